@@ -1,0 +1,89 @@
+//! What every engine offers the process that hosts it: the seam between `worker` and the engines.
+//!
+//! An engine turns a [`pystachio_plan::QueryRequest`] into a stream of Arrow batches. The CPU engine
+//! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
+//! Whoever hosts an engine sees only this trait.
+//!
+//! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
+//! errors and never ends the process.
+//!
+//! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use pystachio_plan::{
+    CacheEntry, EngineStatus, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result, SampleRequest,
+    TableDescription,
+};
+
+/// An engine: one rank on one device.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// Describes a table from the footers of its files, which are cached by file identity.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound`, `FilePermission`, `FileCorrupt`, each naming the file.
+    async fn describe(&self, files: &FileSet) -> Result<TableDescription>;
+
+    /// Starts a query. Its batches have one column per output of the plan, laid out as
+    /// [`pystachio_plan::DataType::to_arrow`] says.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files, of the plan's functions, `NotSupported` and `OutOfMemory`.
+    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>>;
+
+    /// Starts reading a sample of a table's rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Engine::run`].
+    async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>>;
+
+    /// Writes the TPC-H tables and returns their names and row counts. What a failed or dropped run
+    /// wrote is removed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, `FilePermission`, `FileAccess`, each naming the file.
+    async fn generate(
+        &self,
+        request: GenerateRequest,
+        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+    ) -> Result<Vec<(String, u64)>>;
+
+    /// What the column cache holds.
+    fn cache(&self) -> Vec<CacheEntry>;
+
+    /// Memory and queries now. The host fills in what it knows better.
+    fn status(&self) -> EngineStatus;
+}
+
+/// The rows of a query, batch by batch. Dropping it stops the query.
+#[async_trait]
+pub trait ResultStream: Send {
+    /// The schema of every batch.
+    fn schema(&self) -> SchemaRef;
+
+    /// The next batch, or `None` after the last. Batches have at least one row.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Engine::run`]. After an error the stream is at its end.
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>>;
+
+    /// What the query has cost so far; complete after the last batch.
+    fn metrics(&self) -> QueryMetrics;
+}
+
+/// How far [`Engine::generate`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GenerateProgress {
+    /// The table being written.
+    pub table: String,
+    /// Rows written so far, over all tables.
+    pub rows_done: u64,
+    /// Rows to write, over all tables.
+    pub rows_total: u64,
+}

@@ -1,0 +1,48 @@
+//! What the planner leaves in a ForeignScan node for the executor: `fdw_private`.
+//!
+//! It is a list of one `bytea` constant (plans are copied by the plan cache, so no pointers). The
+//! expressions whose values the engine needs at run time are in `fdw_exprs`, in the order of
+//! [`ScanPrivate::parameters`].
+
+use pystachio_plan::{DataType, Plan};
+use serde::{Deserialize, Serialize};
+
+/// A pushed-down subtree, ready to run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScanPrivate {
+    /// Oid of the foreign server whose engine runs the plan.
+    pub server_oid: u32,
+    /// What the engine runs.
+    pub plan: Plan,
+    /// One for each attribute of the scan's tuple slot.
+    pub attributes: Vec<ScanAttribute>,
+    /// The types that the values of `fdw_exprs` are converted to, in order.
+    pub parameters: Vec<DataType>,
+    /// Why parts of the query were not pushed down, for EXPLAIN (VERBOSE).
+    pub refusals: Vec<String>,
+}
+
+/// Where an attribute of the scan's tuple slot comes from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ScanAttribute {
+    /// The place of its value in the result batches; `None` reads as NULL (nobody looks at it).
+    pub output_index: Option<u32>,
+    /// How many digits a `numeric` shows after the point.
+    pub display_scale: DisplayScale,
+    /// The attribute's PostgreSQL type.
+    pub type_oid: u32,
+    /// The attribute's type modifier: `char(n)` is padded to it.
+    pub type_modifier: i32,
+}
+
+/// The display scale of a numeric attribute: its value in the batches has at least this many digits
+/// after the point, and all further ones are zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DisplayScale {
+    /// The scale of the batch's decimal type; and not a numeric at all.
+    OfType,
+    /// The same for every row.
+    Fixed(u16),
+    /// An Int32 column of the result batches.
+    Output(u32),
+}

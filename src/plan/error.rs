@@ -1,0 +1,85 @@
+//! The one error that crosses the socket.
+
+use serde::{Deserialize, Serialize};
+
+/// What went wrong, as far as the other side must know to choose a SQLSTATE and a next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ErrorKind {
+    /// A file or folder that does not exist, or a pattern that matches nothing.
+    FileNotFound,
+    /// A file that the engine's user may not read or write.
+    FilePermission,
+    /// Reading or writing failed: the disk is full, the device fails.
+    FileAccess,
+    /// A file that is not what it should be: not Parquet, truncated, encrypted, a corrupt page.
+    FileCorrupt,
+    /// A column that a file does not have, or a type that can't be read as the declared one.
+    SchemaMismatch,
+    /// A NULL in a column that is declared NOT NULL.
+    NullNotAllowed,
+    /// A value longer than its declared `varchar(n)` or `char(n)`.
+    StringTooLong,
+    /// A number outside its type, as PostgreSQL reports it.
+    NumericOutOfRange,
+    /// Division by zero.
+    DivisionByZero,
+    /// A date or timestamp outside its type.
+    DatetimeOutOfRange,
+    /// An argument that PostgreSQL rejects too, such as a negative substring length.
+    InvalidArgument,
+    /// Text that can't be read as the type it is cast to.
+    InvalidText,
+    /// The plan asks for what this engine does not have.
+    NotSupported,
+    /// The memory that the server option `memory` allows is used up.
+    OutOfMemory,
+    /// The query was cancelled.
+    Cancelled,
+    /// The two sides do not speak the same protocol.
+    Protocol,
+    /// The engine can't be reached, or went away.
+    Unavailable,
+    /// A bug of ours.
+    Internal,
+}
+
+/// An error with what a user needs to act on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What kind of failure this is.
+    pub kind: ErrorKind,
+    /// Names the object and the value; lower case, no full stop.
+    pub message: String,
+    /// More about the circumstances, if there is more.
+    pub detail: Option<String>,
+    /// The way out, if there is one.
+    pub hint: Option<String>,
+}
+
+/// A result with the crate's error.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with neither detail nor hint.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), detail: None, hint: None }
+    }
+
+    /// A bug of ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Internal, message)
+    }
+
+    /// The same error with more about the circumstances.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The same error with the way out.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

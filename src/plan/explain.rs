@@ -1,0 +1,364 @@
+//! Plans in words, as EXPLAIN shows them.
+
+use std::collections::HashMap;
+
+use crate::{
+    AggregateCall, ColumnId, DateField, Expression, Function, JoinKind, JoinSide, Literal, NamedExpression,
+    Operator, Plan, Relation, SortKey, TrimSide, Value,
+};
+
+/// One line an operator, indented by two blanks a level, outermost first.
+///
+/// # Units
+///
+/// Estimated rows, where `with_estimates` asks for them.
+pub fn plan_lines(plan: &Plan, with_estimates: bool) -> Vec<String> {
+    let mut names = Names::default();
+    names.collect(&plan.root);
+    let mut lines = Vec::new();
+    write_relation(&plan.root, 0, with_estimates, &names, &mut lines);
+    lines
+}
+
+/// An expression in SQL-like words; columns appear as `$id` unless a scan names them.
+pub fn expression_text(expression: &Expression) -> String {
+    Names::default().expression(expression)
+}
+
+#[derive(Default)]
+struct Names {
+    columns: HashMap<ColumnId, String>,
+}
+
+impl Names {
+    fn collect(&mut self, relation: &Relation) {
+        for input in relation.inputs() {
+            self.collect(input);
+        }
+        match &relation.operator {
+            Operator::Scan { columns, .. } => {
+                for column in columns {
+                    self.columns.insert(column.id, column.name.clone());
+                }
+            }
+            Operator::Project { expressions, .. } => self.name_all(expressions),
+            Operator::Aggregate { groups, aggregates, .. } => {
+                self.name_all(groups);
+                for call in aggregates {
+                    let text = self.aggregate(call);
+                    self.columns.insert(call.id, text);
+                }
+            }
+            Operator::UnionAll { inputs, columns } => {
+                if let Some((_, ids)) = inputs.first() {
+                    for ((id, _), source) in columns.iter().zip(ids) {
+                        let text = self.column(*source);
+                        self.columns.insert(*id, text);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn name_all(&mut self, expressions: &[NamedExpression]) {
+        for named in expressions {
+            let text = self.expression(&named.expression);
+            self.columns.entry(named.id).or_insert(text);
+        }
+    }
+
+    fn column(&self, id: ColumnId) -> String {
+        self.columns.get(&id).cloned().unwrap_or_else(|| format!("column {}", id.0))
+    }
+
+    fn aggregate(&self, call: &AggregateCall) -> String {
+        let name = format!("{:?}", call.function).to_lowercase();
+        let distinct = if call.distinct { "DISTINCT " } else { "" };
+        let argument = call.argument.as_ref().map_or_else(|| "*".to_string(), |part| self.expression(part));
+        let filter =
+            call.filter.as_ref().map_or_else(String::new, |part| format!(" FILTER ({})", self.expression(part)));
+        format!("{name}({distinct}{argument}){filter}")
+    }
+
+    fn list(&self, expressions: &[Expression]) -> String {
+        join(expressions.iter().map(|part| self.expression(part)))
+    }
+
+    fn expression(&self, expression: &Expression) -> String {
+        match expression {
+            Expression::Column { id, .. } => self.column(*id),
+            Expression::Literal(literal) => literal_text(literal),
+            Expression::Parameter { index, .. } => format!("${}", index + 1),
+            Expression::Case { branches, otherwise, .. } => {
+                let mut text = "CASE".to_string();
+                for branch in branches {
+                    text += &format!(
+                        " WHEN {} THEN {}",
+                        self.expression(&branch.condition),
+                        self.expression(&branch.result)
+                    );
+                }
+                if let Some(otherwise) = otherwise {
+                    text += &format!(" ELSE {}", self.expression(otherwise));
+                }
+                text + " END"
+            }
+            Expression::Call { function, arguments, data_type } => self.call(function, arguments, data_type),
+        }
+    }
+
+    fn call(&self, function: &Function, arguments: &[Expression], data_type: &crate::DataType) -> String {
+        let infix = |operator: &str| {
+            let parts: Vec<_> = arguments.iter().map(|part| self.expression(part)).collect();
+            format!("({})", parts.join(&format!(" {operator} ")))
+        };
+        let postfix = |words: &str| format!("({} {words})", self.list(arguments));
+        match function {
+            Function::Equal => infix("="),
+            Function::NotEqual => infix("<>"),
+            Function::Less => infix("<"),
+            Function::LessEqual => infix("<="),
+            Function::Greater => infix(">"),
+            Function::GreaterEqual => infix(">="),
+            Function::IsDistinctFrom => infix("IS DISTINCT FROM"),
+            Function::IsNotDistinctFrom => infix("IS NOT DISTINCT FROM"),
+            Function::And => infix("AND"),
+            Function::Or => infix("OR"),
+            Function::Add | Function::AddDays | Function::AddInterval => infix("+"),
+            Function::Subtract | Function::DaysBetween | Function::TimestampDifference => infix("-"),
+            Function::Multiply => infix("*"),
+            Function::Divide => infix("/"),
+            Function::Modulo => infix("%"),
+            Function::Like => infix("LIKE"),
+            Function::ILike => infix("ILIKE"),
+            Function::Concat => infix("||"),
+            Function::IsNull => postfix("IS NULL"),
+            Function::IsNotNull => postfix("IS NOT NULL"),
+            Function::IsTrue => postfix("IS TRUE"),
+            Function::IsNotTrue => postfix("IS NOT TRUE"),
+            Function::IsFalse => postfix("IS FALSE"),
+            Function::IsNotFalse => postfix("IS NOT FALSE"),
+            Function::Not => format!("(NOT {})", self.list(arguments)),
+            Function::In => match arguments.split_first() {
+                Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
+                None => "IN".into(),
+            },
+            Function::DivideDecimal => match arguments {
+                [a, b, _] => format!("({} / {})", self.expression(a), self.expression(b)),
+                _ => self.prefix("divide", arguments),
+            },
+            Function::Cast => format!("({})::{data_type}", self.list(arguments)),
+            Function::Extract(field) => format!("extract({} FROM {})", field_text(*field), self.list(arguments)),
+            Function::DateTrunc(field) => format!("date_trunc({}, {})", field_text(*field), self.list(arguments)),
+            Function::Trim(side) => {
+                let side = match side {
+                    TrimSide::Both => "btrim",
+                    TrimSide::Leading => "ltrim",
+                    TrimSide::Trailing => "rtrim",
+                };
+                self.prefix(side, arguments)
+            }
+            other => self.prefix(&snake_case(&format!("{other:?}")), arguments),
+        }
+    }
+
+    fn prefix(&self, name: &str, arguments: &[Expression]) -> String {
+        format!("{name}({})", self.list(arguments))
+    }
+}
+
+fn write_relation(
+    relation: &Relation,
+    depth: usize,
+    with_estimates: bool,
+    names: &Names,
+    lines: &mut Vec<String>,
+) {
+    let words = describe(relation, names);
+    let estimate =
+        if with_estimates { format!("  (rows={:.0})", relation.estimate.rows) } else { String::new() };
+    lines.push(format!("{}{words}{estimate}", "  ".repeat(depth)));
+    for input in relation.inputs() {
+        write_relation(input, depth + 1, with_estimates, names, lines);
+    }
+}
+
+fn describe(relation: &Relation, names: &Names) -> String {
+    match &relation.operator {
+        Operator::Scan { table, columns, filters, .. } => {
+            let mut text = format!("Scan {table}");
+            if !columns.is_empty() {
+                text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));
+            }
+            if let Some(filter) = Expression::all_of(filters.clone()) {
+                text += &format!(" filter {}", names.expression(&filter));
+            }
+            text
+        }
+        Operator::Values { rows, .. } => format!("Values, {} rows", rows.len()),
+        Operator::Filter { predicate, .. } => format!("Filter {}", names.expression(predicate)),
+        Operator::Project { expressions, .. } => {
+            let computed = expressions
+                .iter()
+                .filter(|named| !matches!(named.expression, Expression::Column { .. }))
+                .map(|named| names.expression(&named.expression));
+            let text = join(computed);
+            if text.is_empty() { "Project".into() } else { format!("Project {text}") }
+        }
+        Operator::Join { kind, keys, residual, build, .. } => {
+            let kind = match kind {
+                JoinKind::Inner => "Inner",
+                JoinKind::Left => "Left",
+                JoinKind::Full => "Full",
+                JoinKind::Semi => "Semi",
+                JoinKind::Anti => "Anti",
+                JoinKind::NullAwareAnti => "Null-aware anti",
+            };
+            let mut text = format!("{kind} join");
+            if !keys.is_empty() {
+                let pairs = keys.iter().map(|key| {
+                    format!("{} = {}", names.expression(&key.left), names.expression(&key.right))
+                });
+                text += &format!(" on {}", pairs.collect::<Vec<_>>().join(" AND "));
+            }
+            if let Some(residual) = residual {
+                text += &format!(" if {}", names.expression(residual));
+            }
+            match build {
+                JoinSide::Left => text + ", build left",
+                JoinSide::Right => text + ", build right",
+            }
+        }
+        Operator::Aggregate { groups, aggregates, .. } => {
+            let keys = join(groups.iter().map(|named| names.expression(&named.expression)));
+            let calls = join(aggregates.iter().map(|call| names.aggregate(call)));
+            match (keys.is_empty(), calls.is_empty()) {
+                (false, true) => format!("Distinct {keys}"),
+                (false, false) => format!("Aggregate {calls} by {keys}"),
+                (true, _) => format!("Aggregate {calls}"),
+            }
+        }
+        Operator::Sort { keys, .. } => {
+            format!("Sort by {}", join(keys.iter().map(|key| sort_key_text(key, names))))
+        }
+        Operator::Limit { offset, count, .. } => {
+            let count = count.as_ref().map_or_else(|| "all".to_string(), |part| names.expression(part));
+            let offset =
+                offset.as_ref().map_or_else(String::new, |part| format!(" offset {}", names.expression(part)));
+            format!("Limit {count}{offset}")
+        }
+        Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
+    }
+}
+
+fn sort_key_text(key: &SortKey, names: &Names) -> String {
+    let direction = if key.descending { " DESC" } else { "" };
+    let nulls = match (key.descending, key.nulls_first) {
+        (false, true) => " NULLS FIRST",
+        (true, false) => " NULLS LAST",
+        _ => "",
+    };
+    format!("{}{direction}{nulls}", names.expression(&key.expression))
+}
+
+fn literal_text(literal: &Literal) -> String {
+    match &literal.value {
+        Value::Null => "NULL".into(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) if literal.data_type == crate::DataType::Date => date_text(*value),
+        Value::Int(value) if literal.data_type == crate::DataType::Timestamp => {
+            let days = value.div_euclid(86_400_000_000);
+            let seconds = value.rem_euclid(86_400_000_000) / 1_000_000;
+            let date = date_text(days);
+            let (hour, minute) = (seconds / 3600, seconds / 60 % 60);
+            format!("{} {hour:02}:{minute:02}:{:02}'", date.trim_end_matches('\''), seconds % 60)
+        }
+        Value::Int(value) => value.to_string(),
+        Value::Float(value) => value.to_string(),
+        Value::Decimal(unscaled) => decimal_text(*unscaled, &literal.data_type),
+        Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+        Value::Bytes(bytes) => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("'\\x{digits}'")
+        }
+        Value::Interval(interval) => format!(
+            "interval '{} months {} days {} microseconds'",
+            interval.months, interval.days, interval.microseconds
+        ),
+    }
+}
+
+fn decimal_text(unscaled: i128, data_type: &crate::DataType) -> String {
+    let crate::DataType::Decimal { scale, .. } = data_type else { return unscaled.to_string() };
+    let scale = usize::from(*scale);
+    let sign = if unscaled < 0 { "-" } else { "" };
+    let digits = format!("{:0>width$}", unscaled.unsigned_abs(), width = scale + 1);
+    let (whole, fraction) = digits.split_at(digits.len() - scale);
+    if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+}
+
+/// Civil date from days since 1970-01-01. Source: Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", section `civil_from_days`.
+fn date_text(days: i64) -> String {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("'{year:04}-{month:02}-{day:02}'")
+}
+
+fn field_text(field: DateField) -> String {
+    match field {
+        DateField::DayOfWeek => "dow".into(),
+        DateField::IsoDayOfWeek => "isodow".into(),
+        DateField::DayOfYear => "doy".into(),
+        DateField::IsoYear => "isoyear".into(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+fn snake_case(camel: &str) -> String {
+    let mut text = String::new();
+    for (place, letter) in camel.chars().take_while(|letter| letter.is_alphanumeric()).enumerate() {
+        if letter.is_uppercase() && place > 0 {
+            text.push('_');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
+fn join(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DataType;
+
+    #[test]
+    fn literals_read_as_sql() {
+        let decimal = DataType::Decimal { precision: 15, scale: 2 };
+        let text = |value, data_type| literal_text(&Literal::new(value, data_type));
+        assert_eq!(text(Value::Decimal(-5), decimal.clone()), "-0.05");
+        assert_eq!(text(Value::Decimal(12345), decimal), "123.45");
+        assert_eq!(text(Value::Int(9204), DataType::Date), "'1995-03-15'");
+        assert_eq!(text(Value::Int(0), DataType::Timestamp), "'1970-01-01 00:00:00'");
+        assert_eq!(text(Value::Text("it's".into()), DataType::Text), "'it''s'");
+    }
+
+    #[test]
+    fn calls_read_as_sql() {
+        let column = Expression::column(ColumnId(3), DataType::Text);
+        let length = Expression::call(Function::OctetLength, vec![column], DataType::Int32);
+        let equal = Expression::predicate(Function::Equal, vec![length, Expression::int32(3)]);
+        assert_eq!(expression_text(&equal), "(octet_length(column 3) = 3)");
+    }
+}

@@ -1,0 +1,250 @@
+//! The functions of the plan language. Each gives PostgreSQL's value in every case, errors included.
+//!
+//! Unless a line says otherwise a function is strict: NULL in, NULL out. Errors carry the message that
+//! PostgreSQL gives ("integer out of range", "division by zero", …).
+
+use serde::{Deserialize, Serialize};
+
+/// A scalar function or operator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Function {
+    // Comparisons: (a, b) → bool. Both operands have one type, except that decimals may differ in
+    // precision and scale and a `Numeric` parameter may face a decimal. Floats: NaN = NaN, NaN is
+    // greatest, -0 = 0. Text, bytea, uuid: byte order. Interval is compared as PostgreSQL does, with
+    // months of 30 days and days of 24 hours.
+    /// `=`.
+    Equal,
+    /// `<>`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterEqual,
+    /// `IS DISTINCT FROM`; never NULL.
+    IsDistinctFrom,
+    /// `IS NOT DISTINCT FROM`; never NULL.
+    IsNotDistinctFrom,
+    /// `x IN (a, b, …)`: (x, literals…) → bool. True if equal to one; else NULL if x or one is NULL.
+    In,
+
+    // Three-valued logic.
+    /// AND of two or more; not strict.
+    And,
+    /// OR of two or more; not strict.
+    Or,
+    /// NOT.
+    Not,
+    /// IS NULL, of any type; never NULL.
+    IsNull,
+    /// IS NOT NULL; never NULL.
+    IsNotNull,
+    /// `boolean IS TRUE`; never NULL.
+    IsTrue,
+    /// `boolean IS NOT TRUE`; never NULL.
+    IsNotTrue,
+    /// `boolean IS FALSE`; never NULL.
+    IsFalse,
+    /// `boolean IS NOT FALSE`; never NULL.
+    IsNotFalse,
+    /// COALESCE of one or more of one type: the first that is not NULL; later ones are not evaluated for
+    /// rows that an earlier one decides.
+    Coalesce,
+    /// NULLIF(a, b): NULL if a = b, else a.
+    NullIf,
+    /// GREATEST, ignoring NULLs.
+    Greatest,
+    /// LEAST, ignoring NULLs.
+    Least,
+
+    // Arithmetic. Integers: (a, b) of one type → that type, checked. Floats: checked for overflow and
+    // underflow as PostgreSQL does. Decimals: result scale is max(sa, sb) for Add, Subtract and Modulo,
+    // sa + sb for Multiply; the result type's precision says whether 128 or 256 bits are used; a value
+    // that does not fit those bits is an error of kind NumericOutOfRange.
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Subtract,
+    /// `a * b`.
+    Multiply,
+    /// `a / b` on integers (truncates towards zero) and floats; division by zero is an error.
+    Divide,
+    /// `a % b` on integers and decimals: the sign of a; division by zero is an error.
+    Modulo,
+    /// `-a`.
+    Negate,
+    /// `abs(a)`.
+    Absolute,
+    /// `sign(a)` on floats and decimals (scale 0).
+    Sign,
+    /// `numeric / numeric`: (a, b, scale: Int32) → decimal of the result type's scale. The quotient is
+    /// rounded half away from zero to `scale` digits, which [`Function::QuotientScale`] computes, and
+    /// then held at the result type's scale, which is at least that.
+    DivideDecimal,
+    /// PostgreSQL's choice of digits for a quotient: (a, scale of a: Int32, b, scale of b: Int32) →
+    /// Int32. At least 16 significant digits, at least both scales.
+    QuotientScale,
+    /// `var_samp`, `var_pop`, `stddev_samp`, `stddev_pop` over numeric and integers from exact sums:
+    /// (count: Int64, sum, sum of squares, display scale of the inputs: Int32) → decimal of the result
+    /// type's scale. Sums are NULL where count is 0, and so is the result; sample forms of one row are
+    /// NULL.
+    Variance {
+        /// Divide by n - 1 instead of n.
+        sample: bool,
+        /// Take the square root.
+        deviation: bool,
+    },
+    /// The display scale of [`Function::Variance`] on the same arguments: → Int32.
+    VarianceScale {
+        /// As in `Variance`.
+        sample: bool,
+        /// As in `Variance`.
+        deviation: bool,
+    },
+    /// `round(numeric, n)` with n a literal Int32 as second argument: half away from zero, to the scale
+    /// of the result type or, for a negative n, to a power of ten. `round(double)`: half to even.
+    Round,
+    /// `trunc(numeric, n)`, `trunc(double)`.
+    Truncate,
+    /// `ceil`: decimals to scale 0, doubles.
+    Ceiling,
+    /// `floor`: decimals to scale 0, doubles.
+    Floor,
+    /// `sqrt(double)`; a negative argument is an error.
+    SquareRoot,
+
+    /// A change of type: (a) → the call's type. Integers and floats among each other (floats round half
+    /// to even, out of range is an error); integers and decimals (decimals round half away from zero);
+    /// decimal to decimal of another scale (rounds half away from zero; more digits than `precision` is
+    /// an error "numeric field overflow"); decimal to float through its decimal text; date to timestamp
+    /// and back (floor); timestamp to time; bool to Int32 and back; integers, bool, date, uuid, time and
+    /// timestamp to text in ISO style.
+    Cast,
+
+    // Text. Positions and lengths count characters.
+    /// `a LIKE pattern` with backslash as the escape character: (text, pattern) → bool.
+    Like,
+    /// `a ILIKE pattern`; letters are folded as [`Function::Lower`] does.
+    ILike,
+    /// `substring(text, from)` and `substring(text, from, count)`; a negative count is an error.
+    Substring,
+    /// `length(text)`, `length(bytea)` → Int32.
+    Length,
+    /// `octet_length` → Int32.
+    OctetLength,
+    /// `upper(text)` of ASCII letters only, as in the collation "C".
+    UpperAscii,
+    /// `lower(text)` of ASCII letters only, as in the collation "C".
+    LowerAscii,
+    /// `a || b`, and more operands.
+    Concat,
+    /// `concat(a, b, …)` of texts: NULLs are skipped; never NULL.
+    ConcatSkippingNulls,
+    /// `trim(side characters FROM text)`: (text, characters).
+    Trim(TrimSide),
+    /// `position(sub IN text)`, `strpos`: (text, sub) → Int32, 0 if absent.
+    Position,
+    /// `replace(text, from, to)`.
+    Replace,
+    /// `left(text, n)`; a negative n drops from the end.
+    Left,
+    /// `right(text, n)`; a negative n drops from the start.
+    Right,
+    /// `starts_with(text, prefix)`.
+    StartsWith,
+    /// (text, n: Int32): blanks appended up to n characters, as `char(n)` is printed.
+    PadBlanks,
+    /// Trailing blanks removed.
+    TrimBlanks,
+
+    // Dates and times. Timestamps with time zone are here only for zones that are UTC.
+    /// `extract(field FROM a)` of date, time, timestamp, timestamptz (UTC) → decimal: scale 6 for second
+    /// and epoch of timestamps, 3 for milliseconds, else 0.
+    Extract(DateField),
+    /// `date_trunc(field, a)` of timestamp and timestamptz (UTC).
+    DateTrunc(DateField),
+    /// date + Int32 → date.
+    AddDays,
+    /// date - date → Int32.
+    DaysBetween,
+    /// (timestamp or timestamptz (UTC), interval) → the same type: months first (the day is clamped to
+    /// the month's length), then days, then microseconds.
+    AddInterval,
+    /// timestamp - timestamp → interval of days and microseconds.
+    TimestampDifference,
+}
+
+/// Which end [`Function::Trim`] works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum TrimSide {
+    /// Both ends.
+    Both,
+    /// The start.
+    Leading,
+    /// The end.
+    Trailing,
+}
+
+/// A field of a date or time, as in `extract` and `date_trunc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DateField {
+    /// Microseconds of the minute, seconds included.
+    Microseconds,
+    /// Milliseconds of the minute, seconds included.
+    Milliseconds,
+    /// Seconds with their fraction.
+    Second,
+    /// Minute of the hour.
+    Minute,
+    /// Hour of the day.
+    Hour,
+    /// Day of the month.
+    Day,
+    /// ISO week.
+    Week,
+    /// Month of the year.
+    Month,
+    /// Quarter of the year.
+    Quarter,
+    /// Year; no year 0, negative before Christ.
+    Year,
+    /// Decade.
+    Decade,
+    /// Century.
+    Century,
+    /// Millennium.
+    Millennium,
+    /// Day of the week, Sunday 0.
+    DayOfWeek,
+    /// Day of the week, Monday 1 to Sunday 7.
+    IsoDayOfWeek,
+    /// Day of the year.
+    DayOfYear,
+    /// The year of the ISO week.
+    IsoYear,
+    /// Seconds since 1970-01-01.
+    Epoch,
+}
+
+/// An aggregate function. NULL inputs are skipped; all but `Count` give NULL over no input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Aggregate {
+    /// `count(*)` with no argument, `count(a)` with one → Int64.
+    Count,
+    /// `sum(a)`: Int16 and Int32 → Int64 (checked); Int64 → decimal of scale 0; decimal → decimal of
+    /// the same scale, in the width of the result type, checked.
+    Sum,
+    /// The least value in the order of the comparisons.
+    Min,
+    /// The greatest value in the order of the comparisons.
+    Max,
+    /// `bool_and`.
+    BoolAnd,
+    /// `bool_or`.
+    BoolOr,
+    /// The value of some row. Only over groups in which all values are equal.
+    AnyValue,
+}

@@ -1,0 +1,49 @@
+//! The language between the extension and its engines: types, expressions, operators and messages, with
+//! their exact semantics.
+//!
+//! ```text
+//! extension ──► plan ◄── engine ◄── cpu, worker
+//! ```
+//!
+//! - `types.rs`: the value types and their Arrow layout
+//! - `value.rs`: single values: literals, parameters, statistics
+//! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
+//! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
+//! - `explain.rs`: plans in words
+//! - `message.rs`, `frame.rs`: what travels over the socket
+//! - `error.rs`: the one error that crosses it
+//!
+//! Invariants: every column of a plan has an id that no other column of that plan has, so an expression
+//! needs no qualifier. Every expression knows its type. A value means what PostgreSQL means by it: where
+//! a function's result could differ from PostgreSQL's, the function does not exist here.
+//!
+//! Deliberately absent: PostgreSQL, CUDA, DataFusion, files. This crate must stay cheap to build and to
+//! load into a backend.
+
+mod error;
+mod explain;
+mod expression;
+mod frame;
+mod function;
+mod message;
+mod prune;
+mod relation;
+mod types;
+mod value;
+
+pub use error::{Error, ErrorKind, Result};
+pub use explain::{expression_text, plan_lines};
+pub use expression::{CaseBranch, Expression};
+pub use frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message};
+pub use function::{Aggregate, DateField, Function, TrimSide};
+pub use message::{
+    CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest, OperatorMetrics,
+    PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest, TableDescription,
+};
+pub use prune::prune_columns;
+pub use relation::{
+    AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
+    ScanColumn, SortKey,
+};
+pub use types::DataType;
+pub use value::{Interval, Literal, Value};

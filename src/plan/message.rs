@@ -1,0 +1,274 @@
+//! What travels over the socket between a backend and an engine.
+//!
+//! ```text
+//! backend                              engine
+//!   Hello ─────────────────────────────► Welcome | Failed
+//!   Describe / Status / Cache ─────────► one answer
+//!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
+//!   Generate ──────────────────────────► Progress…, Generated | Failed
+//! ```
+//!
+//! A connection runs one request at a time. A backend that no longer wants the rest of an answer sends
+//! [`Request::Cancel`] or closes the connection; both stop the work. After `Cancel` the engine still ends
+//! the answer (`Finished` or `Failed`). Flow control is the socket's own: an engine that can't write
+//! stops producing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DataType, Error, Literal, Plan, Value};
+
+/// Both sides must have the same; the extension and the engine are installed together.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// From a backend to an engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// The first message of a connection.
+    Hello {
+        /// [`PROTOCOL_VERSION`].
+        protocol_version: u32,
+        /// The backend's process id, for the log.
+        backend_pid: u32,
+    },
+    /// Describes tables from their footers. Answer: `Described`.
+    Describe {
+        /// One a table.
+        tables: Vec<FileSet>,
+    },
+    /// Runs a plan. Answer: schema, batches, `Finished`.
+    Run(Box<QueryRequest>),
+    /// Reads some rows for ANALYZE. Answer as of `Run`.
+    Sample(SampleRequest),
+    /// Writes the TPC-H tables. Answer: `Progress`, then `Generated`.
+    Generate(GenerateRequest),
+    /// Answer: `Status`.
+    Status,
+    /// Answer: `Cache`.
+    Cache,
+    /// Stop the request that is running.
+    Cancel,
+}
+
+/// From an engine to a backend.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    /// Answers `Hello`.
+    Welcome {
+        /// The engine's process id.
+        engine_pid: u32,
+        /// Its version, as in `pystachio.version()`.
+        version: String,
+    },
+    /// Answers `Describe`, one a table, in order.
+    Described(Vec<Result<TableDescription, Error>>),
+    /// The result is complete.
+    Finished(Box<QueryMetrics>),
+    /// How far generation is.
+    Progress {
+        /// Table being written.
+        table: String,
+        /// Rows written so far, over all tables.
+        rows_done: u64,
+        /// Rows to write, over all tables (estimated for lineitem).
+        rows_total: u64,
+    },
+    /// Answers `Generate`.
+    Generated {
+        /// Table name and rows, in the order written.
+        tables: Vec<(String, u64)>,
+    },
+    /// Answers `Status`.
+    Status(EngineStatus),
+    /// Answers `Cache`.
+    Cache(Vec<CacheEntry>),
+    /// The request failed, and nothing more of its answer comes.
+    Failed(Error),
+}
+
+/// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileSet {
+    /// At least one; absolute.
+    pub paths: Vec<String>,
+}
+
+/// A plan and what it needs to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueryRequest {
+    /// What to run.
+    pub plan: Plan,
+    /// The values of [`crate::Expression::Parameter`], by index.
+    pub parameters: Vec<Literal>,
+    /// Whether per-operator metrics are wanted (EXPLAIN ANALYZE).
+    pub with_metrics: bool,
+    /// Rows a batch has at most.
+    pub batch_rows_max: u32,
+}
+
+/// Rows for ANALYZE: row groups spread over the files, and rows spread over each.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SampleRequest {
+    /// Where the rows are.
+    pub files: FileSet,
+    /// What is read, as in a scan. The result has these columns, in order.
+    pub columns: Vec<crate::ScanColumn>,
+    /// How many rows are wanted.
+    pub row_count: u64,
+    /// Seed of the choice.
+    pub seed: u64,
+}
+
+/// The TPC-H tables as Parquet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GenerateRequest {
+    /// Where; made if absent. Each table is `<directory>/<table>.parquet`.
+    pub directory: String,
+    /// The scale factor, greater than 0.
+    pub scale_factor: f64,
+    /// Which tables; all eight if empty.
+    pub tables: Vec<String>,
+    /// Replace files that exist; otherwise they are an error.
+    pub overwrite: bool,
+    /// Rows of a row group; 0 for the engine's choice.
+    pub row_group_rows: u64,
+    /// `none`, `snappy`, `lz4` or `zstd`.
+    pub compression: String,
+}
+
+/// What the footers of a table's files say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableDescription {
+    /// In the order they are read.
+    pub files: Vec<FileDescription>,
+    /// Columns of the first file; every other file must have them too.
+    pub columns: Vec<ColumnDescription>,
+    /// Exact.
+    pub row_count: u64,
+    /// A digest of every file's path, size, inode and time of change: equal if nothing changed.
+    pub identity: u64,
+}
+
+/// One Parquet file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileDescription {
+    /// Absolute path.
+    pub path: String,
+    /// Its size.
+    pub file_bytes: u64,
+    /// Exact.
+    pub row_count: u64,
+    /// How many row groups.
+    pub row_group_count: u32,
+}
+
+/// One column over all files of a table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ColumnDescription {
+    /// The name in the files.
+    pub name: String,
+    /// The type that holds every value of the file's type; `None` if PostgreSQL has none.
+    pub data_type: Option<DataType>,
+    /// The Parquet type in words, for messages: `INT64 Decimal(15,2)`.
+    pub file_type: String,
+    /// PostgreSQL's name for `data_type` as IMPORT FOREIGN SCHEMA writes it (`json` where the file says
+    /// so, `numeric(20,0)` for unsigned 64 bit).
+    pub sql_type: String,
+    /// Every file declares the column REQUIRED.
+    pub required: bool,
+    /// NULLs in all files, where every footer tells.
+    pub null_count: Option<u64>,
+    /// The least value, or a bound below it, where every footer tells.
+    pub minimum: Option<Value>,
+    /// The greatest value, or a bound above it, where every footer tells.
+    pub maximum: Option<Value>,
+    /// Bytes in the files, compressed.
+    pub compressed_bytes: u64,
+    /// Bytes of the pages, uncompressed.
+    pub uncompressed_bytes: u64,
+}
+
+/// What a query cost the engine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueryMetrics {
+    /// Rows returned.
+    pub row_count: u64,
+    /// From the request to the last batch, time blocked on the socket included.
+    pub elapsed_us: u64,
+    /// Turning the plan into an executable one.
+    pub prepare_us: u64,
+    /// Time in which the engine waited for the backend to take a batch.
+    pub blocked_us: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Row groups in all files of all scans.
+    pub row_groups_total: u64,
+    /// Row groups that statistics ruled out.
+    pub row_groups_pruned: u64,
+    /// Files that statistics ruled out.
+    pub files_pruned: u64,
+    /// Decoded columns of row groups that came from the column cache.
+    pub cache_hits: u64,
+    /// Decoded columns of row groups that did not.
+    pub cache_misses: u64,
+    /// The most memory reserved at once.
+    pub memory_peak_bytes: u64,
+    /// Bytes written to spill files.
+    pub spilled_bytes: u64,
+    /// The engine's operators, depth first, if asked for.
+    pub operators: Vec<OperatorMetrics>,
+}
+
+/// One operator of the engine's own tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OperatorMetrics {
+    /// What it is and does, in one line.
+    pub description: String,
+    /// Distance from the root.
+    pub depth: u32,
+    /// Rows of output.
+    pub row_count: Option<u64>,
+    /// Time computing, summed over threads.
+    pub elapsed_us: Option<u64>,
+    /// Anything else worth a number, by name.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// How an engine is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// Process id.
+    pub engine_pid: u32,
+    /// `cpu`, later `cuda` or `emulated`.
+    pub device: String,
+    /// Queries that ended, well or not.
+    pub queries_run: u64,
+    /// Queries running now.
+    pub queries_running: u64,
+    /// Memory that queries have reserved now.
+    pub memory_used_bytes: u64,
+    /// The option `memory`.
+    pub memory_max_bytes: u64,
+    /// Memory that the column cache holds.
+    pub cache_used_bytes: u64,
+    /// The option `cache`.
+    pub cache_max_bytes: u64,
+    /// The process's resident memory.
+    pub resident_bytes: u64,
+    /// The last query's error, if any had one.
+    pub last_error: Option<String>,
+}
+
+/// One column of one file in the column cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CacheEntry {
+    /// Absolute path.
+    pub path: String,
+    /// The column's name in the file.
+    pub column: String,
+    /// Row groups of it that are held.
+    pub row_group_count: u32,
+    /// Memory they take.
+    pub memory_bytes: u64,
+    /// Uses since they were read.
+    pub hits: u64,
+}

@@ -1,0 +1,170 @@
+//! Dropping the columns of a plan that nobody reads.
+//!
+//! The planner carries every column of every input upwards and decides what is needed once, here, from
+//! the top down.
+
+use std::{collections::HashSet, sync::Arc};
+
+use crate::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation};
+
+/// The same plan without columns that neither its outputs nor any operator reads.
+///
+/// # Ordering
+///
+/// Columns that stay keep their order.
+pub fn prune_columns(plan: &Plan) -> Plan {
+    let required = plan.outputs.iter().copied().collect();
+    Plan { root: prune_relation(&plan.root, &required), outputs: plan.outputs.clone() }
+}
+
+type Required = HashSet<ColumnId>;
+
+fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
+    let operator = match &relation.operator {
+        Operator::Scan { table, files, columns, filters } => {
+            let mut needed = required.clone();
+            filters.iter().for_each(|filter| require_columns(filter, &mut needed));
+            Operator::Scan {
+                table: table.clone(),
+                files: files.clone(),
+                columns: columns.iter().filter(|column| needed.contains(&column.id)).cloned().collect(),
+                filters: filters.clone(),
+            }
+        }
+        Operator::Values { columns, rows } => Operator::Values { columns: columns.clone(), rows: rows.clone() },
+        Operator::Filter { input, predicate } => {
+            let mut needed = required.clone();
+            require_columns(predicate, &mut needed);
+            Operator::Filter { input: prune_relation(input, &needed), predicate: predicate.clone() }
+        }
+        Operator::Project { input, expressions } => {
+            let expressions = retain_named(expressions, required);
+            let mut needed = Required::new();
+            expressions.iter().for_each(|named| require_columns(&named.expression, &mut needed));
+            Operator::Project { input: prune_relation(input, &needed), expressions }
+        }
+        Operator::Join { kind, left, right, keys, residual, build } => {
+            let mut needed = required.clone();
+            for key in keys {
+                require_columns(&key.left, &mut needed);
+                require_columns(&key.right, &mut needed);
+            }
+            residual.iter().for_each(|condition| require_columns(condition, &mut needed));
+            Operator::Join {
+                kind: *kind,
+                left: prune_relation(left, &needed),
+                right: prune_relation(right, &needed),
+                keys: keys.clone(),
+                residual: residual.clone(),
+                build: *build,
+            }
+        }
+        Operator::Aggregate { input, groups, aggregates } => {
+            let aggregates: Vec<_> =
+                aggregates.iter().filter(|call| required.contains(&call.id)).cloned().collect();
+            let mut needed = Required::new();
+            groups.iter().for_each(|named| require_columns(&named.expression, &mut needed));
+            for call in &aggregates {
+                call.argument.iter().chain(&call.filter).for_each(|part| require_columns(part, &mut needed));
+            }
+            Operator::Aggregate { input: prune_relation(input, &needed), groups: groups.clone(), aggregates }
+        }
+        Operator::Sort { input, keys } => {
+            let mut needed = required.clone();
+            keys.iter().for_each(|key| require_columns(&key.expression, &mut needed));
+            Operator::Sort { input: prune_relation(input, &needed), keys: keys.clone() }
+        }
+        Operator::Limit { input, offset, count } => Operator::Limit {
+            input: prune_relation(input, required),
+            offset: offset.clone(),
+            count: count.clone(),
+        },
+        Operator::UnionAll { inputs, columns } => {
+            let kept: Vec<bool> = columns.iter().map(|(id, _)| required.contains(id)).collect();
+            let inputs = inputs
+                .iter()
+                .map(|(input, ids)| {
+                    let ids = retain_marked(ids, &kept);
+                    (prune_relation(input, &ids.iter().copied().collect()), ids)
+                })
+                .collect();
+            Operator::UnionAll { inputs, columns: retain_marked(columns, &kept) }
+        }
+    };
+    Arc::new(Relation { operator, estimate: relation.estimate })
+}
+
+fn require_columns(expression: &Expression, required: &mut Required) {
+    expression.walk(&mut |part| {
+        if let Expression::Column { id, .. } = part {
+            required.insert(*id);
+        }
+    });
+}
+
+fn retain_named(expressions: &[NamedExpression], required: &Required) -> Vec<NamedExpression> {
+    expressions.iter().filter(|named| required.contains(&named.id)).cloned().collect()
+}
+
+fn retain_marked<T: Clone>(items: &[T], kept: &[bool]) -> Vec<T> {
+    items.iter().zip(kept).filter(|(_, kept)| **kept).map(|(item, _)| item.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DataType, FileSet, Function, ScanColumn};
+
+    fn column(id: u32) -> Expression {
+        Expression::column(ColumnId(id), DataType::Int64)
+    }
+
+    fn scan(ids: &[u32]) -> Arc<Relation> {
+        let columns = ids
+            .iter()
+            .map(|id| ScanColumn {
+                id: ColumnId(*id),
+                name: format!("c{id}"),
+                data_type: DataType::Int64,
+                not_null: false,
+                length_max: None,
+                trim_blanks: false,
+            })
+            .collect();
+        let files = FileSet { paths: vec!["/t.parquet".into()] };
+        Relation::new(Operator::Scan { table: "t".into(), files, columns, filters: Vec::new() }, 1.0)
+    }
+
+    fn ids(relation: &Relation) -> Vec<u32> {
+        relation.columns().iter().map(|(id, _)| id.0).collect()
+    }
+
+    #[test]
+    fn filter_columns_stay_below_and_leave_above() {
+        let predicate = Expression::predicate(Function::Less, vec![column(2), column(3)]);
+        let filter = Relation::new(Operator::Filter { input: scan(&[1, 2, 3, 4]), predicate }, 1.0);
+        let plan = prune_columns(&Plan { root: filter, outputs: vec![ColumnId(1)] });
+        assert_eq!(ids(&plan.root), [1, 2, 3]);
+    }
+
+    #[test]
+    fn count_of_rows_reads_no_column() {
+        let plan = prune_columns(&Plan { root: scan(&[1, 2]), outputs: Vec::new() });
+        assert_eq!(ids(&plan.root), [0u32; 0]);
+    }
+
+    #[test]
+    fn union_inputs_lose_the_same_places() {
+        let columns = vec![(ColumnId(10), DataType::Int64), (ColumnId(11), DataType::Int64)];
+        let inputs = vec![
+            (scan(&[1, 2]), vec![ColumnId(2), ColumnId(1)]),
+            (scan(&[3, 4]), vec![ColumnId(3), ColumnId(4)]),
+        ];
+        let union = Relation::new(Operator::UnionAll { inputs, columns }, 1.0);
+        let plan = prune_columns(&Plan { root: union, outputs: vec![ColumnId(11)] });
+        let inputs = plan.root.inputs();
+        assert_eq!(ids(&plan.root), [11]);
+        assert_eq!(ids(inputs[0]), [1]);
+        assert_eq!(ids(inputs[1]), [4]);
+    }
+}

@@ -1,0 +1,269 @@
+//! Relational operators.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Aggregate, DataType, Expression, FileSet};
+
+/// The identity of a column within one plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ColumnId(pub u32);
+
+/// What the planner expects of an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Rows of output.
+    pub rows: f64,
+}
+
+/// An operator with its estimate. Cheap to clone: inputs are shared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relation {
+    /// The operator and its inputs.
+    pub operator: Operator,
+    /// What the planner expects of it.
+    pub estimate: Estimate,
+}
+
+/// A relational operator. Each variant says which columns it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Operator {
+    /// Rows of Parquet files. Columns: `columns`.
+    Scan {
+        /// The foreign table's name, for messages and EXPLAIN.
+        table: String,
+        /// Where the rows are.
+        files: FileSet,
+        /// What is read, and as which type. May be empty: then only the count of rows matters.
+        columns: Vec<ScanColumn>,
+        /// Conditions that every row must meet (AND).
+        filters: Vec<Expression>,
+    },
+    /// Rows written in the plan. Columns: `columns`.
+    Values {
+        /// Ids and types.
+        columns: Vec<(ColumnId, DataType)>,
+        /// Each row has one literal or parameter a column.
+        rows: Vec<Vec<Expression>>,
+    },
+    /// The rows for which `predicate` is true. Columns: the input's.
+    Filter {
+        /// Input.
+        input: Arc<Relation>,
+        /// A boolean.
+        predicate: Expression,
+    },
+    /// Columns: `expressions`, and nothing else.
+    Project {
+        /// Input.
+        input: Arc<Relation>,
+        /// New columns; an id that the input has may pass through as itself.
+        expressions: Vec<NamedExpression>,
+    },
+    /// Columns: left then right; `Semi`, `Anti` and `NullAwareAnti`: left only.
+    Join {
+        /// Which rows come out.
+        kind: JoinKind,
+        /// The preserved side of `Left`, `Semi` and the anti joins.
+        left: Arc<Relation>,
+        /// The other side.
+        right: Arc<Relation>,
+        /// Equalities; NULL equals nothing. May be empty: then every pair is tried.
+        keys: Vec<JoinKey>,
+        /// A further condition on the pair, part of the join condition.
+        residual: Option<Expression>,
+        /// The side that the planner would build the hash table from.
+        build: JoinSide,
+    },
+    /// One row a group; one row in all if `groups` is empty. NULLs form one group. Columns: `groups`,
+    /// then `aggregates`. With groups and no aggregates this is DISTINCT.
+    Aggregate {
+        /// Input.
+        input: Arc<Relation>,
+        /// What is grouped by.
+        groups: Vec<NamedExpression>,
+        /// What is computed per group.
+        aggregates: Vec<AggregateCall>,
+    },
+    /// Rows in order. Columns: the input's.
+    Sort {
+        /// Input.
+        input: Arc<Relation>,
+        /// First key first.
+        keys: Vec<SortKey>,
+    },
+    /// Rows `offset` to `offset + count` of the input's order. Columns: the input's.
+    Limit {
+        /// Input.
+        input: Arc<Relation>,
+        /// Rows skipped; an Int64 literal or parameter; NULL and absent mean 0; negative is an error.
+        offset: Option<Expression>,
+        /// Rows kept; NULL and absent mean all; negative is an error.
+        count: Option<Expression>,
+    },
+    /// The rows of all inputs. Columns: `columns`; the n-th takes the n-th of each input's list.
+    UnionAll {
+        /// Inputs, each with the ids of its columns that go into the union.
+        inputs: Vec<(Arc<Relation>, Vec<ColumnId>)>,
+        /// Ids and types of the result.
+        columns: Vec<(ColumnId, DataType)>,
+    },
+}
+
+/// A column that a scan reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScanColumn {
+    /// Its id.
+    pub id: ColumnId,
+    /// The name in the files, matched exactly first and then without regard to case.
+    pub name: String,
+    /// The type it is declared as; a file whose type can't be read as this is an error.
+    pub data_type: DataType,
+    /// Declared NOT NULL: a NULL is an error.
+    pub not_null: bool,
+    /// The most characters a text may have, from `varchar(n)` or `char(n)`; more is an error.
+    pub length_max: Option<u32>,
+    /// Whether trailing blanks are removed (`char(n)`).
+    pub trim_blanks: bool,
+}
+
+/// An expression that becomes a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NamedExpression {
+    /// The column's id.
+    pub id: ColumnId,
+    /// Its value.
+    pub expression: Expression,
+}
+
+/// Which rows a join gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum JoinKind {
+    /// Matching pairs.
+    Inner,
+    /// Matching pairs, and left rows without a match.
+    Left,
+    /// Matching pairs, and rows of both sides without a match.
+    Full,
+    /// Left rows with a match, each once.
+    Semi,
+    /// Left rows without a match.
+    Anti,
+    /// `left NOT IN (right)` with one key: left rows for which the key equals no right key and neither
+    /// is NULL; all left rows if the right side is empty.
+    NullAwareAnti,
+}
+
+/// One of a join's inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum JoinSide {
+    /// The left input.
+    Left,
+    /// The right input.
+    Right,
+}
+
+/// An equality between an expression over the left input and one over the right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JoinKey {
+    /// Over the left input's columns.
+    pub left: Expression,
+    /// Over the right input's columns.
+    pub right: Expression,
+}
+
+/// One aggregate of an [`Operator::Aggregate`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AggregateCall {
+    /// The id of its result.
+    pub id: ColumnId,
+    /// Which aggregate.
+    pub function: Aggregate,
+    /// None for `count(*)`, otherwise one.
+    pub argument: Option<Expression>,
+    /// Whether equal inputs count once.
+    pub distinct: bool,
+    /// FILTER (WHERE …): only rows for which this is true.
+    pub filter: Option<Expression>,
+    /// The type of its result.
+    pub data_type: DataType,
+}
+
+/// One key of a sort.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SortKey {
+    /// The value sorted by.
+    pub expression: Expression,
+    /// Greatest first.
+    pub descending: bool,
+    /// NULLs before everything else.
+    pub nulls_first: bool,
+}
+
+/// A whole query for an engine: an operator tree and the columns it returns, in order.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The tree.
+    pub root: Arc<Relation>,
+    /// The columns returned. May be empty: then only the count of rows matters.
+    pub outputs: Vec<ColumnId>,
+}
+
+impl Relation {
+    /// An operator with its estimated rows.
+    pub fn new(operator: Operator, rows: f64) -> Arc<Self> {
+        Arc::new(Self { operator, estimate: Estimate { rows } })
+    }
+
+    /// The ids and types of the operator's columns, in order.
+    pub fn columns(&self) -> Vec<(ColumnId, DataType)> {
+        match &self.operator {
+            Operator::Scan { columns, .. } => {
+                columns.iter().map(|column| (column.id, column.data_type.clone())).collect()
+            }
+            Operator::Values { columns, .. } | Operator::UnionAll { columns, .. } => columns.clone(),
+            Operator::Filter { input, .. } | Operator::Sort { input, .. } | Operator::Limit { input, .. } => {
+                input.columns()
+            }
+            Operator::Project { expressions, .. } => named_columns(expressions),
+            Operator::Join { kind, left, right, .. } => {
+                let mut columns = left.columns();
+                if kind.keeps_right_columns() {
+                    columns.extend(right.columns());
+                }
+                columns
+            }
+            Operator::Aggregate { groups, aggregates, .. } => {
+                let mut columns = named_columns(groups);
+                columns.extend(aggregates.iter().map(|call| (call.id, call.data_type.clone())));
+                columns
+            }
+        }
+    }
+
+    /// The operators directly below this one.
+    pub fn inputs(&self) -> Vec<&Arc<Relation>> {
+        match &self.operator {
+            Operator::Scan { .. } | Operator::Values { .. } => Vec::new(),
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Aggregate { input, .. }
+            | Operator::Sort { input, .. }
+            | Operator::Limit { input, .. } => vec![input],
+            Operator::Join { left, right, .. } => vec![left, right],
+            Operator::UnionAll { inputs, .. } => inputs.iter().map(|(input, _)| input).collect(),
+        }
+    }
+}
+
+impl JoinKind {
+    /// Whether the right side's columns are in the result.
+    pub fn keeps_right_columns(self) -> bool {
+        matches!(self, Self::Inner | Self::Left | Self::Full)
+    }
+}
+
+fn named_columns(expressions: &[NamedExpression]) -> Vec<(ColumnId, DataType)> {
+    expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect()
+}
