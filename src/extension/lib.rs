@@ -1,6 +1,39 @@
 //! The extension: the only code that knows PostgreSQL.
+//!
+//! ```text
+//! backend:   planner ──► scan_private ──► execution ──► client ══► engine process
+//! worker:    supervisor ──────────────────────────────── spawns ──►
+//! ```
+//!
+//! - `planner/`: from PostgreSQL's trees to a plan; `scan_private.rs`: what it leaves for the executor
+//! - `execution/`: the scan node; `types/`: Arrow to datums, datums to literals
+//! - `client/`: the connection to an engine; `supervisor/`: the workers that keep engines running
+//! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
+//! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
+//! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
+//!
+//! Invariants: an error of the engine becomes an ERROR with SQLSTATE, detail and hint (`error.rs`). No
+//! code here reads a Parquet file.
+//!
+//! Deliberately absent: Parquet, DataFusion, CUDA.
+
 use pgrx::prelude::*;
 
+mod client;
+mod error;
+mod fdw;
+mod options;
+mod pg;
+mod planner;
 mod scan_private;
+mod settings;
+mod types;
 
 pgrx::pg_module_magic!();
+
+/// Called by PostgreSQL when it loads the library.
+#[pg_guard]
+extern "C-unwind" fn _PG_init() {
+    settings::define();
+    planner::install_hooks();
+}

@@ -1,0 +1,53 @@
+//! From an error of the plan language to an ERROR of PostgreSQL.
+
+use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys::panic::ErrorReport};
+use pystachio_plan::{Error, ErrorKind};
+
+/// The SQLSTATE of each kind of failure.
+pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
+    match kind {
+        ErrorKind::FileNotFound => PgSqlErrorCode::ERRCODE_UNDEFINED_FILE,
+        ErrorKind::FilePermission => PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        ErrorKind::FileAccess => PgSqlErrorCode::ERRCODE_IO_ERROR,
+        ErrorKind::FileCorrupt => PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+        ErrorKind::SchemaMismatch => PgSqlErrorCode::ERRCODE_FDW_INVALID_DATA_TYPE,
+        ErrorKind::NullNotAllowed => PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION,
+        ErrorKind::StringTooLong => PgSqlErrorCode::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,
+        ErrorKind::NumericOutOfRange => PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+        ErrorKind::DivisionByZero => PgSqlErrorCode::ERRCODE_DIVISION_BY_ZERO,
+        ErrorKind::DatetimeOutOfRange => PgSqlErrorCode::ERRCODE_DATETIME_FIELD_OVERFLOW,
+        ErrorKind::InvalidArgument => PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+        ErrorKind::InvalidText => PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
+        ErrorKind::NotSupported => PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        ErrorKind::OutOfMemory => PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
+        ErrorKind::Cancelled => PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
+        ErrorKind::Protocol => PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION,
+        ErrorKind::Unavailable => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+        ErrorKind::Internal => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
+    }
+}
+
+/// Ends the statement with this error.
+pub fn raise(error: Error) -> ! {
+    let mut report = ErrorReport::new(sqlstate(error.kind), error.message, "pystachio");
+    if let Some(detail) = error.detail {
+        report = report.set_detail(detail);
+    }
+    if let Some(hint) = error.hint {
+        report = report.set_hint(hint);
+    }
+    report.report(PgLogLevel::ERROR);
+    unreachable!("an ERROR does not return")
+}
+
+/// A result whose error ends the statement.
+pub trait OrRaise<T> {
+    /// The value, or [`raise`].
+    fn or_raise(self) -> T;
+}
+
+impl<T> OrRaise<T> for pystachio_plan::Result<T> {
+    fn or_raise(self) -> T {
+        self.unwrap_or_else(|error| raise(error))
+    }
+}

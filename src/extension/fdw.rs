@@ -1,0 +1,46 @@
+//! The foreign data wrapper: its handler, and the SQL that makes it and the ready server.
+#![expect(unsafe_code, reason = "PostgreSQL calls the handler and reads the routine it returns")]
+
+use pgrx::{pg_sys, prelude::*};
+
+use crate::planner;
+
+/// Says that the handler follows version 1 of the calling convention.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_pystachio_handler() -> &'static pg_sys::Pg_finfo_record {
+    const VERSION: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
+    &VERSION
+}
+
+/// `pystachio.handler()`: the callbacks of the wrapper.
+///
+/// # Safety
+///
+/// Called by PostgreSQL.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pystachio_handler(_call: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: zeroes are a valid FdwRoutine, in the caller's memory context.
+    let routine = unsafe {
+        let routine = pg_sys::palloc0(size_of::<pg_sys::FdwRoutine>()).cast::<pg_sys::FdwRoutine>();
+        (*routine).type_ = pg_sys::NodeTag::T_FdwRoutine;
+        &mut *routine
+    };
+    planner::fill_routine(routine);
+    pg_sys::Datum::from(std::ptr::from_mut(routine))
+}
+
+extension_sql!(
+    r#"
+CREATE FUNCTION handler() RETURNS fdw_handler
+  LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pystachio_handler';
+
+CREATE FOREIGN DATA WRAPPER pystachio HANDLER handler VALIDATOR validator;
+
+CREATE SERVER pystachio FOREIGN DATA WRAPPER pystachio;
+
+GRANT USAGE ON FOREIGN SERVER pystachio TO PUBLIC;
+"#,
+    name = "wrapper",
+    requires = [crate::options::validator],
+);

@@ -1,0 +1,353 @@
+//! The options of servers, tables and columns: reading them, and refusing wrong ones.
+//!
+//! | object | option | value |
+//! |---|---|---|
+//! | server | `device` | `auto` (default), `cpu`, `cuda`, `emulated` |
+//! | server | `ranks` | engine processes, 1 (default) to 64 |
+//! | server | `devices` | which GPUs: ordinals with commas |
+//! | server | `threads` | of an engine, 1 to 1024; default: the processors of the machine |
+//! | server | `memory` | of an engine, with a unit: `4GB`; default: half of the machine's |
+//! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
+//! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
+//! | table | `path` | a file, a folder or a glob pattern |
+//! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
+//! | column | `column_name` | the name in the files; default: the column's |
+//!
+//! Invariants: what a validator has accepted can be read back. Only who may read the server's files may
+//! name one.
+#![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
+
+use std::{collections::HashMap, ffi::CString, fmt, path::Path};
+
+use pgrx::{FromDatum, pg_sys, prelude::*};
+use pystachio_plan::{Error, ErrorKind, FileSet, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{error::OrRaise, pg::list};
+
+const RANKS_MAX: u32 = 64;
+const THREADS_MAX: u32 = 1024;
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// The cache's part of `memory` unless the option `cache` says otherwise.
+const CACHE_FRACTION: u64 = 4;
+
+const SERVER_OPTIONS: &[&str] = &["device", "ranks", "devices", "threads", "memory", "cache", "log_level"];
+const TABLE_OPTIONS: &[&str] = &["path", "paths"];
+const COLUMN_OPTIONS: &[&str] = &["column_name"];
+const DEVICES: &[&str] = &["auto", "cpu", "cuda", "emulated"];
+const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
+const UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
+
+/// Where an engine computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Device {
+    /// The best that there is.
+    Auto,
+    /// The processors.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+    /// The GPU engine on processors, for tests.
+    Emulated,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Emulated => "emulated",
+        })
+    }
+}
+
+/// A server's options, defaults filled in. Two servers whose options differ never share an engine.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ServerOptions {
+    /// The server's name, for messages.
+    pub server_name: String,
+    /// Where its engines compute.
+    pub device: Device,
+    /// How many engines it has.
+    pub ranks: u32,
+    /// Which devices, where there is a choice.
+    pub devices: Vec<u32>,
+    /// Threads of an engine.
+    pub threads: u32,
+    /// Memory of an engine.
+    pub memory_bytes: u64,
+    /// The part of it that holds decoded columns between queries.
+    pub cache_bytes: u64,
+    /// What an engine logs.
+    pub log_level: String,
+}
+
+/// A foreign table's options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableOptions {
+    /// The table's server.
+    pub server_oid: pg_sys::Oid,
+    /// Where its rows are.
+    pub files: FileSet,
+}
+
+/// The options of a foreign table. Raises an ERROR if it has none that make sense.
+pub fn table_options(relation_oid: pg_sys::Oid) -> TableOptions {
+    // SAFETY: GetForeignTable returns a valid structure or raises an ERROR.
+    let (server_oid, options) = unsafe {
+        let table = pg_sys::GetForeignTable(relation_oid);
+        ((*table).serverid, list::options((*table).options))
+    };
+    TableOptions { server_oid, files: files_of(&options).or_raise() }
+}
+
+/// The name that a column has in the files.
+pub fn column_name(relation_oid: pg_sys::Oid, attribute_number: i16) -> String {
+    // SAFETY: both calls return valid structures, or raise an ERROR for what does not exist.
+    unsafe {
+        let options = list::options(pg_sys::GetForeignColumnOptions(relation_oid, attribute_number));
+        match options.into_iter().find(|(name, _)| name == "column_name") {
+            Some((_, value)) => value,
+            None => list::string(pg_sys::get_attname(relation_oid, attribute_number, false)),
+        }
+    }
+}
+
+/// The options of a server, defaults filled in.
+pub fn server_options(server_oid: pg_sys::Oid) -> ServerOptions {
+    // SAFETY: GetForeignServer returns a valid structure or raises an ERROR.
+    let (server_name, options) = unsafe {
+        let server = pg_sys::GetForeignServer(server_oid);
+        (list::string((*server).servername), list::options((*server).options))
+    };
+    parse_server_options(server_name, &options).or_raise()
+}
+
+/// A server's options from their text.
+///
+/// # Errors
+///
+/// `InvalidArgument`, naming option, value and what is valid.
+pub fn parse_server_options(server_name: String, options: &[(String, String)]) -> Result<ServerOptions> {
+    let mut parsed = ServerOptions {
+        server_name,
+        device: Device::Auto,
+        ranks: 1,
+        devices: Vec::new(),
+        threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        memory_bytes: (machine_memory_bytes() / 2).max(MEMORY_BYTES_MIN),
+        cache_bytes: 0,
+        log_level: "warn".into(),
+    };
+    let mut cache_bytes = None;
+    for (name, value) in options {
+        match name.as_str() {
+            "device" => parsed.device = parse_device(value)?,
+            "ranks" => parsed.ranks = parse_count(name, value, RANKS_MAX)?,
+            "devices" => parsed.devices = parse_ordinals(name, value)?,
+            "threads" => parsed.threads = parse_count(name, value, THREADS_MAX)?,
+            "memory" => parsed.memory_bytes = parse_bytes(name, value, MEMORY_BYTES_MIN)?,
+            "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
+            _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
+        }
+    }
+    parsed.cache_bytes = cache_bytes.unwrap_or(parsed.memory_bytes / CACHE_FRACTION);
+    if parsed.cache_bytes > parsed.memory_bytes {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!(
+                "option \"cache\" is more than \"memory\": {} bytes of {}",
+                parsed.cache_bytes, parsed.memory_bytes
+            ),
+        )
+        .with_hint("The cache is a part of the memory."));
+    }
+    Ok(parsed)
+}
+
+/// Checks the options of an object, as the wrapper's VALIDATOR.
+#[pg_extern]
+fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
+    let options: Vec<(String, String)> = options
+        .into_iter()
+        .flatten()
+        .map(|option| match option.split_once('=') {
+            Some((name, value)) => (name.to_string(), value.to_string()),
+            None => (option, String::new()),
+        })
+        .collect();
+    if catalog == pg_sys::ForeignServerRelationId {
+        parse_server_options(String::new(), &options).or_raise();
+    } else if catalog == pg_sys::ForeignTableRelationId {
+        validate_table(&options).or_raise();
+    } else if catalog == pg_sys::AttributeRelationId {
+        validate_column(&options).or_raise();
+    } else if let Some((name, _)) = options.first() {
+        let object = if catalog == pg_sys::UserMappingRelationId { "user mapping" } else { "wrapper" };
+        crate::error::raise(unknown_option(object, name, &[]));
+    }
+}
+
+/// Raises an ERROR unless the user may read the server's files, as COPY FROM a file requires.
+pub fn require_read_server_files(action: &str) {
+    require_role(pg_sys::ROLE_PG_READ_SERVER_FILES, "pg_read_server_files", action);
+}
+
+/// Raises an ERROR unless the user may write the server's files, as COPY TO a file requires.
+pub fn require_write_server_files(action: &str) {
+    require_role(pg_sys::ROLE_PG_WRITE_SERVER_FILES, "pg_write_server_files", action);
+}
+
+fn require_role(role: u32, role_name: &str, action: &str) {
+    // SAFETY: plain catalog lookups.
+    let allowed = unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::Oid::from(role)) };
+    if !allowed {
+        crate::error::raise(
+            Error::new(ErrorKind::FilePermission, format!("permission denied to {action}"))
+                .with_detail(format!("Only superusers and members of \"{role_name}\" may."))
+                .with_hint(format!("GRANT {role_name} TO the role.")),
+        );
+    }
+}
+
+fn validate_table(options: &[(String, String)]) -> Result<()> {
+    if let Some((name, _)) = options.iter().find(|(name, _)| !TABLE_OPTIONS.contains(&name.as_str())) {
+        return Err(unknown_option("table", name, TABLE_OPTIONS));
+    }
+    files_of(options)?;
+    require_read_server_files("set the path of a foreign table");
+    Ok(())
+}
+
+fn validate_column(options: &[(String, String)]) -> Result<()> {
+    for (name, value) in options {
+        if !COLUMN_OPTIONS.contains(&name.as_str()) {
+            return Err(unknown_option("column", name, COLUMN_OPTIONS));
+        }
+        if value.is_empty() {
+            return Err(invalid_value(name, value, "the name of a column in the files"));
+        }
+    }
+    Ok(())
+}
+
+fn files_of(options: &[(String, String)]) -> Result<FileSet> {
+    let values: HashMap<&str, &str> =
+        options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let paths = match (values.get("path"), values.get("paths")) {
+        (Some(path), None) => vec![(*path).to_string()],
+        (None, Some(paths)) => parse_array(paths),
+        (Some(_), Some(_)) => {
+            return Err(Error::new(
+                ErrorKind::InvalidArgument,
+                "options \"path\" and \"paths\" exclude each other",
+            )
+            .with_hint("Name all files in \"paths\"."));
+        }
+        (None, None) => {
+            return Err(Error::new(ErrorKind::InvalidArgument, "a foreign table needs the option \"path\"")
+                .with_hint("OPTIONS (path '/folder/file.parquet'), or paths '{/folder/a,/folder/b}'."));
+        }
+    };
+    if paths.is_empty() {
+        return Err(invalid_value("paths", "{}", "at least one path"));
+    }
+    match paths.iter().find(|path| !Path::new(path.as_str()).is_absolute()) {
+        Some(path) => Err(invalid_value("path", path, "an absolute path, beginning with /")),
+        None => Ok(FileSet { paths }),
+    }
+}
+
+/// Reads an array literal with PostgreSQL's own function, which raises an ERROR for a wrong one.
+fn parse_array(text: &str) -> Vec<String> {
+    let Ok(text) = CString::new(text) else { return Vec::new() };
+    // SAFETY: array_in takes a C string, the element type and its modifier, and returns a text[].
+    let items = unsafe {
+        let array = pg_sys::OidInputFunctionCall(
+            pg_sys::Oid::from(pg_sys::F_ARRAY_IN),
+            text.as_ptr().cast_mut(),
+            pg_sys::TEXTOID,
+            -1,
+        );
+        Vec::<Option<String>>::from_datum(array, false)
+    };
+    items.unwrap_or_default().into_iter().flatten().collect()
+}
+
+fn parse_device(value: &str) -> Result<Device> {
+    Ok(match parse_choice("device", value, DEVICES)? {
+        "cpu" => Device::Cpu,
+        "cuda" => Device::Cuda,
+        "emulated" => Device::Emulated,
+        _ => Device::Auto,
+    })
+}
+
+fn parse_choice<'a>(name: &str, value: &str, choices: &[&'a str]) -> Result<&'a str> {
+    choices
+        .iter()
+        .find(|choice| **choice == value)
+        .copied()
+        .ok_or_else(|| invalid_value(name, value, &choices.join(", ")))
+}
+
+fn parse_count(name: &str, value: &str, count_max: u32) -> Result<u32> {
+    match value.parse::<u32>() {
+        Ok(count) if (1..=count_max).contains(&count) => Ok(count),
+        _ => Err(invalid_value(name, value, &format!("a number from 1 to {count_max}"))),
+    }
+}
+
+fn parse_ordinals(name: &str, value: &str) -> Result<Vec<u32>> {
+    value
+        .split(',')
+        .map(|part| part.trim().parse::<u32>())
+        .collect::<std::result::Result<Vec<_>, _>>()
+        .map_err(|_| invalid_value(name, value, "ordinals with commas between them, such as 0,1"))
+}
+
+fn parse_bytes(name: &str, value: &str, bytes_min: u64) -> Result<u64> {
+    let value = value.trim();
+    let digits = value.len() - value.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let (number, unit) = value.split_at(digits);
+    let unit = unit.trim();
+    let factor = match UNITS.iter().find(|(name, _)| *name == unit) {
+        Some((_, factor)) => Some(*factor),
+        None if number == "0" && unit.is_empty() => Some(1),
+        None => None,
+    };
+    let bytes = factor.and_then(|factor| number.parse::<u64>().ok()?.checked_mul(factor));
+    match bytes {
+        Some(bytes) if bytes >= bytes_min => Ok(bytes),
+        _ => {
+            let units: Vec<&str> = UNITS.iter().map(|(name, _)| *name).collect();
+            let least =
+                if bytes_min > 0 { format!(", at least {}MB", bytes_min >> 20) } else { String::new() };
+            Err(invalid_value(name, value, &format!("a number and a unit ({}){least}", units.join(", "))))
+        }
+    }
+}
+
+fn unknown_option(object: &str, name: &str, valid: &[&str]) -> Error {
+    let error = Error::new(ErrorKind::InvalidArgument, format!("{object} option \"{name}\" does not exist"));
+    match valid {
+        [] => error.with_hint("There are no valid options here."),
+        names => error.with_hint(format!("Valid options: {}.", names.join(", "))),
+    }
+}
+
+fn invalid_value(name: &str, value: &str, valid: &str) -> Error {
+    Error::new(ErrorKind::InvalidArgument, format!("invalid value for option \"{name}\": \"{value}\""))
+        .with_hint(format!("Valid: {valid}."))
+}
+
+/// The memory that this process may use: the machine's, or less where its control group says so.
+fn machine_memory_bytes() -> u64 {
+    // SAFETY: sysconf reads a number.
+    let physical = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) * libc::sysconf(libc::_SC_PAGESIZE) };
+    let physical = u64::try_from(physical).unwrap_or(MEMORY_BYTES_MIN);
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    limit.and_then(|text| text.trim().parse::<u64>().ok()).map_or(physical, |limit| limit.min(physical))
+}

@@ -1,0 +1,48 @@
+//! Reading PostgreSQL's lists and names.
+#![expect(unsafe_code, reason = "reads PostgreSQL's structures")]
+
+use std::ffi::{CStr, c_char};
+
+use pgrx::pg_sys;
+
+/// The cells of a list of pointers; NIL has none.
+///
+/// # Safety
+///
+/// `list` is NIL or a valid list of pointers to `T`, and outlives the iterator.
+pub unsafe fn pointers<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
+    // SAFETY: the caller says that the list is valid.
+    let (cells, length) = match unsafe { list.as_ref() } {
+        Some(list) => (list.elements, list.length.unsigned_abs() as usize),
+        None => (std::ptr::null_mut(), 0),
+    };
+    // SAFETY: a list has `length` cells, each holding a pointer.
+    (0..length).map(move |i| unsafe { (*cells.add(i)).ptr_value.cast::<T>() })
+}
+
+/// A C string as an owned one; bytes that are not UTF-8 are replaced. NULL reads as empty.
+///
+/// # Safety
+///
+/// `text` is NULL or a valid C string.
+pub unsafe fn string(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: not NULL, and the caller says that it is a C string.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The options of a `WITH`/`OPTIONS` list, by name.
+///
+/// # Safety
+///
+/// `list` is NIL or a valid list of `DefElem`.
+pub unsafe fn options(list: *mut pg_sys::List) -> Vec<(String, String)> {
+    // SAFETY: the caller says that these are DefElem nodes with a value.
+    unsafe {
+        pointers::<pg_sys::DefElem>(list)
+            .map(|option| (string((*option).defname), string(pg_sys::defGetString(option))))
+            .collect()
+    }
+}

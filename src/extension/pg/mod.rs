@@ -1,0 +1,3 @@
+//! Narrow wrappers over `pg_sys`, shared by planner, executor and workers.
+
+pub mod list;

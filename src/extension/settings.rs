@@ -1,0 +1,135 @@
+//! The settings `pystachio.*`.
+
+use std::ffi::CString;
+
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
+
+/// When a query is rewritten so that more of it can be pushed down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum RewriteMode {
+    /// Never.
+    #[name = c"off"]
+    Off,
+    /// Where every table is ours.
+    #[name = c"on"]
+    On,
+    /// Always, heap tables included: for tests of the rewrites.
+    #[name = c"force"]
+    Force,
+}
+
+static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
+static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
+static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
+static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
+static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
+static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
+static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
+
+/// Whether anything above a base relation is pushed down.
+pub fn pushdown() -> bool {
+    PUSHDOWN.get()
+}
+
+/// Whether a query that can't be pushed down whole is an error.
+pub fn strict() -> bool {
+    STRICT.get()
+}
+
+/// When queries are rewritten.
+pub fn rewrite() -> RewriteMode {
+    REWRITE.get()
+}
+
+/// Rows that a batch of a result has at most.
+pub fn batch_rows() -> u32 {
+    BATCH_ROWS.get().unsigned_abs()
+}
+
+/// How long a backend waits for its engine to start.
+pub fn connect_timeout_ms() -> u64 {
+    u64::from(CONNECT_TIMEOUT_MS.get().unsigned_abs())
+}
+
+/// How often a supervisor looks whether its server still exists.
+pub fn check_interval_s() -> u64 {
+    u64::from(CHECK_INTERVAL_S.get().unsigned_abs())
+}
+
+/// The engine's executable, where it is not beside the extension's library.
+pub fn engine_path() -> Option<CString> {
+    ENGINE_PATH.get().filter(|path| !path.is_empty())
+}
+
+/// Makes the settings known to PostgreSQL.
+pub fn define() {
+    GucRegistry::define_bool_guc(
+        c"pystachio.pushdown",
+        c"Pushes joins, aggregates, sorts and limits down into the engine.",
+        c"Off leaves only the scans of foreign tables to the engine.",
+        &PUSHDOWN,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_bool_guc(
+        c"pystachio.strict",
+        c"Makes a query that can't be pushed down whole an error.",
+        c"The error names the reason.",
+        &STRICT,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_enum_guc(
+        c"pystachio.rewrite",
+        c"Rewrites subqueries that PostgreSQL can't flatten into joins.",
+        c"off: never; on: where all tables are pystachio's; force: always, for tests.",
+        &REWRITE,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.batch_rows",
+        c"Rows that a batch of a result has at most.",
+        c"Larger batches cost memory and delay the first row; smaller ones cost time.",
+        &BATCH_ROWS,
+        64,
+        1 << 20,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.connect_timeout",
+        c"How long a query waits for its engine to start.",
+        c"After this time the query fails, and the error says what the engine's supervisor reports.",
+        &CONNECT_TIMEOUT_MS,
+        100,
+        600_000,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+    );
+    GucRegistry::define_int_guc(
+        c"pystachio.check_interval",
+        c"How often a supervisor looks whether its server still exists.",
+        c"A server that was dropped by a session in which pystachio is not loaded is noticed by this.",
+        &CHECK_INTERVAL_S,
+        1,
+        3600,
+        GucContext::Sighup,
+        GucFlags::UNIT_S,
+    );
+    GucRegistry::define_string_guc(
+        c"pystachio.engine_path",
+        c"The engine's executable.",
+        c"Empty means pystachio-engine in the server's library directory.",
+        &ENGINE_PATH,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+    );
+    reserve_prefix();
+}
+
+#[expect(unsafe_code, reason = "MarkGUCPrefixReserved is a C function")]
+fn reserve_prefix() {
+    // SAFETY: the name is a C string that lives for ever.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"pystachio".as_ptr()) }
+}
