@@ -1,1 +1,29 @@
-//! x
+//! The CPU engine: plans run by Apache DataFusion.
+//!
+//! - `engine.rs`: [`CpuEngine`], what the host starts
+//! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
+//! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
+//! - `files.rs`: file sets, file identity, footers
+//! - `describe.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
+//! - `stream.rs`, `metrics.rs`: results and what they cost
+//! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
+//!
+//! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
+//! in a plan and need no qualifier. A result is PostgreSQL's or an error.
+//!
+//! Deliberately absent: PostgreSQL, sockets. No other crate names DataFusion.
+
+mod describe;
+mod engine;
+mod error;
+mod files;
+mod functions;
+mod generate;
+mod sample;
+
+pub use engine::{CpuEngine, CpuOptions};
+
+/// The name that a plan's column has inside DataFusion.
+pub(crate) fn column_name(id: pystachio_plan::ColumnId) -> String {
+    format!("c{}", id.0)
+}

@@ -1,0 +1,135 @@
+//! Errors of DataFusion, Arrow, Parquet and the file system as plan errors.
+//!
+//! Invariants: an error of our own that travels through DataFusion as `External` comes out as it went in,
+//! however deep it is wrapped. An error that names a file keeps the name.
+
+use std::{any::Any, error::Error as StandardError, io, path::Path};
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use parquet::errors::ParquetError;
+use pystachio_plan::{Error, ErrorKind};
+
+/// Wraps an error of ours for a way through DataFusion; [`from_datafusion`] gives it back.
+pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Wraps an error of ours for a way through Arrow kernels; [`from_datafusion`] gives it back.
+pub(crate) fn to_arrow(error: Error) -> ArrowError {
+    ArrowError::ExternalError(Box::new(error))
+}
+
+/// The plan error that a DataFusion error carries or amounts to.
+pub(crate) fn from_datafusion(error: &DataFusionError) -> Error {
+    if let Some(own) = find_own(error) {
+        return own;
+    }
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
+        DataFusionError::ArrowError(source, _) => from_arrow(source),
+        DataFusionError::ParquetError(source) => Error::new(ErrorKind::FileCorrupt, source.to_string()),
+        DataFusionError::IoError(source) => Error::new(ErrorKind::FileAccess, source.to_string()),
+        DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
+        other => Error::internal(other.to_string()),
+    }
+}
+
+/// The plan error that an Arrow error carries or amounts to.
+pub(crate) fn from_arrow(error: &ArrowError) -> Error {
+    if let Some(own) = find_own(error) {
+        return own;
+    }
+    match error {
+        ArrowError::DivideByZero => Error::new(ErrorKind::DivisionByZero, "division by zero"),
+        ArrowError::ArithmeticOverflow(message) => {
+            Error::new(ErrorKind::NumericOutOfRange, "value out of range").with_detail(message.clone())
+        }
+        ArrowError::IoError(message, _) => Error::new(ErrorKind::FileAccess, message.clone()),
+        ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
+        other => Error::internal(other.to_string()),
+    }
+}
+
+/// What went wrong with a file, by the operating system.
+pub(crate) fn from_io(path: &Path, action: &str, error: &io::Error) -> Error {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            Error::new(ErrorKind::FileNotFound, format!("file \"{path}\" does not exist"))
+        }
+        io::ErrorKind::PermissionDenied => {
+            Error::new(ErrorKind::FilePermission, format!("could not {action} \"{path}\": permission denied"))
+                .with_hint("The engine runs as the operating system user of the PostgreSQL server.")
+        }
+        io::ErrorKind::UnexpectedEof => Error::new(
+            ErrorKind::FileCorrupt,
+            format!("file \"{path}\" is truncated: it ended while the engine read it"),
+        ),
+        _ => Error::new(ErrorKind::FileAccess, format!("could not {action} \"{path}\": {error}")),
+    }
+}
+
+/// What went wrong with a file, by the Parquet reader.
+pub(crate) fn from_parquet(path: &Path, error: &ParquetError) -> Error {
+    if let ParquetError::External(source) = error {
+        if let Some(own) = find_own(source.as_ref()) {
+            return own;
+        }
+        if let Some(source) = source.downcast_ref::<io::Error>() {
+            return from_io(path, "read", source);
+        }
+    }
+    let reason = match error {
+        ParquetError::General(message)
+        | ParquetError::NYI(message)
+        | ParquetError::EOF(message)
+        | ParquetError::ArrowError(message) => message.trim_end_matches('.').to_owned(),
+        other => other.to_string(),
+    };
+    Error::new(
+        ErrorKind::FileCorrupt,
+        format!("could not read Parquet file \"{}\": {reason}", path.display()),
+    )
+}
+
+/// What a caught panic amounts to.
+pub(crate) fn from_panic(payload: &(dyn Any + Send)) -> Error {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic without a message".to_owned());
+    Error::internal(format!("the engine failed while it ran the query: {message}"))
+}
+
+fn out_of_memory(message: &str) -> Error {
+    Error::new(
+        ErrorKind::OutOfMemory,
+        "the query needs more memory than the server's option \"memory\" allows",
+    )
+    .with_detail(message.to_owned())
+    .with_hint("Increase the option \"memory\" of the foreign server, or run fewer queries at once.")
+}
+
+/// The error of ours at the end of a chain of sources.
+fn find_own(error: &(dyn StandardError + 'static)) -> Option<Error> {
+    let mut current = Some(error);
+    while let Some(error) = current {
+        if let Some(own) = error.downcast_ref::<Error>() {
+            return Some(own.clone());
+        }
+        current = match error.downcast_ref::<DataFusionError>() {
+            Some(DataFusionError::Shared(inner)) => Some(inner.as_ref()),
+            Some(DataFusionError::External(inner)) => Some(inner.as_ref()),
+            Some(DataFusionError::Collection(errors)) => {
+                return errors.iter().find_map(|error| find_own(error));
+            }
+            _ => match error.downcast_ref::<ArrowError>() {
+                Some(ArrowError::ExternalError(inner)) => Some(inner.as_ref()),
+                _ => error.source(),
+            },
+        };
+    }
+    None
+}

@@ -1,0 +1,322 @@
+//! File sets, file identity, and footers that are read once.
+//!
+//! A query opens each of its files once, before it runs, and keeps the handle: a file that is replaced or
+//! deleted meanwhile is read to its end as it was. A file that is changed in place is detected by its
+//! identity and is an error.
+//!
+//! Invariants: a footer belongs to the identity under which it is kept. Identity is taken from the open
+//! handle, never from the path.
+//!
+//! Deliberately absent: column data (`scan`, `cache`), remote files.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use parquet::{
+    arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    errors::ParquetError,
+    file::metadata::{ParquetMetaData, ParquetMetaDataReader},
+};
+use pystachio_plan::{Error, ErrorKind, FileSet, Result};
+
+use crate::error::{from_io, from_parquet};
+
+/// Footers kept at most, in bytes of their decoded form.
+const FOOTER_BYTES_MAX: usize = 256 << 20;
+/// Folders below a folder of the file set are followed to this depth.
+const FOLDER_DEPTH_MAX: usize = 32;
+/// Handles that one table keeps open from the start; further files are opened when they are read.
+const OPEN_FILES_MAX: usize = 256;
+
+/// What makes a file the same file with the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileIdentity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) modified_ns: i128,
+}
+
+/// A file's footer and what follows from it. Shared by all queries that see the same identity.
+#[derive(Debug)]
+pub(crate) struct FileFooter {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: FileIdentity,
+    /// The footer with the file's own Arrow types: text and bytes as views, the embedded Arrow schema
+    /// ignored.
+    pub(crate) arrow: ArrowReaderMetadata,
+    last_use: AtomicU64,
+}
+
+/// A file that a query reads.
+#[derive(Clone, Debug)]
+pub(crate) struct TableFile {
+    pub(crate) footer: Arc<FileFooter>,
+    handle: Option<Arc<File>>,
+}
+
+/// Opens files and keeps their footers.
+#[derive(Debug, Default)]
+pub(crate) struct FileCatalog {
+    footers: Mutex<HashMap<FileIdentity, Arc<FileFooter>>>,
+    clock: AtomicU64,
+}
+
+impl FileCatalog {
+    /// Every file of the set, opened, with its footer; in the order in which they are read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound`, `FilePermission`, `FileAccess`, `FileCorrupt`, each naming the file.
+    pub(crate) fn open_all(&self, files: &FileSet) -> Result<Vec<TableFile>> {
+        let paths = expand(files)?;
+        let keep_open = paths.len() <= OPEN_FILES_MAX;
+        paths.iter().map(|path| self.open(path, keep_open)).collect()
+    }
+
+    fn open(&self, path: &Path, keep_open: bool) -> Result<TableFile> {
+        let (file, identity) = open_file(path)?;
+        let handle = Arc::new(file);
+        let footer = self.footer(path, &handle, identity)?;
+        Ok(TableFile { footer, handle: keep_open.then_some(handle) })
+    }
+
+    fn footer(&self, path: &Path, handle: &File, identity: FileIdentity) -> Result<Arc<FileFooter>> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        if let Some(footer) = self.lock().get(&identity).filter(|footer| footer.path == path) {
+            footer.last_use.store(now, Ordering::Relaxed);
+            return Ok(footer.clone());
+        }
+        let metadata = read_footer(path, handle, identity.file_bytes)?;
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let arrow = ArrowReaderMetadata::try_new(Arc::new(metadata), options)
+            .map_err(|error| from_parquet(path, &error))?;
+        let footer =
+            Arc::new(FileFooter { path: path.to_owned(), identity, arrow, last_use: AtomicU64::new(now) });
+        let mut footers = self.lock();
+        footers.retain(|_, held| held.path != path);
+        footers.insert(identity, footer.clone());
+        evict_footers(&mut footers);
+        Ok(footer)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileIdentity, Arc<FileFooter>>> {
+        self.footers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FileFooter {
+    /// The decoded footer.
+    pub(crate) fn metadata(&self) -> &Arc<ParquetMetaData> {
+        self.arrow.metadata()
+    }
+
+    /// The file's columns with the Arrow types that the reader gives them.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.arrow.schema()
+    }
+
+    /// The error of a file that is no longer what its footer says.
+    pub(crate) fn changed(&self) -> Error {
+        Error::new(
+            ErrorKind::FileAccess,
+            format!("file \"{}\" was changed while the query read it", self.path.display()),
+        )
+        .with_hint("Run the query again; replace files by renaming instead of writing into them.")
+    }
+}
+
+impl TableFile {
+    /// The open file, which has the footer's identity.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess` if it has changed since its footer was read; those of opening it.
+    pub(crate) fn handle(&self) -> Result<Arc<File>> {
+        if let Some(handle) = &self.handle {
+            self.check_unchanged(handle)?;
+            return Ok(handle.clone());
+        }
+        let (file, identity) = open_file(&self.footer.path)?;
+        if identity != self.footer.identity {
+            return Err(self.footer.changed());
+        }
+        Ok(Arc::new(file))
+    }
+
+    /// Whether the file's content is still what the footer describes.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess` if not.
+    pub(crate) fn check_unchanged(&self, handle: &File) -> Result<()> {
+        let metadata = handle.metadata().map_err(|error| from_io(&self.footer.path, "read", &error))?;
+        if FileIdentity::of(&metadata) == self.footer.identity { Ok(()) } else { Err(self.footer.changed()) }
+    }
+
+    /// Reads a range of the file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt` if the file ends before the range does, `FileAccess`.
+    pub(crate) fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
+        let end = offset.saturating_add(range_bytes as u64);
+        if end > self.footer.identity.file_bytes {
+            return Err(Error::new(
+                ErrorKind::FileCorrupt,
+                format!(
+                    "Parquet file \"{}\" is corrupt: its footer points to byte {end}, but it has {} bytes",
+                    self.footer.path.display(),
+                    self.footer.identity.file_bytes
+                ),
+            ));
+        }
+        let mut buffer = vec![0; range_bytes];
+        handle
+            .read_exact_at(&mut buffer, offset)
+            .map_err(|error| from_io(&self.footer.path, "read", &error))?;
+        Ok(buffer.into())
+    }
+}
+
+impl FileIdentity {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            file_bytes: metadata.size(),
+            modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// The files of a set, in the order in which they are read: as listed, and sorted within a folder or
+/// pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
+/// Blocks.
+///
+/// # Errors
+///
+/// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`.
+pub(crate) fn expand(files: &FileSet) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for path in &files.paths {
+        let before = found.len();
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => expand_folder(Path::new(path), 0, &mut found)?,
+            Ok(_) => found.push(PathBuf::from(path)),
+            Err(_) if path.contains(['*', '?', '[']) => expand_pattern(path, &mut found)?,
+            Err(error) => return Err(from_io(Path::new(path), "read", &error)),
+        }
+        if found.len() == before {
+            return Err(Error::new(ErrorKind::FileNotFound, format!("no Parquet file matches \"{path}\"")));
+        }
+    }
+    Ok(found)
+}
+
+fn expand_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    if depth > FOLDER_DEPTH_MAX {
+        return Err(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("folder \"{}\" is nested more than {FOLDER_DEPTH_MAX} deep", folder.display()),
+        ));
+    }
+    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+    let mut paths: Vec<PathBuf> = entries
+        .map_err(|error| from_io(folder, "read folder", &error))?
+        .into_iter()
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"_"))
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    for path in paths {
+        let metadata = fs::metadata(&path).map_err(|error| from_io(&path, "read", &error))?;
+        if metadata.is_dir() {
+            expand_folder(&path, depth + 1, found)?;
+        } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn expand_pattern(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
+    let paths = glob::glob(pattern).map_err(|error| {
+        Error::new(ErrorKind::InvalidArgument, format!("path pattern \"{pattern}\" is not valid: {error}"))
+    })?;
+    for path in paths {
+        let path = path.map_err(|error| from_io(error.path(), "read", error.error()))?;
+        if path.is_dir() {
+            expand_folder(&path, 0, found)?;
+        } else {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn open_file(path: &Path) -> Result<(File, FileIdentity)> {
+    let metadata = fs::metadata(path).map_err(|error| from_io(path, "read", &error))?;
+    // A pipe or device would block the open.
+    if !metadata.is_file() {
+        let message = format!("\"{}\" is not a regular file", path.display());
+        return Err(Error::new(ErrorKind::FileAccess, message));
+    }
+    let file = File::open(path).map_err(|error| from_io(path, "open", &error))?;
+    let metadata = file.metadata().map_err(|error| from_io(path, "read", &error))?;
+    Ok((file, FileIdentity::of(&metadata)))
+}
+
+fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMetaData> {
+    let corrupt = |reason: &str| {
+        Error::new(
+            ErrorKind::FileCorrupt,
+            format!("could not read Parquet file \"{}\": {reason}", path.display()),
+        )
+    };
+    if file_bytes == 0 {
+        return Err(corrupt("the file is empty"));
+    }
+    if file_bytes < 12 {
+        return Err(corrupt("the file is too short to be Parquet"));
+    }
+    let mut magic = [[0; 4]; 2];
+    for (magic, offset) in magic.iter_mut().zip([0, file_bytes - 4]) {
+        handle.read_exact_at(magic, offset).map_err(|error| from_io(path, "read", &error))?;
+    }
+    match magic {
+        [_, [b'P', b'A', b'R', b'E']] => return Err(corrupt("the file is encrypted")),
+        [[b'P', b'A', b'R', b'1'], [b'P', b'A', b'R', b'1']] => {}
+        [[b'P', b'A', b'R', b'1'], _] => {
+            return Err(corrupt("the file is truncated: the footer at its end is missing"));
+        }
+        _ => return Err(corrupt("the file is not Parquet: it does not start with \"PAR1\"")),
+    }
+    let metadata = ParquetMetaDataReader::new().parse_and_finish(handle).map_err(|error| match error {
+        ParquetError::EOF(_) => corrupt("the file is truncated or its footer is corrupt"),
+        other => corrupt(&format!("the footer is corrupt: {other}")),
+    })?;
+    Ok(metadata)
+}
+
+fn evict_footers(footers: &mut HashMap<FileIdentity, Arc<FileFooter>>) {
+    let mut held_bytes: usize = footers.values().map(|footer| footer.metadata().memory_size()).sum();
+    while held_bytes > FOOTER_BYTES_MAX && footers.len() > 1 {
+        let oldest = footers.iter().min_by_key(|(_, footer)| footer.last_use.load(Ordering::Relaxed));
+        let Some(identity) = oldest.map(|(identity, _)| *identity) else { return };
+        if let Some(footer) = footers.remove(&identity) {
+            held_bytes = held_bytes.saturating_sub(footer.metadata().memory_size());
+        }
+    }
+}
