@@ -1,0 +1,242 @@
+"""The expression edge matrix: every function and operator of the plan language over the edge values of its types.
+
+An entry is an expression over `a.v` (and `b.v`). It is evaluated for every row (or pair of rows) of the edge
+tables, in the target list and in a filter. Where PostgreSQL raises an error for some rows, those rows are run one
+by one, and the error's SQLSTATE and message are compared.
+
+Deliberately absent: what counts as pushed down; the runner reports it.
+"""
+
+from dataclasses import dataclass
+
+INTEGERS = ["int2", "int4", "int8"]
+FLOATS = ["float4", "float8"]
+NUMERICS = ["numeric_15_2", "numeric_38_10", "numeric_9_4", "numeric_5_0"]
+TEXTS = ["text", "varchar", "char"]
+TIMES = ["date", "timestamp", "timestamptz", "time"]
+ORDERED = ["bool"] + INTEGERS + FLOATS + NUMERICS + TEXTS + TIMES + ["uuid", "bytea"]
+ARRAYS = ["int4_array", "text_array", "numeric_array", "date_array"]
+FORMS = ["uint8", "uint16", "uint32", "uint64", "int8", "decimal_int32", "decimal_int64", "decimal_fixed", "timestamp_ms",
+         "timestamp_ns", "timestamp_int96", "timestamptz_ms", "time_ms", "time_ns", "float16", "large_string", "dictionary",
+         "string_plain", "string_delta", "int_delta", "float_split", "page_v2", "zstd", "gzip", "brotli", "lz4",
+         "no_statistics", "json"]
+
+COMPARISONS = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
+CROSS_PAIRS = [("int2", "int4"), ("int4", "int8"), ("int2", "int8"), ("float4", "float8"), ("int4", "float8"), ("int8", "float8"),
+               ("int4", "numeric_15_2"), ("int8", "numeric_38_10"), ("numeric_15_2", "numeric_38_10"),
+               ("numeric_9_4", "numeric_5_0"), ("numeric_15_2", "float8"), ("date", "timestamp"), ("date", "timestamptz"),
+               ("timestamp", "timestamptz"), ("text", "varchar"), ("char", "text"), ("varchar", "char")]
+FIELDS = ["microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
+          "century", "millennium", "dow", "isodow", "doy", "isoyear", "epoch"]
+INTERVALS = ["0", "1 day", "-1 day", "1 month", "-1 month", "13 months", "1 year 2 months 3 days 04:05:06.789", "-25 hours",
+             "0.000001 seconds", "1000000 days"]
+
+
+@dataclass
+class Entry:
+    """`types`: edge tables of `a` and, if two, `b`. `kind`: value, or boolean (then also run as a filter)."""
+
+    name: str
+    types: tuple
+    expression: str
+    kind: str = "value"
+
+    @property
+    def source(self):
+        """The FROM list."""
+        return ", ".join(f"edge_{name} {alias}" for name, alias in zip(self.types, "ab"))
+
+    @property
+    def keys(self):
+        return ["a.id", "b.id"][: len(self.types)]
+
+
+def _comparison_entries():
+    pairs = [(name, name) for name in ORDERED] + CROSS_PAIRS
+    for left, right in pairs:
+        for operator in COMPARISONS:
+            yield Entry(f"{left} {operator} {right}", (left, right), f"a.v {operator} b.v", "boolean")
+
+
+def _arithmetic_entries():
+    pairs = [(name, name) for name in INTEGERS + FLOATS + NUMERICS]
+    pairs += [("int2", "int4"), ("int4", "int8"), ("int8", "int2"), ("float4", "float8"), ("int4", "numeric_15_2"),
+              ("numeric_15_2", "int8"), ("numeric_15_2", "numeric_38_10"), ("numeric_9_4", "numeric_15_2"),
+              ("numeric_5_0", "numeric_9_4"), ("int4", "float8")]
+    for left, right in pairs:
+        for operator in "+-*/%":
+            if operator == "%" and ("float4" in (left, right) or "float8" in (left, right)):
+                continue
+            yield Entry(f"{left} {operator} {right}", (left, right), f"a.v {operator} b.v")
+    for name in INTEGERS + FLOATS + NUMERICS:
+        yield Entry(f"-{name}", (name,), "-a.v")
+        yield Entry(f"abs({name})", (name,), "abs(a.v)")
+        if name not in INTEGERS:
+            for function in ("sign", "round", "trunc", "ceil", "floor"):
+                yield Entry(f"{function}({name})", (name,), f"{function}(a.v)")
+    for name in NUMERICS:
+        for digits in (-12, -3, -1, 0, 1, 3, 9):
+            yield Entry(f"round({name}, {digits})", (name,), f"round(a.v, {digits})")
+            yield Entry(f"trunc({name}, {digits})", (name,), f"trunc(a.v, {digits})")
+        yield Entry(f"mod({name}, 7)", (name,), "mod(a.v, 7)")
+        yield Entry(f"{name} * (1 - {name})", (name,), "a.v * (1 - a.v)")
+        yield Entry(f"1 / {name}", (name,), "1 / a.v")
+        yield Entry(f"100.00 * {name} / 3", (name,), "100.00 * a.v / 3")
+    yield Entry("sqrt(float8)", ("float8",), "sqrt(a.v)")
+    yield Entry("mod(int4, int4)", ("int4", "int4"), "mod(a.v, b.v)")
+
+
+def _cast_entries():
+    numbers = INTEGERS + FLOATS + NUMERICS
+    names = {"numeric_15_2": "numeric(15,2)", "numeric_38_10": "numeric(38,10)", "numeric_9_4": "numeric(9,4)",
+             "numeric_5_0": "numeric(5,0)"}
+    for source in numbers:
+        for target in numbers:
+            yield Entry(f"{source} to {target}", (source,), f"a.v::{names.get(target, target)}")
+        yield Entry(f"{source} to numeric", (source,), "a.v::numeric")
+    for source in ["bool"] + numbers + TIMES + ["uuid", "char", "varchar"]:
+        yield Entry(f"{source} to text", (source,), "a.v::text")
+    for source, target in [("bool", "int4"), ("int4", "bool"), ("date", "timestamp"), ("date", "timestamptz"), ("timestamp", "date"),
+                           ("timestamp", "time"), ("timestamptz", "date"), ("timestamptz", "timestamp"), ("timestamptz", "time"),
+                           ("timestamp", "timestamptz"), ("text", "varchar(3)"), ("text", "char(3)"), ("char", "varchar"),
+                           ("char", "char(2)"), ("varchar", "char(400)"), ("date", "text"), ("timestamp", "timestamp(0)"),
+                           ("timestamp", "timestamp(3)"), ("time", "time(0)")]:
+        yield Entry(f"{source} to {target}", (source,), f"a.v::{target}")
+
+
+def _logic_entries():
+    for operator in ("AND", "OR"):
+        yield Entry(f"bool {operator} bool", ("bool", "bool"), f"a.v {operator} b.v", "boolean")
+    for test in ("IS TRUE", "IS NOT TRUE", "IS FALSE", "IS NOT FALSE", "IS UNKNOWN", "IS NOT UNKNOWN"):
+        yield Entry(f"bool {test}", ("bool",), f"a.v {test}", "boolean")
+    yield Entry("NOT bool", ("bool",), "NOT a.v", "boolean")
+    for name in ORDERED:
+        yield Entry(f"{name} IS NULL", (name,), "a.v IS NULL", "boolean")
+        yield Entry(f"{name} IS NOT NULL", (name,), "a.v IS NOT NULL", "boolean")
+        yield Entry(f"coalesce({name})", (name, name), "coalesce(a.v, b.v)")
+        yield Entry(f"nullif({name})", (name, name), "nullif(a.v, b.v)")
+        yield Entry(f"greatest({name})", (name, name), "greatest(a.v, b.v)")
+        yield Entry(f"least({name})", (name, name), "least(a.v, b.v)")
+        yield Entry(f"case {name}", (name, name), "CASE WHEN a.v < b.v THEN a.v WHEN a.v = b.v THEN NULL ELSE b.v END")
+        yield Entry(f"simple case {name}", (name, name), "CASE a.v WHEN b.v THEN 1 ELSE 2 END")
+        yield Entry(f"between {name}", (name, name), "a.v BETWEEN b.v AND b.v", "boolean")
+    for name, inside in [("int4", "1, 2, -7"), ("int4", "1, NULL"), ("int8", "3, 9223372036854775807"), ("text", "'a', '', 'x'"),
+                         ("text", "'a', NULL"), ("char", "'a', 'ab   '"), ("varchar", "'a ', 'A'"),
+                         ("numeric_15_2", "1, 1.5, 0.05, 0.050"), ("date", "'2000-02-29', '1998-12-01'"), ("float8", "0, 'NaN', 1.5"),
+                         ("uuid", "'00000000-0000-0000-0000-000000000001'"), ("bool", "true, NULL"), ("bytea", "'\\x61', '\\x'")]:
+        yield Entry(f"{name} IN ({inside})", (name,), f"a.v IN ({inside})", "boolean")
+        yield Entry(f"{name} NOT IN ({inside})", (name,), f"a.v NOT IN ({inside})", "boolean")
+    yield Entry("int4 = ANY array", ("int4",), "a.v = ANY ('{1,2,NULL}'::int[])", "boolean")
+    yield Entry("int4 = ANY empty", ("int4",), "a.v = ANY ('{}'::int[])", "boolean")
+    yield Entry("int4 <> ALL array", ("int4",), "a.v <> ALL ('{1,2}'::int[])", "boolean")
+    yield Entry("int4 > ANY array", ("int4",), "a.v > ANY ('{1,100}'::int[])", "boolean")
+
+
+def _text_entries():
+    patterns = ["%", "", "_", "__", "a%", "%a", "%b%", "a_b", "a\\%b", "a\\_b", "\\\\", "%\\\\%", "\u00e4", "_%", "%_", "PROMO%",
+                "%special%requests%", "x%x", "%\n%", "A%", "abc", "%abc%", "\U0001f600%", "a\\b"]
+    for name in TEXTS:
+        for pattern in patterns:
+            quoted = pattern.replace("'", "''")
+            for operator in ("LIKE", "NOT LIKE", "ILIKE", "NOT ILIKE"):
+                yield Entry(f"{name} {operator} {pattern!r}", (name,), f"a.v {operator} '{quoted}'", "boolean")
+        for start in (-2, 0, 1, 2, 5, 2147483647):
+            yield Entry(f"substring({name}, {start})", (name,), f"substring(a.v, {start})")
+            for count in (-1, 0, 1, 3, 2147483647):
+                yield Entry(f"substring({name}, {start}, {count})", (name,), f"substring(a.v, {start}, {count})")
+        for function in ("length", "octet_length", "upper", "lower", "trim", "btrim", "ltrim", "rtrim", "char_length"):
+            yield Entry(f"{function}({name})", (name,), f"{function}(a.v)")
+        yield Entry(f"trim ab {name}", (name,), "trim(both 'ab' from a.v)")
+        yield Entry(f"ltrim xa {name}", (name,), "ltrim(a.v, 'xa')")
+        yield Entry(f"rtrim empty {name}", (name,), "rtrim(a.v, '')")
+        yield Entry(f"position {name}", (name, name), "position(b.v in a.v)")
+        yield Entry(f"strpos {name}", (name, name), "strpos(a.v, b.v)")
+        yield Entry(f"{name} || {name}", (name, name), "a.v || b.v")
+        yield Entry(f"{name} || literal", (name,), "'<' || a.v || '>'")
+        yield Entry(f"concat({name})", (name, name), "concat(a.v, '-', b.v)")
+        yield Entry(f"replace({name})", (name, name), "replace(a.v, b.v, '#')")
+        yield Entry(f"starts_with({name})", (name, name), "starts_with(a.v, b.v)", "boolean")
+        yield Entry(f"dynamic LIKE {name}", (name,), "a.v LIKE a.v || '%'", "boolean")
+        for count in (-2147483648, -2, 0, 2, 2147483647):
+            yield Entry(f"left({name}, {count})", (name,), f"left(a.v, {count})")
+            yield Entry(f"right({name}, {count})", (name,), f"right(a.v, {count})")
+    yield Entry("length(bytea)", ("bytea",), "length(a.v)")
+    yield Entry("octet_length(bytea)", ("bytea",), "octet_length(a.v)")
+    yield Entry("concat(int4, text)", ("int4", "text"), "concat(a.v, b.v)")
+    yield Entry("char || text", ("char", "text"), "a.v || b.v")
+
+
+def _time_entries():
+    for name in TIMES:
+        for part in FIELDS:
+            yield Entry(f"extract({part} from {name})", (name,), f"extract({part} from a.v)")
+    for name in ("timestamp", "timestamptz", "date"):
+        for part in FIELDS:
+            if part not in ("dow", "isodow", "doy", "isoyear", "epoch"):
+                yield Entry(f"date_trunc({part}, {name})", (name,), f"date_trunc('{part}', a.v)")
+        for interval in INTERVALS:
+            yield Entry(f"{name} + {interval}", (name,), f"a.v + interval '{interval}'")
+            yield Entry(f"{name} - {interval}", (name,), f"a.v - interval '{interval}'")
+        yield Entry(f"{name} - {name}", (name, name), "a.v - b.v")
+    for days in (-2147483648, -1000, 0, 1, 2147483647):
+        yield Entry(f"date + {days}", ("date",), f"a.v + ({days})")
+        yield Entry(f"date - {days}", ("date",), f"a.v - ({days})")
+    yield Entry("date + int4", ("date", "int4"), "a.v + b.v")
+    yield Entry("date_part year", ("timestamp",), "date_part('year', a.v)")
+    yield Entry("date + time", ("date", "time"), "a.v + b.v")
+    yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
+
+
+def entries():
+    """Every entry, in a fixed order."""
+    for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _time_entries):
+        yield from make()
+
+
+def column_queries():
+    """Whole queries over single edge columns: (name, sql, ordered)."""
+    for name in ["edge_" + one for one in ORDERED + ARRAYS] + ["form_" + one for one in FORMS]:
+        yield f"scan {name}", f"SELECT id, v FROM {name} ORDER BY id", True
+        yield f"count {name}", f"SELECT count(*), count(v) FROM {name}", False
+        yield f"null {name}", f"SELECT id FROM {name} WHERE v IS NULL", False
+    for name in ORDERED:
+        for order in ("ASC", "DESC", "ASC NULLS FIRST", "DESC NULLS LAST"):
+            yield f"order {name} {order}", f"SELECT v, id FROM edge_{name} ORDER BY v {order}, id", True
+        yield f"group {name}", f"SELECT v, count(*) FROM edge_{name} GROUP BY v", False
+        yield f"distinct {name}", f"SELECT DISTINCT v FROM edge_{name}", False
+        yield f"count distinct {name}", f"SELECT count(DISTINCT v) FROM edge_{name}", False
+        yield f"join {name}", f"SELECT a.id, b.id FROM edge_{name} a JOIN edge_{name} b ON a.v = b.v", False
+        yield f"full join {name}", (f"SELECT a.id, b.id, a.v, b.v FROM edge_{name} a FULL JOIN "
+                                    f"(SELECT * FROM edge_{name} WHERE id % 2 = 0) b ON a.v = b.v"), False
+        yield f"not in {name}", f"SELECT id FROM edge_{name} WHERE v NOT IN (SELECT v FROM edge_{name} WHERE id > 3)", False
+        yield f"top {name}", f"SELECT v, id FROM edge_{name} WHERE v IS NOT NULL ORDER BY v DESC, id LIMIT 3", True
+        if name not in ("bool", "uuid", "bytea"):
+            yield f"min max {name}", f"SELECT min(v), max(v) FROM edge_{name}", False
+            yield f"min max grouped {name}", f"SELECT id % 3, min(v), max(v), count(v) FROM edge_{name} GROUP BY 1", False
+            yield f"min max none {name}", f"SELECT min(v), max(v), count(v) FROM edge_{name} WHERE id < 0", False
+    for name in INTEGERS + NUMERICS:
+        for function in ("sum", "avg", "stddev", "variance", "var_pop", "stddev_pop"):
+            yield f"{function} {name}", f"SELECT {function}(v) FROM edge_{name}", False
+            yield f"{function} grouped {name}", f"SELECT id % 4, {function}(v) FROM edge_{name} GROUP BY 1", False
+            yield f"{function} distinct {name}", f"SELECT {function}(DISTINCT v) FROM edge_{name}", False
+            yield f"{function} none {name}", f"SELECT {function}(v) FROM edge_{name} WHERE id < 0", False
+        yield f"sum expression {name}", f"SELECT sum(v - 1), sum(CASE WHEN id > 3 THEN v ELSE 0 END) FROM edge_{name}", False
+        yield f"avg ratio {name}", f"SELECT sum(v) / count(*), 100.00 * sum(v) / nullif(sum(v + 1), 0), avg(v) * 2 FROM edge_{name}", False
+    for name in FLOATS:
+        for value in (1.5, 0.25):
+            yield f"sum {name} {value}", f"SELECT sum(v), avg(v), count(v) FROM edge_{name} WHERE v BETWEEN -{value} AND {value} AND v <> 0.1", False
+    for function in ("bool_and", "bool_or", "every"):
+        yield f"{function}", f"SELECT {function}(v), {function}(v) FILTER (WHERE id > 1) FROM edge_bool", False
+        yield f"{function} none", f"SELECT {function}(v) FROM edge_bool WHERE id < 0", False
+
+
+def literal_queries(session):
+    """Each edge value as a literal in a comparison: what pruning by statistics must get right. (name, sql, ordered)"""
+    for name in ["edge_" + one for one in ORDERED]:
+        kind = session.run(f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
+                           f"WHERE attrelid = 'heap.{name}'::regclass AND attname = 'v'").scalar()
+        values = session.run(f"SELECT DISTINCT quote_literal(v::text) FROM heap.{name} WHERE v IS NOT NULL ORDER BY 1").rows
+        for (value,) in values[:: 2 if len(values) > 30 else 1]:
+            for operator in ("=", "<", ">=", "<>"):
+                yield (f"{name} {operator} {value[:30]}",
+                       f"SELECT id FROM {name} WHERE v {operator} {value}::{kind} ORDER BY id", True)

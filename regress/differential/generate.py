@@ -1,0 +1,450 @@
+"""Generated queries over t1, t2, t3 and the empty t0, from a seed.
+
+Invariants:
+- A query's result is determined: ordered queries order by every column; sums are of exact values; a LIMIT follows
+  an order that ends in a key.
+- No query fails on heap tables: divisors are never zero and integers stay small. Errors are the edge matrix's.
+- Queries name their tables without a schema; the runner sets search_path.
+
+Deliberately absent: the comparison (run.py) and the values (regress/data).
+"""
+
+import random
+from dataclasses import dataclass, field
+
+TABLES = ["t1", "t2", "t3"]
+JOIN_KEYS = ["a", "b", "i", "c", "s", "d", "n", "k", "ts"]
+INTEGERS, NUMERICS, TEXTS = ["a", "i", "id"], ["n", "m"], ["c", "s"]
+CONSTANTS = {
+    "a": ["-3", "0", "1", "2", "3", "5", "8", "100"],
+    "b": ["-5", "0", "1", "3", "7", "4294967296"],
+    "i": ["-2", "0", "1", "4"],
+    "id": ["1", "7", "20", "33", "64", "65", "1000"],
+    "c": ["''", "'a'", "'ab'", "'B'", "'x '", "'zz'", "'foo bar'"],
+    "s": ["''", "'a'", "'ab'", "'ab   '", "'AIR'", "'zz'"],
+    "d": ["date '1994-08-25'", "date '1994-09-01'", "date '1994-09-20'", "date '1994-08-01' + interval '1' month"],
+    "n": ["0", "0.01", "1", "1.5", "2.50", "100", "-0.01", "0.005"],
+    "m": ["0", "0.3333", "1.5", "-1.25", "2"],
+    "f": ["0", "0.25", "1.5", "2.5", "1e6"],
+    "ts": ["timestamp '1992-01-01 00:00:00'", "timestamp '2000-02-29 12:34:56'", "timestamp '1970-01-01'"],
+}
+LIKE_PATTERNS = ["'a%'", "'%b'", "'%a%'", "'_'", "'__'", "'%'", "'x%'", "'%special%requests%'", "'\\%'", "'A%'"]
+
+
+@dataclass
+class Query:
+    """One comparison: `prepare` statements run first in each session, `sql` is compared, `cleanup` follows."""
+
+    name: str
+    sql: str
+    ordered: bool = False
+    prepare: list = field(default_factory=list)
+    cleanup: list = field(default_factory=list)
+    # The statement that EXPLAIN takes, if it is not `sql`; None if pushdown is not looked at.
+    explain: str | None = ""
+
+
+class Generator:
+    """Makes queries of each shape from one random source."""
+
+    def __init__(self, seed):
+        self.choose = random.Random(seed)
+
+    # -- parts ---------------------------------------------------------------------------------------------
+
+    def chance(self, probability):
+        return self.choose.random() < probability
+
+    def pick(self, values):
+        return self.choose.choice(values)
+
+    def some(self, values, low, high):
+        return self.choose.sample(values, self.choose.randint(low, min(high, len(values))))
+
+    def table(self):
+        return "t0" if self.chance(0.03) else self.pick(TABLES)
+
+    def column(self, aliases, names):
+        return f"{self.pick(aliases)}.{self.pick(names)}"
+
+    def atom(self, aliases):
+        """A predicate without AND, OR, NOT."""
+        alias = self.pick(aliases)
+        name = self.pick(list(CONSTANTS))
+        column = f"{alias}.{name}"
+        constant = lambda: self.pick(CONSTANTS[name])
+        kinds = ["compare"] * 4 + ["null", "in", "between", "distinct", "columns", "bool", "expression"]
+        if name in TEXTS:
+            kinds += ["like"] * 4
+        kind = self.pick(kinds)
+        if kind == "compare":
+            return f"{column} {self.pick(['=', '<>', '<', '<=', '>', '>='])} {constant()}"
+        if kind == "null":
+            return f"{column} IS {self.pick(['', 'NOT '])}NULL"
+        if kind == "in":
+            values = [constant() for _ in range(self.choose.randint(1, 4))]
+            if self.chance(0.15):
+                values.append("NULL")
+            return f"{column} {self.pick(['', '', 'NOT '])}IN ({', '.join(values)})"
+        if kind == "between":
+            return f"{column} {self.pick(['', 'NOT '])}BETWEEN {constant()} AND {constant()}"
+        if kind == "distinct":
+            return f"{column} IS {self.pick(['', 'NOT '])}DISTINCT FROM {self.pick([constant(), 'NULL'])}"
+        if kind == "columns":
+            group = self.pick([INTEGERS + ["b"], NUMERICS + INTEGERS, ["c"], ["s"], ["d"], ["f"]])
+            return (f"{self.column(aliases, group)} {self.pick(['=', '<>', '<', '>='])} {self.column(aliases, group)}")
+        if kind == "bool":
+            flag = self.column(aliases, ["k"])
+            return f"{flag} {self.pick(['', 'IS TRUE', 'IS NOT TRUE', 'IS FALSE', 'IS NOT FALSE', 'IS NULL'])}".strip()
+        if kind == "like":
+            return f"{column} {self.pick(['LIKE', 'LIKE', 'NOT LIKE', 'ILIKE'])} {self.pick(LIKE_PATTERNS)}"
+        return f"{self.integer(aliases)} {self.pick(['=', '<', '>'])} {self.integer(aliases)}"
+
+    def predicate(self, aliases, depth=2):
+        if depth == 0 or self.chance(0.4):
+            return self.atom(aliases)
+        kind = self.pick(["AND", "AND", "OR", "NOT"])
+        if kind == "NOT":
+            return f"NOT ({self.predicate(aliases, depth - 1)})"
+        return f"({self.predicate(aliases, depth - 1)} {kind} {self.predicate(aliases, depth - 1)})"
+
+    def integer(self, aliases, depth=1):
+        """A small integer expression."""
+        if depth == 0 or self.chance(0.3):
+            return self.column(aliases, INTEGERS)
+        left, right = self.integer(aliases, depth - 1), self.integer(aliases, depth - 1)
+        return self.pick([
+            f"({left} + {right})", f"({left} - {right})", f"({left} * 3)", f"({left} / 2)", f"({left} % 3)", f"abs({left})",
+            f"coalesce({left}, {right}, 0)", f"nullif({left}, {right})", f"length({self.column(aliases, ['c'])})",
+            f"CASE WHEN {self.atom(aliases)} THEN {left} ELSE {right} END", f"-{left}",
+            f"position('a' in {self.column(aliases, ['c'])})", f"greatest({left}, {right})",
+        ])
+
+    def numeric(self, aliases):
+        left, right = self.column(aliases, NUMERICS), self.column(aliases, NUMERICS + ["a"])
+        return self.pick([
+            left, f"({left} + {right})", f"({left} - {right})", f"({left} * {right})", f"({left} * (1 - {right}))",
+            f"round({left}, 1)", f"abs({left})", f"CASE WHEN {self.atom(aliases)} THEN {left} ELSE 0 END",
+            f"({left} / nullif({right}, 0))", f"coalesce({left}, 0)", f"floor({left})", f"ceil({left})", f"-{left}",
+        ])
+
+    def text(self, aliases):
+        column = self.column(aliases, ["c"])
+        return self.pick([
+            column, f"upper({column})", f"lower({column})", f"substring({column}, 1, 2)", f"({column} || 'x')",
+            f"coalesce({column}, '-')", f"trim({column})", f"concat({column}, {self.column(aliases, ['s'])})",
+            f"CASE WHEN {self.atom(aliases)} THEN {column} END", self.column(aliases, ["s"]), f"substring({column} from 2)",
+        ])
+
+    def date(self, aliases):
+        column = self.column(aliases, ["d"])
+        return self.pick([column, f"extract(year from {column})", f"extract(month from {column})", f"({column} + 3)",
+                          f"({column} - date '1994-08-20')", f"date_trunc('month', {self.column(aliases, ['ts'])})"])
+
+    def expression(self, aliases):
+        return self.pick([self.integer, self.numeric, self.text, self.date])(aliases)
+
+    def aggregate(self, aliases):
+        distinct = "DISTINCT " if self.chance(0.2) else ""
+        names = INTEGERS + NUMERICS + ["b"]
+        call = self.pick([
+            "count(*)", f"count({distinct}{self.column(aliases, list(CONSTANTS))})",
+            f"sum({distinct}{self.column(aliases, names)})", f"sum({self.numeric(aliases)})", f"sum({self.column(aliases, ['f'])})",
+            f"avg({distinct}{self.column(aliases, names)})", f"avg({self.column(aliases, ['f'])})",
+            f"min({self.column(aliases, list(CONSTANTS))})", f"max({self.column(aliases, list(CONSTANTS))})",
+            f"bool_and({self.column(aliases, ['k'])})", f"bool_or({self.column(aliases, ['k'])})",
+            f"stddev({self.column(aliases, INTEGERS + NUMERICS)})", f"variance({self.column(aliases, INTEGERS + NUMERICS)})",
+            f"var_pop({self.column(aliases, INTEGERS + NUMERICS)})", f"sum({self.integer(aliases)})",
+        ])
+        if self.chance(0.2):
+            call += f" FILTER (WHERE {self.predicate(aliases, 1)})"
+        return call
+
+    def condition(self, left, right, equal_only=False):
+        """A join condition between two aliases."""
+        keys = self.some(JOIN_KEYS, 1, 2)
+        parts = [f"{left}.{key} = {right}.{key}" for key in keys]
+        if self.chance(0.15):
+            parts = [f"{left}.a = {right}.b"]
+        if not equal_only and self.chance(0.35):
+            parts.append(self.pick([
+                f"{left}.id <> {right}.id", f"{left}.n < {right}.n", self.predicate([right], 1), self.predicate([left], 1),
+                self.predicate([left, right], 1), f"{left}.a + 1 > {right}.i",
+            ]))
+        return " AND ".join(parts)
+
+    def ordered(self, name, select_list, rest, **options):
+        """A query ordered by all its columns."""
+        order = []
+        for place in range(1, len(select_list) + 1):
+            order.append(f"{place}{self.pick(['', '', ' DESC'])}{self.pick(['', '', ' NULLS FIRST', ' NULLS LAST'])}")
+        columns = ", ".join(f"{expression} AS r{place}" for place, expression in enumerate(select_list))
+        return Query(name, f"SELECT {columns} {rest} ORDER BY {', '.join(order)}", ordered=True, **options)
+
+    def unordered(self, name, select_list, rest, **options):
+        columns = ", ".join(f"{expression} AS r{place}" for place, expression in enumerate(select_list))
+        return Query(name, f"SELECT {columns} {rest}", **options)
+
+    def either(self, name, select_list, rest, **options):
+        make = self.ordered if self.chance(0.5) else self.unordered
+        return make(name, select_list, rest, **options)
+
+    # -- shapes --------------------------------------------------------------------------------------------
+
+    def join_two(self, name):
+        kind = self.pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT JOIN", "CROSS JOIN"])
+        on = "" if kind == "CROSS JOIN" else f" ON {self.condition('x', 'y', kind == 'FULL JOIN')}"
+        where = f" WHERE {self.predicate(['x', 'y'])}" if self.chance(0.7) else ""
+        if kind == "CROSS JOIN":
+            where = f" WHERE x.id < 15 AND {self.predicate(['x', 'y'])}"
+        columns = ["x.id", "y.id"] + [self.expression(["x", "y"]) for _ in range(self.choose.randint(0, 3))]
+        return self.either(name, columns, f"FROM {self.table()} x {kind} {self.table()} y{on}{where}")
+
+    def join_three(self, name):
+        first, second = (self.pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "LEFT JOIN"]) for _ in range(2))
+        outer = self.pick(["x", "y"])
+        if self.chance(0.3):
+            source = (f"{self.table()} x {first} ({self.table()} y {second} {self.table()} z "
+                      f"ON {self.condition('y', 'z')}) ON {self.condition('x', 'y')}")
+        else:
+            source = (f"{self.table()} x {first} {self.table()} y ON {self.condition('x', 'y')} "
+                      f"{second} t3 z ON {self.condition(outer, 'z')}")
+        where = f" WHERE {self.predicate(['x', 'y', 'z'])}" if self.chance(0.8) else ""
+        if self.chance(0.5):
+            return self.either(name, ["x.id", "y.id", "z.id", self.expression(["x", "y", "z"])], f"FROM {source}{where}")
+        return self.either(name, [self.aggregate(["x", "y", "z"]) for _ in range(3)] + ["count(*)"], f"FROM {source}{where}")
+
+    def subquery_predicate(self, outer, inner):
+        key = self.pick(["a", "b", "i", "c", "s", "d", "n"])
+        correlation = ""
+        if self.chance(0.45):
+            same = self.pick(["a", "i", "c", "s", "d"])
+            correlation = f" AND {inner}.{same} = {outer}.{same}"
+            if self.chance(0.2):
+                correlation += f" AND {inner}.id <> {outer}.id"
+        where = f"WHERE {self.predicate([inner], 1)}{correlation}"
+        table = self.table()
+        aggregate_key = self.pick(["a", "i", "n", "m"])
+        return self.pick([
+            f"EXISTS (SELECT 1 FROM {table} {inner} {where})",
+            f"NOT EXISTS (SELECT 1 FROM {table} {inner} {where})",
+            f"{outer}.{key} IN (SELECT {inner}.{key} FROM {table} {inner} {where})",
+            f"{outer}.{key} NOT IN (SELECT {inner}.{key} FROM {table} {inner} {where})",
+            f"{outer}.{key} NOT IN (SELECT {inner}.{key} FROM {table} {inner} {where} AND {inner}.{key} IS NOT NULL)",
+            f"{outer}.{key} = ANY (SELECT {inner}.{key} FROM {table} {inner} {where})",
+            f"{outer}.{key} <> ALL (SELECT {inner}.{key} FROM {table} {inner} {where})",
+            f"{outer}.a > ALL (SELECT {inner}.a FROM {table} {inner} {where})",
+            f"{outer}.a < ANY (SELECT {inner}.a FROM {table} {inner} {where})",
+            f"({outer}.a, {outer}.c) IN (SELECT {inner}.a, {inner}.c FROM {table} {inner} {where})",
+            f"({outer}.a, {outer}.i) NOT IN (SELECT {inner}.a, {inner}.i FROM {table} {inner} {where})",
+            f"{outer}.{aggregate_key} {self.pick(['<', '>', '=', '<='])} (SELECT {self.pick(['min', 'max', 'avg', 'sum'])}"
+            f"({inner}.{aggregate_key}) FROM {table} {inner} {where})",
+            f"{outer}.n < (SELECT 0.5 * avg({inner}.n) FROM {table} {inner} {where})",
+            f"(SELECT count(*) FROM {table} {inner} {where}) {self.pick(['=', '>', '<'])} {self.pick(['0', '1', '3'])}",
+        ])
+
+    def nested(self, name):
+        predicate = self.subquery_predicate("x", "y")
+        if self.chance(0.3):
+            predicate = f"({predicate} {self.pick(['AND', 'OR'])} {self.predicate(['x'], 1)})"
+        if self.chance(0.25):
+            predicate += f" AND {self.subquery_predicate('x', 'z')}"
+        if self.chance(0.1):
+            predicate = f"NOT ({predicate})"
+        columns = ["x.id"] + [self.expression(["x"]) for _ in range(self.choose.randint(0, 2))]
+        if self.chance(0.3):
+            columns = [self.aggregate(["x"]) for _ in range(2)] + ["count(*)"]
+        return self.either(name, columns, f"FROM {self.table()} x WHERE {predicate}")
+
+    def nested_join(self, name):
+        kind = self.pick(["JOIN", "LEFT JOIN"])
+        source = f"{self.table()} x {kind} {self.table()} y ON {self.condition('x', 'y')}"
+        where = f"{self.subquery_predicate(self.pick(['x', 'y']), 'z')} AND {self.predicate(['x', 'y'], 1)}"
+        return self.either(name, ["x.id", "y.id"], f"FROM {source} WHERE {where}")
+
+    def scalar_select(self, name):
+        same = self.pick(["a", "i", "c", "s"])
+        inner = self.pick([
+            f"(SELECT {self.pick(['min', 'max', 'sum', 'count', 'avg'])}(y.a) FROM {self.table()} y WHERE y.{same} = x.{same})",
+            f"(SELECT count(*) FROM {self.table()} y WHERE y.{same} = x.{same} AND {self.predicate(['y'], 1)})",
+            f"(SELECT sum(y.n) FROM {self.table()} y WHERE {self.predicate(['y'], 1)})",
+            f"EXISTS (SELECT 1 FROM {self.table()} y WHERE y.{same} = x.{same})",
+            f"x.{same} IN (SELECT y.{same} FROM {self.table()} y)",
+        ])
+        return self.either(name, ["x.id", inner], f"FROM {self.table()} x WHERE {self.predicate(['x'], 1)}")
+
+    def group(self, name):
+        if self.chance(0.5):
+            aliases = ["x", "y"]
+            kind = self.pick(["JOIN", "LEFT JOIN", "FULL JOIN"])
+            source = f"{self.table()} x {kind} {self.table()} y ON {self.condition('x', 'y', kind == 'FULL JOIN')}"
+        else:
+            aliases, source = ["x"], f"{self.table()} x"
+        keys = []
+        for _ in range(self.choose.randint(0, 3)):
+            keys.append(self.column(aliases, JOIN_KEYS) if self.chance(0.7) else self.expression(aliases))
+        where = f" WHERE {self.predicate(aliases)}" if self.chance(0.6) else ""
+        by = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
+        having = ""
+        if self.chance(0.35):
+            having = " HAVING " + self.pick([
+                f"count(*) {self.pick(['>', '<', '='])} {self.pick(['1', '2', '5'])}", f"sum({aliases[0]}.a) > 3",
+                f"min({aliases[0]}.n) < 1", f"count(DISTINCT {aliases[0]}.c) > 1", f"avg({aliases[0]}.a) > 1.5",
+                f"sum({aliases[0]}.n) > (SELECT avg(h.n) FROM t3 h)",
+            ])
+        columns = keys + [self.aggregate(aliases) for _ in range(self.choose.randint(1, 4))]
+        return self.either(name, columns, f"FROM {source}{where}{by}{having}")
+
+    def distinct(self, name):
+        columns = [self.expression(["x"]) for _ in range(self.choose.randint(1, 3))]
+        body = ", ".join(f"{expression} AS r{place}" for place, expression in enumerate(columns))
+        sql = f"SELECT DISTINCT {body} FROM {self.table()} x WHERE {self.predicate(['x'])}"
+        if self.chance(0.4):
+            sql += " ORDER BY " + ", ".join(str(place + 1) for place in range(len(columns)))
+            return Query(name, sql, ordered=True)
+        return Query(name, sql)
+
+    def set_operation(self, name):
+        columns = self.some(["a", "i", "c", "d", "n", "s", "k"], 1, 3)
+        parts = [f"SELECT {', '.join(f'{alias}.{column}' for column in columns)} FROM {self.table()} {alias} "
+                 f"WHERE {self.predicate([alias], 1)}" for alias in ("x", "y", "z")]
+        operators = [f"{self.pick(['UNION', 'INTERSECT', 'EXCEPT'])}{self.pick(['', ' ALL'])}" for _ in range(2)]
+        sql = f"({parts[0]}) {operators[0]} ({parts[1]})"
+        if self.chance(0.3):
+            sql = f"({sql}) {operators[1]} ({parts[2]})"
+        if self.chance(0.4):
+            column = columns[0]
+            return self.either(name, [f"u.{column}", "count(*)"], f"FROM ({sql}) u GROUP BY 1")
+        return Query(name, sql)
+
+    def union_all(self, name):
+        parts = [f"SELECT {alias}.id, {alias}.a, {alias}.n, {alias}.c FROM {self.table()} {alias} "
+                 f"WHERE {self.predicate([alias], 1)}" for alias in ("x", "y", "z")[: self.choose.randint(2, 3)]]
+        union = " UNION ALL ".join(parts)
+        if self.chance(0.5):
+            return self.either(name, ["u.c", "count(*)", "sum(u.n)", "max(u.a)"], f"FROM ({union}) u WHERE u.id > 3 GROUP BY 1")
+        return self.either(name, ["u.id", "u.a", "v.id"], f"FROM ({union}) u JOIN t3 v ON u.a = v.a WHERE u.n IS NOT NULL")
+
+    def with_query(self, name):
+        hint = self.pick(["", "", "MATERIALIZED ", "NOT MATERIALIZED "])
+        cte = (f"WITH w AS {hint}(SELECT x.a, x.c, count(*) AS k, sum(x.n) AS total FROM {self.table()} x "
+               f"WHERE {self.predicate(['x'], 1)} GROUP BY x.a, x.c)")
+        body = self.pick([
+            "SELECT w.a, w.c, w.total FROM w WHERE w.total = (SELECT max(total) FROM w)",
+            "SELECT w.a, v.a, w.total, v.k FROM w JOIN w v ON w.c = v.c AND w.k <= v.k",
+            f"SELECT w.a, w.total, y.id FROM w LEFT JOIN {self.table()} y ON y.a = w.a AND {self.predicate(['y'], 1)}",
+            "SELECT sum(w.total), count(*), max(w.k) FROM w",
+            "SELECT w.c, sum(w.k) FROM w GROUP BY w.c HAVING sum(w.k) > (SELECT avg(k) FROM w)",
+        ])
+        return Query(name, f"{cte} {body}")
+
+    def lateral(self, name):
+        same = self.pick(["a", "i", "c"])
+        inner = self.pick([
+            f"SELECT y.id AS v FROM {self.table()} y WHERE y.{same} = x.{same} ORDER BY y.id LIMIT 2",
+            f"SELECT sum(y.n) AS v FROM {self.table()} y WHERE y.{same} = x.{same}",
+            f"SELECT count(*) AS v FROM {self.table()} y WHERE y.{same} = x.{same} AND {self.predicate(['y'], 1)}",
+            "SELECT x.a + 1 AS v",
+        ])
+        kind = self.pick(["CROSS JOIN LATERAL ({}) l", "LEFT JOIN LATERAL ({}) l ON true"])
+        return self.either(name, ["x.id", "l.v"], f"FROM {self.table()} x {kind.format(inner)} WHERE {self.predicate(['x'], 1)}")
+
+    def top(self, name):
+        column = self.pick(["a", "b", "c", "s", "d", "n", "f", "k", "ts"])
+        direction = self.pick(["", " ASC", " DESC"]) + self.pick(["", " NULLS FIRST", " NULLS LAST"])
+        limit = self.pick(["LIMIT 5", "LIMIT 10 OFFSET 3", "LIMIT 0", "OFFSET 30", "LIMIT ALL", "FETCH FIRST 7 ROWS ONLY", "LIMIT 1000"])
+        where = f" WHERE {self.predicate(['x'], 1)}" if self.chance(0.5) else ""
+        if self.chance(0.3):
+            sql = (f"SELECT x.{column}, count(*), sum(x.n) FROM {self.table()} x{where} GROUP BY x.{column} "
+                   f"ORDER BY count(*) DESC, x.{column}{direction} {limit}")
+        elif self.chance(0.3):
+            sql = (f"SELECT q.id, y.id FROM (SELECT x.id, x.a FROM {self.table()} x{where} ORDER BY x.{column}{direction}, x.id {limit}) q "
+                   f"LEFT JOIN t3 y ON q.a = y.a ORDER BY 1, 2")
+        else:
+            sql = f"SELECT x.{column}, x.id FROM {self.table()} x{where} ORDER BY x.{column}{direction}, x.id {limit}"
+        return Query(name, sql, ordered=True)
+
+    def derived(self, name):
+        inner = (f"SELECT y.{self.pick(['a', 'i'])} AS g, count(*) AS k, {self.aggregate(['y'])} AS v FROM {self.table()} y "
+                 f"WHERE {self.predicate(['y'], 1)} GROUP BY 1")
+        kind = self.pick(["JOIN", "LEFT JOIN", "FULL JOIN"])
+        return self.either(name, ["x.id", "q.g", "q.k", "q.v"],
+                           f"FROM {self.table()} x {kind} ({inner}) q ON x.a = q.g WHERE coalesce(x.id, 1) < 60")
+
+    def local(self, name):
+        """Heap tables of `public` on one side, whatever the search path says of the other."""
+        kind = self.pick(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
+        local, table = f"public.local_{self.pick(TABLES)}", self.table()
+        left, right = (local, table) if self.chance(0.5) else (table, local)
+        if self.chance(0.3):
+            return self.either(name, ["x.id"], f"FROM {left} x WHERE {self.subquery_predicate('x', 'y')} "
+                                               f"AND x.a IN (SELECT w.a FROM {right} w)")
+        if self.chance(0.4):
+            return self.either(name, ["x.c", "count(*)", "sum(y.n)"],
+                               f"FROM {left} x {kind} {right} y ON x.a = y.a WHERE {self.predicate(['x', 'y'], 1)} GROUP BY 1")
+        return self.either(name, ["x.id", "y.id"], f"FROM {left} x {kind} {right} y ON {self.condition('x', 'y', True)} "
+                                                   f"WHERE {self.predicate(['x', 'y'], 1)}")
+
+    def prepared(self, name):
+        """The same statement with several parameters, as a custom and as a generic plan."""
+        mode = self.pick(["force_custom_plan", "force_generic_plan"])
+        types, body, calls = self.pick([
+            ("integer", "SELECT x.id, x.a FROM t1 x WHERE x.a = $1", ["1", "NULL", "100"]),
+            ("integer, text", "SELECT count(*), sum(x.n) FROM t1 x JOIN t2 y ON x.a = y.a WHERE x.a > $1 AND y.c <> $2",
+             ["0, 'a'", "NULL, 'a'", "-5, ''"]),
+            ("numeric", "SELECT x.id, x.n FROM t1 x WHERE x.n >= $1", ["1.5", "0.005", "NULL", "1e30", "-12345.678901"]),
+            ("date", "SELECT x.id, x.d FROM t2 x WHERE x.d < $1 AND x.d >= $1 - 7", ["'1994-09-01'", "NULL"]),
+            ("bigint", "SELECT x.id FROM t1 x ORDER BY x.id LIMIT $1", ["5", "0", "NULL"]),
+            ("text", "SELECT x.id, x.c FROM t1 x WHERE x.c LIKE $1", ["'a%'", "'%'", "NULL", "'\\%'"]),
+            ("integer[]", "SELECT x.id FROM t1 x WHERE x.a = ANY ($1)", ["'{1,2,NULL}'", "'{}'", "NULL"]),
+            ("integer", "SELECT x.id FROM t1 x WHERE $1 > 5 AND EXISTS (SELECT 1 FROM t2 y WHERE y.a = x.a)", ["6", "5", "NULL"]),
+            ("integer", "SELECT x.c, sum(x.n * $1) FROM t1 x GROUP BY x.c HAVING count(*) > $1", ["1", "3"]),
+            ("char(5)", "SELECT x.id FROM t1 x WHERE x.s = $1", ["'ab'", "'ab   '", "''", "NULL"]),
+            ("timestamp", "SELECT x.id FROM t1 x WHERE x.ts >= $1", ["'1992-01-01'", "'infinity'", "NULL"]),
+            ("float8", "SELECT x.id, x.f FROM t1 x WHERE x.f <> $1", ["0.25", "'NaN'", "NULL"]),
+            ("boolean", "SELECT x.id FROM t1 x WHERE x.k IS NOT DISTINCT FROM $1", ["true", "NULL"]),
+            ("integer, integer", "SELECT x.id, (SELECT max(y.n) FROM t2 y WHERE y.a = x.a AND y.i < $2) FROM t1 x WHERE x.a < $1",
+             ["3, 2", "NULL, 1"]),
+        ])
+        arguments = self.pick(calls)
+        return Query(name, f"EXECUTE generated({arguments})",
+                     prepare=[f"SET plan_cache_mode = {mode}", f"PREPARE generated({types}) AS {body}"],
+                     cleanup=["DEALLOCATE generated", "RESET plan_cache_mode"], explain=f"EXECUTE generated({arguments})")
+
+    def beyond(self, name):
+        """What is not pushed down whole must still be right."""
+        return Query(name, self.pick([
+            f"SELECT x.id, row_number() OVER (PARTITION BY x.a ORDER BY x.id), sum(x.n) OVER (PARTITION BY x.c) FROM {self.table()} x",
+            f"SELECT x.a, x.c, count(*) FROM {self.table()} x GROUP BY GROUPING SETS ((x.a), (x.c), ())",
+            f"SELECT x.a, x.i, sum(x.n) FROM {self.table()} x GROUP BY ROLLUP (x.a, x.i)",
+            f"SELECT DISTINCT ON (x.a) x.a, x.id FROM {self.table()} x ORDER BY x.a, x.id",
+            f"SELECT string_agg(x.c, ',' ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT array_agg(x.a ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
+            f"SELECT x.id, generate_series(1, x.i) FROM {self.table()} x WHERE x.i < 4",
+            f"SELECT x.id, x::text FROM {self.table()} x WHERE x.id < 5",
+            f"SELECT x.id, md5(x.c), to_char(x.d, 'YYYY Mon') FROM {self.table()} x WHERE md5(coalesce(x.c, '')) > '5'",
+            f"SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY x.n) FROM {self.table()} x",
+            f"SELECT * FROM {self.table()} x FULL JOIN {self.table()} y USING (id) WHERE coalesce(x.a, y.a) > 2",
+            f"SELECT * FROM {self.table()} x NATURAL JOIN (SELECT y.a, y.i FROM {self.table()} y) q",
+            "WITH RECURSIVE r AS (SELECT id, a FROM t1 WHERE id = 1 UNION ALL SELECT t.id, t.a FROM t1 t JOIN r ON t.id = r.id + 1 "
+            "WHERE t.id < 20) SELECT * FROM r",
+            f"SELECT count(*) FROM (VALUES (1), (2), (NULL)) v(a) JOIN {self.table()} x ON x.a = v.a",
+            f"SELECT x.id FROM {self.table()} x WHERE x.tableoid IS NOT NULL AND {self.predicate(['x'], 1)}",
+        ]), explain=None)
+
+
+SHAPES = [
+    ("join_two", 70), ("join_three", 45), ("nested", 80), ("nested_join", 25), ("scalar_select", 25), ("group", 75),
+    ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
+    ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
+]
+
+
+def generated(seed, factor=1.0):
+    """All generated queries: `factor` scales how many of each shape."""
+    generator = Generator(seed)
+    queries = []
+    for shape, count in SHAPES:
+        for number in range(max(1, int(count * factor))):
+            queries.append(getattr(generator, shape)(f"{shape}_{number + 1:03}"))
+    return queries

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""The differential runner.
+
+usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N] [--factor F] [--self-check] [--only TEXT]
+
+CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
+read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
+Suites: data (the tables load alike), generated, edges, literals, tpch, spec (TPC-H with char(n)), rewrites.
+--self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
+"""
+
+import argparse
+import json
+import pathlib
+import random
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from differential import edges, generate  # noqa: E402
+from harness import tables  # noqa: E402
+from harness.claims import Claims, differences  # noqa: E402
+from harness.explain import plan_shape  # noqa: E402
+from harness.libpq import QueryError, Session  # noqa: E402
+
+SUITES = ["data", "generated", "edges", "literals", "tpch", "spec", "rewrites"]
+# The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
+PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "generated": 50, "edges": 50}
+ERROR_ROWS_MAX = 12
+STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"
+
+
+class Pair:
+    """Two sessions of one database: `expected` reads heap tables, `actual` reads foreign ones."""
+
+    def __init__(self, conninfo, expected_schema, actual_schema):
+        self.expected = Session(conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {expected_schema}, public"])
+        self.actual = Session(conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {actual_schema}, public"])
+
+    def close(self):
+        self.expected.close()
+        self.actual.close()
+
+
+def outcome(session, sql):
+    """The result, or the error as a value."""
+    try:
+        return session.run(sql)
+    except QueryError as error:
+        return error
+
+
+def outcome_differences(expected, actual, ordered):
+    """Compares results, or errors by SQLSTATE and message."""
+    if isinstance(expected, QueryError) or isinstance(actual, QueryError):
+        if isinstance(expected, QueryError) and isinstance(actual, QueryError):
+            if (expected.sqlstate, expected.message) == (actual.sqlstate, actual.message):
+                return None
+        describe = lambda value: f"error {value}" if isinstance(value, QueryError) else f"{len(value.rows)} rows {value.rows[:3]}"
+        return f"expected {describe(expected)}\ngot      {describe(actual)}"
+    return differences(expected, actual, ordered)
+
+
+class Pushdown:
+    """Counts how many queries ran as one scan, and why others did not."""
+
+    def __init__(self):
+        self.whole, self.partial, self.reasons, self.examples = 0, 0, {}, {}
+
+    def look(self, session, name, sql):
+        """Explains a query and counts it; a query that can't be explained is not counted."""
+        try:
+            shape = plan_shape(session, sql)
+        except QueryError:
+            return
+        if shape.one_scan:
+            self.whole += 1
+            return
+        self.partial += 1
+        for reason in shape.reasons or ["(no reason given) " + " / ".join(sorted(set(shape.nodes)))]:
+            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+            self.examples.setdefault(reason, name)
+
+    @property
+    def percent(self):
+        total = self.whole + self.partial
+        return 100 * self.whole // total if total else 0
+
+    def report(self, suite):
+        """Prints the counts and the most frequent reasons."""
+        if not self.whole + self.partial:
+            return
+        print(f"{suite}: {self.whole} of {self.whole + self.partial} queries ran as one scan ({self.percent} %)")
+        for reason, count in sorted(self.reasons.items(), key=lambda item: -item[1])[:15]:
+            print(f"    {count:5} {reason[:150]}   e.g. {self.examples[reason]}")
+
+
+def compare(pair, claims, name, sql, ordered, prepare=(), cleanup=()):
+    """Runs one query on both sides and counts the claim that they agree."""
+    sides = []
+    for session in (pair.expected, pair.actual):
+        for statement in prepare:
+            session.run(statement)
+        sides.append(outcome(session, sql))
+        for statement in cleanup:
+            outcome(session, statement)
+    failure = outcome_differences(sides[0], sides[1], ordered)
+    return claims.record(name, failure and f"{'; '.join([*prepare, sql])}\n{failure}")
+
+
+def run_data(conninfo, options):
+    """The foreign tables hold what the CSV says."""
+    claims = Claims("data")
+    pair = Pair(conninfo, "heap", "pq")
+    for table in tables.manifest():
+        compare(pair, claims, table["name"], f"SELECT * FROM {table['name']} ORDER BY id", True)
+        rows = outcome(pair.actual, f"SELECT count(*)::int FROM {table['name']}")
+        claims.check(f"{table['name']} has its rows",
+                     not isinstance(rows, QueryError) and rows.scalar() == str(table["rows"]), str(rows))
+    pair.close()
+    return claims
+
+
+def run_generated(conninfo, options):
+    """Queries from a seed."""
+    claims, pushdown = Claims("generated"), Pushdown()
+    print(f"generated: seed {options.seed}")
+    pair = Pair(conninfo, "heap", "pq")
+    for query in generate.generated(options.seed, options.factor):
+        if options.only and options.only not in query.name:
+            continue
+        compare(pair, claims, query.name, query.sql, query.ordered, query.prepare, query.cleanup)
+        if query.explain is not None:
+            for statement in query.prepare:
+                pair.actual.run(statement)
+            pushdown.look(pair.actual, query.name, query.explain or query.sql)
+            for statement in query.cleanup:
+                outcome(pair.actual, statement)
+    pair.close()
+    finish_pushdown(claims, pushdown, options)
+    return claims
+
+
+def finish_pushdown(claims, pushdown, options):
+    """Prints the report and claims the floor, where foreign tables are on one side."""
+    if options.self_check or options.only:
+        return
+    pushdown.report(claims.suite)
+    floor = PUSHED_PERCENT_MIN.get(claims.suite)
+    if floor is not None:
+        claims.check("enough queries run as one scan", pushdown.percent >= floor, f"{pushdown.percent} % of at least {floor} %")
+
+
+def run_edges(conninfo, options):
+    """The expression edge matrix and whole queries over edge columns."""
+    claims, pushdown = Claims("edges"), Pushdown()
+    pair = Pair(conninfo, "heap", "pq")
+    choose = random.Random(options.seed)
+    for name, sql, ordered in edges.column_queries():
+        if not options.only or options.only in name:
+            compare(pair, claims, name, sql, ordered)
+            pushdown.look(pair.actual, name, sql)
+    for entry in edges.entries():
+        if not options.only or options.only in entry.name:
+            run_entry(pair, claims, pushdown, entry, choose)
+    pair.close()
+    finish_pushdown(claims, pushdown, options)
+    return claims
+
+
+def run_entry(pair, claims, pushdown, entry, choose):
+    """One entry of the matrix: in the target list, in a filter, and row by row where PostgreSQL raises errors."""
+    keys = ", ".join(entry.keys)
+    select = f"SELECT {keys}, ({entry.expression}) AS r FROM {entry.source}"
+    expected = outcome(pair.expected, f"{select} ORDER BY {keys}")
+    if isinstance(expected, QueryError) and not expected.sqlstate.startswith(("22", "2F")):
+        # PostgreSQL has no such function for these types: there is nothing to compare.
+        return
+    test = entry.expression if entry.kind == "boolean" else f"({entry.expression}) IS NOT NULL"
+    pushdown.look(pair.actual, entry.name, f"SELECT {keys} FROM {entry.source} WHERE {test}")
+    if not isinstance(expected, QueryError):
+        actual = outcome(pair.actual, f"{select} ORDER BY {keys}")
+        claims.record(entry.name, _entry_failure(select, outcome_differences(expected, actual, True)))
+        compare(pair, claims, entry.name + " in WHERE", f"SELECT {keys} FROM {entry.source} WHERE {test} ORDER BY {keys}", True)
+        return
+    good, bad = split_rows(pair.expected, entry)
+    if good:
+        identity = " * 1000 + ".join(entry.keys)
+        allowed = ", ".join(str(_identity(row)) for row in good)
+        sql = f"{select} WHERE {identity} IN ({allowed}) ORDER BY {keys}"
+        compare(pair, claims, entry.name + " where defined", sql, True)
+    for row in choose.sample(bad, min(len(bad), ERROR_ROWS_MAX)):
+        where = " AND ".join(f"{key} = {value}" for key, value in zip(entry.keys, row))
+        compare(pair, claims, f"{entry.name} at {row}", f"{select} WHERE {where}", True)
+
+
+def _entry_failure(select, failure):
+    return failure and f"{select}\n{failure}"
+
+
+def _identity(row):
+    number = 0
+    for value in row:
+        number = number * 1000 + int(value)
+    return number
+
+
+def split_rows(session, entry):
+    """Row keys for which heap PostgreSQL gives a value, and those for which it raises an error."""
+    good, bad = [], []
+    for row in session.run(f"SELECT {', '.join(entry.keys)} FROM {entry.source} ORDER BY {', '.join(entry.keys)}").rows:
+        where = " AND ".join(f"{key} = {value}" for key, value in zip(entry.keys, row))
+        result = outcome(session, f"SELECT ({entry.expression}) FROM {entry.source} WHERE {where}")
+        (bad if isinstance(result, QueryError) else good).append(row)
+    return good, bad
+
+
+def run_literals(conninfo, options):
+    """Edge values as literals."""
+    claims = Claims("literals")
+    pair = Pair(conninfo, "heap", "pq")
+    for name, sql, ordered in edges.literal_queries(pair.expected):
+        if not options.only or options.only in name:
+            compare(pair, claims, name, sql, ordered)
+    pair.close()
+    return claims
+
+
+def tpch_queries(session):
+    """Number and text of the 22 queries, and of query 15 with a view in place of WITH."""
+    for number in range(1, 23):
+        yield f"q{number:02}", session.run(f"SELECT pystachio.tpch_query({number})").scalar()
+
+
+def run_tpch(conninfo, options, schema="tpch"):
+    """The 22 queries: identical to heap PostgreSQL, and each one scan."""
+    claims, pushdown = Claims(schema), Pushdown()
+    pair = Pair(conninfo, f"{schema}_heap", schema)
+    for name, sql in tpch_queries(pair.expected):
+        if options.only and options.only not in name:
+            continue
+        compare(pair, claims, name, sql, True)
+        empty = outcome(pair.expected, sql)
+        if name not in ("q18", "q02", "q20"):
+            claims.check(f"{name} has rows", not isinstance(empty, QueryError) and empty.rows, "heap PostgreSQL gave no rows")
+        pushdown.look(pair.actual, name, sql)
+    pair.close()
+    finish_pushdown(claims, pushdown, options)
+    return claims
+
+
+def run_spec(conninfo, options):
+    """The 22 queries over the specification's declared types."""
+    return run_tpch(conninfo, options, "spec")
+
+
+def run_rewrites(conninfo, options):
+    """The planner's rewrites applied to heap tables: on against off."""
+    claims = Claims("rewrites")
+    pair = Pair(conninfo, "heap", "heap")
+    pair.expected.run("SET pystachio.rewrite = off")
+    pair.actual.run("SET pystachio.rewrite = force")
+    for name, sql in tpch_queries(pair.expected):
+        for session in (pair.expected, pair.actual):
+            session.run("SET search_path = tpch_heap, public")
+        compare(pair, claims, f"{name} rewritten", sql, True)
+    for session in (pair.expected, pair.actual):
+        session.run("SET search_path = heap, public")
+    rewritten = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local")
+    for query in generate.generated(options.seed + 1, options.factor):
+        if query.name.startswith(rewritten) and (not options.only or options.only in query.name):
+            compare(pair, claims, query.name + " rewritten", query.sql, query.ordered, query.prepare, query.cleanup)
+    pair.close()
+    return claims
+
+
+def prepare_tpch(conninfo, folder, schemas):
+    """Generates TPC-H at SF 0.01 if it is not there, imports it and copies it to heap tables."""
+    with Session(conninfo, ["SET statement_timeout = '600s'"]) as session:
+        if not (pathlib.Path(folder) / "lineitem.parquet").exists():
+            session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.01)")
+        if "tpch" in schemas:
+            tables.tpch_foreign(session, folder)
+            tables.heap_copy(session, "tpch", "tpch_heap")
+        if "spec" in schemas:
+            tables.spec_foreign(session, folder)
+            tables.heap_copy(session, "spec", "spec_heap")
+
+
+def self_check(conninfo, options):
+    """The runner's own test: heap agrees with heap; after a change of one value it must say so."""
+    options.factor = min(options.factor, 0.3)
+    suites = [run_data(conninfo, options), run_generated(conninfo, options), run_edges(conninfo, options)]
+    agree = Claims("self-check")
+    for claims in suites:
+        agree.check(f"{claims.suite}: heap agrees with heap", claims.failed == 0 and claims.passed > 20)
+    with Session(conninfo) as session:
+        session.run("UPDATE pq.t1 SET c = 'changed' WHERE id = 1; UPDATE pq.edge_int4 SET v = 4 WHERE v = 3")
+    print("self-check: the failures that follow are wanted")
+    for run in (run_data, run_generated, run_edges):
+        claims = run(conninfo, options)
+        agree.check(f"{claims.suite}: a changed value is found", claims.failed > 0)
+    return agree
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compares foreign tables with heap tables.")
+    parser.add_argument("conninfo")
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--tpch")
+    parser.add_argument("--suite", action="append", choices=SUITES)
+    parser.add_argument("--seed", type=int, default=20260101)
+    parser.add_argument("--factor", type=float, default=1.0)
+    parser.add_argument("--only")
+    parser.add_argument("--self-check", action="store_true")
+    parser.add_argument("--counts", help="a file to write the counts to, as JSON")
+    options = parser.parse_args()
+    suites = options.suite or SUITES
+    folder = tables.copy_data(options.data)
+    if set(suites) & {"data", "generated", "edges", "literals", "rewrites"} or options.self_check:
+        with Session(options.conninfo) as session:
+            tables.edge_schemas(session, folder, foreign=not options.self_check)
+    if options.self_check:
+        return self_check(options.conninfo, options).summary()
+    wanted = {"tpch", "rewrites", "spec"} & set(suites)
+    if wanted:
+        if not options.tpch:
+            parser.error("suites tpch, spec and rewrites need --tpch FOLDER")
+        prepare_tpch(options.conninfo, options.tpch, {"tpch"} if wanted == {"rewrites"} else wanted | {"tpch"})
+    passed = failed = 0
+    status = 0
+    for suite in suites:
+        begin = time.monotonic()
+        claims = globals()[f"run_{suite}"](options.conninfo, options)
+        status |= claims.summary()
+        print(f"    ({time.monotonic() - begin:.1f} s)", flush=True)
+        passed, failed = passed + claims.passed, failed + claims.failed
+    if options.counts:
+        pathlib.Path(options.counts).write_text(json.dumps({"passed": passed, "failed": failed}), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# A private PostgreSQL cluster with pystachio, apart from the system's: its own copy of the server's files (so
+# that CREATE EXTENSION finds ours and nothing is written outside), data, socket and log in one folder.
+#
+# usage: scripts/cluster.sh start NAME [STAGE]    (re)starts it, installing the build of STAGE; prints its folder
+#        scripts/cluster.sh create NAME [STAGE]   the same from an empty data folder
+#        scripts/cluster.sh stop NAME             stops it where it runs
+#        scripts/cluster.sh folder NAME           prints its folder
+#        scripts/cluster.sh conninfo NAME         prints a connection string without a database
+# Settings: conf/<NAME>.conf beside regress/, or conf/single.conf.
+source "$(dirname "$0")/environment.sh"
+
+[[ $# -ge 2 ]] || die "usage: cluster.sh start|create|stop|folder|conninfo NAME [STAGE]"
+action=$1 name=$2 stage=${3:-}
+root=$(state_root)
+folder=$root/$name
+port=5432
+
+make_folder() {
+    mkdir -p "$folder"
+    if [[ $(id -u) == 0 ]]; then chown "$(server_user)" "$folder"; fi
+    chmod 0700 "$folder"
+    if [[ $root != "$project_root/target" ]]; then
+        rm -f "$project_root/target/$name" 2>/dev/null || true
+        ln -sfn "$folder" "$project_root/target/$name"
+    fi
+}
+
+# The server's binaries find their libraries and share folder relative to themselves, so a copy with the same
+# folders below another root is a whole installation.
+copy_server() {
+    local config=$1 stamp place
+    stamp=$("$config" --version)\ $(stat -c '%Y' "$("$config" --bindir)/postgres")
+    if [[ ! -f $folder/server/stamp || $(cat "$folder/server/stamp") != "$stamp" ]]; then
+        rm -rf "$folder/server"
+        for place in --bindir --pkglibdir --sharedir; do
+            mkdir -p "$folder/server$("$config" $place)"
+            tar -C "$("$config" $place)" --exclude=./bitcode --exclude='./pgxs' --dereference -cf - . |
+                tar -C "$folder/server$("$config" $place)" -xf -
+        done
+        printf '%s' "$stamp" > "$folder/server/stamp"
+        chmod -R a+rX "$folder/server"
+    fi
+}
+
+install_stage() {
+    local config=$1
+    [[ -n $stage ]] || return 0
+    install -m 0644 "$stage"/lib/pystachio.so "$folder/server$("$config" --pkglibdir)/"
+    install -m 0755 "$stage"/lib/pystachio-engine "$folder/server$("$config" --pkglibdir)/"
+    rm -f "$folder/server$("$config" --sharedir)"/extension/pystachio*
+    install -m 0644 "$stage"/extension/* "$folder/server$("$config" --sharedir)/extension/"
+}
+
+make_data() {
+    local settings=$project_root/regress/conf/$name.conf
+    [[ -f $settings ]] || settings=$project_root/regress/conf/single.conf
+    if [[ ! -f $folder/data/PG_VERSION ]]; then
+        as_server_user "$bin/initdb" -D "$folder/data" --username=postgres --auth=trust --encoding=UTF8 \
+            --locale=C.UTF-8 --no-sync > "$folder/initdb.log" 2>&1 ||
+            { cat "$folder/initdb.log" >&2; die "initdb failed in $folder/data"; }
+        echo "include_if_exists = '$folder/pystachio.conf'" | as_server_user tee -a "$folder/data/postgresql.conf" > /dev/null
+    fi
+    {
+        echo "# Written by scripts/cluster.sh from regress/conf; do not edit."
+        cat "$settings"
+        echo "listen_addresses = ''"
+        echo "port = $port"
+        echo "unix_socket_directories = '$folder'"
+        echo 'unix_socket_permissions = 0700'
+        [[ -z $stage ]] || echo "shared_preload_libraries = 'pystachio'"
+    } > "$folder/pystachio.conf"
+    chmod 0644 "$folder/pystachio.conf"
+}
+
+stop_server() {
+    [[ -f $folder/data/postmaster.pid ]] || return 0
+    as_server_user "$bin/pg_ctl" -D "$folder/data" -m fast -w -t 60 stop > /dev/null 2>&1 ||
+        as_server_user "$bin/pg_ctl" -D "$folder/data" -m immediate -w -t 60 stop > /dev/null 2>&1 || true
+}
+
+start_server() {
+    as_server_user "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start > /dev/null 2>&1 ||
+        { tail -n 20 "$folder/server.log" >&2; die "the server in $folder did not start; its log is $folder/server.log"; }
+}
+
+config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
+bin=$folder/server$("$config" --bindir)
+case $action in
+    folder) printf '%s\n' "$folder" ;;
+    conninfo) printf 'host=%s port=%s user=postgres\n' "$folder" "$port" ;;
+    stop) if [[ -x $bin/pg_ctl ]]; then stop_server; fi ;;
+    start | create)
+        make_folder
+        if [[ -x $bin/pg_ctl ]]; then stop_server; fi
+        if [[ $action == create ]]; then rm -rf "$folder/data" "$folder/server.log"; fi
+        copy_server "$config"
+        install_stage "$config"
+        make_data
+        start_server
+        printf '%s\n' "$folder"
+        ;;
+    *) die "unknown action '$action': start, create, stop, folder, conninfo" ;;
+esac

@@ -1,0 +1,81 @@
+# shellcheck shell=bash
+# Where things are, and how to act as the server's user. Sourced by every other script.
+#
+# PostgreSQL refuses to run as root. As root, clusters therefore belong to SERVER_USER and live in a folder
+# that this user can reach: `target/` of the clone if it can, else a folder under /var/tmp with links to it
+# from `target/`. A path too long for a Unix socket (107 bytes) is treated in the same way.
+set -euo pipefail
+
+PGRX_VERSION=0.18.1
+SERVER_VERSIONS="15 16 17 18"
+STATE_PATH_BYTES_MAX=48
+
+project_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+cache_root=${PYSTACHIO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pystachio}
+: "${CARGO_TARGET_DIR:=$cache_root/target}"
+export CARGO_TARGET_DIR
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "error: $*"; exit 1; }
+
+# Prints the pg_config to use: PG_CONFIG, else the oldest packaged server of a supported version.
+find_pg_config() {
+    local version candidate
+    if [[ -n ${PG_CONFIG:-} ]]; then
+        [[ -x $PG_CONFIG ]] || die "PG_CONFIG=$PG_CONFIG is not an executable file"
+        printf '%s\n' "$PG_CONFIG"
+        return
+    fi
+    for version in $SERVER_VERSIONS; do
+        candidate=/usr/lib/postgresql/$version/bin/pg_config
+        if [[ -x $candidate && -x ${candidate%pg_config}postgres ]]; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    if command -v pg_config >/dev/null && [[ -x $(pg_config --bindir)/postgres ]]; then
+        command -v pg_config
+        return
+    fi
+    return 1
+}
+
+# Prints the major version of a pg_config, and fails where pystachio has no build for it.
+server_version() {
+    local text
+    text=$("$1" --version)
+    text=${text#PostgreSQL }
+    text=${text%%[!0-9]*}
+    [[ " $SERVER_VERSIONS " == *" $text "* ]] ||
+        die "$1 is PostgreSQL $text; pystachio builds for: $SERVER_VERSIONS"
+    printf '%s\n' "$text"
+}
+
+server_user() {
+    if [[ $(id -u) != 0 ]]; then id -un; else printf '%s\n' "${PYSTACHIO_SERVER_USER:-postgres}"; fi
+}
+
+# Runs a command as the server's user, from a folder that it can enter.
+as_server_user() {
+    if [[ $(id -u) != 0 ]]; then
+        (cd / && "$@")
+    else
+        (cd / && exec setpriv --reuid="$(server_user)" --regid="$(id -g "$(server_user)")" --init-groups \
+            env HOME=/ USER="$(server_user)" LOGNAME="$(server_user)" "$@")
+    fi
+}
+
+# Prints the folder that holds clusters, and makes it.
+state_root() {
+    local wanted=$project_root/target other owner
+    mkdir -p "$wanted"
+    if [[ ${#wanted} -le $STATE_PATH_BYTES_MAX ]] && as_server_user test -x "$wanted"; then
+        printf '%s\n' "$wanted"
+        return
+    fi
+    other=/var/tmp/pystachio-$(id -u)-$(printf '%s' "$project_root" | cksum | cut -d' ' -f1)
+    mkdir -m 0755 "$other" 2>/dev/null || true
+    owner=$(stat -c %u "$other")
+    [[ -d $other && ! -L $other && $owner == "$(id -u)" ]] || die "$other exists and is not a folder of ours"
+    printf '%s\n' "$other"
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Formatting and lints; any finding fails.
+source "$(dirname "$0")/environment.sh"
+
+cd "$project_root"
+cargo fmt --all --check
+cargo clippy --release --locked --workspace --exclude pystachio --all-targets -- -D warnings
+config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
+version=$(server_version "$config")
+PGRX_HOME=${PGRX_HOME:-$cache_root/pgrx} PGRX_PG_CONFIG_PATH=$config cargo clippy --release --locked --package pystachio \
+    --no-default-features --features "pg$version" -- -D warnings
+for script in scripts/*.sh .ci/run regress/*.sh; do bash -n "$script"; done
+if command -v shellcheck >/dev/null; then shellcheck -x scripts/*.sh .ci/run; fi
+python3 - <<'PYTHON'
+import ast, pathlib
+for folder in ("scripts", "regress", "benches"):
+    for path in pathlib.Path(folder).rglob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), str(path))
+PYTHON
+say "lint: clean"

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Installs what building and running needs, on Debian 12 or newer and Ubuntu. Does nothing where all is there.
+#
+# usage: scripts/setup.sh [bench]     `bench` adds what the benchmarks' private environment needs
+source "$(dirname "$0")/environment.sh"
+
+missing_packages() {
+    local version=$1
+    local server_packages=()
+    if ! find_pg_config >/dev/null; then server_packages+=("postgresql-$version"); fi
+    if [[ -z ${PG_CONFIG:-} && ! -f /usr/include/postgresql/$version/server/postgres.h ]]; then
+        server_packages+=("postgresql-server-dev-$version")
+    fi
+    command -v clang >/dev/null || server_packages+=(clang)
+    compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || server_packages+=(libclang-dev)
+    command -v pkg-config >/dev/null || server_packages+=(pkg-config)
+    command -v cc >/dev/null || server_packages+=(build-essential)
+    command -v python3 >/dev/null || server_packages+=(python3)
+    command -v xz >/dev/null || server_packages+=(xz-utils)
+    ldconfig -p | grep -q 'libpq\.so\.5' || server_packages+=(libpq5)
+    if [[ ${2:-} == bench ]] && ! python3 -c 'import ensurepip' 2>/dev/null; then
+        server_packages+=(python3-venv)
+    fi
+    printf '%s\n' "${server_packages[@]}"
+}
+
+# The server version to install: one that is installed already, else the oldest that is packaged.
+wanted_version() {
+    local config version
+    if config=$(find_pg_config); then
+        server_version "$config"
+        return
+    fi
+    for version in $SERVER_VERSIONS; do
+        if apt-cache show "postgresql-$version" >/dev/null 2>&1; then
+            printf '%s\n' "$version"
+            return
+        fi
+    done
+    die "no packaged PostgreSQL among versions $SERVER_VERSIONS; set PG_CONFIG=/path/to/pg_config of your own"
+}
+
+install_packages() {
+    local as_root=()
+    [[ $# -gt 0 ]] || return 0
+    if [[ $(id -u) != 0 ]]; then
+        command -v sudo >/dev/null || die "these packages are missing, and there is no sudo to install them: $*"
+        as_root=(sudo)
+    fi
+    say "installing: $*"
+    # A cluster of the distribution's own is not wanted: only the binaries are used.
+    "${as_root[@]}" mkdir -p /etc/postgresql-common
+    if [[ ! -e /etc/postgresql-common/createcluster.conf ]]; then
+        "${as_root[@]}" sh -c 'echo "create_main_cluster = false" > /etc/postgresql-common/createcluster.conf'
+    fi
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@" >&2
+}
+
+check_cargo() {
+    command -v cargo >/dev/null && return
+    die "cargo is missing. Get it with:
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"\$HOME/.cargo/env\"
+  then run the same command again."
+}
+
+install_cargo_pgrx() {
+    local found
+    found=$(cargo pgrx --version 2>/dev/null || true)
+    [[ $found == "cargo-pgrx $PGRX_VERSION" ]] && return
+    say "installing cargo-pgrx $PGRX_VERSION (some minutes)"
+    cargo install cargo-pgrx --version "$PGRX_VERSION" --locked --force --target-dir "$CARGO_TARGET_DIR/cargo-pgrx" >&2
+}
+
+# The user that owns the clusters when we are root, where the package did not make it.
+make_server_user() {
+    [[ $(id -u) == 0 ]] || return 0
+    id "$(server_user)" >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin "$(server_user)"
+}
+
+check_cargo
+if command -v apt-get >/dev/null; then
+    if [[ -z $(find_pg_config || true) ]] && ! apt-cache show postgresql >/dev/null 2>&1; then
+        if [[ $(id -u) == 0 ]]; then apt-get update -q >&2; else sudo apt-get update -q >&2; fi
+    fi
+    version=$(wanted_version)
+    mapfile -t packages < <(missing_packages "$version" "${1:-}" | sed '/^$/d')
+    if [[ ${#packages[@]} -gt 0 ]]; then
+        if [[ $(id -u) == 0 ]]; then apt-get update -q >&2; elif command -v sudo >/dev/null; then sudo apt-get update -q >&2; fi
+        install_packages "${packages[@]}"
+    fi
+elif ! find_pg_config >/dev/null; then
+    die "no apt-get here: install PostgreSQL ($SERVER_VERSIONS) with its server headers, libclang and pkg-config, and set PG_CONFIG"
+fi
+make_server_user
+install_cargo_pgrx

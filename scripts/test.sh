@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Every test that needs no GPU. The last line counts: 'N passed, N failed'.
+#
+# usage: scripts/test.sh [rust|regress|differential|faults]…    all of them by default
+source "$(dirname "$0")/environment.sh"
+
+areas=("$@")
+[[ $# -gt 0 ]] || areas=(rust regress differential faults)
+results=$project_root/target/results
+rm -rf "$results"
+mkdir -p "$results"
+status=0
+
+wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
+
+# Writes an area's counts: count NAME PASSED FAILED.
+count() { printf '{"passed": %d, "failed": %d}\n' "$2" "$3" > "$results/$1.json"; }
+
+run_rust() {
+    local log=$results/rust.log passed failed
+    cd "$project_root"
+    cargo test --release --locked --workspace --exclude pystachio --no-fail-fast 2>&1 | tee "$log" || status=1
+    passed=$(sed -nE 's/^test result: .* ([0-9]+) passed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
+    failed=$(sed -nE 's/^test result: .* ([0-9]+) failed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
+    # A crate that does not compile has no result line, and must count.
+    if grep -qE '^error(\[|:)' "$log" && [[ $failed == 0 ]]; then failed=1; fi
+    count rust "$passed" "$failed"
+}
+
+if wanted rust; then run_rust; fi
+
+if wanted regress || wanted differential || wanted faults; then
+    stage=$("$project_root/scripts/build.sh")
+    folder=$("$project_root/scripts/cluster.sh" create test "$stage")
+    conninfo=$("$project_root/scripts/cluster.sh" conninfo test)
+    config=$(find_pg_config)
+    # shellcheck disable=SC2064
+    trap "'$project_root/scripts/cluster.sh' stop test" EXIT
+    export PYSTACHIO_TEST_FOLDER=$folder
+    if wanted regress; then
+        "$project_root/regress/run.sh" "$config" "$folder" "$results/regress.json" || status=1
+    fi
+    if wanted differential; then
+        psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
+        python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" --data "$folder/edges" \
+            --tpch "$folder/tpch" --counts "$results/differential.json" || status=1
+        psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE self_check'
+        python3 "$project_root/regress/differential/run.py" "$conninfo dbname=self_check" --data "$folder/edges" --self-check \
+            --counts "$results/self-check.json" > "$results/self-check.log" 2>&1 || { tail -n 30 "$results/self-check.log"; status=1; }
+        tail -n 1 "$results/self-check.log"
+    fi
+    if wanted faults; then
+        python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --counts "$results/faults.json" || status=1
+    fi
+fi
+
+python3 - "$results" "$status" "${areas[@]}" <<'PYTHON'
+import json, pathlib, sys
+folder, status, areas = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+passed = failed = 0
+for area in areas + (["self-check"] if "differential" in areas else []):
+    path = folder / f"{area}.json"
+    counts = json.loads(path.read_text()) if path.exists() else {"passed": 0, "failed": 1}
+    print(f"{area:<14} {counts['passed']:>6} passed {counts['failed']:>5} failed" + ("" if path.exists() else "  (did not finish)"))
+    passed, failed = passed + counts["passed"], failed + counts["failed"]
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed or status else 0)
+PYTHON
