@@ -1,1 +1,38 @@
-//! x
+//! The engine process: one engine behind a Unix socket.
+//!
+//! ```text
+//! backend ══socket══ session (I/O threads) ◄─bounded channel── job (compute threads) ── Engine
+//! ```
+//!
+//! - `options.rs`: the command line
+//! - `server.rs`: the socket, one session a connection
+//! - `session.rs`: requests in, answers out, cancellation
+//! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
+//! - `frames.rs`: whole frames from and to a socket
+//! - `counters.rs`, `process.rs`: what the process knows about itself
+//!
+//! Invariants: sockets are served by threads that never compute, so a cancel is heard however busy the
+//! engine is. A panic ends a request, never the process. Between an engine and a slow reader there are at
+//! most two batches.
+//!
+//! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` knows
+//! which engine there is.
+
+mod counters;
+mod encoding;
+mod frames;
+mod options;
+mod process;
+mod query;
+mod server;
+mod session;
+
+pub use counters::Counters;
+pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
+pub use frames::{Frame, FrameReader};
+pub use options::{Command, Device, Options, USAGE, parse_arguments};
+pub use process::{SpillFolder, prefer_as_oom_victim, resident_bytes, wait_for_orphaning};
+pub use server::{Host, Server};
+
+/// The engine's version, as `pystachio.version()` gives it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

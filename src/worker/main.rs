@@ -1,1 +1,135 @@
-fn main(){}
+//! The executable `pystachio-engine`: an engine behind a Unix socket, started and watched by the
+//! extension's supervisor.
+//!
+//! Ends with 0 after SIGTERM, SIGINT or the end of its parent, with 2 for arguments that make no sense and
+//! with 1 if it can't start. Logs go to stderr.
+
+use std::{
+    os::unix::process::parent_id,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use pystachio_cpu::{CpuEngine, CpuOptions};
+use pystachio_engine::Engine;
+use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_worker::{
+    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, parse_arguments, prefer_as_oom_victim,
+    wait_for_orphaning,
+};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    signal::unix::{SignalKind, signal},
+};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+/// Threads that serve sockets: one may decode a large plan while the other hears a cancel.
+const SOCKET_THREADS: usize = 2;
+/// Plans are trees that code walks recursively. Address space, not memory.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+/// How long an orderly end waits for work to stop.
+const STOP_WAIT: Duration = Duration::from_millis(700);
+
+fn main() -> ExitCode {
+    let parent = parent_id();
+    let options = match parse_arguments(std::env::args().skip(1)) {
+        Ok(Command::Serve(options)) => options,
+        Ok(Command::Version) => {
+            println!("pystachio-engine {VERSION}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::Help) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("pystachio-engine: {error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    start_log();
+    match serve(&options, parent) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(server = options.name, hint = error.hint, "{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log() {
+    let filter = EnvFilter::try_from_env("PYSTACHIO_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+fn serve(options: &Options, parent: u32) -> Result<()> {
+    prefer_as_oom_victim();
+    let spill = SpillFolder::create(&options.spill_directory).map_err(|error| {
+        let path = options.spill_directory.display();
+        Error::new(ErrorKind::FileAccess, format!("folder for spill files can't be made: path={path}: {error}"))
+    })?;
+    let compute = runtime("compute", options.threads)?;
+    let sockets = runtime("socket", SOCKET_THREADS)?;
+    let engine = start_engine(options, &spill, compute.handle())?;
+    let host = Host::new(engine, compute.handle().clone());
+    sockets.block_on(async {
+        let server = Server::bind(&options.socket)?;
+        tracing::info!(
+            server = options.name,
+            socket = %options.socket.display(),
+            threads = options.threads,
+            memory_bytes = options.memory_bytes,
+            cache_bytes = options.cache_bytes,
+            version = VERSION,
+            "engine is ready"
+        );
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.serve(host, stop.clone()));
+        let reason = wait_for_end(parent).await?;
+        tracing::info!(server = options.name, reason, "engine stops");
+        stop.cancel();
+        // Sessions that don't end by themselves end with the runtime.
+        let _ = tokio::time::timeout(STOP_WAIT, serving).await;
+        Ok(())
+    })?;
+    sockets.shutdown_background();
+    compute.shutdown_timeout(STOP_WAIT);
+    Ok(())
+}
+
+fn runtime(name: &str, threads: usize) -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name(format!("pystachio-{name}"))
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()
+        .map_err(|error| Error::internal(format!("threads can't be started: threads={threads}: {error}")))
+}
+
+fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<Arc<dyn Engine>> {
+    let _context = compute.enter();
+    match options.device {
+        Device::Cpu => Ok(Arc::new(CpuEngine::new(CpuOptions {
+            threads: options.threads,
+            memory_bytes: options.memory_bytes,
+            cache_bytes: options.cache_bytes,
+            spill_directory: spill.path().to_owned(),
+        })?)),
+    }
+}
+
+async fn wait_for_end(parent: u32) -> Result<&'static str> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Error::internal(format!("signals can't be listened to: {error}")))
+    };
+    let mut terminated = listen(SignalKind::terminate())?;
+    let mut interrupted = listen(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        _ = terminated.recv() => "SIGTERM",
+        _ = interrupted.recv() => "SIGINT",
+        () = wait_for_orphaning(parent) => "the supervisor is gone",
+    })
+}

@@ -1,0 +1,49 @@
+//! What the process counts: queries and their errors.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use pystachio_plan::{EngineStatus, Error, ErrorKind};
+
+/// Counts since the process started.
+#[derive(Debug, Default)]
+pub struct Counters {
+    queries_run: AtomicU64,
+    queries_running: AtomicU64,
+    last_error: Mutex<Option<String>>,
+}
+
+/// A query that runs as long as this is held.
+#[derive(Debug)]
+pub struct RunningQuery(Arc<Counters>);
+
+impl Counters {
+    /// Counts a query in; dropping the result counts it out, however it ends.
+    pub fn start_query(self: &Arc<Self>) -> RunningQuery {
+        self.queries_running.fetch_add(1, Ordering::Relaxed);
+        RunningQuery(self.clone())
+    }
+
+    /// Remembers why a request failed. A cancelled one did not fail.
+    pub fn record_error(&self, error: &Error) {
+        if error.kind != ErrorKind::Cancelled {
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.message.clone());
+        }
+    }
+
+    /// Fills in the counts.
+    pub fn fill_status(&self, status: &mut EngineStatus) {
+        status.queries_run = self.queries_run.load(Ordering::Relaxed);
+        status.queries_running = self.queries_running.load(Ordering::Relaxed);
+        status.last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    }
+}
+
+impl Drop for RunningQuery {
+    fn drop(&mut self) {
+        self.0.queries_running.fetch_sub(1, Ordering::Relaxed);
+        self.0.queries_run.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,188 @@
+//! The command line of the engine process.
+//!
+//! Deliberately absent: defaults that depend on the machine. The supervisor has decided everything.
+
+use std::path::PathBuf;
+
+use pystachio_plan::{Error, ErrorKind, Result};
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Print the version and end.
+    Version,
+    /// Print how to call the executable and end.
+    Help,
+    /// Serve a socket.
+    Serve(Options),
+}
+
+/// What runs the plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// The CPU engine.
+    Cpu,
+}
+
+/// How to serve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Where the socket is made. Its folder is made if absent, for this user alone.
+    pub socket: PathBuf,
+    /// What runs the plans.
+    pub device: Device,
+    /// Threads that compute, at least 1.
+    pub threads: usize,
+    /// Bytes that queries may reserve.
+    pub memory_bytes: u64,
+    /// Bytes that the column cache may hold; 0 turns it off.
+    pub cache_bytes: u64,
+    /// Where spill files go.
+    pub spill_directory: PathBuf,
+    /// The foreign server's name, for logs and messages.
+    pub name: String,
+}
+
+/// How the executable is called.
+pub const USAGE: &str = "\
+usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES --cache BYTES
+                        --spill-directory DIRECTORY --name SERVER
+       pystachio-engine --version | --help
+
+  --socket           path of the Unix socket; its folder must be this user's alone
+  --device           auto or cpu
+  --threads          threads that compute, 1 to 1024
+  --memory           bytes that queries may reserve
+  --cache            bytes that decoded columns may hold between queries; 0: no cache
+  --spill-directory  folder for spill files
+  --name             the foreign server's name, for logs and messages
+
+The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
+";
+
+const NAMES: [&str; 7] = ["socket", "device", "threads", "memory", "cache", "spill-directory", "name"];
+const THREADS_MAX: u64 = 1024;
+
+/// Reads the command line, without the executable's own name. A value follows its name, as
+/// `--threads 2` or `--threads=2`.
+///
+/// # Errors
+///
+/// [`ErrorKind::InvalidArgument`] for an argument that is unknown, missing, given twice or out of range;
+/// the message lists what is valid.
+pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Command> {
+    let mut values: [Option<String>; NAMES.len()] = Default::default();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--version" => return Ok(Command::Version),
+            "--help" => return Ok(Command::Help),
+            _ => {}
+        }
+        let (name, inline) = split_argument(&argument)?;
+        let place = NAMES.iter().position(|known| *known == name).ok_or_else(|| unknown(&argument))?;
+        let value = match inline {
+            Some(value) => value,
+            None => arguments.next().ok_or_else(|| invalid(format!("argument has no value: --{name}")))?,
+        };
+        if values[place].replace(value).is_some() {
+            return Err(invalid(format!("argument given twice: --{name}")));
+        }
+    }
+    let [socket, device, threads, memory, cache, spill_directory, name] = values;
+    let threads = parse_number("threads", required("threads", threads)?)?;
+    if !(1..=THREADS_MAX).contains(&threads) {
+        return Err(invalid(format!("--threads is out of range: threads={threads}, range=1..{THREADS_MAX}")));
+    }
+    Ok(Command::Serve(Options {
+        socket: required("socket", socket)?.into(),
+        device: parse_device(&required("device", device)?)?,
+        threads: threads as usize,
+        memory_bytes: parse_number("memory", required("memory", memory)?)?,
+        cache_bytes: parse_number("cache", required("cache", cache)?)?,
+        spill_directory: required("spill-directory", spill_directory)?.into(),
+        name: required("name", name)?,
+    }))
+}
+
+fn split_argument(argument: &str) -> Result<(&str, Option<String>)> {
+    let name = argument.strip_prefix("--").ok_or_else(|| unknown(argument))?;
+    Ok(match name.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (name, None),
+    })
+}
+
+fn parse_device(device: &str) -> Result<Device> {
+    match device {
+        "auto" | "cpu" => Ok(Device::Cpu),
+        "cuda" | "emulated" => Err(Error::new(
+            ErrorKind::NotSupported,
+            format!("this build has no engine for the device: device={device}"),
+        )
+        .with_hint("Set the server option device to auto or cpu.")),
+        other => Err(invalid(format!("unknown device: device={other}, valid=auto, cpu, cuda, emulated"))),
+    }
+}
+
+fn parse_number(name: &str, value: String) -> Result<u64> {
+    value.parse().map_err(|_| invalid(format!("--{name} is not a whole number: value={value}")))
+}
+
+fn required(name: &str, value: Option<String>) -> Result<String> {
+    value.filter(|value| !value.is_empty()).ok_or_else(|| invalid(format!("argument is missing: --{name}")))
+}
+
+fn unknown(argument: &str) -> Error {
+    let valid = NAMES.map(|name| format!("--{name}")).join(", ");
+    invalid(format!("unknown argument: argument={argument}, valid={valid}, --version, --help"))
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Command> {
+        parse_arguments(line.split_whitespace().map(str::to_owned))
+    }
+
+    const WHOLE: &str =
+        "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --spill-directory /tmp --name pystachio";
+
+    #[test]
+    fn whole_line_is_read() {
+        let Command::Serve(options) = parse(WHOLE).unwrap() else { panic!("not a serve command") };
+        assert_eq!(options.threads, 2);
+        assert_eq!(options.socket, PathBuf::from("/s"));
+        assert_eq!((options.memory_bytes, options.cache_bytes), (100, 0));
+        assert_eq!(options.name, "pystachio");
+    }
+
+    #[test]
+    fn unknown_argument_lists_the_valid_ones() {
+        let error = parse(&format!("{WHOLE} --ranks 2")).unwrap_err();
+        assert!(error.message.contains("--ranks") && error.message.contains("--spill-directory"));
+    }
+
+    #[test]
+    fn missing_repeated_and_bad_values_are_refused() {
+        assert!(parse("--socket /s").unwrap_err().message.contains("--threads"));
+        assert!(parse(&format!("{WHOLE} --name x")).unwrap_err().message.contains("twice"));
+        assert!(parse("--socket").unwrap_err().message.contains("no value"));
+        assert!(parse(&WHOLE.replace("100", "1GB")).unwrap_err().message.contains("value=1GB"));
+        assert!(parse(&WHOLE.replace("threads=2", "threads=0")).unwrap_err().message.contains("range"));
+    }
+
+    #[test]
+    fn devices_that_do_not_exist_yet_say_so() {
+        for device in ["cuda", "emulated"] {
+            let error = parse(&WHOLE.replace("device cpu", &format!("device {device}"))).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::NotSupported);
+        }
+        assert!(parse(&WHOLE.replace("device cpu", "device tpu")).unwrap_err().message.contains("valid="));
+    }
+}

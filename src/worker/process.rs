@@ -1,0 +1,115 @@
+//! The process as the operating system sees it: memory, parent, folder for spill files.
+
+use std::{
+    fs, io,
+    os::unix::{fs::DirBuilderExt, process::parent_id},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Added to the process's score, of 1000, by which the kernel chooses what to end when memory runs out:
+/// an engine restarts by itself, a database server does not.
+const OOM_SCORE_ADJUSTMENT: &str = "800";
+const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
+const SPILL_FOLDER_PREFIX: &str = "pystachio-spill-";
+
+/// Makes the kernel prefer this process when memory runs out. Where that is not allowed, nothing happens.
+pub fn prefer_as_oom_victim() {
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT) {
+        tracing::debug!(%error, "the score for running out of memory is left as it is");
+    }
+}
+
+/// The process's resident memory; 0 where the system doesn't tell.
+pub fn resident_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kibibytes = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
+
+/// Waits until `parent` is no longer this process's parent.
+pub async fn wait_for_orphaning(parent: u32) {
+    let mut interval = tokio::time::interval(PARENT_POLL_INTERVAL);
+    while parent_id() == parent {
+        interval.tick().await;
+    }
+}
+
+/// A folder for this process's spill files, removed with them when dropped.
+#[derive(Debug)]
+pub struct SpillFolder {
+    path: PathBuf,
+}
+
+impl SpillFolder {
+    /// Makes the folder inside `directory`, and removes those of engines that were killed.
+    ///
+    /// # Errors
+    ///
+    /// Those of making a folder.
+    pub fn create(directory: &Path) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        for entry in fs::read_dir(directory)?.flatten() {
+            if is_abandoned(&entry.file_name().to_string_lossy()) {
+                // Another engine may be removing the same folder.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = directory.join(format!("{SPILL_FOLDER_PREFIX}{}", std::process::id()));
+        if path.exists() {
+            fs::remove_dir_all(&path)?;
+        }
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Where the folder is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SpillFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "spill folder can't be removed");
+        }
+    }
+}
+
+fn is_abandoned(folder: &str) -> bool {
+    folder
+        .strip_prefix(SPILL_FOLDER_PREFIX)
+        .and_then(|process| process.parse::<u32>().ok())
+        .is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_known() {
+        assert!(resident_bytes() > 100_000);
+    }
+
+    #[test]
+    fn spill_folders_of_dead_engines_are_removed_and_no_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let dead = directory.path().join(format!("{SPILL_FOLDER_PREFIX}4294967295"));
+        let alive = directory.path().join(format!("{SPILL_FOLDER_PREFIX}1"));
+        let foreign = directory.path().join("other");
+        for folder in [&dead, &alive, &foreign] {
+            fs::create_dir(folder).unwrap();
+        }
+        let spill = SpillFolder::create(directory.path()).unwrap();
+        assert!(!dead.exists() && alive.exists() && foreign.exists());
+        let path = spill.path().to_owned();
+        fs::write(path.join("run"), "x").unwrap();
+        drop(spill);
+        assert!(!path.exists());
+    }
+}

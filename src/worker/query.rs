@@ -1,0 +1,153 @@
+//! An engine's answer to one request, as frames.
+//!
+//! Invariants: the last part says so, and exactly one part does. Whoever no longer reads the parts stops
+//! the work.
+
+use std::{
+    any::Any,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt;
+use pystachio_engine::{Engine, GenerateProgress, ResultStream};
+use pystachio_plan::{
+    Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Response, Result, SampleRequest,
+};
+use tokio::sync::mpsc::{Sender, error::TrySendError};
+
+use crate::{BatchEncoder, Frame, counters::Counters};
+
+/// A piece of an answer.
+#[derive(Debug)]
+pub struct Part {
+    /// What is sent.
+    pub frame: Frame,
+    /// Whether the answer ends with it.
+    pub is_last: bool,
+}
+
+/// Answers one request.
+pub struct Answer {
+    engine: Arc<dyn Engine>,
+    counters: Arc<Counters>,
+    parts: Sender<Part>,
+    started: Instant,
+}
+
+impl Answer {
+    /// An answer of which nothing is sent yet.
+    pub fn new(engine: Arc<dyn Engine>, counters: Arc<Counters>, parts: Sender<Part>) -> Self {
+        Self { engine, counters, parts, started: Instant::now() }
+    }
+
+    /// Runs a plan.
+    pub async fn run(self, request: QueryRequest) {
+        let running = self.counters.start_query();
+        let work = async { self.send_rows(self.engine.run(request).await?).await };
+        let last = settle(work).await;
+        // The client may look at the counters as soon as it has the last part.
+        drop(running);
+        self.finish(last).await;
+    }
+
+    /// Reads a sample.
+    pub async fn sample(self, request: SampleRequest) {
+        let work = async { self.send_rows(self.engine.sample(request).await?).await };
+        self.finish(settle(work).await).await;
+    }
+
+    /// Describes tables.
+    pub async fn describe(self, tables: Vec<FileSet>) {
+        let work = async {
+            let mut described = Vec::with_capacity(tables.len());
+            for table in &tables {
+                described.push(self.engine.describe(table).await);
+            }
+            Ok(Response::Described(described))
+        };
+        self.finish(settle(work).await).await;
+    }
+
+    /// Writes the TPC-H tables.
+    pub async fn generate(self, request: GenerateRequest) {
+        let progress = |progress: GenerateProgress| {
+            let GenerateProgress { table, rows_done, rows_total } = progress;
+            let response = Response::Progress { table, rows_done, rows_total };
+            if let Ok(frame) = Frame::message(&response) {
+                // Where the last report is still unread, this one is not missed.
+                let _ = self.parts.try_send(Part { frame, is_last: false });
+            }
+        };
+        let work =
+            async { Ok(Response::Generated { tables: self.engine.generate(request, &progress).await? }) };
+        let last = settle(work).await;
+        self.finish(last).await;
+    }
+
+    async fn send_rows(&self, mut stream: Box<dyn ResultStream>) -> Result<Response> {
+        let (mut encoder, schema) = BatchEncoder::try_new(&stream.schema())?;
+        let mut blocked = self.send(schema).await?;
+        let mut row_count = 0;
+        while let Some(batch) = stream.next_batch().await? {
+            row_count += batch.num_rows() as u64;
+            for frame in encoder.encode(&batch)? {
+                blocked += self.send(frame).await?;
+            }
+        }
+        let metrics = QueryMetrics {
+            row_count,
+            elapsed_us: self.started.elapsed().as_micros() as u64,
+            blocked_us: blocked.as_micros() as u64,
+            ..stream.metrics()
+        };
+        Ok(Response::Finished(Box::new(metrics)))
+    }
+
+    /// Hands a frame on and returns how long that had to wait for the reader.
+    async fn send(&self, frame: Frame) -> Result<Duration> {
+        let part = match self.parts.try_send(Part { frame, is_last: false }) {
+            Ok(()) => return Ok(Duration::ZERO),
+            Err(TrySendError::Full(part)) => part,
+            Err(TrySendError::Closed(_)) => return Err(cancelled()),
+        };
+        let started = Instant::now();
+        self.parts.send(part).await.map_err(|_| cancelled())?;
+        Ok(started.elapsed())
+    }
+
+    async fn finish(&self, last: Result<Response>) {
+        let response = last.unwrap_or_else(|error| {
+            self.counters.record_error(&error);
+            tracing::debug!(kind = ?error.kind, message = error.message, "request failed");
+            Response::Failed(error)
+        });
+        let frame = Frame::message(&response).or_else(|error| Frame::message(&Response::Failed(error)));
+        if let Ok(frame) = frame {
+            // A reader that is gone needs no end.
+            let _ = self.parts.send(Part { frame, is_last: true }).await;
+        }
+    }
+}
+
+/// The error of a request that nobody wants answered any more.
+pub fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "request was cancelled")
+}
+
+/// Runs work to its end; a panic becomes an error.
+async fn settle(work: impl Future<Output = Result<Response>>) -> Result<Response> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let reason = panic_text(panic.as_ref());
+        tracing::error!(reason, "engine panicked");
+        Err(Error::internal(format!("engine panicked: {reason}"))
+            .with_hint("This is a bug in pystachio. Please report it with the query and the engine's log."))
+    })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given")
+}

@@ -1,0 +1,134 @@
+//! The Unix socket that backends connect to.
+//!
+//! Invariants: the socket is the user's alone, by its own mode and by its folder's. It appears under its
+//! name only when connections are accepted, and is gone after an orderly end.
+
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use pystachio_engine::Engine;
+use pystachio_plan::{Error, ErrorKind, Result};
+use tokio::{net::UnixListener, runtime::Handle, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{counters::Counters, session};
+
+/// How long the server waits before it accepts again when the process has no file descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// What all sessions share.
+pub struct Host {
+    engine: Arc<dyn Engine>,
+    compute: Handle,
+    counters: Arc<Counters>,
+}
+
+impl Host {
+    /// An engine and the runtime whose threads compute.
+    pub fn new(engine: Arc<dyn Engine>, compute: Handle) -> Arc<Self> {
+        Arc::new(Self { engine, compute, counters: Arc::default() })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// Where requests run.
+    pub(crate) fn compute(&self) -> &Handle {
+        &self.compute
+    }
+
+    /// What is counted.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Server {
+    /// Makes the socket, and its folder if that is absent. A socket left by an engine that died is
+    /// replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::FilePermission`] if others may enter the folder; [`ErrorKind::FileAccess`] if an
+    /// engine listens there already, or the socket can't be made.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let failed = |error: io::Error| {
+            Error::new(ErrorKind::FileAccess, format!("socket can't be made: path={}: {error}", path.display()))
+        };
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        let mode = fs::metadata(folder).map_err(failed)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(Error::new(
+                ErrorKind::FilePermission,
+                format!("folder of the socket is open to others: path={}, mode={:o}", folder.display(), mode & 0o777),
+            )
+            .with_hint("Make it the server user's alone: mode 700."));
+        }
+        refuse_second_engine(path).map_err(failed)?;
+        let provisional = path.with_extension("new");
+        remove_socket(&provisional).map_err(failed)?;
+        let listener = UnixListener::bind(&provisional).map_err(failed)?;
+        fs::set_permissions(&provisional, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        fs::rename(&provisional, path).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned() })
+    }
+
+    /// Serves connections until `stop`; then every session is dropped and the socket removed.
+    pub async fn serve(self, host: Arc<Host>, stop: CancellationToken) {
+        let mut sessions = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        sessions.spawn(session::serve(stream, host.clone()));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "connection can't be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(ended) = sessions.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "session ended badly");
+                    }
+                }
+            }
+        }
+        if let Err(error) = remove_socket(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "socket can't be removed");
+        }
+        sessions.shutdown().await;
+    }
+}
+
+fn refuse_second_engine(path: &Path) -> io::Result<()> {
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another engine listens there")),
+        Err(_) => remove_socket(path),
+    }
+}
+
+fn remove_socket(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => fs::remove_file(path),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}

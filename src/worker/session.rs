@@ -1,0 +1,196 @@
+//! One connection: requests in, answers out.
+//!
+//! ```text
+//!             ┌───────────── Cancel: stop the job, end the answer ───────────┐
+//! request ──► job on its own task ──parts──► written to the socket ──► last part ──► next request
+//!             └───────────── closed: stop the job, end the session ──────────┘
+//! ```
+//!
+//! Invariants: while an answer is on its way the socket is read too, so a cancel or a closed connection is
+//! seen at once, even when the reader of the answer has stopped reading.
+
+use std::{pin::pin, sync::Arc};
+
+use pystachio_plan::{
+    EngineStatus, Error, ErrorKind, FrameKind, PROTOCOL_VERSION, Request, Response, Result, decode_message,
+};
+use tokio::{
+    io::AsyncWrite,
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::mpsc::{Receiver, channel},
+    task::AbortHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Frame, FrameReader, Host, VERSION,
+    process::resident_bytes,
+    query::{Answer, Part, cancelled},
+};
+
+/// Parts of an answer that wait for the socket; a job with more has to wait itself.
+const PARTS_WAITING_MAX: usize = 1;
+
+/// Serves a connection until it is closed.
+pub async fn serve(stream: UnixStream, host: Arc<Host>) {
+    let (source, target) = stream.into_split();
+    let mut session = Session { reader: FrameReader::new(source), target, host };
+    match session.serve().await {
+        Ok(()) => tracing::debug!("connection closed"),
+        Err(error) if error.kind == ErrorKind::Unavailable => tracing::debug!(%error, "connection lost"),
+        Err(error) => {
+            tracing::warn!(%error, "connection ended");
+            // The other side may be past reading.
+            let _ = session.send(&Response::Failed(error)).await;
+        }
+    }
+}
+
+struct Session {
+    reader: FrameReader<OwnedReadHalf>,
+    target: OwnedWriteHalf,
+    host: Arc<Host>,
+}
+
+/// A task that stops when this is dropped.
+struct Job(AbortHandle);
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Session {
+    async fn serve(&mut self) -> Result<()> {
+        match self.next_request().await? {
+            Some(request) => self.greet(&request).await?,
+            None => return Ok(()),
+        }
+        while let Some(request) = self.next_request().await? {
+            match request {
+                Request::Hello { .. } => return Err(protocol("Hello after the first message")),
+                // Its request had already ended.
+                Request::Cancel => {}
+                Request::Status => self.send(&Response::Status(self.status())).await?,
+                Request::Cache => self.send(&Response::Cache(self.host.engine().cache())).await?,
+                request => {
+                    let (job, parts) = self.start(request);
+                    if !self.answer(job, parts).await? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn next_request(&mut self) -> Result<Option<Request>> {
+        next_request(&mut self.reader).await
+    }
+
+    async fn send(&mut self, response: &Response) -> Result<()> {
+        Frame::message(response)?.write(&mut self.target).await
+    }
+
+    async fn greet(&mut self, request: &Request) -> Result<()> {
+        match request {
+            Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid } => {
+                tracing::debug!(backend_pid, "connection opened");
+                let welcome =
+                    Response::Welcome { engine_pid: std::process::id(), version: VERSION.to_owned() };
+                self.send(&welcome).await
+            }
+            Request::Hello { protocol_version, .. } => Err(protocol(&format!(
+                "extension and engine are of different versions: \
+                 extension_protocol={protocol_version}, engine_protocol={PROTOCOL_VERSION}, engine_version={VERSION}"
+            ))
+            .with_hint("Install extension and engine from the same build, and restart the database server.")),
+            _ => Err(protocol("the first message is not Hello")),
+        }
+    }
+
+    fn status(&self) -> EngineStatus {
+        let mut status = self.host.engine().status();
+        self.host.counters().fill_status(&mut status);
+        status.engine_pid = std::process::id();
+        status.resident_bytes = resident_bytes();
+        status
+    }
+
+    fn start(&self, request: Request) -> (Job, Receiver<Part>) {
+        let (sender, parts) = channel(PARTS_WAITING_MAX);
+        let answer = Answer::new(self.host.engine().clone(), self.host.counters().clone(), sender);
+        let compute = self.host.compute();
+        let task = match request {
+            Request::Run(request) => compute.spawn(answer.run(*request)),
+            Request::Sample(request) => compute.spawn(answer.sample(request)),
+            Request::Generate(request) => compute.spawn(answer.generate(request)),
+            // Not among the queries, so that planning does not wait for them.
+            Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
+            Request::Hello { .. } | Request::Status | Request::Cache | Request::Cancel => {
+                unreachable!("answered without a job")
+            }
+        };
+        (Job(task.abort_handle()), parts)
+    }
+
+    /// Writes an answer to its end. Returns whether the connection is still open.
+    async fn answer(&mut self, job: Job, parts: Receiver<Part>) -> Result<bool> {
+        let stop = CancellationToken::new();
+        let Self { reader, target, .. } = self;
+        let mut writing = pin!(write_answer(target, parts, &stop));
+        loop {
+            tokio::select! {
+                written = &mut writing => return written.map(|()| true),
+                request = next_request(reader) => match request? {
+                    Some(Request::Cancel) => {
+                        job.0.abort();
+                        stop.cancel();
+                    }
+                    Some(_) => return Err(protocol("a request before the last one was answered")),
+                    None => return Ok(false),
+                },
+            }
+        }
+    }
+}
+
+/// Writes parts as they come. After `stop` the frame that is half written is completed, and the answer
+/// ends there.
+async fn write_answer<W: AsyncWrite + Unpin>(
+    target: &mut W,
+    mut parts: Receiver<Part>,
+    stop: &CancellationToken,
+) -> Result<()> {
+    loop {
+        let part = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Frame::message(&Response::Failed(cancelled()))?.write(target).await,
+            part = parts.recv() => part,
+        };
+        let Some(part) = part else {
+            let error = Error::internal("the engine ended a request without an answer");
+            return Frame::message(&Response::Failed(error))?.write(target).await;
+        };
+        part.frame.write(target).await?;
+        if part.is_last {
+            return Ok(());
+        }
+    }
+}
+
+async fn next_request(reader: &mut FrameReader<OwnedReadHalf>) -> Result<Option<Request>> {
+    match reader.next().await? {
+        None => Ok(None),
+        Some((FrameKind::Message, body)) => decode_message(&body).map(Some),
+        Some((kind, _)) => Err(protocol(&format!("a backend sends messages only: frame_kind={kind:?}"))),
+    }
+}
+
+fn protocol(message: &str) -> Error {
+    Error::new(ErrorKind::Protocol, message)
+}
