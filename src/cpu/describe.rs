@@ -1,10 +1,209 @@
-//! Tables as the planner needs them.
+//! Tables as the planner needs them: columns, exact row counts and statistics, from footers alone.
+//!
+//! Invariants: every file has the columns of the first, of the same type. A description whose identity is
+//! unchanged is not computed again.
 
-use pystachio_plan::{Error, ErrorKind, FileSet, Result, TableDescription};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use crate::files::FileCatalog;
+use parquet::{basic::Repetition, file::metadata::ParquetMetaData, schema::types::Type};
+use pystachio_plan::{
+    ColumnDescription, Error, ErrorKind, FileDescription, FileSet, Result, TableDescription,
+};
+
+use crate::{
+    file_type::{FileType, file_type},
+    files::{FileCatalog, FileFooter, TableFile},
+    statistics::{ChunkStatistics, ColumnSummary},
+};
+
+/// Descriptions kept at most; a description is some kilobytes.
+const DESCRIPTIONS_MAX: usize = 1024;
+
+/// Descriptions by the identity of their tables.
+#[derive(Debug, Default)]
+pub(crate) struct DescriptionCache(Mutex<HashMap<u64, TableDescription>>);
+
+impl DescriptionCache {
+    fn get(&self, identity: u64) -> Option<TableDescription> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&identity).cloned()
+    }
+
+    fn insert(&self, description: TableDescription) {
+        let mut descriptions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if descriptions.len() >= DESCRIPTIONS_MAX {
+            descriptions.clear();
+        }
+        descriptions.insert(description.identity, description);
+    }
+}
 
 /// Describes a table from its files' footers. Blocks.
-pub(crate) fn describe(_catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
-    Err(Error::new(ErrorKind::NotSupported, format!("describe {:?}", files.paths)))
+///
+/// # Errors
+///
+/// Those of [`FileCatalog::open_all`]; `SchemaMismatch` if a file lacks a column of the first one or has it
+/// with another type, naming both.
+pub(crate) fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
+    let files = catalog.open_all(files)?;
+    let identity = table_identity(&files);
+    if let Some(known) = catalog.descriptions.get(identity) {
+        return Ok(known);
+    }
+    let description = describe_files(&files, identity)?;
+    catalog.descriptions.insert(description.clone());
+    Ok(description)
+}
+
+/// A digest of what the files are: equal if nothing has changed.
+fn table_identity(files: &[TableFile]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        file.footer.path.hash(&mut hasher);
+        file.footer.identity.hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+fn describe_files(files: &[TableFile], identity: u64) -> Result<TableDescription> {
+    let Some(first) = files.first() else {
+        return Err(Error::new(ErrorKind::FileNotFound, "a table without files"));
+    };
+    let mut columns = Vec::new();
+    for (column_index, field) in fields(&first.footer).iter().enumerate() {
+        let mut column = ColumnParts::new(field);
+        column.add_file(&first.footer, column_index);
+        for file in &files[1..] {
+            let column_index = matching_column(&first.footer, field, &column.file_type, &file.footer)?;
+            column.add_file(&file.footer, column_index);
+        }
+        columns.push(column.description(field.name()));
+    }
+    let files: Vec<FileDescription> = files.iter().map(|file| describe_file(&file.footer)).collect();
+    let row_count = files.iter().map(|file| file.row_count).sum();
+    Ok(TableDescription { files, columns, row_count, identity })
+}
+
+fn describe_file(footer: &FileFooter) -> FileDescription {
+    let metadata = footer.metadata();
+    FileDescription {
+        path: footer.path.to_string_lossy().into_owned(),
+        file_bytes: footer.identity.file_bytes,
+        row_count: metadata.row_groups().iter().map(|group| count(group.num_rows())).sum(),
+        row_group_count: metadata.num_row_groups() as u32,
+    }
+}
+
+/// One column over the files seen so far.
+struct ColumnParts {
+    file_type: FileType,
+    required: bool,
+    summary: ColumnSummary,
+    compressed_bytes: u64,
+    uncompressed_bytes: u64,
+}
+
+impl ColumnParts {
+    fn new(field: &Type) -> Self {
+        let file_type = file_type(field);
+        let summary =
+            if file_type.storage.is_some() { ColumnSummary::new() } else { ColumnSummary::unknown() };
+        Self { file_type, required: true, summary, compressed_bytes: 0, uncompressed_bytes: 0 }
+    }
+
+    fn add_file(&mut self, footer: &FileFooter, column_index: usize) {
+        let metadata: &ParquetMetaData = footer.metadata();
+        let schema = metadata.file_metadata().schema_descr();
+        let field = &fields(footer)[column_index];
+        let required = field.get_basic_info().repetition() == Repetition::REQUIRED;
+        self.required &= required;
+        // Files may store the same type in different ways.
+        let file_type = file_type(field);
+        let leaves: Vec<usize> = (0..schema.num_columns())
+            .filter(|leaf| schema.get_column_root_idx(*leaf) == column_index)
+            .collect();
+        for group in metadata.row_groups() {
+            for leaf_index in &leaves {
+                let chunk = group.column(*leaf_index);
+                self.compressed_bytes += count(chunk.compressed_size());
+                self.uncompressed_bytes += count(chunk.uncompressed_size());
+                if file_type.storage.is_some() {
+                    self.summary.add(&ChunkStatistics {
+                        file: metadata.file_metadata(),
+                        leaf_index: *leaf_index,
+                        chunk,
+                        file_type: &file_type,
+                        required,
+                        row_count: count(group.num_rows()),
+                    });
+                }
+            }
+        }
+    }
+
+    fn description(self, name: &str) -> ColumnDescription {
+        ColumnDescription {
+            name: name.to_owned(),
+            data_type: self.file_type.data_type,
+            file_type: self.file_type.words,
+            sql_type: self.file_type.sql_type,
+            required: self.required,
+            null_count: self.summary.null_count(),
+            minimum: self.summary.minimum(),
+            maximum: self.summary.maximum(),
+            compressed_bytes: self.compressed_bytes,
+            uncompressed_bytes: self.uncompressed_bytes,
+        }
+    }
+}
+
+/// Where a later file has a column of the first one: by its exact name, else without regard to case.
+fn matching_column(
+    first: &FileFooter,
+    field: &Type,
+    expected: &FileType,
+    file: &FileFooter,
+) -> Result<usize> {
+    let columns = fields(file);
+    let place = columns.iter().position(|column| column.name() == field.name());
+    let place = place
+        .or_else(|| columns.iter().position(|column| column.name().eq_ignore_ascii_case(field.name())))
+        .ok_or_else(|| mismatch(first, field, expected, file, "is missing".to_owned()))?;
+    let found = file_type(&columns[place]);
+    if found.data_type != expected.data_type || found.sql_type != expected.sql_type {
+        return Err(mismatch(first, field, expected, file, format!("is {}", found.words)));
+    }
+    Ok(place)
+}
+
+fn mismatch(
+    first: &FileFooter,
+    field: &Type,
+    expected: &FileType,
+    file: &FileFooter,
+    found: String,
+) -> Error {
+    Error::new(
+        ErrorKind::SchemaMismatch,
+        format!(
+            "files of one table have different columns: column \"{}\" {found} in \"{}\" and is {} in \"{}\"",
+            field.name(),
+            file.path.display(),
+            expected.words,
+            first.path.display()
+        ),
+    )
+    .with_hint("Give files of different schemas tables of their own.")
+}
+
+fn fields(footer: &FileFooter) -> &[Arc<Type>] {
+    footer.metadata().file_metadata().schema_descr().root_schema().get_fields()
+}
+
+/// A count that a footer gives as a signed number; it has been checked when the footer was read.
+fn count(value: i64) -> u64 {
+    value.try_into().unwrap_or(0)
 }

@@ -29,7 +29,10 @@ use parquet::{
 };
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
-use crate::error::{from_io, from_parquet};
+use crate::{
+    describe::DescriptionCache,
+    error::{from_io, from_parquet},
+};
 
 /// Footers kept at most, in bytes of their decoded form.
 const FOOTER_BYTES_MAX: usize = 256 << 20;
@@ -70,6 +73,8 @@ pub(crate) struct TableFile {
 pub(crate) struct FileCatalog {
     footers: Mutex<HashMap<FileIdentity, Arc<FileFooter>>>,
     clock: AtomicU64,
+    /// What footers together say about a table.
+    pub(crate) descriptions: DescriptionCache,
 }
 
 impl FileCatalog {

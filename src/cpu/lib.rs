@@ -4,7 +4,7 @@
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
 //! - `files.rs`: file sets, file identity, footers
-//! - `describe.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
+//! - `describe.rs`, `file_type.rs`, `statistics.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
 //! - `stream.rs`, `metrics.rs`: results and what they cost
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
@@ -16,10 +16,12 @@
 mod describe;
 mod engine;
 mod error;
+mod file_type;
 mod files;
 mod functions;
 mod generate;
 mod sample;
+mod statistics;
 
 pub use engine::{CpuEngine, CpuOptions};
 

@@ -107,9 +107,11 @@ fn plain_schema(schema: &Schema) -> Schema {
 fn plain_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, value) => plain_type(value),
-        DataType::List(item) => {
-            DataType::List(Arc::new(Field::new(item.name(), plain_type(item.data_type()), item.is_nullable())))
-        }
+        DataType::List(item) => DataType::List(Arc::new(Field::new(
+            item.name(),
+            plain_type(item.data_type()),
+            item.is_nullable(),
+        ))),
         other => other.clone(),
     }
 }
@@ -117,7 +119,9 @@ fn plain_type(data_type: &DataType) -> DataType {
 fn plain_column(column: &ArrayRef, data_type: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
     let column = if column.data_type() == data_type { column.clone() } else { cast(column, data_type)? };
     Ok(match data_type {
-        DataType::Utf8View => compact_text(column.as_string_view()).map_or(column, |compact| Arc::new(compact)),
+        DataType::Utf8View => {
+            compact_text(column.as_string_view()).map_or(column, |compact| Arc::new(compact))
+        }
         DataType::BinaryView => {
             compact_bytes(column.as_binary_view()).map_or(column, |compact| Arc::new(compact))
         }

@@ -4,19 +4,14 @@
 //! Ends with 0 after SIGTERM, SIGINT or the end of its parent, with 2 for arguments that make no sense and
 //! with 1 if it can't start. Logs go to stderr.
 
-use std::{
-    os::unix::process::parent_id,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Duration};
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_engine::Engine;
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
-    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, parse_arguments, prefer_as_oom_victim,
-    wait_for_orphaning,
+    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, parse_arguments,
+    prefer_as_oom_victim, wait_for_orphaning,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -68,7 +63,10 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     prefer_as_oom_victim();
     let spill = SpillFolder::create(&options.spill_directory).map_err(|error| {
         let path = options.spill_directory.display();
-        Error::new(ErrorKind::FileAccess, format!("folder for spill files can't be made: path={path}: {error}"))
+        Error::new(
+            ErrorKind::FileAccess,
+            format!("folder for spill files can't be made: path={path}: {error}"),
+        )
     })?;
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;

@@ -67,7 +67,10 @@ impl Server {
     /// engine listens there already, or the socket can't be made.
     pub fn bind(path: &Path) -> Result<Self> {
         let failed = |error: io::Error| {
-            Error::new(ErrorKind::FileAccess, format!("socket can't be made: path={}: {error}", path.display()))
+            Error::new(
+                ErrorKind::FileAccess,
+                format!("socket can't be made: path={}: {error}", path.display()),
+            )
         };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -75,7 +78,11 @@ impl Server {
         if mode & 0o077 != 0 {
             return Err(Error::new(
                 ErrorKind::FilePermission,
-                format!("folder of the socket is open to others: path={}, mode={:o}", folder.display(), mode & 0o777),
+                format!(
+                    "folder of the socket is open to others: path={}, mode={:o}",
+                    folder.display(),
+                    mode & 0o777
+                ),
             )
             .with_hint("Make it the server user's alone: mode 700."));
         }

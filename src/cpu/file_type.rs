@@ -1,0 +1,288 @@
+//! What a Parquet column is: in words, and as the type that holds every one of its values.
+//!
+//! The file's own annotations decide; an Arrow schema embedded in the file does not.
+//!
+//! Deliberately absent: values. `statistics.rs` reads those of footers, `scan` those of pages.
+
+use parquet::{
+    basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as PhysicalType},
+    schema::types::{BasicTypeInfo, Type},
+};
+use pystachio_plan::DataType;
+
+/// The most digits of a decimal that PostgreSQL and the engine agree on.
+const DECIMAL_DIGITS_MAX: i32 = 38;
+const UUID_BYTES: i32 = 16;
+const FLOAT16_BYTES: i32 = 2;
+
+/// A column's type in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileType {
+    /// The type that holds every value; `None` if there is none.
+    pub(crate) data_type: Option<DataType>,
+    /// PostgreSQL's name for it, empty if there is none.
+    pub(crate) sql_type: String,
+    /// The Parquet type for messages: `INT64 Decimal(15,2)`.
+    pub(crate) words: String,
+    /// How single values are stored; `None` for lists, groups and what has no type.
+    pub(crate) storage: Option<Storage>,
+}
+
+/// How a value is stored, as far as reading one from a footer needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// `BOOLEAN`.
+    Bool,
+    /// A signed integer that is the value: integers, days, microseconds.
+    Signed,
+    /// Bits of an unsigned integer.
+    Unsigned,
+    /// Milliseconds for a type in microseconds.
+    Milliseconds,
+    /// Nanoseconds for a type in microseconds.
+    Nanoseconds,
+    /// A decimal, as an integer or as big-endian bytes.
+    Decimal,
+    /// `FLOAT`, `DOUBLE` or two bytes.
+    Float,
+    /// `INT96`.
+    Int96,
+    /// UTF-8.
+    Text,
+    /// Bytes.
+    Bytes,
+}
+
+/// The type of a column, that is, of a field of the file's root.
+pub(crate) fn file_type(field: &Type) -> FileType {
+    let repeated = field.get_basic_info().has_repetition()
+        && field.get_basic_info().repetition() == Repetition::REPEATED;
+    if repeated {
+        return list_of(single_type(field));
+    }
+    match list_item(field) {
+        Some(item) => list_of(single_type(item)),
+        None => single_type(field),
+    }
+}
+
+fn list_of(item: FileType) -> FileType {
+    let words = format!("list of {}", item.words);
+    match item {
+        // PostgreSQL has no arrays of arrays of different lengths.
+        FileType { data_type: Some(data_type), sql_type, storage: Some(_), .. } => FileType {
+            data_type: Some(DataType::List(Box::new(data_type))),
+            sql_type: format!("{sql_type}[]"),
+            words,
+            storage: None,
+        },
+        _ => without_type(words),
+    }
+}
+
+/// The item of a field that is a list, by the rules of the Parquet specification, old forms included.
+fn list_item(field: &Type) -> Option<&Type> {
+    let info = field.get_basic_info();
+    let is_list =
+        info.logical_type_ref() == Some(&LogicalType::List) || info.converted_type() == ConvertedType::LIST;
+    if field.is_primitive() || !is_list {
+        return None;
+    }
+    let [repeated] = field.get_fields() else { return None };
+    if repeated.is_primitive() {
+        return Some(repeated);
+    }
+    match repeated.get_fields() {
+        [item] if repeated.name() != "array" && repeated.name() != format!("{}_tuple", field.name()) => {
+            Some(item)
+        }
+        _ => Some(repeated),
+    }
+}
+
+fn single_type(field: &Type) -> FileType {
+    match field {
+        Type::GroupType { basic_info, .. } => without_type(group_words(basic_info).to_owned()),
+        Type::PrimitiveType { basic_info, physical_type, type_length, scale, precision } => {
+            primitive_type(&Primitive {
+                physical: *physical_type,
+                logical: annotation(basic_info, *precision, *scale),
+                length: *type_length,
+            })
+        }
+    }
+}
+
+fn group_words(info: &BasicTypeInfo) -> &'static str {
+    match (info.logical_type_ref(), info.converted_type()) {
+        (Some(LogicalType::List), _) | (_, ConvertedType::LIST) => "list",
+        (Some(LogicalType::Map), _) | (_, ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE) => "map",
+        (Some(LogicalType::Variant(_)), _) => "variant",
+        _ => "struct",
+    }
+}
+
+struct Primitive {
+    physical: PhysicalType,
+    logical: Option<LogicalType>,
+    length: i32,
+}
+
+/// The annotation in its newer form.
+fn annotation(info: &BasicTypeInfo, precision: i32, scale: i32) -> Option<LogicalType> {
+    if let Some(logical) = info.logical_type_ref() {
+        return Some(logical.clone());
+    }
+    Some(match info.converted_type() {
+        ConvertedType::UTF8 => LogicalType::String,
+        ConvertedType::ENUM => LogicalType::Enum,
+        ConvertedType::JSON => LogicalType::Json,
+        ConvertedType::BSON => LogicalType::Bson,
+        ConvertedType::DECIMAL => LogicalType::decimal(scale, precision),
+        ConvertedType::DATE => LogicalType::Date,
+        ConvertedType::TIME_MILLIS => LogicalType::time(true, TimeUnit::MILLIS),
+        ConvertedType::TIME_MICROS => LogicalType::time(true, TimeUnit::MICROS),
+        ConvertedType::TIMESTAMP_MILLIS => LogicalType::timestamp(true, TimeUnit::MILLIS),
+        ConvertedType::TIMESTAMP_MICROS => LogicalType::timestamp(true, TimeUnit::MICROS),
+        ConvertedType::UINT_8 => LogicalType::integer(8, false),
+        ConvertedType::UINT_16 => LogicalType::integer(16, false),
+        ConvertedType::UINT_32 => LogicalType::integer(32, false),
+        ConvertedType::UINT_64 => LogicalType::integer(64, false),
+        ConvertedType::INT_8 => LogicalType::integer(8, true),
+        ConvertedType::INT_16 => LogicalType::integer(16, true),
+        ConvertedType::INT_32 => LogicalType::integer(32, true),
+        ConvertedType::INT_64 => LogicalType::integer(64, true),
+        // Intervals have no newer form, and no type here.
+        ConvertedType::INTERVAL => LogicalType::Unknown,
+        _ => return None,
+    })
+}
+
+fn primitive_type(primitive: &Primitive) -> FileType {
+    let words = primitive_words(primitive);
+    match stored_as(primitive) {
+        Some((data_type, storage)) => {
+            let sql_type = match primitive.logical {
+                Some(LogicalType::Json) => "json".to_owned(),
+                _ => data_type.to_string(),
+            };
+            FileType { data_type: Some(data_type), sql_type, words, storage: Some(storage) }
+        }
+        None => without_type(words),
+    }
+}
+
+fn stored_as(primitive: &Primitive) -> Option<(DataType, Storage)> {
+    use PhysicalType::{BOOLEAN, BYTE_ARRAY, DOUBLE, FIXED_LEN_BYTE_ARRAY, FLOAT, INT32, INT64, INT96};
+    let Primitive { physical, logical, length } = primitive;
+    Some(match (physical, logical) {
+        (_, Some(LogicalType::Unknown)) => return None,
+        (BOOLEAN, _) => (DataType::Bool, Storage::Bool),
+        (FLOAT, _) => (DataType::Float32, Storage::Float),
+        (DOUBLE, _) => (DataType::Float64, Storage::Float),
+        (INT96, _) => (DataType::Timestamp, Storage::Int96),
+        (INT32 | INT64 | BYTE_ARRAY | FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Decimal(decimal))) => {
+            (decimal_type(decimal.precision, decimal.scale)?, Storage::Decimal)
+        }
+        (INT32, None) => (DataType::Int32, Storage::Signed),
+        (INT64, None) => (DataType::Int64, Storage::Signed),
+        (INT32 | INT64, Some(LogicalType::Integer(integer))) => {
+            (integer_type(integer.bit_width, integer.is_signed)?, integer_storage(integer.is_signed))
+        }
+        (INT32, Some(LogicalType::Date)) => (DataType::Date, Storage::Signed),
+        (INT32 | INT64, Some(LogicalType::Time(time))) => (DataType::Time, unit_storage(&time.unit)),
+        (INT64, Some(LogicalType::Timestamp(timestamp))) => {
+            let data_type =
+                if timestamp.is_adjusted_to_u_t_c { DataType::TimestampTz } else { DataType::Timestamp };
+            (data_type, unit_storage(&timestamp.unit))
+        }
+        (BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum | LogicalType::Json)) => {
+            (DataType::Text, Storage::Text)
+        }
+        (FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Uuid)) if *length == UUID_BYTES => {
+            (DataType::Uuid, Storage::Bytes)
+        }
+        (FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Float16)) if *length == FLOAT16_BYTES => {
+            (DataType::Float32, Storage::Float)
+        }
+        (
+            BYTE_ARRAY,
+            None | Some(LogicalType::Bson | LogicalType::Geometry(_) | LogicalType::Geography(_)),
+        )
+        | (FIXED_LEN_BYTE_ARRAY, None) => (DataType::Bytea, Storage::Bytes),
+        _ => return None,
+    })
+}
+
+fn decimal_type(precision: i32, scale: i32) -> Option<DataType> {
+    let fits = (1..=DECIMAL_DIGITS_MAX).contains(&precision) && (0..=precision).contains(&scale);
+    fits.then_some(DataType::Decimal { precision: precision as u8, scale: scale as u8 })
+}
+
+fn integer_type(bit_width: i8, is_signed: bool) -> Option<DataType> {
+    Some(match (bit_width, is_signed) {
+        (8, _) | (16, true) => DataType::Int16,
+        (16, false) | (32, true) => DataType::Int32,
+        (32, false) | (64, true) => DataType::Int64,
+        (64, false) => DataType::Decimal { precision: 20, scale: 0 },
+        _ => return None,
+    })
+}
+
+fn integer_storage(is_signed: bool) -> Storage {
+    if is_signed { Storage::Signed } else { Storage::Unsigned }
+}
+
+fn unit_storage(unit: &TimeUnit) -> Storage {
+    match unit {
+        TimeUnit::MILLIS => Storage::Milliseconds,
+        TimeUnit::MICROS => Storage::Signed,
+        TimeUnit::NANOS => Storage::Nanoseconds,
+    }
+}
+
+fn primitive_words(primitive: &Primitive) -> String {
+    let physical = match primitive.physical {
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => format!("FIXED_LEN_BYTE_ARRAY({})", primitive.length),
+        other => other.to_string(),
+    };
+    match primitive.logical.as_ref().and_then(logical_words) {
+        Some(logical) => format!("{physical} {logical}"),
+        None => physical,
+    }
+}
+
+fn logical_words(logical: &LogicalType) -> Option<String> {
+    let unit = |unit: &TimeUnit, is_utc: bool| {
+        let unit = match unit {
+            TimeUnit::MILLIS => "ms",
+            TimeUnit::MICROS => "us",
+            TimeUnit::NANOS => "ns",
+        };
+        if is_utc { format!("{unit}, UTC") } else { unit.to_owned() }
+    };
+    Some(match logical {
+        LogicalType::Decimal(decimal) => format!("Decimal({},{})", decimal.precision, decimal.scale),
+        LogicalType::Integer(integer) => {
+            let sign = if integer.is_signed { "signed" } else { "unsigned" };
+            format!("Integer({}, {sign})", integer.bit_width)
+        }
+        LogicalType::Time(time) => format!("Time({})", unit(&time.unit, time.is_adjusted_to_u_t_c)),
+        LogicalType::Timestamp(time) => format!("Timestamp({})", unit(&time.unit, time.is_adjusted_to_u_t_c)),
+        LogicalType::String => "String".into(),
+        LogicalType::Enum => "Enum".into(),
+        LogicalType::Json => "Json".into(),
+        LogicalType::Bson => "Bson".into(),
+        LogicalType::Date => "Date".into(),
+        LogicalType::Uuid => "Uuid".into(),
+        LogicalType::Float16 => "Float16".into(),
+        LogicalType::Geometry(_) => "Geometry".into(),
+        LogicalType::Geography(_) => "Geography".into(),
+        LogicalType::Unknown => "without a known type".into(),
+        _ => return None,
+    })
+}
+
+fn without_type(words: String) -> FileType {
+    FileType { data_type: None, sql_type: String::new(), words, storage: None }
+}
