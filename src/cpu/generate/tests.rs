@@ -1,0 +1,159 @@
+//! TPC-H files as they are written, and what remains of runs that did not end well.
+
+use std::{fs, path::Path, time::Duration};
+
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use pystachio_plan::{DataType, FileSet, Value};
+
+use super::*;
+use crate::{describe::describe, files::FileCatalog};
+
+fn request(directory: &Path) -> GenerateRequest {
+    GenerateRequest {
+        directory: directory.display().to_string(),
+        scale_factor: 0.01,
+        tables: Vec::new(),
+        overwrite: false,
+        row_group_rows: 0,
+        compression: "snappy".into(),
+    }
+}
+
+fn run(request: GenerateRequest) -> Result<Vec<(String, u64)>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(generate(request, 2, &|_| {}))
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+#[test]
+fn tables_have_the_rows_of_the_specification() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a/b");
+    let rows = run(GenerateRequest { row_group_rows: 10_000, ..request(&path) }).unwrap();
+    let expected = [
+        ("customer", 1_500),
+        ("lineitem", 60_175),
+        ("nation", 25),
+        ("orders", 15_000),
+        ("part", 2_000),
+        ("partsupp", 8_000),
+        ("region", 5),
+        ("supplier", 100),
+    ];
+    assert_eq!(rows, expected.map(|(table, rows)| (table.to_owned(), rows)));
+    assert_eq!(entries(&path), 8);
+    for (table, rows) in expected {
+        let file = fs::File::open(path.join(format!("{table}.parquet"))).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let read = reader.get_row_iter(None).unwrap();
+        assert_eq!(read.map(|row| row.unwrap()).count() as u64, rows, "{table}");
+    }
+}
+
+#[test]
+fn lineitem_is_described_as_the_specification_has_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = vec!["lineitem".to_owned()];
+    run(GenerateRequest { tables, row_group_rows: 20_000, ..request(directory.path()) }).unwrap();
+    let files = FileSet { paths: vec![directory.path().join("*.parquet").display().to_string()] };
+    let table = describe(&FileCatalog::default(), &files).unwrap();
+    assert_eq!(table.row_count, 60_175);
+    assert_eq!(table.files[0].row_group_count, 3);
+    let column = |name: &str| table.columns.iter().find(|column| column.name == name).unwrap();
+    assert!(table.columns.iter().all(|column| column.required && column.null_count == Some(0)));
+    assert_eq!(column("l_quantity").file_type, "INT64 Decimal(15,2)");
+    assert_eq!(column("l_quantity").data_type, Some(DataType::Decimal { precision: 15, scale: 2 }));
+    assert_eq!(column("l_quantity").minimum, Some(Value::Decimal(100)));
+    assert_eq!(column("l_quantity").maximum, Some(Value::Decimal(5_000)));
+    assert_eq!(column("l_orderkey").minimum, Some(Value::Int(1)));
+    assert_eq!(column("l_orderkey").maximum, Some(Value::Int(60_000)));
+    assert_eq!(column("l_returnflag").maximum, Some(Value::Text("R".into())));
+    assert_eq!(column("l_shipdate").sql_type, "date");
+}
+
+#[test]
+fn parts_of_a_table_do_not_depend_on_row_groups() {
+    let directory = tempfile::tempdir().unwrap();
+    let read = |name: &str, row_group_rows| {
+        let path = directory.path().join(name);
+        let tables = vec!["orders".to_owned()];
+        run(GenerateRequest { tables, row_group_rows, ..request(&path) }).unwrap();
+        let file = fs::File::open(path.join("orders.parquet")).unwrap();
+        let reader = SerializedFileReader::new(file).unwrap();
+        let groups = reader.num_row_groups();
+        let rows: Vec<String> =
+            reader.get_row_iter(None).unwrap().map(|row| row.unwrap().to_string()).collect();
+        (groups, rows)
+    };
+    let (one_group, whole) = read("whole", 0);
+    let (groups, parts) = read("parts", 4_000);
+    assert_eq!((one_group, groups), (1, 4));
+    assert_eq!(whole, parts);
+}
+
+#[test]
+fn dropped_run_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("made/here");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (reported, mut reports) = tokio::sync::mpsc::unbounded_channel();
+        let request = GenerateRequest { scale_factor: 1.0, ..request(&path) };
+        let progress = move |progress| reported.send(progress).unwrap();
+        let generating = generate(request, 2, &progress);
+        tokio::select! {
+            _ = generating => panic!("the run was to be dropped"),
+            report = reports.recv() => assert!(report.is_some()),
+        }
+    });
+    // The runtime waits for the threads, which see that nobody wants their rows.
+    runtime.shutdown_timeout(Duration::from_secs(20));
+    assert_eq!(entries(directory.path()), 0);
+}
+
+#[test]
+fn existing_files_are_replaced_only_when_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let target = directory.path().join("region.parquet");
+    fs::write(&target, "mine").unwrap();
+    let tables = vec!["nation".to_owned(), "region".to_owned()];
+    let request = GenerateRequest { tables, ..request(directory.path()) };
+    let error = run(request.clone()).unwrap_err();
+    assert!(error.message.contains("region.parquet") && error.hint.unwrap().contains("overwrite"));
+    assert_eq!(fs::read(&target).unwrap(), b"mine");
+    assert_eq!(entries(directory.path()), 1);
+    assert_eq!(run(GenerateRequest { overwrite: true, ..request }).unwrap()[1], ("region".to_owned(), 5));
+    assert_eq!(entries(directory.path()), 2);
+}
+
+#[test]
+fn requests_that_make_no_sense_say_what_would() {
+    let directory = tempfile::tempdir().unwrap();
+    let good = request(directory.path());
+    let bad = [
+        (GenerateRequest { directory: "here".into(), ..good.clone() }, "absolute"),
+        (GenerateRequest { scale_factor: 0.0, ..good.clone() }, "0.001"),
+        (GenerateRequest { scale_factor: f64::NAN, ..good.clone() }, "0.001"),
+        (GenerateRequest { tables: vec!["line".into()], ..good.clone() }, "lineitem"),
+        (GenerateRequest { compression: "gzip".into(), ..good.clone() }, "zstd"),
+        (GenerateRequest { row_group_rows: 1, ..good.clone() }, "1024"),
+    ];
+    for (request, part) in bad {
+        let error = run(request).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::InvalidArgument);
+        assert!(error.message.contains(part), "{}", error.message);
+    }
+    assert_eq!(entries(directory.path()), 0);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert_eq!(run(request(&file)).unwrap_err().kind, ErrorKind::InvalidArgument);
+    assert_eq!(run(request(&file.join("below"))).unwrap_err().kind, ErrorKind::InvalidArgument);
+}
