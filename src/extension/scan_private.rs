@@ -4,7 +4,7 @@
 //! expressions whose values the engine needs at run time are in `fdw_exprs`, in the order of
 //! [`ScanPrivate::parameters`].
 
-use pystachio_plan::{DataType, Plan};
+use pystachio_plan::{DataType, Error, Plan, Result};
 use serde::{Deserialize, Serialize};
 
 /// A pushed-down subtree, ready to run.
@@ -45,4 +45,25 @@ pub enum DisplayScale {
     Fixed(u16),
     /// An Int32 column of the result batches.
     Output(u32),
+}
+
+impl ScanPrivate {
+    /// The bytes that travel in the plan node.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the plan can't be encoded.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self).map_err(|error| Error::internal(format!("plan can't be encoded: {error}")))
+    }
+
+    /// The reverse of [`ScanPrivate::encode`].
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the bytes are no plan.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        postcard::from_bytes(bytes)
+            .map_err(|error| Error::internal(format!("plan can't be decoded: {error}")))
+    }
 }

@@ -76,8 +76,10 @@ impl Names {
         let name = format!("{:?}", call.function).to_lowercase();
         let distinct = if call.distinct { "DISTINCT " } else { "" };
         let argument = call.argument.as_ref().map_or_else(|| "*".to_string(), |part| self.expression(part));
-        let filter =
-            call.filter.as_ref().map_or_else(String::new, |part| format!(" FILTER ({})", self.expression(part)));
+        let filter = call
+            .filter
+            .as_ref()
+            .map_or_else(String::new, |part| format!(" FILTER ({})", self.expression(part)));
         format!("{name}({distinct}{argument}){filter}")
     }
 
@@ -149,8 +151,12 @@ impl Names {
                 _ => self.prefix("divide", arguments),
             },
             Function::Cast => format!("({})::{data_type}", self.list(arguments)),
-            Function::Extract(field) => format!("extract({} FROM {})", field_text(*field), self.list(arguments)),
-            Function::DateTrunc(field) => format!("date_trunc({}, {})", field_text(*field), self.list(arguments)),
+            Function::Extract(field) => {
+                format!("extract({} FROM {})", field_text(*field), self.list(arguments))
+            }
+            Function::DateTrunc(field) => {
+                format!("date_trunc({}, {})", field_text(*field), self.list(arguments))
+            }
             Function::Trim(side) => {
                 let side = match side {
                     TrimSide::Both => "btrim",
@@ -217,9 +223,9 @@ fn describe(relation: &Relation, names: &Names) -> String {
             };
             let mut text = format!("{kind} join");
             if !keys.is_empty() {
-                let pairs = keys.iter().map(|key| {
-                    format!("{} = {}", names.expression(&key.left), names.expression(&key.right))
-                });
+                let pairs = keys
+                    .iter()
+                    .map(|key| format!("{} = {}", names.expression(&key.left), names.expression(&key.right)));
                 text += &format!(" on {}", pairs.collect::<Vec<_>>().join(" AND "));
             }
             if let Some(residual) = residual {
@@ -244,8 +250,9 @@ fn describe(relation: &Relation, names: &Names) -> String {
         }
         Operator::Limit { offset, count, .. } => {
             let count = count.as_ref().map_or_else(|| "all".to_string(), |part| names.expression(part));
-            let offset =
-                offset.as_ref().map_or_else(String::new, |part| format!(" offset {}", names.expression(part)));
+            let offset = offset
+                .as_ref()
+                .map_or_else(String::new, |part| format!(" offset {}", names.expression(part)));
             format!("Limit {count}{offset}")
         }
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),

@@ -106,6 +106,22 @@ impl Expression {
         }
     }
 
+    /// Applies `change` to everything below this expression and then to itself.
+    pub fn map_parts(&mut self, change: &mut dyn FnMut(&mut Expression)) {
+        match self {
+            Self::Column { .. } | Self::Literal(_) | Self::Parameter { .. } => {}
+            Self::Call { arguments, .. } => arguments.iter_mut().for_each(|part| part.map_parts(change)),
+            Self::Case { branches, otherwise, .. } => {
+                for branch in branches {
+                    branch.condition.map_parts(change);
+                    branch.result.map_parts(change);
+                }
+                otherwise.iter_mut().for_each(|part| part.map_parts(change));
+            }
+        }
+        change(self);
+    }
+
     /// The expressions directly below this one.
     pub fn children(&self) -> Vec<&Expression> {
         match self {

@@ -65,7 +65,9 @@ impl FrameHeader {
             0 => FrameKind::Message,
             1 => FrameKind::Schema,
             2 => FrameKind::Batch,
-            other => return Err(Error::new(ErrorKind::Protocol, format!("unknown frame kind: kind={other}"))),
+            other => {
+                return Err(Error::new(ErrorKind::Protocol, format!("unknown frame kind: kind={other}")));
+            }
         };
         Ok(Self { kind, body_bytes })
     }

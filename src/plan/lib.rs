@@ -34,7 +34,9 @@ mod value;
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression};
-pub use frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message};
+pub use frame::{
+    FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
+};
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
     CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest, OperatorMetrics,
@@ -42,8 +44,8 @@ pub use message::{
 };
 pub use prune::prune_columns;
 pub use relation::{
-    AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
-    ScanColumn, SortKey,
+    AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
+    Relation, ScanColumn, SortKey,
 };
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};

@@ -31,7 +31,9 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 filters: filters.clone(),
             }
         }
-        Operator::Values { columns, rows } => Operator::Values { columns: columns.clone(), rows: rows.clone() },
+        Operator::Values { columns, rows } => {
+            Operator::Values { columns: columns.clone(), rows: rows.clone() }
+        }
         Operator::Filter { input, predicate } => {
             let mut needed = required.clone();
             require_columns(predicate, &mut needed);

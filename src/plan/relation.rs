@@ -242,6 +242,53 @@ impl Relation {
         }
     }
 
+    /// The same tree with `change` applied to every expression and to all parts of it, innermost first.
+    pub fn map_expressions(&self, change: &mut dyn FnMut(&mut Expression)) -> Arc<Relation> {
+        let mut operator = self.operator.clone();
+        match &mut operator {
+            Operator::Scan { filters, .. } => filters.iter_mut().for_each(|part| part.map_parts(change)),
+            Operator::Values { rows, .. } => {
+                rows.iter_mut().flatten().for_each(|part| part.map_parts(change));
+            }
+            Operator::Filter { input, predicate } => {
+                *input = input.map_expressions(change);
+                predicate.map_parts(change);
+            }
+            Operator::Project { input, expressions } => {
+                *input = input.map_expressions(change);
+                expressions.iter_mut().for_each(|named| named.expression.map_parts(change));
+            }
+            Operator::Join { left, right, keys, residual, .. } => {
+                *left = left.map_expressions(change);
+                *right = right.map_expressions(change);
+                for key in keys {
+                    key.left.map_parts(change);
+                    key.right.map_parts(change);
+                }
+                residual.iter_mut().for_each(|part| part.map_parts(change));
+            }
+            Operator::Aggregate { input, groups, aggregates } => {
+                *input = input.map_expressions(change);
+                groups.iter_mut().for_each(|named| named.expression.map_parts(change));
+                for call in aggregates {
+                    call.argument.iter_mut().chain(&mut call.filter).for_each(|part| part.map_parts(change));
+                }
+            }
+            Operator::Sort { input, keys } => {
+                *input = input.map_expressions(change);
+                keys.iter_mut().for_each(|key| key.expression.map_parts(change));
+            }
+            Operator::Limit { input, offset, count } => {
+                *input = input.map_expressions(change);
+                offset.iter_mut().chain(count).for_each(|part| part.map_parts(change));
+            }
+            Operator::UnionAll { inputs, .. } => {
+                inputs.iter_mut().for_each(|(input, _)| *input = input.map_expressions(change));
+            }
+        }
+        Arc::new(Relation { operator, estimate: self.estimate })
+    }
+
     /// The operators directly below this one.
     pub fn inputs(&self) -> Vec<&Arc<Relation>> {
         match &self.operator {

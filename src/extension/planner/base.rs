@@ -1,0 +1,248 @@
+//! Base relations: foreign tables.
+
+use std::{collections::HashMap, rc::Rc};
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{
+    ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn,
+    TableDescription, Value,
+};
+
+use super::{
+    cost,
+    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    nodes::{elements, list_of, text_of},
+    planning::with_planning,
+    relation_info::{RelationInfo, place_placeholders},
+    scope::Scope,
+    shippable::data_type_of,
+};
+use crate::{client, error::OrRaise, options, options::TableOptions, pg::planner_compat as compat};
+
+/// Fills the planning callbacks of the wrapper's routine table.
+pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
+    routine.GetForeignRelSize = Some(get_foreign_rel_size);
+    routine.GetForeignPaths = Some(get_foreign_paths);
+    routine.GetForeignPlan = Some(super::finish::get_foreign_plan);
+    routine.GetForeignJoinPaths = Some(super::join::get_foreign_join_paths);
+    routine.GetForeignUpperPaths = Some(super::upper::get_foreign_upper_paths);
+}
+
+/// Estimates a foreign table and makes its plan.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn get_foreign_rel_size(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    table_oid: pg_sys::Oid,
+) {
+    unsafe {
+        with_planning(|planning| planning.meet_table());
+        // Permissions are checked through the range table; a user here would keep relations of views
+        // with different owners apart.
+        (*relation).userid = pg_sys::InvalidOid;
+        let table = options::table_options(table_oid);
+        let description = describe(&table).or_raise();
+        (*relation).tuples = description.row_count as f64;
+        pg_sys::set_baserel_size_estimates(root, relation);
+        let info = build(relation, table_oid, &table, &description).or_raise();
+        info.attach(relation);
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn get_foreign_paths(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    _table_oid: pg_sys::Oid,
+) {
+    unsafe {
+        let Some(info) = RelationInfo::of(relation) else { return };
+        let (startup, total) = cost::path_costs(info.cost, (*relation).rows);
+        let path = compat::create_foreign_scan_path(root, relation, startup, total);
+        pg_sys::add_path(relation, path.cast());
+    }
+}
+
+/// What the footers say about a table, asked once in a planning.
+fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
+    let key = (u32::from(table.server_oid), table.files.clone());
+    if let Some(known) = with_planning(|planning| planning.description(&key)) {
+        return known;
+    }
+    let answers = client::describe(table.server_oid, std::slice::from_ref(&table.files))?;
+    let answer = answers.into_iter().next();
+    let answer = answer.unwrap_or_else(|| Err(Error::internal("the engine described no table"))).map(Rc::new);
+    with_planning(|planning| planning.keep_description(key, answer.clone()));
+    answer
+}
+
+unsafe fn build(
+    relation: *mut pg_sys::RelOptInfo,
+    table_oid: pg_sys::Oid,
+    table: &TableOptions,
+    description: &TableDescription,
+) -> Result<RelationInfo, Error> {
+    unsafe {
+        let name = text_of(pg_sys::get_rel_name(table_oid));
+        let (scan_columns, columns) = read_columns(table_oid, &name, description)?;
+        let width = (*(*relation).reltarget).exprs;
+        let column_count = elements::<pg_sys::Node>(width).count().max(1);
+        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
+        let mut filters = Vec::new();
+        let mut local_clauses = Vec::new();
+        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
+            match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
+                Ok(filter) => filters.push(filter),
+                Err(Refusal(reason)) => {
+                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
+                    local_clauses.push(clause);
+                }
+            }
+        }
+        let scan = Operator::Scan {
+            table: name.clone(),
+            files: table.files.clone(),
+            columns: scan_columns,
+            filters,
+        };
+        let rows = (*relation).rows;
+        let scan = Relation::new(scan, rows);
+        let (scan, scope) = match place_placeholders(scan.clone(), scope.clone(), (*relation).reltarget) {
+            Ok(placed) => placed,
+            Err(Refusal(reason)) => {
+                with_planning(|planning| planning.refuse(format!("column of {name}: {reason}")));
+                (scan, scope)
+            }
+        };
+        let cost = (*relation).tuples * cost::SCAN_ROW_COST * (1.0 + 0.25 * column_count as f64);
+        Ok(RelationInfo {
+            server_oid: table.server_oid,
+            relation: scan,
+            scope,
+            rows,
+            cost,
+            local_clauses,
+            absorbed: Vec::new(),
+            is_sorted: false,
+        })
+    }
+}
+
+type Columns = (Vec<ScanColumn>, HashMap<i16, Lowered>);
+
+/// The table's columns, as the scan reads them and as expressions find them. Columns of types that engines
+/// don't have are left out.
+unsafe fn read_columns(
+    table_oid: pg_sys::Oid,
+    table_name: &str,
+    description: &TableDescription,
+) -> Result<Columns, Error> {
+    unsafe {
+        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+        let attributes = (*table).rd_att;
+        let mut scan_columns = Vec::new();
+        let mut columns = HashMap::new();
+        for place in 0..(*attributes).natts as usize {
+            let attribute = compat::tuple_attribute(attributes, place);
+            if attribute.attisdropped {
+                continue;
+            }
+            let name = options::column_name(table_oid, attribute.attnum);
+            let described = find_column(description, &name);
+            let Some(data_type) = declared_type(attribute, described) else { continue };
+            let id = with_planning(|planning| planning.new_column());
+            let is_blank_padded = attribute.atttypid == pg_sys::BPCHAROID;
+            let has_length = is_blank_padded || attribute.atttypid == pg_sys::VARCHAROID;
+            let length = attribute.atttypmod - pg_sys::VARHDRSZ as i32;
+            let scale = match &data_type {
+                DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
+                _ => Scale::None,
+            };
+            let magnitude = described
+                .and_then(described_magnitude)
+                .unwrap_or_else(|| super::lower::type_magnitude(&data_type));
+            columns.insert(
+                attribute.attnum,
+                Lowered { expression: Expression::column(id, data_type.clone()), scale, magnitude },
+            );
+            scan_columns.push(ScanColumn {
+                id,
+                name,
+                data_type,
+                not_null: attribute.attnotnull,
+                length_max: (has_length && length > 0).then_some(length as u32),
+                trim_blanks: is_blank_padded,
+            });
+        }
+        pg_sys::table_close(table, pg_sys::NoLock as i32);
+        if scan_columns.is_empty() && (*attributes).natts > 0 {
+            let message = format!("foreign table \"{table_name}\" has no column of a type that can be read");
+            return Err(Error::new(ErrorKind::SchemaMismatch, message));
+        }
+        Ok((scan_columns, columns))
+    }
+}
+
+/// The column of the files that a name means: exactly, and then without regard to case.
+fn find_column<'a>(description: &'a TableDescription, name: &str) -> Option<&'a ColumnDescription> {
+    let columns = &description.columns;
+    columns
+        .iter()
+        .find(|column| column.name == name)
+        .or_else(|| columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)))
+}
+
+/// The type that the scan reads: the declared one; the scale of a bare `numeric` is the files'.
+fn declared_type(
+    attribute: &pg_sys::FormData_pg_attribute,
+    described: Option<&ColumnDescription>,
+) -> Option<DataType> {
+    let declared = data_type_of(attribute.atttypid, attribute.atttypmod)?;
+    if declared != DataType::Numeric {
+        return Some(declared);
+    }
+    Some(match described.and_then(|column| column.data_type.clone()) {
+        Some(decimal @ DataType::Decimal { .. }) => decimal,
+        Some(DataType::Int16) => DataType::Decimal { precision: 5, scale: 0 },
+        Some(DataType::Int32) => DataType::Decimal { precision: 10, scale: 0 },
+        Some(DataType::Int64) => DataType::Decimal { precision: 19, scale: 0 },
+        _ => DataType::Decimal { precision: 38, scale: 0 },
+    })
+}
+
+fn described_magnitude(column: &ColumnDescription) -> Option<f64> {
+    let unit = match column.data_type.as_ref()? {
+        DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
+        data_type if data_type.is_integer() => 1.0,
+        _ => return None,
+    };
+    let size = |value: &Value| match value {
+        Value::Int(value) => Some(value.unsigned_abs() as f64),
+        Value::Decimal(value) => Some(value.unsigned_abs() as f64),
+        _ => None,
+    };
+    Some(size(column.minimum.as_ref()?)?.max(size(column.maximum.as_ref()?)?) * unit)
+}
+
+/// The error for a column that a query needs and that no engine can read.
+pub unsafe fn unreadable_column(table_oid: pg_sys::Oid, attribute_number: i16) -> Error {
+    unsafe {
+        let table = text_of(pg_sys::get_rel_name(table_oid));
+        let column = text_of(pg_sys::get_attname(table_oid, attribute_number, true));
+        let type_oid = pg_sys::get_atttype(table_oid, attribute_number);
+        let message = format!(
+            "column \"{column}\" of foreign table \"{table}\" has type {}, which can't be read from Parquet",
+            type_name(type_oid)
+        );
+        Error::new(ErrorKind::NotSupported, message)
+            .with_hint("Declare it as one of the types in the README.")
+    }
+}
+
+/// Drops every path that is not ours and adds ours: what an engine can compute whole, it computes.
+pub unsafe fn replace_paths(relation: *mut pg_sys::RelOptInfo, path: *mut pg_sys::ForeignPath) {
+    unsafe {
+        (*relation).pathlist = list_of([path]);
+        (*relation).partial_pathlist = std::ptr::null_mut();
+    }
+}

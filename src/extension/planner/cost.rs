@@ -1,0 +1,82 @@
+//! The cost of a tree in a parallel hash-join engine, and the costs that PostgreSQL sees.
+//!
+//! Units: one is the work of passing a row through an operator. A hash join writes its build side into a
+//! table and looks every probe row up in it; a table that outgrows the processor's cache makes both slower.
+//! PostgreSQL compares our paths only with its own; ours must be cheaper, and comparable among each
+//! other.
+
+use pgrx::pg_sys;
+use pystachio_plan::JoinSide;
+
+/// Writing a row into a hash table, against passing it on.
+const BUILD_ROW_COST: f64 = 3.0;
+/// Looking a row up.
+const PROBE_ROW_COST: f64 = 1.0;
+/// Making a row of output.
+const OUTPUT_ROW_COST: f64 = 0.5;
+/// Rows of a hash table that the processor's cache holds.
+const CACHED_BUILD_ROWS: f64 = 100_000.0;
+/// How much slower a lookup is in a table that no cache holds.
+const UNCACHED_FACTOR: f64 = 2.0;
+/// Putting a row into a group.
+pub const GROUP_ROW_COST: f64 = 2.0;
+/// One comparison of a sort.
+pub const COMPARE_COST: f64 = 0.5;
+/// Evaluating a projection or filter on a row.
+pub const EVALUATE_ROW_COST: f64 = 0.2;
+/// Reading a row of one column.
+pub const SCAN_ROW_COST: f64 = 1.0;
+
+/// What PostgreSQL is told to be the cost of starting a query in an engine.
+const STARTUP_COST: f64 = 10.0;
+/// What PostgreSQL is told to be the cost of one unit.
+const UNIT_COST: f64 = 0.001;
+/// What PostgreSQL is told to be the cost of a row that comes back.
+const RETURN_ROW_COST: f64 = 0.005;
+
+/// The sides of a join as the cost model sees them.
+#[derive(Clone, Copy)]
+pub struct JoinInput {
+    /// Rows.
+    pub rows: f64,
+    /// Bytes of a row.
+    pub width: f64,
+}
+
+/// The cheaper side to build from, and the join's own cost.
+pub fn hash_join(left: JoinInput, right: JoinInput, output_rows: f64) -> (JoinSide, f64) {
+    let bytes = |input: JoinInput| input.rows * (input.width + 16.0);
+    let (side, build, probe) = if bytes(left) < bytes(right) {
+        (JoinSide::Left, left, right)
+    } else {
+        (JoinSide::Right, right, left)
+    };
+    let slower = 1.0 + (UNCACHED_FACTOR - 1.0) * (build.rows / CACHED_BUILD_ROWS).min(1.0);
+    let cost =
+        slower * (BUILD_ROW_COST * build.rows + PROBE_ROW_COST * probe.rows) + OUTPUT_ROW_COST * output_rows;
+    (side, cost)
+}
+
+/// Trying every pair.
+pub fn nested_loop(left: JoinInput, right: JoinInput, output_rows: f64) -> (JoinSide, f64) {
+    let side = if left.rows < right.rows { JoinSide::Left } else { JoinSide::Right };
+    (
+        side,
+        left.rows * right.rows * EVALUATE_ROW_COST + left.rows + right.rows + OUTPUT_ROW_COST * output_rows,
+    )
+}
+
+/// Sorting.
+pub fn sort(rows: f64) -> f64 {
+    rows * rows.max(2.0).log2() * COMPARE_COST
+}
+
+/// Startup and total cost as PostgreSQL is told.
+pub fn path_costs(cost: f64, rows: f64) -> (f64, f64) {
+    (STARTUP_COST, STARTUP_COST + UNIT_COST * cost + RETURN_ROW_COST * rows)
+}
+
+/// A row count as PostgreSQL wants it: whole, at least one.
+pub fn clamp_rows(rows: f64) -> f64 {
+    unsafe { pg_sys::clamp_row_est(rows) }
+}

@@ -1,0 +1,361 @@
+//! The ForeignScan: what the engine returns, and how the scan's tuple is made of it.
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation, prune_columns};
+
+use super::{
+    base::unreadable_column,
+    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    nodes::{contains, elements, list_of, node_as, tag_of},
+    planning::with_planning,
+    relation_info::{RelationInfo, name_column, pass_through},
+};
+use crate::{
+    error::OrRaise,
+    scan_private::{DisplayScale, ScanAttribute, ScanPrivate},
+};
+
+/// Builds the plan node of a path of ours.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn get_foreign_plan(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    table_oid: pg_sys::Oid,
+    path: *mut pg_sys::ForeignPath,
+    target_list: *mut pg_sys::List,
+    _clauses: *mut pg_sys::List,
+    outer_plan: *mut pg_sys::Plan,
+) -> *mut pg_sys::ForeignScan {
+    unsafe {
+        let Some(info) = RelationInfo::of(relation) else {
+            pgrx::error!("a path of pystachio has lost its plan");
+        };
+        let is_base = table_oid != pg_sys::InvalidOid;
+        let scan = if is_base {
+            base_scan(relation, info, table_oid)
+        } else {
+            upper_scan(info, (*path).path.pathtarget)
+        };
+        let (scan, entries) = scan.or_raise();
+        move_init_plans(root, info);
+        let local: Vec<_> = info.local_clauses.iter().map(|clause| (**clause).clause).collect();
+        let scan_relation = if is_base { (*relation).relid } else { 0 };
+        let (scan, parameters) = bind_parameters(scan);
+        let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
+        let node = pg_sys::make_foreignscan(
+            target_list,
+            list_of(local),
+            scan_relation,
+            list_of(parameters),
+            private_list(&scan),
+            scan_list,
+            std::ptr::null_mut(),
+            outer_plan,
+        );
+        if is_base {
+            // Rows that are checked again (EvalPlanQual) were read with these conditions.
+            let all = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+            (*node).fdw_recheck_quals = list_of(all.map(|clause| (*clause).clause));
+        }
+        node
+    }
+}
+
+/// What a scan's tuple is made of.
+type Built = Result<(ScanPrivate, Vec<*mut pg_sys::Node>), pystachio_plan::Error>;
+
+/// The outputs that the expressions of a target need: as a whole where the engine can compute them, and
+/// otherwise the parts from which PostgreSQL's own projection computes them.
+///
+/// # Errors
+///
+/// A refusal if a column is needed that the relation does not have.
+pub unsafe fn outputs_of(
+    info: &RelationInfo,
+    target: *mut pg_sys::PathTarget,
+) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
+    let mut outputs: Vec<(*mut pg_sys::Node, Lowered)> = Vec::new();
+    unsafe {
+        for node in elements::<pg_sys::Node>((*target).exprs) {
+            collect_outputs(info, node, &mut outputs)?;
+        }
+    }
+    Ok(outputs)
+}
+
+unsafe fn collect_outputs(
+    info: &RelationInfo,
+    node: *mut pg_sys::Node,
+    outputs: &mut Vec<(*mut pg_sys::Node, Lowered)>,
+) -> Result<(), Refusal> {
+    unsafe {
+        if node.is_null() || outputs.iter().any(|(known, _)| pg_sys::equal((*known).cast(), node.cast())) {
+            return Ok(());
+        }
+        let is_leaf = matches!(
+            tag_of(node),
+            pg_sys::NodeTag::T_Var | pg_sys::NodeTag::T_Aggref | pg_sys::NodeTag::T_PlaceHolderVar
+        );
+        if !is_leaf && !has_columns(node) {
+            // PostgreSQL evaluates what has no columns.
+            return Ok(());
+        }
+        let lowered = Lowering::new(&info.scope).lower(node);
+        let is_returnable = output_modifier(node).is_some();
+        match lowered {
+            Ok(lowered) if is_returnable => {
+                outputs.push((node, lowered));
+                return Ok(());
+            }
+            Err(refusal) if is_leaf => return Err(refusal),
+            Ok(_) if is_leaf => {
+                return Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))));
+            }
+            _ => {}
+        }
+        let mut result = Ok(());
+        super::nodes::walk_expression(node, &mut |part| {
+            if part == node {
+                return true;
+            }
+            if result.is_ok() {
+                result = collect_outputs(info, part, outputs);
+            }
+            false
+        });
+        result
+    }
+}
+
+unsafe fn has_columns(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        contains(node, &|part| {
+            matches!(
+                tag_of(part),
+                pg_sys::NodeTag::T_Var | pg_sys::NodeTag::T_Aggref | pg_sys::NodeTag::T_PlaceHolderVar
+            )
+        })
+    }
+}
+
+/// The type modifier with which an expression's values are printed; `None` for `character` of unknown
+/// length, whose blanks the engine has not kept.
+unsafe fn output_modifier(node: *mut pg_sys::Node) -> Option<i32> {
+    unsafe {
+        let mut modifier = pg_sys::exprTypmod(node);
+        if let Some(aggregate) = node_as::<pg_sys::Aggref>(node, pg_sys::NodeTag::T_Aggref)
+            && let Some(argument) = elements::<pg_sys::TargetEntry>(aggregate.args).next()
+        {
+            // min and max return one of their inputs.
+            modifier = pg_sys::exprTypmod((*argument).expr.cast());
+        }
+        let is_padded = pg_sys::exprType(node) == pg_sys::BPCHAROID;
+        (!is_padded || modifier > pg_sys::VARHDRSZ as i32).then_some(modifier)
+    }
+}
+
+/// The scan of one foreign table: its tuple has all the table's attributes, and those that nobody looks at
+/// are NULL.
+unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, table_oid: pg_sys::Oid) -> Built {
+    unsafe {
+        let needed = needed_attributes(relation, info);
+        let table = pg_sys::table_open(table_oid, pg_sys::NoLock as i32);
+        let descriptor = (*table).rd_att;
+        let mut builder = ScanBuilder::new(info);
+        let mut result = Ok(());
+        for place in 0..(*descriptor).natts as usize {
+            let attribute = crate::pg::planner_compat::tuple_attribute(descriptor, place);
+            let is_needed =
+                !attribute.attisdropped && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
+            if !is_needed {
+                builder.add_absent(attribute.atttypid, attribute.atttypmod);
+                continue;
+            }
+            let var = pg_sys::makeVar(
+                (*relation).relid as i32,
+                attribute.attnum,
+                attribute.atttypid,
+                attribute.atttypmod,
+                attribute.attcollation,
+                0,
+            );
+            match info.scope.find(var.cast()) {
+                Some(lowered) => builder.add(lowered, attribute.atttypid, attribute.atttypmod),
+                None => {
+                    result = Err(unreadable_column(table_oid, attribute.attnum));
+                    break;
+                }
+            }
+        }
+        pg_sys::table_close(table, pg_sys::NoLock as i32);
+        result.map(|()| (builder.finish(), Vec::new()))
+    }
+}
+
+struct NeededAttributes {
+    whole_row: bool,
+    numbers: Vec<i16>,
+}
+
+unsafe fn needed_attributes(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo) -> NeededAttributes {
+    let mut needed = NeededAttributes { whole_row: false, numbers: Vec::new() };
+    let mut note = |node: *mut pg_sys::Node| unsafe {
+        if let Some(var) = node_as::<pg_sys::Var>(node, pg_sys::NodeTag::T_Var)
+            && var.varno as u32 == (*relation).relid
+        {
+            needed.whole_row = needed.whole_row || var.varattno == 0;
+            needed.numbers.push(var.varattno);
+        }
+        true
+    };
+    unsafe {
+        let target = elements::<pg_sys::Node>((*(*relation).reltarget).exprs);
+        let clauses = info.local_clauses.iter().map(|clause| (**clause).clause.cast());
+        for node in target.chain(clauses) {
+            super::nodes::walk_expression(node, &mut note);
+        }
+    }
+    needed
+}
+
+/// A scan of joins or of what comes above them: its tuple has what the target needs.
+unsafe fn upper_scan(info: &RelationInfo, target: *mut pg_sys::PathTarget) -> Built {
+    unsafe {
+        let outputs = outputs_of(info, target).map_err(|Refusal(reason)| {
+            pystachio_plan::Error::internal(format!("a checked target can't be returned: {reason}"))
+        })?;
+        let mut builder = ScanBuilder::new(info);
+        let mut entries = Vec::new();
+        for (node, lowered) in outputs {
+            let modifier = output_modifier(node).unwrap_or(-1);
+            builder.add(lowered, pg_sys::exprType(node), modifier);
+            entries.push(node);
+        }
+        Ok((builder.finish(), entries))
+    }
+}
+
+/// Collects the outputs of a plan and the attributes that are made of them.
+struct ScanBuilder<'a> {
+    info: &'a RelationInfo,
+    outputs: Vec<ColumnId>,
+    computed: Vec<NamedExpression>,
+    attributes: Vec<ScanAttribute>,
+}
+
+impl<'a> ScanBuilder<'a> {
+    fn new(info: &'a RelationInfo) -> Self {
+        Self { info, outputs: Vec::new(), computed: Vec::new(), attributes: Vec::new() }
+    }
+
+    fn add_absent(&mut self, type_oid: pg_sys::Oid, type_modifier: i32) {
+        self.attributes.push(ScanAttribute {
+            output_index: None,
+            display_scale: DisplayScale::OfType,
+            type_oid: type_oid.into(),
+            type_modifier,
+        });
+    }
+
+    fn add(&mut self, lowered: Lowered, type_oid: pg_sys::Oid, type_modifier: i32) {
+        let output_index = Some(self.output(lowered.expression));
+        let display_scale = match lowered.scale {
+            Scale::None => DisplayScale::OfType,
+            Scale::Fixed(digits) => DisplayScale::Fixed(u16::try_from(digits).unwrap_or(0)),
+            Scale::Varies(digits) => DisplayScale::Output(self.output(*digits)),
+        };
+        let type_oid = type_oid.into();
+        self.attributes.push(ScanAttribute { output_index, display_scale, type_oid, type_modifier });
+    }
+
+    /// The place of an expression's value among the outputs.
+    fn output(&mut self, expression: Expression) -> u32 {
+        let id = match expression {
+            Expression::Column { id, .. } => id,
+            other => match self.computed.iter().find(|named| named.expression == other) {
+                Some(known) => known.id,
+                None => {
+                    name_column(Lowered::plain(other), &mut self.computed);
+                    self.computed.last().map_or(ColumnId(0), |named| named.id)
+                }
+            },
+        };
+        let place = self.outputs.iter().position(|known| *known == id).unwrap_or_else(|| {
+            self.outputs.push(id);
+            self.outputs.len() - 1
+        });
+        place as u32
+    }
+
+    fn finish(self) -> ScanPrivate {
+        let mut root = self.info.relation.clone();
+        if !self.computed.is_empty() {
+            let mut expressions = pass_through(&root);
+            expressions.extend(self.computed);
+            let rows = root.estimate.rows;
+            root = Relation::new(Operator::Project { input: root, expressions }, rows);
+        }
+        let plan = prune_columns(&Plan { root, outputs: self.outputs });
+        let refusals = with_planning(|planning| planning.refusals().to_vec());
+        ScanPrivate {
+            server_oid: self.info.server_oid.into(),
+            plan,
+            attributes: self.attributes,
+            parameters: Vec::new(),
+            refusals,
+        }
+    }
+}
+
+/// The parameters that the plan uses, numbered from 0, and their expressions in that order.
+unsafe fn bind_parameters(mut scan: ScanPrivate) -> (ScanPrivate, Vec<*mut pg_sys::Node>) {
+    let mut used: Vec<u32> = Vec::new();
+    scan.plan.root = renumber(&scan.plan.root, &mut used);
+    let mut nodes = Vec::new();
+    for index in used {
+        if let Some((node, data_type)) = with_planning(|planning| planning.parameter_at(index)) {
+            nodes.push(unsafe { pg_sys::copyObjectImpl(node.cast()).cast() });
+            scan.parameters.push(data_type);
+        }
+    }
+    (scan, nodes)
+}
+
+fn renumber(relation: &std::sync::Arc<Relation>, used: &mut Vec<u32>) -> std::sync::Arc<Relation> {
+    relation.map_expressions(&mut |expression| {
+        if let Expression::Parameter { index, .. } = expression {
+            let place = used.iter().position(|known| known == index).unwrap_or_else(|| {
+                used.push(*index);
+                used.len() - 1
+            });
+            *index = place as u32;
+        }
+    })
+}
+
+unsafe fn scan_target_list(entries: &[*mut pg_sys::Node]) -> *mut pg_sys::List {
+    let entry = |(place, node): (usize, &*mut pg_sys::Node)| unsafe {
+        pg_sys::makeTargetEntry((*node).cast(), place as i16 + 1, std::ptr::null_mut(), false)
+    };
+    unsafe { list_of(entries.iter().enumerate().map(entry)) }
+}
+
+unsafe fn private_list(scan: &ScanPrivate) -> *mut pg_sys::List {
+    let bytes = scan.encode().or_raise();
+    unsafe {
+        let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
+        let constant = pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false);
+        list_of([constant])
+    }
+}
+
+/// An absorbed subquery is never planned, so its InitPlans become ours.
+unsafe fn move_init_plans(root: *mut pg_sys::PlannerInfo, info: &RelationInfo) {
+    for subquery in &info.absorbed {
+        unsafe {
+            (*root).init_plans = pg_sys::list_concat((*root).init_plans, (**subquery).init_plans);
+            (**subquery).init_plans = std::ptr::null_mut();
+        }
+        with_planning(|planning| planning.absorb(*subquery));
+    }
+}

@@ -1,0 +1,184 @@
+//! The hooks of the planner.
+
+use std::ffi::{c_char, c_int};
+
+use pgrx::{pg_sys, prelude::*};
+
+use super::{
+    label,
+    nodes::{elements, node_as, tag_of},
+    planning::{PlanningGuard, with_planning},
+    relation_info::{RelationInfo, is_ours_oid},
+    rewrite,
+};
+use crate::{
+    pg::planner_compat as compat,
+    settings::{self, RewriteMode},
+};
+
+static mut NEXT_PLANNER: pg_sys::planner_hook_type = None;
+static mut NEXT_SET_REL_PATHLIST: pg_sys::set_rel_pathlist_hook_type = None;
+static mut NEXT_JOIN_SEARCH: pg_sys::join_search_hook_type = None;
+
+/// Puts our hooks before those that are there. Called once, when the library is loaded.
+pub fn install_hooks() {
+    unsafe {
+        NEXT_PLANNER = pg_sys::planner_hook;
+        pg_sys::planner_hook = Some(plan_query);
+        NEXT_SET_REL_PATHLIST = pg_sys::set_rel_pathlist_hook;
+        pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
+        NEXT_JOIN_SEARCH = pg_sys::join_search_hook;
+        pg_sys::join_search_hook = Some(search_joins);
+    }
+}
+
+/// What planner_hook is called with.
+#[derive(Clone, Copy)]
+struct PlannerCall {
+    query_text: *const c_char,
+    cursor_options: c_int,
+    parameters: pg_sys::ParamListInfo,
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn plan_query(
+    query: *mut pg_sys::Query,
+    query_text: *const c_char,
+    cursor_options: c_int,
+    parameters: pg_sys::ParamListInfo,
+) -> *mut pg_sys::PlannedStmt {
+    unsafe {
+        let call = PlannerCall { query_text, cursor_options, parameters };
+        let planned = match rewritten(query) {
+            None => plan_one(query, call),
+            // The planner scribbles on its input: each try has its own copy.
+            Some(rewritten) => choose(query, rewritten, call),
+        };
+        let (statement, is_whole, reasons) = planned;
+        if settings::strict() && !is_whole {
+            raise_strict(&reasons);
+        }
+        statement
+    }
+}
+
+/// A statement, whether nothing but foreign scans of ours is in it, and why not.
+type Planned = (*mut pg_sys::PlannedStmt, bool, Vec<String>);
+
+unsafe fn rewritten(query: *mut pg_sys::Query) -> Option<*mut pg_sys::Query> {
+    unsafe {
+        let mode = settings::rewrite();
+        if mode == RewriteMode::Off || !settings::pushdown() || !rewrite::has_candidates(query) {
+            return None;
+        }
+        let copy = pg_sys::copyObjectImpl(query.cast()).cast();
+        rewrite::rewrite_query(copy, mode == RewriteMode::Force).then_some(copy)
+    }
+}
+
+/// The rewritten query if it becomes one scan (or if rewriting is forced), otherwise the cheaper one: both
+/// give the same rows.
+unsafe fn choose(query: *mut pg_sys::Query, rewritten: *mut pg_sys::Query, call: PlannerCall) -> Planned {
+    unsafe {
+        let first = plan_one(rewritten, call);
+        if first.1 || settings::rewrite() == RewriteMode::Force {
+            return first;
+        }
+        let second = plan_one(query, call);
+        let cost = |planned: &Planned| (*(*planned.0).planTree).total_cost;
+        if cost(&first) < cost(&second) { first } else { second }
+    }
+}
+
+unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
+    unsafe {
+        let _guard = PlanningGuard::push();
+        let statement = match NEXT_PLANNER {
+            Some(next) => next(query, call.query_text, call.cursor_options, call.parameters),
+            None => pg_sys::standard_planner(query, call.query_text, call.cursor_options, call.parameters),
+        };
+        let absorbed = with_planning(|planning| planning.take_absorbed());
+        for subquery in absorbed {
+            compat::append_range_table(statement, (*subquery).parse);
+        }
+        let (met_table, reasons) =
+            with_planning(|planning| (planning.met_table(), planning.refusals().to_vec()));
+        let is_whole = !met_table || is_whole(statement);
+        (statement, is_whole, reasons)
+    }
+}
+
+/// Whether the statement is one foreign scan of ours, and so are its InitPlans.
+unsafe fn is_whole(statement: *mut pg_sys::PlannedStmt) -> bool {
+    unsafe {
+        let trees = elements::<pg_sys::Plan>((*statement).subplans).chain([(*statement).planTree]);
+        let mut trees = trees.filter(|tree| !tree.is_null());
+        trees.all(|tree| match node_as::<pg_sys::ForeignScan>(tree.cast(), pg_sys::NodeTag::T_ForeignScan) {
+            Some(scan) => is_ours_oid(scan.fs_server) && (*tree).qual.is_null(),
+            // Nothing is read to insert rows or to return a constant.
+            None => {
+                matches!(tag_of(tree.cast::<pg_sys::Node>()), pg_sys::NodeTag::T_Result)
+                    && (*tree).lefttree.is_null()
+            }
+        })
+    }
+}
+
+fn raise_strict(reasons: &[String]) {
+    let detail = match reasons {
+        [] => "Parts of the plan are not foreign scans of one pystachio server.".to_string(),
+        reasons => format!("Not pushed down: {}.", reasons.join("; ")),
+    };
+    pg_sys::panic::ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
+        "query can't be pushed down whole, and pystachio.strict is on",
+        "strict pushdown",
+    )
+    .set_detail(detail)
+    .set_hint("EXPLAIN (VERBOSE) with pystachio.strict off shows what is pushed down.")
+    .report(PgLogLevel::ERROR);
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn set_rel_pathlist(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    index: pg_sys::Index,
+    entry: *mut pg_sys::RangeTblEntry,
+) {
+    unsafe {
+        if let Some(next) = NEXT_SET_REL_PATHLIST {
+            next(root, relation, index, entry);
+        }
+        label::label_relation(root, relation, entry);
+    }
+}
+
+/// Before version 17, core offers no joins with pseudoconstant clauses (`$1 > 5`) to foreign-data wrappers.
+/// For us they are conditions like any other, so they are hidden while only our relations are joined.
+#[pg_guard]
+unsafe extern "C-unwind" fn search_joins(
+    root: *mut pg_sys::PlannerInfo,
+    levels_needed: c_int,
+    initial: *mut pg_sys::List,
+) -> *mut pg_sys::RelOptInfo {
+    unsafe {
+        let is_ours = elements::<pg_sys::RelOptInfo>(initial)
+            .all(|relation| RelationInfo::complete_of(relation).is_some());
+        let hidden = compat::HIDES_PSEUDOCONSTANT_JOINS && is_ours && (*root).hasPseudoConstantQuals;
+        if hidden {
+            (*root).hasPseudoConstantQuals = false;
+        }
+        let joined = match NEXT_JOIN_SEARCH {
+            Some(next) => next(root, levels_needed, initial),
+            None if pg_sys::enable_geqo && levels_needed >= pg_sys::geqo_threshold => {
+                compat::geqo(root, levels_needed, initial)
+            }
+            None => pg_sys::standard_join_search(root, levels_needed, initial),
+        };
+        if hidden {
+            (*root).hasPseudoConstantQuals = true;
+        }
+        joined
+    }
+}

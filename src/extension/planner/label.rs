@@ -1,0 +1,246 @@
+//! Subqueries in FROM whose whole plan is ours, and unions of them, labelled as foreign relations, so that
+//! joins and aggregates above are offered to us too.
+//!
+//! Only labels are given: the subquery keeps its own paths, and where nothing above is pushed down,
+//! PostgreSQL scans it as it always would. (A ForeignPath on a subquery trips an assertion of core.)
+
+use std::{collections::HashMap, rc::Rc, sync::Arc};
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation};
+
+use super::{
+    cost,
+    join::may_push,
+    lower::{Lowered, Lowering, Refusal, Scale, common_scale, retype, unify_branches},
+    nodes::elements,
+    planning::with_planning,
+    relation_info::{RelationInfo, name_column, place_placeholders},
+    scope::Scope,
+};
+
+/// Labels a relation of the range table, if an engine can compute it whole.
+pub unsafe fn label_relation(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+) {
+    unsafe {
+        if !may_push(root) || !(*relation).lateral_relids.is_null() || !(*relation).fdw_private.is_null() {
+            return;
+        }
+        let built = if (*entry).inh {
+            label_union(root, relation)
+        } else if (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY {
+            label_subquery(relation, entry)
+        } else {
+            return;
+        };
+        let (routine, info) = match built {
+            Ok(Some(built)) => built,
+            Ok(None) => return,
+            Err(Refusal(reason)) => {
+                with_planning(|planning| planning.refuse(format!("subquery: {reason}")));
+                return;
+            }
+        };
+        if !with_planning(|planning| planning.is_hooked()) {
+            say_loaded_late();
+            return;
+        }
+        (*relation).serverid = info.server_oid;
+        (*relation).userid = pg_sys::InvalidOid;
+        (*relation).useridiscurrent = false;
+        (*relation).fdwroutine = routine;
+        info.attach(relation);
+    }
+}
+
+type Labelled = Result<Option<(*mut pg_sys::FdwRoutine, RelationInfo)>, Refusal>;
+
+unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::RangeTblEntry) -> Labelled {
+    unsafe {
+        let subroot = (*relation).subroot;
+        if subroot.is_null() || !(*(*subroot).parse).rowMarks.is_null() {
+            return Ok(None);
+        }
+        let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
+        let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
+        let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
+        if (*entry).security_barrier && !(*relation).baserestrictinfo.is_null() {
+            return Err(Refusal::new("conditions above a security barrier"));
+        }
+        let target = (*subroot).upper_targets[kind as usize];
+        let mut expressions = Vec::new();
+        let mut columns = HashMap::new();
+        for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
+            let lowered = match Lowering::new(&info.scope).lower(node) {
+                Ok(lowered) if *lowered.data_type() != DataType::Numeric => lowered,
+                // Needed only if something above needs it, and then refused there.
+                _ => continue,
+            };
+            columns.insert(place as i16 + 1, keep_or_name(lowered, &mut expressions));
+        }
+        let rows = cost::clamp_rows(info.rows);
+        let project = Operator::Project { input: info.relation.clone(), expressions };
+        let projected = Relation::new(project, rows);
+        let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
+        let mut labelled = finish_label(relation, info, projected, scope)?;
+        labelled.absorbed.push(subroot);
+        Ok(Some(((*last).fdwroutine, labelled)))
+    }
+}
+
+/// UNION ALL in FROM, and partitioned tables: every member must be ours.
+unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::RelOptInfo) -> Labelled {
+    unsafe {
+        let mut members = Vec::new();
+        for member in elements::<pg_sys::AppendRelInfo>((*root).append_rel_list) {
+            if (*member).parent_relid != (*relation).relid {
+                continue;
+            }
+            let child = pg_sys::find_base_rel(root, (*member).child_relid as i32);
+            match RelationInfo::complete_of(child) {
+                Some(info) => members.push((member, child, info)),
+                None => return Ok(None),
+            }
+        }
+        let Some((_, child, first)) = members.first() else { return Ok(None) };
+        if members.iter().any(|(_, _, info)| info.server_oid != first.server_oid) {
+            return Ok(None);
+        }
+        let (routine, server_oid) = ((*(*child)).fdwroutine, first.server_oid);
+        let mut union = Union::new(members.iter().map(|(_, _, info)| *info).collect());
+        let mut columns = HashMap::new();
+        let width = elements::<pg_sys::Node>((*members[0].0).translated_vars).count();
+        for place in 0..width {
+            let mut values = Vec::new();
+            for (member, _, info) in &members {
+                let node = elements::<pg_sys::Node>((*(*member)).translated_vars).nth(place);
+                // A dropped column of a partition has no translation.
+                let Some(node) = node.filter(|node| !node.is_null()) else { break };
+                match Lowering::new(&info.scope).lower(node) {
+                    Ok(lowered) if *lowered.data_type() != DataType::Numeric => values.push(lowered),
+                    _ => break,
+                }
+            }
+            if values.len() == members.len() {
+                columns.insert(place as i16 + 1, union.add(values)?);
+            }
+        }
+        let mut absorbed = Vec::new();
+        for (_, _, info) in &members {
+            absorbed.extend(&info.absorbed);
+        }
+        let rows = cost::clamp_rows(members.iter().map(|(_, _, info)| info.rows).sum());
+        let cost = members.iter().map(|(_, _, info)| info.cost).sum();
+        let info = RelationInfo {
+            server_oid,
+            relation: union.finish(rows),
+            scope: Rc::new(Scope::Base { relation_index: (*relation).relid, columns }),
+            rows,
+            cost,
+            local_clauses: Vec::new(),
+            absorbed,
+            is_sorted: false,
+        };
+        let (placed, scope) =
+            place_placeholders(info.relation.clone(), info.scope.clone(), (*relation).reltarget)?;
+        Ok(Some((routine, RelationInfo { relation: placed, scope, ..info })))
+    }
+}
+
+/// Applies the conditions that core could not push into a subquery.
+unsafe fn finish_label(
+    relation: *mut pg_sys::RelOptInfo,
+    info: &RelationInfo,
+    mut projected: Arc<Relation>,
+    scope: Rc<Scope>,
+) -> Result<RelationInfo, Refusal> {
+    unsafe {
+        let mut filters = Vec::new();
+        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
+            filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
+        }
+        let rows = (*relation).rows;
+        if let Some(predicate) = Expression::all_of(filters) {
+            projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
+        }
+        let (projected, scope) = place_placeholders(projected, scope, (*relation).reltarget)?;
+        Ok(info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows))
+    }
+}
+
+/// A column stays itself; anything else gets a column.
+fn keep_or_name(lowered: Lowered, expressions: &mut Vec<NamedExpression>) -> Lowered {
+    lowered.map_expressions(&mut |expression| {
+        if let Expression::Column { id, data_type } = &expression {
+            if !expressions.iter().any(|named| named.id == *id) {
+                let column = Expression::column(*id, data_type.clone());
+                expressions.push(NamedExpression { id: *id, expression: column });
+            }
+            return expression;
+        }
+        name_column(Lowered::plain(expression), expressions).expression
+    })
+}
+
+/// The columns of a union under construction.
+struct Union<'a> {
+    members: Vec<(&'a RelationInfo, Vec<NamedExpression>)>,
+    columns: Vec<(ColumnId, DataType)>,
+}
+
+impl<'a> Union<'a> {
+    fn new(members: Vec<&'a RelationInfo>) -> Self {
+        Self { members: members.into_iter().map(|info| (info, Vec::new())).collect(), columns: Vec::new() }
+    }
+
+    /// A column whose values are `values`, one a member.
+    fn add(&mut self, values: Vec<Lowered>) -> Result<Lowered, Refusal> {
+        let (values, data_type, magnitude) = unify_branches(values)?;
+        let scale = common_scale(&values);
+        let scales: Vec<_> = values.iter().map(|value| value.scale.expression()).collect();
+        let values = values.into_iter().map(|value| retype(value, &data_type));
+        let values: Result<Vec<_>, _> = values.map(|value| value.map(|value| value.expression)).collect();
+        let expression = self.add_column(values?, data_type.clone());
+        let scale = match scale {
+            Some(Scale::None) if data_type.is_decimal() => Scale::Fixed(0),
+            Some(scale) => scale,
+            None => Scale::Varies(Box::new(self.add_column(scales, DataType::Int32))),
+        };
+        Ok(Lowered { expression, scale, magnitude })
+    }
+
+    fn add_column(&mut self, values: Vec<Expression>, data_type: DataType) -> Expression {
+        for ((_, expressions), value) in self.members.iter_mut().zip(values) {
+            name_column(Lowered::plain(value), expressions);
+        }
+        let id = with_planning(|planning| planning.new_column());
+        self.columns.push((id, data_type.clone()));
+        Expression::column(id, data_type)
+    }
+
+    fn finish(self, rows: f64) -> Arc<Relation> {
+        let inputs = self.members.into_iter().map(|(info, expressions)| {
+            let ids = expressions.iter().map(|named| named.id).collect();
+            let project = Operator::Project { input: info.relation.clone(), expressions };
+            (Relation::new(project, info.rows), ids)
+        });
+        Relation::new(Operator::UnionAll { inputs: inputs.collect(), columns: self.columns }, rows)
+    }
+}
+
+/// Said once in a session: without planner_hook around the planning nobody would check the permissions
+/// of an absorbed subquery.
+fn say_loaded_late() {
+    static SAID: std::sync::Once = std::sync::Once::new();
+    SAID.call_once(|| {
+        ereport!(
+            PgLogLevel::NOTICE,
+            PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+            "a subquery was not pushed down, because pystachio was loaded while the query was planned",
+            "Run the query again, or add pystachio to shared_preload_libraries or session_preload_libraries."
+        );
+    });
+}

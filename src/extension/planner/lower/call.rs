@@ -1,0 +1,563 @@
+//! Functions and operators.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use pgrx::pg_sys;
+use pystachio_plan::{DataType, DateField, Expression, Function, Interval, Value};
+
+use super::{
+    Lowered, LoweredResult, Lowering, Refusal, Scale, check_equality, check_order, function_name,
+    numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
+    type_name,
+};
+use crate::planner::{
+    collation,
+    nodes::elements,
+    shippable::{Comparison, Shipping, Whole, data_type_of, numeric_modifier, shipping_of},
+};
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<pg_sys::Oid, Option<Shipping>>> = RefCell::new(HashMap::new());
+}
+
+/// How a function is shipped. Only functions that initdb made are: their oids never change meaning.
+fn shipping_of_oid(function_oid: pg_sys::Oid) -> Option<Shipping> {
+    if u32::from(function_oid) >= pg_sys::FirstNormalObjectId {
+        return None;
+    }
+    if let Some(known) = KNOWN.with_borrow(|known| known.get(&function_oid).copied()) {
+        return known;
+    }
+    let found = shipping_of(&function_name(function_oid));
+    KNOWN.with_borrow_mut(|known| known.insert(function_oid, found));
+    found
+}
+
+impl Lowering<'_> {
+    /// A call of a function, or of an operator through its function. `node` is the whole expression.
+    pub(super) unsafe fn lower_call(
+        &self,
+        function_oid: pg_sys::Oid,
+        arguments: *mut pg_sys::List,
+        node: *mut pg_sys::Node,
+        collation_oid: pg_sys::Oid,
+    ) -> LoweredResult {
+        unsafe {
+            let refused = || Refusal(format!("function {}", function_name(function_oid)));
+            let shipping = shipping_of_oid(function_oid).ok_or_else(refused)?;
+            let types: Vec<_> =
+                elements::<pg_sys::Node>(arguments).map(|node| pg_sys::exprType(node)).collect();
+            if types.iter().any(|type_oid| data_type_of(*type_oid, -1).is_none()) {
+                return Err(refused());
+            }
+            let site = CallSite {
+                name: function_name(function_oid),
+                types,
+                collation_oid,
+                result_type: pg_sys::exprType(node),
+                result_modifier: pg_sys::exprTypmod(node),
+                modifiers: elements::<pg_sys::Node>(arguments).map(|node| pg_sys::exprTypmod(node)).collect(),
+            };
+            site.check_operands(shipping)?;
+            let arguments = self.lower_list(arguments)?;
+            if !matches!(shipping, Shipping::Compare(_))
+                && arguments.iter().any(|argument| *argument.data_type() == DataType::Numeric)
+            {
+                return Err(Refusal(format!("function {} on a runtime numeric", site.name)));
+            }
+            site.build(shipping, arguments)
+        }
+    }
+
+    /// The comparison that a function is, for operands under the collation.
+    pub(super) unsafe fn comparison_of(
+        &self,
+        function_oid: pg_sys::Oid,
+        collation_oid: pg_sys::Oid,
+    ) -> Result<Comparison, Refusal> {
+        match shipping_of_oid(function_oid) {
+            Some(Shipping::Compare(comparison)) => {
+                if !collation::is_deterministic(collation_oid)
+                    || (comparison.is_ordering() && !collation::is_byte_order(collation_oid))
+                {
+                    return Err(Refusal(format!("{} under its collation", function_name(function_oid))));
+                }
+                Ok(comparison)
+            }
+            _ => Err(Refusal(format!("function {}", function_name(function_oid)))),
+        }
+    }
+}
+
+/// A comparison of two values, brought to one type.
+pub fn compare(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Expression, Refusal> {
+    let function = comparison.to_plan();
+    let (type_a, type_b) = (a.data_type().clone(), b.data_type().clone());
+    let arguments = if type_a == type_b && type_a != DataType::Numeric {
+        vec![a.expression, b.expression]
+    } else if type_a.is_decimal() && type_b.is_decimal() {
+        if type_a == DataType::Numeric && type_b == DataType::Numeric {
+            return Err(Refusal::new("a comparison of two runtime numerics"));
+        }
+        vec![a.expression, b.expression]
+    } else if let Some(common) = wider(&type_a, &type_b) {
+        vec![cast_to(a, &common), cast_to(b, &common)]
+    } else if matches!(
+        (&type_a, &type_b),
+        (DataType::Date, DataType::Timestamp) | (DataType::Timestamp, DataType::Date)
+    ) {
+        vec![cast_to(a, &DataType::Timestamp), cast_to(b, &DataType::Timestamp)]
+    } else {
+        return Err(Refusal(format!("a comparison of {type_a} and {type_b}")));
+    };
+    Ok(Expression::predicate(function, arguments))
+}
+
+/// Where a call stands: what decides beyond the values of its arguments.
+struct CallSite {
+    name: String,
+    types: Vec<pg_sys::Oid>,
+    modifiers: Vec<i32>,
+    collation_oid: pg_sys::Oid,
+    result_type: pg_sys::Oid,
+    result_modifier: i32,
+}
+
+impl CallSite {
+    fn refuse(&self, why: &str) -> Refusal {
+        Refusal(format!("function {} {why}", self.name))
+    }
+
+    /// The conditions under which a function with a caveat is PostgreSQL's.
+    fn check_operands(&self, shipping: Shipping) -> Result<(), Refusal> {
+        let first = self.types.first().copied().unwrap_or(pg_sys::InvalidOid);
+        match shipping {
+            Shipping::Compare(comparison) => {
+                check_equality(first, self.collation_oid)?;
+                if comparison.is_ordering() {
+                    check_order(first, self.collation_oid)?;
+                }
+                Ok(())
+            }
+            Shipping::ChangeCase { .. } | Shipping::Like { ignores_case: true, .. }
+                if !collation::is_ascii_case(self.collation_oid) =>
+            {
+                Err(self.refuse("under a collation whose letters are more than ASCII's"))
+            }
+            Shipping::Like { .. } | Shipping::Position | Shipping::Replace | Shipping::StartsWith
+                if !collation::is_deterministic(self.collation_oid) =>
+            {
+                Err(self.refuse("under a nondeterministic collation"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn build(&self, shipping: Shipping, mut arguments: Vec<Lowered>) -> LoweredResult {
+        // The blanks of char(n) count for LIKE and concatenation, and for nothing else here.
+        let keeps_blanks =
+            matches!(shipping, Shipping::Like { .. } | Shipping::ConcatSkippingNulls | Shipping::OctetLength);
+        for (place, argument) in arguments.iter_mut().enumerate() {
+            if self.types.get(place) == Some(&pg_sys::BPCHAROID) && keeps_blanks {
+                *argument = self.pad(argument.clone(), self.modifiers.get(place).copied().unwrap_or(-1))?;
+            }
+        }
+        match shipping {
+            Shipping::Compare(comparison) => {
+                let [a, b] = self.two(arguments)?;
+                Ok(Lowered::plain(compare(comparison, a, b)?))
+            }
+            Shipping::Arithmetic(operator) => {
+                let [a, b] = self.two(arguments)?;
+                arithmetic(operator, a, b)
+            }
+            Shipping::Negate => self.same_type(Function::Negate, arguments),
+            Shipping::Absolute => self.same_type(Function::Absolute, arguments),
+            Shipping::Plus => Ok(self.one(arguments)?),
+            Shipping::Sign => self.sign(arguments),
+            Shipping::ToWhole(whole) => self.to_whole(whole, arguments),
+            Shipping::Round { truncates } => self.round(truncates, arguments),
+            Shipping::SquareRoot => self.float_only(Function::SquareRoot, arguments),
+            Shipping::Cast => self.cast(arguments),
+            Shipping::Like { ignores_case, negated } => {
+                let function = if ignores_case { Function::ILike } else { Function::Like };
+                let found = Expression::predicate(function, values(arguments));
+                let found = if negated { Expression::predicate(Function::Not, vec![found]) } else { found };
+                Ok(Lowered::plain(found))
+            }
+            Shipping::Substring => self.text_function(Function::Substring, arguments),
+            Shipping::Length => self.int_function(Function::Length, arguments),
+            Shipping::OctetLength => self.int_function(Function::OctetLength, arguments),
+            Shipping::Position => self.int_function(Function::Position, arguments),
+            Shipping::ChangeCase { to_upper } => {
+                let function = if to_upper { Function::UpperAscii } else { Function::LowerAscii };
+                self.text_function(function, arguments)
+            }
+            Shipping::Concat => self.text_function(Function::Concat, arguments),
+            Shipping::ConcatSkippingNulls => self.text_function(Function::ConcatSkippingNulls, arguments),
+            Shipping::Replace => self.text_function(Function::Replace, arguments),
+            Shipping::End { is_left } => {
+                self.text_function(if is_left { Function::Left } else { Function::Right }, arguments)
+            }
+            Shipping::StartsWith => {
+                self.check_texts(&arguments, 2)?;
+                Ok(Lowered::plain(Expression::predicate(Function::StartsWith, values(arguments))))
+            }
+            Shipping::Trim(side) => {
+                if arguments.len() == 1 {
+                    let blank = Expression::literal(Value::Text(" ".into()), DataType::Text);
+                    arguments.push(Lowered::plain(blank));
+                }
+                self.text_function(Function::Trim(side.to_plan()), arguments)
+            }
+            Shipping::Extract => self.extract(arguments),
+            Shipping::DateTrunc => self.date_trunc(arguments),
+            Shipping::AddDays { negated } => self.add_days(negated, arguments),
+            Shipping::AddDaysReversed => {
+                arguments.reverse();
+                self.add_days(false, arguments)
+            }
+            Shipping::DaysBetween => Ok(Lowered::plain(Expression::call(
+                Function::DaysBetween,
+                values(arguments),
+                DataType::Int32,
+            ))),
+            Shipping::AddInterval { negated } => self.add_interval(negated, arguments),
+            Shipping::TimestampDifference => {
+                let arguments = values(arguments);
+                Ok(Lowered::plain(Expression::call(
+                    Function::TimestampDifference,
+                    arguments,
+                    DataType::Interval,
+                )))
+            }
+        }
+    }
+
+    fn one(&self, arguments: Vec<Lowered>) -> Result<Lowered, Refusal> {
+        let [argument] =
+            <[Lowered; 1]>::try_from(arguments).map_err(|_| self.refuse("with these arguments"))?;
+        Ok(argument)
+    }
+
+    fn two(&self, arguments: Vec<Lowered>) -> Result<[Lowered; 2], Refusal> {
+        arguments.try_into().map_err(|_| self.refuse("with these arguments"))
+    }
+
+    fn pad(&self, argument: Lowered, modifier: i32) -> LoweredResult {
+        let length = modifier - pg_sys::VARHDRSZ as i32;
+        if length < 1 {
+            return Err(self.refuse("on a character value of unknown length"));
+        }
+        let arguments = vec![argument.expression, Expression::int32(length)];
+        Ok(Lowered::plain(Expression::call(Function::PadBlanks, arguments, DataType::Text)))
+    }
+
+    fn same_type(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+        let argument = self.one(arguments)?;
+        let data_type = argument.data_type().clone();
+        if !(data_type.is_integer() || data_type.is_float() || data_type.is_decimal()) {
+            return Err(self.refuse(&format!("on {data_type}")));
+        }
+        let expression = Expression::call(function, vec![argument.expression], data_type);
+        Ok(Lowered { expression, ..argument })
+    }
+
+    fn sign(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let argument = self.one(arguments)?;
+        match argument.data_type() {
+            DataType::Float64 => self.float_only(Function::Sign, vec![argument]),
+            DataType::Decimal { .. } => {
+                let data_type = DataType::Decimal { precision: 1, scale: 0 };
+                let expression = Expression::call(Function::Sign, vec![argument.expression], data_type);
+                Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude: 1.0 })
+            }
+            other => Err(self.refuse(&format!("on {other}"))),
+        }
+    }
+
+    fn float_only(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+        let argument = self.one(arguments)?;
+        if *argument.data_type() != DataType::Float64 {
+            return Err(self.refuse(&format!("on {}", argument.data_type())));
+        }
+        Ok(Lowered::plain(Expression::call(function, vec![argument.expression], DataType::Float64)))
+    }
+
+    fn to_whole(&self, whole: Whole, arguments: Vec<Lowered>) -> LoweredResult {
+        let function = match whole {
+            Whole::Ceiling => Function::Ceiling,
+            Whole::Floor => Function::Floor,
+        };
+        let argument = self.one(arguments)?;
+        if !argument.data_type().is_decimal() {
+            return self.float_only(function, vec![argument]);
+        }
+        let magnitude = argument.magnitude + 1.0;
+        let expression = Expression::call(function, vec![argument.expression], decimal_type(magnitude, 0)?);
+        Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude })
+    }
+
+    fn round(&self, truncates: bool, arguments: Vec<Lowered>) -> LoweredResult {
+        let function = if truncates { Function::Truncate } else { Function::Round };
+        let mut arguments = arguments.into_iter();
+        let Some(argument) = arguments.next() else { return Err(self.refuse("without arguments")) };
+        if !argument.data_type().is_decimal() {
+            return self.float_only(function, vec![argument]);
+        }
+        let digits = match arguments.next().map(|digits| digits.expression) {
+            None => 0,
+            Some(Expression::Literal(literal)) => match literal.value {
+                Value::Int(digits) => digits,
+                _ => return Err(self.refuse("to an unknown count of digits")),
+            },
+            Some(_) => return Err(self.refuse("to a count of digits that is no constant")),
+        };
+        if !(-37..=37).contains(&digits) {
+            return Err(self.refuse(&format!("to {digits} digits")));
+        }
+        let digits = digits as i32;
+        let kept = digits.max(0);
+        let magnitude = argument.magnitude + 10f64.powi(-digits);
+        let data_type = decimal_type(magnitude, kept)?;
+        let expression =
+            Expression::call(function, vec![argument.expression, Expression::int32(digits)], data_type);
+        Ok(Lowered { expression, scale: Scale::Fixed(kept), magnitude })
+    }
+
+    fn cast(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let Some(argument) = arguments.into_iter().next() else {
+            return Err(self.refuse("without arguments"));
+        };
+        let source_oid = self.types.first().copied().unwrap_or(pg_sys::InvalidOid);
+        let source = argument.data_type().clone();
+        if self.result_type == pg_sys::NUMERICOID {
+            return self.cast_to_numeric(argument);
+        }
+        let Some(target) = data_type_of(self.result_type, -1) else {
+            return Err(self.refuse("to an unknown type"));
+        };
+        if self.result_type == pg_sys::TEXTOID && source_oid == pg_sys::BPCHAROID {
+            return Ok(argument);
+        }
+        let is_number = |data_type: &DataType| {
+            data_type.is_integer() || data_type.is_float() || matches!(data_type, DataType::Decimal { .. })
+        };
+        let is_known = (is_number(&source) && is_number(&target))
+            || matches!(
+                (&source, &target),
+                (DataType::Bool, DataType::Int32)
+                    | (DataType::Int32, DataType::Bool)
+                    | (DataType::Date, DataType::Timestamp)
+                    | (DataType::Timestamp, DataType::Date | DataType::Time)
+                    | (DataType::Bool, DataType::Text)
+            );
+        if !is_known || (self.types.len() > 1 && target != source) {
+            return Err(Refusal(format!("a cast from {} to {}", type_name(source_oid), target)));
+        }
+        let magnitude = argument.magnitude.min(type_magnitude(&target)) + 1.0;
+        let expression = cast_to(argument, &target);
+        Ok(Lowered { expression, scale: Scale::None, magnitude })
+    }
+
+    fn cast_to_numeric(&self, argument: Lowered) -> LoweredResult {
+        let modifier = numeric_modifier(self.result_modifier);
+        let source = argument.data_type().clone();
+        match (&source, modifier) {
+            (data_type, None) if data_type.is_integer() => {
+                let magnitude = argument.magnitude.min(type_magnitude(&source));
+                let expression = cast_to(argument, &decimal_type(magnitude, 0)?);
+                Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude })
+            }
+            (DataType::Decimal { .. }, Some((precision, scale))) if self.types.len() == 2 => {
+                let target = data_type_of(pg_sys::NUMERICOID, self.result_modifier);
+                let (Some(target), true) = (target, scale >= 0 && precision >= scale) else {
+                    return Err(self.refuse(&format!("to numeric({precision},{scale})")));
+                };
+                type_scale(&source)?;
+                let magnitude = argument.magnitude.min(type_magnitude(&target));
+                let expression = Expression::call(Function::Cast, vec![argument.expression], target);
+                Ok(Lowered { expression, scale: Scale::Fixed(scale), magnitude })
+            }
+            _ => Err(Refusal(format!("a cast from {source} to numeric"))),
+        }
+    }
+
+    fn check_texts(&self, arguments: &[Lowered], text_count: usize) -> Result<(), Refusal> {
+        let is_text = |argument: &Lowered| *argument.data_type() == DataType::Text;
+        if arguments.iter().take(text_count).all(is_text) {
+            return Ok(());
+        }
+        Err(self.refuse("on these types"))
+    }
+
+    fn text_function(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+        let text_count = match function {
+            Function::Substring | Function::Left | Function::Right => 1,
+            _ => arguments.len(),
+        };
+        self.check_texts(&arguments, text_count)?;
+        let is_int = |argument: &Lowered| *argument.data_type() == DataType::Int32;
+        if !arguments.iter().skip(text_count).all(is_int) {
+            return Err(self.refuse("on these types"));
+        }
+        Ok(Lowered::plain(Expression::call(function, values(arguments), DataType::Text)))
+    }
+
+    fn int_function(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
+        let is_known = |argument: &Lowered| matches!(argument.data_type(), DataType::Text | DataType::Bytea);
+        let has_bytea = arguments.iter().any(|argument| *argument.data_type() == DataType::Bytea);
+        if !arguments.iter().all(is_known) || (has_bytea && function == Function::Position) {
+            return Err(self.refuse("on these types"));
+        }
+        let expression = Expression::call(function, values(arguments), DataType::Int32);
+        Ok(Lowered { expression, scale: Scale::None, magnitude: type_magnitude(&DataType::Int32) })
+    }
+
+    fn field(&self, argument: &Lowered) -> Result<DateField, Refusal> {
+        match &argument.expression {
+            Expression::Literal(literal) => match &literal.value {
+                Value::Text(word) => {
+                    date_field(word).ok_or_else(|| self.refuse(&format!("with the field {word}")))
+                }
+                _ => Err(self.refuse("with an unknown field")),
+            },
+            _ => Err(self.refuse("with a field that is no constant")),
+        }
+    }
+
+    fn extract(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [field, value] = self.two(arguments)?;
+        let field = self.field(&field)?;
+        let data_type = value.data_type().clone();
+        let is_known = match data_type {
+            DataType::Date => !field.is_of_time(),
+            DataType::Timestamp => true,
+            DataType::Time => field.is_of_time() || field == DateField::Epoch,
+            _ => false,
+        };
+        if !is_known {
+            return Err(self.refuse(&format!("of {field:?} on {data_type}")));
+        }
+        let scale = match field {
+            DateField::Second => 6,
+            DateField::Milliseconds => 3,
+            DateField::Epoch if data_type != DataType::Date => 6,
+            _ => 0,
+        };
+        let magnitude = match field {
+            DateField::Epoch => 1e13,
+            DateField::Microseconds => 6e7,
+            _ => 1e6,
+        };
+        let extracted = Expression::call(
+            Function::Extract(field),
+            vec![value.expression],
+            decimal_type(magnitude, scale)?,
+        );
+        if self.result_type == pg_sys::NUMERICOID {
+            return Ok(Lowered { expression: extracted, scale: Scale::Fixed(scale), magnitude });
+        }
+        Ok(Lowered::plain(Expression::call(Function::Cast, vec![extracted], DataType::Float64)))
+    }
+
+    fn date_trunc(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [field, value] = self.two(arguments)?;
+        let field = self.field(&field)?;
+        let is_known = !matches!(
+            field,
+            DateField::DayOfWeek
+                | DateField::IsoDayOfWeek
+                | DateField::DayOfYear
+                | DateField::IsoYear
+                | DateField::Epoch
+        );
+        if *value.data_type() != DataType::Timestamp || !is_known {
+            return Err(self.refuse(&format!("to {field:?} on {}", value.data_type())));
+        }
+        let expression =
+            Expression::call(Function::DateTrunc(field), vec![value.expression], DataType::Timestamp);
+        Ok(Lowered::plain(expression))
+    }
+
+    fn add_days(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
+        let [date, days] = self.two(arguments)?;
+        let days = if negated {
+            Expression::call(Function::Negate, vec![days.expression], DataType::Int32)
+        } else {
+            days.expression
+        };
+        Ok(Lowered::plain(Expression::call(Function::AddDays, vec![date.expression, days], DataType::Date)))
+    }
+
+    fn add_interval(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
+        let [moment, interval] = self.two(arguments)?;
+        let interval = match interval.expression {
+            Expression::Literal(literal) => match literal.value {
+                Value::Interval(interval) => {
+                    let sign = if negated { -1 } else { 1 };
+                    let parts = (
+                        interval.months.checked_mul(sign),
+                        interval.days.checked_mul(sign),
+                        interval.microseconds.checked_mul(i64::from(sign)),
+                    );
+                    match parts {
+                        (Some(months), Some(days), Some(microseconds)) => {
+                            Interval { months, days, microseconds }
+                        }
+                        _ => return Err(self.refuse("with an interval out of range")),
+                    }
+                }
+                _ => return Err(self.refuse("with a NULL interval")),
+            },
+            _ => return Err(self.refuse("with an interval that is no constant")),
+        };
+        let moment = cast_to(moment, &DataType::Timestamp);
+        let interval = Expression::literal(Value::Interval(interval), DataType::Interval);
+        Ok(Lowered::plain(Expression::call(
+            Function::AddInterval,
+            vec![moment, interval],
+            DataType::Timestamp,
+        )))
+    }
+}
+
+fn values(arguments: Vec<Lowered>) -> Vec<Expression> {
+    arguments.into_iter().map(|argument| argument.expression).collect()
+}
+
+/// The field of a date that a word of `extract` and `date_trunc` names.
+fn date_field(word: &str) -> Option<DateField> {
+    Some(match word.to_ascii_lowercase().as_str() {
+        "microseconds" | "microsecond" => DateField::Microseconds,
+        "milliseconds" | "millisecond" => DateField::Milliseconds,
+        "second" | "seconds" => DateField::Second,
+        "minute" | "minutes" => DateField::Minute,
+        "hour" | "hours" => DateField::Hour,
+        "day" | "days" => DateField::Day,
+        "week" | "weeks" => DateField::Week,
+        "month" | "months" => DateField::Month,
+        "quarter" => DateField::Quarter,
+        "year" | "years" => DateField::Year,
+        "decade" | "decades" => DateField::Decade,
+        "century" | "centuries" => DateField::Century,
+        "millennium" | "millennia" => DateField::Millennium,
+        "dow" => DateField::DayOfWeek,
+        "isodow" => DateField::IsoDayOfWeek,
+        "doy" => DateField::DayOfYear,
+        "isoyear" => DateField::IsoYear,
+        "epoch" => DateField::Epoch,
+        _ => return None,
+    })
+}
+
+trait TimeField {
+    fn is_of_time(&self) -> bool;
+}
+
+impl TimeField for DateField {
+    /// Whether the field is of the time of day, which a date does not have.
+    fn is_of_time(&self) -> bool {
+        matches!(self, Self::Microseconds | Self::Milliseconds | Self::Second | Self::Minute | Self::Hour)
+    }
+}

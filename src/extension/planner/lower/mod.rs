@@ -1,0 +1,559 @@
+//! PostgreSQL's expressions as plan expressions.
+//!
+//! - `numeric.rs`: scales, bounds and the arithmetic of numbers
+//! - `constant.rs`: constants
+//! - `call.rs`: functions and operators
+//! - `aggregate.rs`: aggregates
+//!
+//! `numeric` has a *display scale* beside its value: 2.50 and 2.5 are equal and print differently. Plans
+//! have decimals of a fixed scale, so a lowered expression carries its display scale beside it: a
+//! constant, or another plan expression where it varies by row. The value's own scale is never smaller,
+//! and its further digits are zero.
+
+mod aggregate;
+mod call;
+mod constant;
+mod numeric;
+
+use std::cell::{Cell, RefCell};
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::NodeTag;
+use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value};
+
+pub use self::numeric::{common_scale, retype, type_magnitude, unify_branches};
+
+use super::{
+    collation,
+    nodes::{contains, elements, node_as, tag_of, text_of},
+    planning::with_planning,
+    scope::Scope,
+    shippable::{Comparison, data_type_of},
+};
+
+/// Why an expression is left to PostgreSQL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl Refusal {
+    /// A reason in words that fit behind "not pushed down: ".
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// A plan expression, and what PostgreSQL must know to print its value.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The value.
+    pub expression: Expression,
+    /// Its display scale, if it is a numeric.
+    pub scale: Scale,
+    /// A bound on the absolute value of a number; infinite if none is known.
+    pub magnitude: f64,
+}
+
+/// How many digits a numeric prints after the point.
+#[derive(Clone, Debug)]
+pub enum Scale {
+    /// Not a numeric.
+    None,
+    /// The same in every row.
+    Fixed(i32),
+    /// An Int32.
+    Varies(Box<Expression>),
+}
+
+impl Lowered {
+    /// A value that is no number.
+    pub fn plain(expression: Expression) -> Self {
+        Self { expression, scale: Scale::None, magnitude: f64::INFINITY }
+    }
+
+    /// The type of the value.
+    pub fn data_type(&self) -> &DataType {
+        self.expression.data_type()
+    }
+
+    /// The same with its expressions (the value, and the scale if that varies) changed.
+    pub fn map_expressions(self, change: &mut dyn FnMut(Expression) -> Expression) -> Self {
+        Self {
+            expression: change(self.expression),
+            scale: match self.scale {
+                Scale::Varies(scale) => Scale::Varies(Box::new(change(*scale))),
+                other => other,
+            },
+            magnitude: self.magnitude,
+        }
+    }
+}
+
+/// Lowers expressions over one scope.
+pub struct Lowering<'scope> {
+    scope: &'scope Scope,
+    /// Set while inside a branch that may not be evaluated.
+    conditional: Cell<bool>,
+    /// The operands of the simple CASEs around this place.
+    case_operands: RefCell<Vec<Lowered>>,
+}
+
+type LoweredResult = Result<Lowered, Refusal>;
+
+impl<'scope> Lowering<'scope> {
+    /// A lowering over the scope.
+    pub fn new(scope: &'scope Scope) -> Self {
+        Self { scope, conditional: Cell::new(false), case_operands: RefCell::new(Vec::new()) }
+    }
+
+    /// The plan expression with exactly PostgreSQL's value, or why there is none.
+    pub unsafe fn lower(&self, node: *mut pg_sys::Node) -> LoweredResult {
+        unsafe {
+            if node.is_null() {
+                return Err(Refusal::new("an empty expression"));
+            }
+            if let Some(found) = self.scope.find(node) {
+                return Ok(found);
+            }
+            if let Some(parameter) = self.lower_parameter(node)? {
+                return Ok(parameter);
+            }
+            self.lower_node(node)
+        }
+    }
+
+    /// A condition; NULL-valued text and the like can't be one.
+    pub unsafe fn lower_condition(&self, node: *mut pg_sys::Node) -> Result<Expression, Refusal> {
+        let lowered = unsafe { self.lower(node)? };
+        match lowered.data_type() {
+            DataType::Bool => Ok(lowered.expression),
+            other => Err(Refusal(format!("a condition of type {other}"))),
+        }
+    }
+
+    unsafe fn lower_node(&self, node: *mut pg_sys::Node) -> LoweredResult {
+        unsafe {
+            match tag_of(node) {
+                NodeTag::T_Const => constant::lower_constant(&*node.cast()),
+                NodeTag::T_OpExpr => {
+                    let operator = &mut *node.cast::<pg_sys::OpExpr>();
+                    pg_sys::set_opfuncid(operator);
+                    self.lower_call(operator.opfuncid, operator.args, node, operator.inputcollid)
+                }
+                NodeTag::T_FuncExpr => {
+                    let call = &*node.cast::<pg_sys::FuncExpr>();
+                    if call.funcvariadic || call.funcretset {
+                        return Err(Refusal(format!("function {}", function_name(call.funcid))));
+                    }
+                    self.lower_call(call.funcid, call.args, node, call.inputcollid)
+                }
+                NodeTag::T_DistinctExpr => {
+                    let (a, b) = self.lower_equal_operands(node)?;
+                    Ok(Lowered::plain(Expression::predicate(Function::IsDistinctFrom, vec![a, b])))
+                }
+                NodeTag::T_NullIfExpr => self.lower_nullif(node),
+                NodeTag::T_ScalarArrayOpExpr => self.lower_array_comparison(&mut *node.cast()),
+                NodeTag::T_BoolExpr => self.lower_bool(&*node.cast()),
+                NodeTag::T_RelabelType => self.lower_relabel(&*node.cast()),
+                NodeTag::T_CoerceViaIO => self.lower_coerce_via_io(&*node.cast()),
+                NodeTag::T_CaseExpr => self.lower_case(&*node.cast()),
+                NodeTag::T_CaseTestExpr => {
+                    let operands = self.case_operands.borrow();
+                    operands.last().cloned().ok_or_else(|| Refusal::new("a CASE operand out of place"))
+                }
+                NodeTag::T_CoalesceExpr => {
+                    let call = &*node.cast::<pg_sys::CoalesceExpr>();
+                    self.lower_choice(Function::Coalesce, call.args)
+                }
+                NodeTag::T_MinMaxExpr => self.lower_min_max(&*node.cast()),
+                NodeTag::T_NullTest => self.lower_null_test(&*node.cast()),
+                NodeTag::T_BooleanTest => self.lower_boolean_test(&*node.cast()),
+                NodeTag::T_Var => {
+                    let var = &*node.cast::<pg_sys::Var>();
+                    let what = match var.varattno {
+                        0 => "a whole-row reference",
+                        number if number < 0 => "a system column",
+                        _ => "a column that is not in the pushed part",
+                    };
+                    Err(Refusal::new(what))
+                }
+                NodeTag::T_SubPlan | NodeTag::T_AlternativeSubPlan => {
+                    Err(Refusal::new("a subquery that stays a SubPlan"))
+                }
+                NodeTag::T_Aggref => Err(Refusal::new("an aggregate outside its grouping")),
+                NodeTag::T_WindowFunc => Err(Refusal::new("a window function")),
+                NodeTag::T_GroupingFunc => Err(Refusal::new("GROUPING()")),
+                other => Err(Refusal(format!("an expression of kind {other:?}"))),
+            }
+        }
+    }
+
+    /// An expression without columns becomes a parameter: PostgreSQL evaluates it when the query starts.
+    unsafe fn lower_parameter(&self, node: *mut pg_sys::Node) -> Result<Option<Lowered>, Refusal> {
+        unsafe {
+            let tag = tag_of(node);
+            if tag == NodeTag::T_Const {
+                return Ok(None);
+            }
+            let has_columns = contains(node, &|part| {
+                matches!(
+                    tag_of(part),
+                    NodeTag::T_Var
+                        | NodeTag::T_PlaceHolderVar
+                        | NodeTag::T_Aggref
+                        | NodeTag::T_CaseTestExpr
+                        | NodeTag::T_SubPlan
+                        | NodeTag::T_AlternativeSubPlan
+                        | NodeTag::T_WindowFunc
+                        | NodeTag::T_GroupingFunc
+                )
+            });
+            if has_columns || pg_sys::contain_volatile_functions(node) {
+                return Ok(None);
+            }
+            let is_simple = matches!(tag, NodeTag::T_Param | NodeTag::T_SQLValueFunction);
+            if self.conditional.get() && !is_simple {
+                // Evaluating it early could raise an error that PostgreSQL would not raise.
+                return Err(Refusal::new("a runtime expression in a branch that may not be taken"));
+            }
+            let type_oid = pg_sys::exprType(node);
+            let Some(data_type) = data_type_of(type_oid, -1).filter(|known| !is_list(known)) else {
+                return Err(Refusal(format!("a runtime value of type {}", type_name(type_oid))));
+            };
+            let index = with_planning(|planning| planning.parameter(node, data_type.clone()));
+            let parameter = Expression::Parameter { index, data_type: data_type.clone() };
+            if type_oid == pg_sys::BPCHAROID {
+                let trimmed = Expression::call(Function::TrimBlanks, vec![parameter], DataType::Text);
+                return Ok(Some(Lowered::plain(trimmed)));
+            }
+            let magnitude = numeric::type_magnitude(&data_type);
+            Ok(Some(Lowered { expression: parameter, scale: Scale::None, magnitude }))
+        }
+    }
+
+    /// The arguments, lowered.
+    unsafe fn lower_list(&self, list: *mut pg_sys::List) -> Result<Vec<Lowered>, Refusal> {
+        unsafe { elements::<pg_sys::Node>(list).map(|node| self.lower(node)).collect() }
+    }
+
+    unsafe fn lower_bool(&self, expression: &pg_sys::BoolExpr) -> LoweredResult {
+        let arguments = unsafe { elements::<pg_sys::Node>(expression.args) };
+        let arguments: Result<Vec<_>, _> =
+            arguments.map(|node| unsafe { self.lower_condition(node) }).collect();
+        let function = match expression.boolop {
+            pg_sys::BoolExprType::AND_EXPR => Function::And,
+            pg_sys::BoolExprType::OR_EXPR => Function::Or,
+            _ => Function::Not,
+        };
+        Ok(Lowered::plain(Expression::predicate(function, arguments?)))
+    }
+
+    unsafe fn lower_relabel(&self, relabel: &pg_sys::RelabelType) -> LoweredResult {
+        unsafe {
+            let source = pg_sys::exprType(relabel.arg.cast());
+            let lowered = self.lower(relabel.arg.cast())?;
+            let is_text = |oid| oid == pg_sys::TEXTOID || oid == pg_sys::VARCHAROID;
+            if source == relabel.resulttype || (is_text(source) && is_text(relabel.resulttype)) {
+                return Ok(lowered);
+            }
+            if is_text(source) && relabel.resulttype == pg_sys::BPCHAROID {
+                let trimmed =
+                    Expression::call(Function::TrimBlanks, vec![lowered.expression], DataType::Text);
+                return Ok(Lowered::plain(trimmed));
+            }
+            let names = (type_name(source), type_name(relabel.resulttype));
+            Err(Refusal(format!("{} taken as {}", names.0, names.1)))
+        }
+    }
+
+    unsafe fn lower_coerce_via_io(&self, coerce: &pg_sys::CoerceViaIO) -> LoweredResult {
+        unsafe {
+            let source = pg_sys::exprType(coerce.arg.cast());
+            let is_text = |oid| oid == pg_sys::TEXTOID || oid == pg_sys::VARCHAROID;
+            let is_plain =
+                matches!(source, pg_sys::INT2OID | pg_sys::INT4OID | pg_sys::INT8OID | pg_sys::UUIDOID);
+            if is_plain && is_text(coerce.resulttype) {
+                let argument = self.lower(coerce.arg.cast())?;
+                let text = Expression::call(Function::Cast, vec![argument.expression], DataType::Text);
+                return Ok(Lowered::plain(text));
+            }
+            Err(Refusal(format!("a cast from {} to {}", type_name(source), type_name(coerce.resulttype))))
+        }
+    }
+
+    /// Lowers something that need not be evaluated for every row.
+    unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> LoweredResult {
+        let outside = self.conditional.replace(true);
+        let lowered = unsafe { self.lower(node) };
+        self.conditional.set(outside);
+        lowered
+    }
+
+    unsafe fn lower_case(&self, case: &pg_sys::CaseExpr) -> LoweredResult {
+        unsafe {
+            let has_operand = !case.arg.is_null();
+            if has_operand {
+                let operand = self.lower(case.arg.cast())?;
+                self.case_operands.borrow_mut().push(operand);
+            }
+            let branches = self.lower_branches(case);
+            if has_operand {
+                self.case_operands.borrow_mut().pop();
+            }
+            let (conditions, mut results) = branches?;
+            let has_otherwise = !case.defresult.is_null();
+            if has_otherwise {
+                results.push(self.lower_conditionally(case.defresult.cast())?);
+            }
+            check_padding(case.casetype)?;
+            let (results, data_type, magnitude) = unify_branches(results)?;
+            let build = |values: Vec<Expression>, data_type: DataType| {
+                let mut values = values.into_iter();
+                let branches = conditions
+                    .iter()
+                    .cloned()
+                    .zip(values.by_ref())
+                    .map(|(condition, result)| CaseBranch { condition, result })
+                    .collect();
+                Expression::Case { branches, otherwise: values.next().map(Box::new), data_type }
+            };
+            Ok(numeric::choose(results, data_type, magnitude, build))
+        }
+    }
+
+    unsafe fn lower_branches(
+        &self,
+        case: &pg_sys::CaseExpr,
+    ) -> Result<(Vec<Expression>, Vec<Lowered>), Refusal> {
+        let mut conditions = Vec::new();
+        let mut results = Vec::new();
+        for when in unsafe { elements::<pg_sys::CaseWhen>(case.args) } {
+            unsafe {
+                let is_first = conditions.is_empty();
+                let condition = (*when).expr.cast();
+                let condition =
+                    if is_first { self.lower(condition)? } else { self.lower_conditionally(condition)? };
+                conditions.push(condition.expression);
+                results.push(self.lower_conditionally((*when).result.cast())?);
+            }
+        }
+        Ok((conditions, results))
+    }
+
+    unsafe fn lower_choice(&self, function: Function, list: *mut pg_sys::List) -> LoweredResult {
+        unsafe {
+            let mut arguments = Vec::new();
+            for (place, node) in elements::<pg_sys::Node>(list).enumerate() {
+                check_padding(pg_sys::exprType(node))?;
+                arguments.push(if place == 0 { self.lower(node)? } else { self.lower_conditionally(node)? });
+            }
+            let (arguments, data_type, magnitude) = unify_branches(arguments)?;
+            if function == Function::Coalesce {
+                // The display scale is that of the chosen argument.
+                let values: Vec<_> = arguments.iter().map(|argument| argument.expression.clone()).collect();
+                let build = |results: Vec<Expression>, data_type: DataType| {
+                    if results == values {
+                        return Expression::call(Function::Coalesce, results, data_type);
+                    }
+                    let branches = values
+                        .iter()
+                        .zip(results)
+                        .map(|(value, result)| CaseBranch {
+                            condition: Expression::predicate(Function::IsNotNull, vec![value.clone()]),
+                            result,
+                        })
+                        .collect();
+                    Expression::Case { branches, otherwise: None, data_type }
+                };
+                return Ok(numeric::choose(arguments.clone(), data_type, magnitude, build));
+            }
+            let scale = numeric::common_scale(&arguments)
+                .ok_or_else(|| Refusal::new("GREATEST or LEAST of numerics with different scales"))?;
+            let arguments = arguments.into_iter().map(|argument| argument.expression).collect();
+            Ok(Lowered { expression: Expression::call(function, arguments, data_type), scale, magnitude })
+        }
+    }
+
+    unsafe fn lower_min_max(&self, call: &pg_sys::MinMaxExpr) -> LoweredResult {
+        check_order(call.minmaxtype, call.inputcollid)?;
+        let function =
+            if call.op == pg_sys::MinMaxOp::IS_GREATEST { Function::Greatest } else { Function::Least };
+        unsafe { self.lower_choice(function, call.args) }
+    }
+
+    unsafe fn lower_null_test(&self, test: &pg_sys::NullTest) -> LoweredResult {
+        if test.argisrow {
+            return Err(Refusal::new("IS NULL on a row"));
+        }
+        let argument = unsafe { self.lower(test.arg.cast())? };
+        let function = match test.nulltesttype {
+            pg_sys::NullTestType::IS_NULL => Function::IsNull,
+            _ => Function::IsNotNull,
+        };
+        Ok(Lowered::plain(Expression::predicate(function, vec![argument.expression])))
+    }
+
+    unsafe fn lower_boolean_test(&self, test: &pg_sys::BooleanTest) -> LoweredResult {
+        let argument = unsafe { self.lower_condition(test.arg.cast())? };
+        let function = match test.booltesttype {
+            pg_sys::BoolTestType::IS_TRUE => Function::IsTrue,
+            pg_sys::BoolTestType::IS_NOT_TRUE => Function::IsNotTrue,
+            pg_sys::BoolTestType::IS_FALSE => Function::IsFalse,
+            pg_sys::BoolTestType::IS_NOT_FALSE => Function::IsNotFalse,
+            pg_sys::BoolTestType::IS_UNKNOWN => Function::IsNull,
+            _ => Function::IsNotNull,
+        };
+        Ok(Lowered::plain(Expression::predicate(function, vec![argument])))
+    }
+
+    /// The operands of a node that is laid out as an OpExpr of `=`.
+    unsafe fn lower_equal_operands(
+        &self,
+        node: *mut pg_sys::Node,
+    ) -> Result<(Expression, Expression), Refusal> {
+        unsafe {
+            let operator = &mut *node.cast::<pg_sys::OpExpr>();
+            pg_sys::set_opfuncid(operator);
+            let compared = self.lower_call(operator.opfuncid, operator.args, node, operator.inputcollid)?;
+            match compared.expression {
+                Expression::Call { function: Function::Equal, mut arguments, .. } if arguments.len() == 2 => {
+                    let b = arguments.remove(1);
+                    Ok((arguments.remove(0), b))
+                }
+                _ => Err(Refusal(format!("operator {}", function_name(operator.opfuncid)))),
+            }
+        }
+    }
+
+    unsafe fn lower_nullif(&self, node: *mut pg_sys::Node) -> LoweredResult {
+        unsafe {
+            self.lower_equal_operands(node)?;
+            let operator = &*node.cast::<pg_sys::OpExpr>();
+            let mut arguments = self.lower_list(operator.args)?;
+            let (Some(b), Some(a)) = (arguments.pop(), arguments.pop()) else {
+                return Err(Refusal::new("NULLIF without two arguments"));
+            };
+            if a.data_type() != b.data_type() && !(a.data_type().is_decimal() && b.data_type().is_decimal()) {
+                return Err(Refusal::new("NULLIF of two types"));
+            }
+            let data_type = a.data_type().clone();
+            if data_type == DataType::Numeric {
+                return Err(Refusal::new("NULLIF of a runtime numeric"));
+            }
+            let expression = Expression::call(Function::NullIf, vec![a.expression, b.expression], data_type);
+            Ok(Lowered { expression, scale: a.scale, magnitude: a.magnitude })
+        }
+    }
+
+    /// `x = ANY (array)`, `x <> ALL (array)` and other operators, over arrays whose elements are known.
+    unsafe fn lower_array_comparison(&self, call: &mut pg_sys::ScalarArrayOpExpr) -> LoweredResult {
+        unsafe {
+            pg_sys::set_sa_opfuncid(call);
+            let mut arguments = elements::<pg_sys::Node>(call.args);
+            let (Some(scalar), Some(array)) = (arguments.next(), arguments.next()) else {
+                return Err(Refusal::new("ANY without two operands"));
+            };
+            let items = self.lower_array_items(array)?;
+            let scalar = self.lower(scalar)?;
+            let comparison = self.comparison_of(call.opfuncid, call.inputcollid)?;
+            let membership = match (comparison, call.useOr) {
+                (Comparison::Equal, true) => Some(false),
+                (Comparison::NotEqual, false) => Some(true),
+                _ => None,
+            };
+            let same_type = items.iter().all(|item| {
+                item.data_type() == scalar.data_type() && matches!(item.expression, Expression::Literal(_))
+            });
+            if items.is_empty() {
+                // ANY of nothing is false and ALL of nothing true, whatever the scalar is.
+                return Ok(Lowered::plain(Expression::literal(Value::Bool(!call.useOr), DataType::Bool)));
+            }
+            if let (Some(negated), true) = (membership, same_type) {
+                let mut list = vec![scalar.expression];
+                list.extend(items.into_iter().map(|item| item.expression));
+                let found = Expression::predicate(Function::In, list);
+                let found = if negated { Expression::predicate(Function::Not, vec![found]) } else { found };
+                return Ok(Lowered::plain(found));
+            }
+            let compared: Result<Vec<_>, _> =
+                items.into_iter().map(|item| call::compare(comparison, scalar.clone(), item)).collect();
+            let mut compared = compared?;
+            if compared.len() == 1 {
+                return Ok(Lowered::plain(compared.remove(0)));
+            }
+            let function = if call.useOr { Function::Or } else { Function::And };
+            Ok(Lowered::plain(Expression::predicate(function, compared)))
+        }
+    }
+
+    unsafe fn lower_array_items(&self, array: *mut pg_sys::Node) -> Result<Vec<Lowered>, Refusal> {
+        unsafe {
+            if let Some(constant) = node_as::<pg_sys::Const>(array, NodeTag::T_Const) {
+                return constant::lower_array_constant(constant);
+            }
+            if let Some(list) = node_as::<pg_sys::ArrayExpr>(array, NodeTag::T_ArrayExpr)
+                && !list.multidims
+            {
+                return self.lower_list(list.elements);
+            }
+            if let Some(relabel) = node_as::<pg_sys::RelabelType>(array, NodeTag::T_RelabelType) {
+                return self.lower_array_items(relabel.arg.cast());
+            }
+            Err(Refusal::new("ANY or ALL over an array that only run time tells"))
+        }
+    }
+}
+
+/// `char(n)` branches of different lengths would lose their blanks.
+fn check_padding(type_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    if type_oid == pg_sys::BPCHAROID {
+        return Err(Refusal::new("a choice among values of type character"));
+    }
+    Ok(())
+}
+
+/// Whether an engine orders values of the type as PostgreSQL does.
+pub fn check_order(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    match type_oid {
+        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID
+            if !collation::is_byte_order(collation_oid) =>
+        {
+            Err(Refusal(format!("text ordered by collation {}", collation_name(collation_oid))))
+        }
+        pg_sys::INTERVALOID => Err(Refusal::new("order of intervals")),
+        pg_sys::JSONOID => Err(Refusal::new("order of json")),
+        _ => Ok(()),
+    }
+}
+
+/// Whether equality of values of the type is that of their bytes.
+pub fn check_equality(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    if !collation::is_deterministic(collation_oid) {
+        let name = collation_name(collation_oid);
+        return Err(Refusal(format!("equality under the nondeterministic collation {name}")));
+    }
+    if type_oid == pg_sys::INTERVALOID || type_oid == pg_sys::JSONOID {
+        return Err(Refusal(format!("equality of {}", type_name(type_oid))));
+    }
+    if data_type_of(type_oid, -1).is_none_or(|data_type| is_list(&data_type)) {
+        return Err(Refusal(format!("equality of {}", type_name(type_oid))));
+    }
+    Ok(())
+}
+
+/// PostgreSQL's name of a type.
+pub fn type_name(type_oid: pg_sys::Oid) -> String {
+    unsafe { text_of(pg_sys::format_type_be(type_oid)) }
+}
+
+/// PostgreSQL's name of a function.
+pub fn function_name(function_oid: pg_sys::Oid) -> String {
+    unsafe { text_of(pg_sys::get_func_name(function_oid)) }
+}
+
+fn collation_name(collation_oid: pg_sys::Oid) -> String {
+    unsafe { text_of(pg_sys::get_collation_name(collation_oid)) }
+}
+
+fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_))
+}

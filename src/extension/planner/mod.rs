@@ -1,0 +1,48 @@
+//! The planner: which parts of a query leave PostgreSQL, and as which plan.
+//!
+//! ```text
+//! planner_hook ─ rewrite ─► standard_planner ─┬─ base ───┐
+//!                                             ├─ label ──┤ a RelationInfo for every RelOptInfo that
+//!                                             ├─ join ───┤ an engine can compute whole
+//!                                             └─ upper ──┘
+//!                                                finish ──► ForeignScan with a ScanPrivate
+//! ```
+//!
+//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook
+//! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
+//! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
+//! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
+//! - `cost.rs`: the cost of a tree in a parallel hash-join engine
+//! - `finish.rs`: the ForeignScan
+//!
+//! Invariants: a relation has a [`relation_info::RelationInfo`] only if all below it, every clause
+//! included, can be computed by one server's engine (base relations may keep clauses for PostgreSQL, and
+//! then nothing above them is taken). Columns are named by ids, never by range-table index.
+//!
+//! Deliberately absent: execution. What the executor needs is in [`crate::scan_private`].
+#![expect(unsafe_code, reason = "PostgreSQL's planner structures are C structures")]
+#![allow(
+    clippy::missing_safety_doc,
+    clippy::undocumented_unsafe_blocks,
+    reason = "see the invariants of `nodes`"
+)]
+
+mod base;
+mod collation;
+mod cost;
+mod finish;
+mod hooks;
+mod join;
+mod label;
+mod lower;
+mod nodes;
+mod planning;
+mod relation_info;
+mod rewrite;
+mod scope;
+mod shippable;
+mod upper;
+
+pub use base::fill_routine;
+pub use hooks::install_hooks;

@@ -1,0 +1,142 @@
+//! What one run of the planner keeps: column ids, runtime parameters, table descriptions, refusals, and
+//! the range-table entries of absorbed subqueries.
+//!
+//! Planning nests (a SQL function may be folded while its caller is planned), so there is a stack. If the
+//! library was loaded in mid-planning, the hook has not pushed an entry; an implicit one serves then, and
+//! subqueries are not absorbed, because nobody would check their permissions.
+
+use std::{cell::RefCell, collections::HashMap};
+
+use pgrx::pg_sys;
+use pystachio_plan::{ColumnId, DataType, Error, FileSet, TableDescription};
+
+/// The state of one run of the planner.
+#[derive(Default)]
+pub struct Planning {
+    next_column_id: u32,
+    /// Expressions that PostgreSQL evaluates when the query starts, with the type that the engine wants.
+    parameters: Vec<(*mut pg_sys::Node, DataType)>,
+    descriptions: HashMap<(u32, FileSet), Result<std::rc::Rc<TableDescription>, Error>>,
+    refusals: Vec<String>,
+    /// Subqueries that became part of a foreign scan.
+    absorbed: Vec<*mut pg_sys::PlannerInfo>,
+    /// Whether planner_hook pushed this entry.
+    hooked: bool,
+    /// A foreign table of ours is in the query.
+    met_table: bool,
+}
+
+thread_local! {
+    static STACK: RefCell<Vec<Planning>> = const { RefCell::new(Vec::new()) };
+    static IMPLICIT: RefCell<Planning> = RefCell::new(Planning::default());
+}
+
+/// Pops its entry when planning ends, well or not.
+pub struct PlanningGuard;
+
+impl PlanningGuard {
+    /// Starts a run of the planner.
+    pub fn push() -> Self {
+        STACK.with_borrow_mut(|stack| stack.push(Planning { hooked: true, ..Planning::default() }));
+        Self
+    }
+}
+
+impl Drop for PlanningGuard {
+    fn drop(&mut self) {
+        STACK.with_borrow_mut(|stack| {
+            stack.pop();
+        });
+    }
+}
+
+/// The current run of the planner.
+///
+/// # Panics
+///
+/// If `work` calls it again.
+pub fn with_planning<T>(work: impl FnOnce(&mut Planning) -> T) -> T {
+    STACK.with_borrow_mut(|stack| match stack.last_mut() {
+        Some(planning) => work(planning),
+        None => IMPLICIT.with_borrow_mut(work),
+    })
+}
+
+impl Planning {
+    /// An id that no other column of this run has.
+    pub fn new_column(&mut self) -> ColumnId {
+        self.next_column_id += 1;
+        ColumnId(self.next_column_id)
+    }
+
+    /// The index of a value that PostgreSQL evaluates when the query starts.
+    pub unsafe fn parameter(&mut self, node: *mut pg_sys::Node, data_type: DataType) -> u32 {
+        let known = self.parameters.iter().position(|(known, known_type)| {
+            *known_type == data_type && unsafe { pg_sys::equal((*known).cast(), node.cast()) }
+        });
+        let index = known.unwrap_or_else(|| {
+            self.parameters.push((node, data_type));
+            self.parameters.len() - 1
+        });
+        index as u32
+    }
+
+    /// The expression and type of a parameter.
+    pub fn parameter_at(&self, index: u32) -> Option<(*mut pg_sys::Node, DataType)> {
+        self.parameters.get(index as usize).cloned()
+    }
+
+    /// Notes why something was not pushed down; said once.
+    pub fn refuse(&mut self, reason: String) {
+        if !self.refusals.contains(&reason) {
+            self.refusals.push(reason);
+        }
+    }
+
+    /// All that was not pushed down, and why.
+    pub fn refusals(&self) -> &[String] {
+        &self.refusals
+    }
+
+    /// Notes a subquery that became part of a foreign scan.
+    pub fn absorb(&mut self, root: *mut pg_sys::PlannerInfo) {
+        if !self.absorbed.contains(&root) {
+            self.absorbed.push(root);
+        }
+    }
+
+    /// The subqueries noted so far, which are then forgotten.
+    pub fn take_absorbed(&mut self) -> Vec<*mut pg_sys::PlannerInfo> {
+        std::mem::take(&mut self.absorbed)
+    }
+
+    /// Whether planner_hook runs around this planning.
+    pub fn is_hooked(&self) -> bool {
+        self.hooked
+    }
+
+    /// Whether a foreign table of ours was planned.
+    pub fn met_table(&self) -> bool {
+        self.met_table
+    }
+
+    /// Notes a foreign table of ours.
+    pub fn meet_table(&mut self) {
+        self.met_table = true;
+    }
+
+    /// A description fetched earlier in this run.
+    pub fn description(&self, key: &(u32, FileSet)) -> Option<Result<std::rc::Rc<TableDescription>, Error>> {
+        // Without the hook the entry outlives its query, and files may have changed since.
+        if self.hooked { self.descriptions.get(key).cloned() } else { None }
+    }
+
+    /// Keeps a description for the rest of this run.
+    pub fn keep_description(
+        &mut self,
+        key: (u32, FileSet),
+        description: Result<std::rc::Rc<TableDescription>, Error>,
+    ) {
+        self.descriptions.insert(key, description);
+    }
+}

@@ -1,0 +1,152 @@
+//! What is known about a relation that an engine can compute.
+
+use std::{rc::Rc, sync::Arc};
+
+use pgrx::{PgMemoryContexts, pg_sys};
+use pystachio_plan::{NamedExpression, Operator, Relation};
+
+use super::{
+    lower::{Lowered, Lowering, Refusal},
+    nodes::{elements, node_as},
+    planning::with_planning,
+    scope::Scope,
+};
+
+/// The plan of a relation, kept in `RelOptInfo.fdw_private`.
+pub struct RelationInfo {
+    /// Whose engine computes it.
+    pub server_oid: pg_sys::Oid,
+    /// The plan.
+    pub relation: Arc<Relation>,
+    /// How its columns are found.
+    pub scope: Rc<Scope>,
+    /// Rows expected.
+    pub rows: f64,
+    /// Cost of the whole tree, in the units of `cost`.
+    pub cost: f64,
+    /// Clauses that PostgreSQL must check on the rows. Only of base relations; nothing above such a
+    /// relation is taken.
+    pub local_clauses: Vec<*mut pg_sys::RestrictInfo>,
+    /// Planner roots of the subqueries inside.
+    pub absorbed: Vec<*mut pg_sys::PlannerInfo>,
+    /// Set if the plan ends with a sort, so that a limit keeps its order.
+    pub is_sorted: bool,
+}
+
+impl RelationInfo {
+    /// Whether nothing of the relation is left to PostgreSQL.
+    pub fn is_complete(&self) -> bool {
+        self.local_clauses.is_empty()
+    }
+
+    /// A relation over this one.
+    pub fn above(&self, relation: Arc<Relation>, scope: Rc<Scope>, rows: f64, cost: f64) -> Self {
+        Self {
+            server_oid: self.server_oid,
+            relation,
+            scope,
+            rows,
+            cost: self.cost + cost,
+            local_clauses: Vec::new(),
+            absorbed: self.absorbed.clone(),
+            is_sorted: false,
+        }
+    }
+
+    /// Puts the info into a RelOptInfo. It is dropped with the memory context of the planner.
+    pub unsafe fn attach(self, relation: *mut pg_sys::RelOptInfo) {
+        unsafe {
+            (*relation).fdw_private =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(self).cast();
+        }
+    }
+
+    /// The info of a RelOptInfo whose foreign-data wrapper is ours.
+    pub unsafe fn of<'a>(relation: *mut pg_sys::RelOptInfo) -> Option<&'a RelationInfo> {
+        unsafe {
+            if relation.is_null() || (*relation).fdw_private.is_null() || !is_ours((*relation).fdwroutine) {
+                return None;
+            }
+            Some(&*(*relation).fdw_private.cast::<RelationInfo>())
+        }
+    }
+
+    /// The info of a relation that nothing of is left to PostgreSQL.
+    pub unsafe fn complete_of<'a>(relation: *mut pg_sys::RelOptInfo) -> Option<&'a RelationInfo> {
+        unsafe { Self::of(relation).filter(|info| info.is_complete()) }
+    }
+}
+
+/// Whether a routine table is the one that this library filled.
+pub unsafe fn is_ours(routine: *mut pg_sys::FdwRoutine) -> bool {
+    unsafe {
+        !routine.is_null()
+            && (*routine).GetForeignRelSize.is_some_and(|callback| {
+                std::ptr::fn_addr_eq(
+                    callback,
+                    super::base::get_foreign_rel_size
+                        as unsafe extern "C-unwind" fn(
+                            *mut pg_sys::PlannerInfo,
+                            *mut pg_sys::RelOptInfo,
+                            pg_sys::Oid,
+                        ),
+                )
+            })
+    }
+}
+
+/// Whether a server belongs to the wrapper whose routine table this library filled.
+pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
+    unsafe { server_oid != pg_sys::InvalidOid && is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)) }
+}
+
+/// Computes the PlaceHolderVars that the relation must have and its inputs don't.
+///
+/// A PlaceHolderVar is evaluated at the lowest relation whose target has it, so that outer joins above
+/// turn it into NULL.
+pub unsafe fn place_placeholders(
+    relation: Arc<Relation>,
+    scope: Rc<Scope>,
+    target: *mut pg_sys::PathTarget,
+) -> Result<(Arc<Relation>, Rc<Scope>), Refusal> {
+    let mut placeholders = std::collections::HashMap::new();
+    let mut computed = Vec::new();
+    for node in unsafe { elements::<pg_sys::Node>((*target).exprs) } {
+        let placeholder =
+            unsafe { node_as::<pg_sys::PlaceHolderVar>(node, pg_sys::NodeTag::T_PlaceHolderVar) };
+        let Some(placeholder) = placeholder else { continue };
+        if unsafe { scope.find(node) }.is_some() {
+            continue;
+        }
+        let lowered = unsafe { Lowering::new(&scope).lower(placeholder.phexpr.cast())? };
+        placeholders.insert(placeholder.phid, name_column(lowered, &mut computed));
+    }
+    if placeholders.is_empty() {
+        return Ok((relation, scope));
+    }
+    let mut expressions = pass_through(&relation);
+    expressions.extend(computed);
+    let rows = relation.estimate.rows;
+    let relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
+    Ok((relation, Rc::new(Scope::Placed { input: scope, placeholders })))
+}
+
+/// Every column of a relation as itself.
+pub fn pass_through(relation: &Relation) -> Vec<NamedExpression> {
+    let columns = relation.columns();
+    let column = |(id, data_type)| NamedExpression {
+        id,
+        expression: pystachio_plan::Expression::column(id, data_type),
+    };
+    columns.into_iter().map(column).collect()
+}
+
+/// Gives an expression, and its display scale where that varies, columns of their own.
+pub fn name_column(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> Lowered {
+    lowered.map_expressions(&mut |expression| {
+        let id = with_planning(|planning| planning.new_column());
+        let column = pystachio_plan::Expression::column(id, expression.data_type().clone());
+        computed.push(NamedExpression { id, expression });
+        column
+    })
+}

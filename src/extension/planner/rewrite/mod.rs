@@ -1,0 +1,170 @@
+//! Queries that PostgreSQL can't flatten, made flat before it plans them.
+//!
+//! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
+//! - `not_in.rs`: NOT IN becomes NOT EXISTS, which core turns into an anti join
+//! - CTEs that are used more than once are inlined, here
+//!
+//! Invariants: a rewritten query gives the same rows as the original, whoever runs it. That makes the
+//! rewrites testable on heap tables (`pystachio.rewrite = force`).
+//!
+//! Deliberately absent: choosing. The hook plans the rewritten query, and the original too if the rewritten
+//! one does not become one scan.
+
+mod not_in;
+mod scalar_aggregate;
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::NodeTag;
+
+use super::{
+    nodes::{elements, node_as, tag_of, walk_expression},
+    relation_info::is_ours_oid,
+};
+
+/// Whether a query has anything that could be rewritten; cheap, and false for most queries.
+pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        if (*query).commandType != pg_sys::CmdType::CMD_SELECT
+            && (*query).commandType != pg_sys::CmdType::CMD_INSERT
+        {
+            return false;
+        }
+        if (*query).hasSubLinks || !(*query).cteList.is_null() {
+            return true;
+        }
+        elements::<pg_sys::RangeTblEntry>((*query).rtable)
+            .any(|entry| !(*entry).subquery.is_null() && has_candidates((*entry).subquery))
+    }
+}
+
+/// Rewrites a query in place, innermost queries first; says whether anything changed. Queries over tables
+/// that are not ours are left alone unless `any_table` is set.
+pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool {
+    unsafe {
+        let mut changed = false;
+        for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
+            if tag_of((*cte).ctequery) == NodeTag::T_Query {
+                changed |= rewrite_query((*cte).ctequery.cast(), any_table);
+            }
+        }
+        for entry in elements::<pg_sys::RangeTblEntry>((*query).rtable) {
+            if !(*entry).subquery.is_null() {
+                changed |= rewrite_query((*entry).subquery, any_table);
+            }
+        }
+        for link in sub_links(query) {
+            changed |= rewrite_query((*link).subselect.cast(), any_table);
+        }
+        if !any_table && !reads_only_ours(query) {
+            return changed;
+        }
+        changed |= inline_ctes(query);
+        if (*query).hasSubLinks {
+            changed |= scalar_aggregate::rewrite(query);
+            changed |= not_in::rewrite(query);
+        }
+        changed
+    }
+}
+
+/// Every SubLink of this level's expressions. Those inside other SubLinks' queries belong to these.
+unsafe fn sub_links(query: *mut pg_sys::Query) -> Vec<*mut pg_sys::SubLink> {
+    let mut links = Vec::new();
+    unsafe {
+        if !(*query).hasSubLinks {
+            return links;
+        }
+        let mut collect = |node: *mut pg_sys::Node| match tag_of(node) {
+            NodeTag::T_SubLink => {
+                let link = node.cast::<pg_sys::SubLink>();
+                links.push(link);
+                false
+            }
+            NodeTag::T_Query => false,
+            _ => true,
+        };
+        walk_expression((*query).targetList.cast(), &mut collect);
+        walk_expression((*query).jointree.cast(), &mut collect);
+        walk_expression((*query).havingQual, &mut collect);
+    }
+    links
+}
+
+/// Whether every table of a query and of its subqueries is a foreign table of ours.
+unsafe fn reads_only_ours(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let entries_are_ours = elements::<pg_sys::RangeTblEntry>((*query).rtable).all(|entry| {
+            match (*entry).rtekind {
+                pg_sys::RTEKind::RTE_RELATION => {
+                    let kind = (*entry).relkind as u8;
+                    // A view's own entry stays in the range table; its query is what counts.
+                    kind == b'v' || (kind == b'f' && is_our_table((*entry).relid))
+                }
+                pg_sys::RTEKind::RTE_SUBQUERY => reads_only_ours((*entry).subquery),
+                pg_sys::RTEKind::RTE_FUNCTION
+                | pg_sys::RTEKind::RTE_TABLEFUNC
+                | pg_sys::RTEKind::RTE_VALUES
+                | pg_sys::RTEKind::RTE_NAMEDTUPLESTORE => false,
+                _ => true,
+            }
+        });
+        entries_are_ours
+            && elements::<pg_sys::CommonTableExpr>((*query).cteList).all(|cte| {
+                tag_of((*cte).ctequery) == NodeTag::T_Query && reads_only_ours((*cte).ctequery.cast())
+            })
+            && sub_links(query).into_iter().all(|link| reads_only_ours((*link).subselect.cast()))
+    }
+}
+
+unsafe fn is_our_table(table_oid: pg_sys::Oid) -> bool {
+    unsafe { is_ours_oid((*pg_sys::GetForeignTable(table_oid)).serverid) }
+}
+
+/// CTEs that nobody asked to materialise are inlined however often they are used. Core still keeps
+/// recursive, volatile and data-modifying ones.
+unsafe fn inline_ctes(query: *mut pg_sys::Query) -> bool {
+    let mut changed = false;
+    unsafe {
+        for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
+            let is_default = (*cte).ctematerialized == pg_sys::CTEMaterialize::CTEMaterializeDefault;
+            if is_default && !(*cte).cterecursive && (*cte).cterefcount > 1 {
+                (*cte).ctematerialized = pg_sys::CTEMaterialize::CTEMaterializeNever;
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// The conjuncts of a condition.
+unsafe fn conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
+    unsafe {
+        if condition.is_null() {
+            return Vec::new();
+        }
+        if let Some(both) = node_as::<pg_sys::BoolExpr>(condition, NodeTag::T_BoolExpr)
+            && both.boolop == pg_sys::BoolExprType::AND_EXPR
+        {
+            return elements::<pg_sys::Node>(both.args).flat_map(|part| conjuncts(part)).collect();
+        }
+        if let Some(list) = node_as::<pg_sys::List>(condition, NodeTag::T_List) {
+            let list: *const pg_sys::List = list;
+            return elements::<pg_sys::Node>(list.cast_mut()).flat_map(|part| conjuncts(part)).collect();
+        }
+        vec![condition]
+    }
+}
+
+/// The conjunction of conditions; NULL of none.
+unsafe fn conjunction(conditions: &[*mut pg_sys::Node]) -> *mut pg_sys::Node {
+    unsafe {
+        match conditions {
+            [] => std::ptr::null_mut(),
+            [one] => *one,
+            many => {
+                let list = super::nodes::list_of(many.iter().copied());
+                pg_sys::makeBoolExpr(pg_sys::BoolExprType::AND_EXPR, list, -1).cast()
+            }
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The one place that says what an engine may compute: PostgreSQL's functions and operators by the name of
+//! the function in `pg_catalog`, and its types.
+//!
+//! Three classes. *Same*: listed here, always PostgreSQL's value. *Caveat*: listed here, and the lowering
+//! takes it only under a condition that it checks (a collation, a constant argument, a time zone).
+//! *Refuse*: everything else.
+
+use pgrx::pg_sys;
+use pystachio_plan::{DataType, Function, TrimSide};
+
+/// How a function is lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shipping {
+    /// A comparison.
+    Compare(Comparison),
+    /// `+`, `-`, `*`, `/`, `%` on numbers.
+    Arithmetic(Arithmetic),
+    /// `-a`.
+    Negate,
+    /// `+a`.
+    Plus,
+    /// `abs`.
+    Absolute,
+    /// `sign`.
+    Sign,
+    /// `ceil` and `floor`.
+    ToWhole(Whole),
+    /// `round` and `trunc` with an optional count of digits.
+    Round {
+        /// Towards zero.
+        truncates: bool,
+    },
+    /// `sqrt(double precision)`.
+    SquareRoot,
+    /// A change to the function's result type.
+    Cast,
+    /// LIKE and its kin.
+    Like {
+        /// ILIKE.
+        ignores_case: bool,
+        /// NOT LIKE.
+        negated: bool,
+    },
+    /// `substring`, `substr`.
+    Substring,
+    /// `length` and its other names.
+    Length,
+    /// `octet_length`.
+    OctetLength,
+    /// `upper` and `lower`.
+    ChangeCase {
+        /// To upper case.
+        to_upper: bool,
+    },
+    /// `||` on texts.
+    Concat,
+    /// `concat`.
+    ConcatSkippingNulls,
+    /// `btrim`, `ltrim`, `rtrim`.
+    Trim(TextSide),
+    /// `position`, `strpos`.
+    Position,
+    /// `replace`.
+    Replace,
+    /// `left` and `right`.
+    End {
+        /// `left`.
+        is_left: bool,
+    },
+    /// `starts_with`.
+    StartsWith,
+    /// `extract` (numeric) and `date_part` (double precision).
+    Extract,
+    /// `date_trunc`.
+    DateTrunc,
+    /// date + integer, date - integer.
+    AddDays {
+        /// Subtract.
+        negated: bool,
+    },
+    /// integer + date.
+    AddDaysReversed,
+    /// date - date.
+    DaysBetween,
+    /// date or timestamp ± interval.
+    AddInterval {
+        /// Subtract.
+        negated: bool,
+    },
+    /// timestamp - timestamp.
+    TimestampDifference,
+}
+
+/// A comparison operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+}
+
+/// An arithmetic operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+    /// `%`
+    Modulo,
+}
+
+/// `ceil` or `floor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whole {
+    /// `ceil`
+    Ceiling,
+    /// `floor`
+    Floor,
+}
+
+/// Which end `trim` works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextSide {
+    /// `btrim`
+    Both,
+    /// `ltrim`
+    Leading,
+    /// `rtrim`
+    Trailing,
+}
+
+impl TextSide {
+    /// The plan's word.
+    pub fn to_plan(self) -> TrimSide {
+        match self {
+            Self::Both => TrimSide::Both,
+            Self::Leading => TrimSide::Leading,
+            Self::Trailing => TrimSide::Trailing,
+        }
+    }
+}
+
+impl Comparison {
+    /// The plan's word.
+    pub fn to_plan(self) -> Function {
+        match self {
+            Self::Equal => Function::Equal,
+            Self::NotEqual => Function::NotEqual,
+            Self::Less => Function::Less,
+            Self::LessEqual => Function::LessEqual,
+            Self::Greater => Function::Greater,
+            Self::GreaterEqual => Function::GreaterEqual,
+        }
+    }
+
+    /// Whether the operands' order matters, so that text needs a collation of byte order.
+    pub fn is_ordering(self) -> bool {
+        !matches!(self, Self::Equal | Self::NotEqual)
+    }
+}
+
+impl Arithmetic {
+    /// The plan's word; numeric division has words of its own.
+    pub fn to_plan(self) -> Function {
+        match self {
+            Self::Add => Function::Add,
+            Self::Subtract => Function::Subtract,
+            Self::Multiply => Function::Multiply,
+            Self::Divide => Function::Divide,
+            Self::Modulo => Function::Modulo,
+        }
+    }
+}
+
+/// How a function of `pg_catalog` is shipped; `None` if it is not.
+pub fn shipping_of(name: &str) -> Option<Shipping> {
+    if let Some(comparison) = comparison_of(name) {
+        return Some(Shipping::Compare(comparison));
+    }
+    if let Some(arithmetic) = arithmetic_of(name) {
+        return Some(Shipping::Arithmetic(arithmetic));
+    }
+    Some(match name {
+        "int2um" | "int4um" | "int8um" | "float4um" | "float8um" | "numeric_uminus" => Shipping::Negate,
+        "int2up" | "int4up" | "int8up" | "float4up" | "float8up" | "numeric_uplus" => Shipping::Plus,
+        "abs" | "int2abs" | "int4abs" | "int8abs" | "float4abs" | "float8abs" | "numeric_abs" => {
+            Shipping::Absolute
+        }
+        "sign" => Shipping::Sign,
+        "ceil" | "ceiling" => Shipping::ToWhole(Whole::Ceiling),
+        "floor" => Shipping::ToWhole(Whole::Floor),
+        "round" => Shipping::Round { truncates: false },
+        "trunc" => Shipping::Round { truncates: true },
+        "sqrt" | "dsqrt" => Shipping::SquareRoot,
+        "mod" => Shipping::Arithmetic(Arithmetic::Modulo),
+        "int2" | "int4" | "int8" | "float4" | "float8" | "numeric" | "bool" | "date" | "timestamp"
+        | "time" | "text" => Shipping::Cast,
+        "textlike" | "bpcharlike" => Shipping::Like { ignores_case: false, negated: false },
+        "textnlike" | "bpcharnlike" => Shipping::Like { ignores_case: false, negated: true },
+        "texticlike" | "bpchariclike" => Shipping::Like { ignores_case: true, negated: false },
+        "texticnlike" | "bpcharicnlike" => Shipping::Like { ignores_case: true, negated: true },
+        "substring" | "substr" => Shipping::Substring,
+        "length" | "char_length" | "character_length" => Shipping::Length,
+        "octet_length" => Shipping::OctetLength,
+        "upper" => Shipping::ChangeCase { to_upper: true },
+        "lower" => Shipping::ChangeCase { to_upper: false },
+        "textcat" => Shipping::Concat,
+        "concat" => Shipping::ConcatSkippingNulls,
+        "btrim" => Shipping::Trim(TextSide::Both),
+        "ltrim" => Shipping::Trim(TextSide::Leading),
+        "rtrim" => Shipping::Trim(TextSide::Trailing),
+        "position" | "strpos" => Shipping::Position,
+        "replace" => Shipping::Replace,
+        "left" => Shipping::End { is_left: true },
+        "right" => Shipping::End { is_left: false },
+        "starts_with" => Shipping::StartsWith,
+        "extract" | "date_part" => Shipping::Extract,
+        "date_trunc" => Shipping::DateTrunc,
+        "date_pli" => Shipping::AddDays { negated: false },
+        "date_mii" => Shipping::AddDays { negated: true },
+        "integer_pl_date" => Shipping::AddDaysReversed,
+        "date_mi" => Shipping::DaysBetween,
+        "date_pl_interval" | "timestamp_pl_interval" => Shipping::AddInterval { negated: false },
+        "date_mi_interval" | "timestamp_mi_interval" => Shipping::AddInterval { negated: true },
+        "timestamp_mi" => Shipping::TimestampDifference,
+        _ => return None,
+    })
+}
+
+/// The comparison that a function such as `int48lt` or `date_le_timestamp` is.
+fn comparison_of(name: &str) -> Option<Comparison> {
+    const PREFIXES: [&str; 25] = [
+        "int2",
+        "int4",
+        "int8",
+        "int24",
+        "int28",
+        "int42",
+        "int48",
+        "int82",
+        "int84",
+        "float4",
+        "float8",
+        "float48",
+        "float84",
+        "numeric_",
+        "bool",
+        "text",
+        "text_",
+        "bpchar",
+        "date_",
+        "time_",
+        "timestamp_",
+        "timestamptz_",
+        "uuid_",
+        "bytea",
+        "interval_",
+    ];
+    // `date_lt_timestamp` and its like: the operator is in the middle.
+    let name = match name {
+        _ if name.starts_with("date_") => name.strip_suffix("_timestamp").unwrap_or(name),
+        _ if name.starts_with("timestamp_") => name.strip_suffix("_date").unwrap_or(name),
+        _ => name,
+    };
+    PREFIXES.iter().find_map(|prefix| match name.strip_prefix(prefix)? {
+        "eq" => Some(Comparison::Equal),
+        "ne" => Some(Comparison::NotEqual),
+        "lt" => Some(Comparison::Less),
+        "le" => Some(Comparison::LessEqual),
+        "gt" => Some(Comparison::Greater),
+        "ge" => Some(Comparison::GreaterEqual),
+        _ => None,
+    })
+}
+
+fn arithmetic_of(name: &str) -> Option<Arithmetic> {
+    const PREFIXES: [&str; 13] = [
+        "int2", "int4", "int8", "int24", "int28", "int42", "int48", "int82", "int84", "float4", "float8",
+        "float48", "float84",
+    ];
+    let by_suffix = |suffix: &str| match suffix {
+        "pl" => Some(Arithmetic::Add),
+        "mi" => Some(Arithmetic::Subtract),
+        "mul" => Some(Arithmetic::Multiply),
+        "div" => Some(Arithmetic::Divide),
+        "mod" => Some(Arithmetic::Modulo),
+        _ => None,
+    };
+    match name {
+        "numeric_add" => Some(Arithmetic::Add),
+        "numeric_sub" => Some(Arithmetic::Subtract),
+        "numeric_mul" => Some(Arithmetic::Multiply),
+        "numeric_div" => Some(Arithmetic::Divide),
+        "numeric_mod" => Some(Arithmetic::Modulo),
+        _ => PREFIXES.iter().find_map(|prefix| by_suffix(name.strip_prefix(prefix)?)),
+    }
+}
+
+/// The plan's type for a PostgreSQL type. `numeric` without a scale is [`DataType::Numeric`], which only
+/// runtime parameters may have; `None` if engines have no such type.
+pub fn data_type_of(type_oid: pg_sys::Oid, type_modifier: i32) -> Option<DataType> {
+    Some(match type_oid {
+        pg_sys::BOOLOID => DataType::Bool,
+        pg_sys::INT2OID => DataType::Int16,
+        pg_sys::INT4OID => DataType::Int32,
+        pg_sys::INT8OID => DataType::Int64,
+        pg_sys::FLOAT4OID => DataType::Float32,
+        pg_sys::FLOAT8OID => DataType::Float64,
+        pg_sys::NUMERICOID => match numeric_modifier(type_modifier) {
+            None => DataType::Numeric,
+            Some((precision, scale)) => {
+                let (precision, scale) = (u8::try_from(precision).ok()?, u8::try_from(scale).ok()?);
+                // PostgreSQL 15 allows a scale beyond the precision.
+                let precision = precision.max(scale);
+                if precision > 38 {
+                    return None;
+                }
+                DataType::Decimal { precision, scale }
+            }
+        },
+        pg_sys::DATEOID => DataType::Date,
+        pg_sys::TIMEOID => DataType::Time,
+        pg_sys::TIMESTAMPOID => DataType::Timestamp,
+        pg_sys::TIMESTAMPTZOID => DataType::TimestampTz,
+        pg_sys::INTERVALOID => DataType::Interval,
+        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID | pg_sys::JSONOID => DataType::Text,
+        pg_sys::BYTEAOID => DataType::Bytea,
+        pg_sys::UUIDOID => DataType::Uuid,
+        _ => {
+            let element = unsafe { pg_sys::get_element_type(type_oid) };
+            if element == pg_sys::InvalidOid {
+                return None;
+            }
+            DataType::List(Box::new(data_type_of(element, type_modifier)?))
+        }
+    })
+}
+
+/// Precision and scale from a numeric's type modifier.
+pub fn numeric_modifier(type_modifier: i32) -> Option<(i32, i32)> {
+    let modifier = type_modifier - pg_sys::VARHDRSZ as i32;
+    if modifier < 0 {
+        return None;
+    }
+    // The scale is an eleven-bit signed number since PostgreSQL 15.
+    Some(((modifier >> 16) & 0xffff, ((modifier & 0x7ff) ^ 1024) - 1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_are_found_by_their_function() {
+        assert_eq!(shipping_of("int48lt"), Some(Shipping::Compare(Comparison::Less)));
+        assert_eq!(shipping_of("date_le_timestamp"), Some(Shipping::Compare(Comparison::LessEqual)));
+        assert_eq!(shipping_of("texteq"), Some(Shipping::Compare(Comparison::Equal)));
+        assert_eq!(shipping_of("text_ge"), Some(Shipping::Compare(Comparison::GreaterEqual)));
+        assert_eq!(shipping_of("numeric_mul"), Some(Shipping::Arithmetic(Arithmetic::Multiply)));
+        assert_eq!(shipping_of("float84div"), Some(Shipping::Arithmetic(Arithmetic::Divide)));
+    }
+
+    #[test]
+    fn operators_that_depend_on_the_time_zone_are_refused() {
+        assert_eq!(shipping_of("date_lt_timestamptz"), None);
+        assert_eq!(shipping_of("timestamptz_pl_interval"), None);
+        assert_eq!(shipping_of("timestamp_eq_timestamptz"), None);
+    }
+
+    #[test]
+    fn numeric_modifiers_are_read() {
+        assert_eq!(numeric_modifier(((15 << 16) | 2) + 4), Some((15, 2)));
+        assert_eq!(numeric_modifier(((5 << 16) | (0x7ff & -2i32)) + 4), Some((5, -2)));
+        assert_eq!(numeric_modifier(-1), None);
+    }
+}

@@ -1,0 +1,336 @@
+//! What comes after the joins: grouping, DISTINCT, ORDER BY, LIMIT and the final target.
+
+use std::rc::Rc;
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value};
+
+use super::{
+    base::replace_paths,
+    cost,
+    finish::outputs_of,
+    join::may_push,
+    lower::{Lowered, Lowering, Refusal, Scale, check_equality, check_order},
+    nodes::{elements, list_of, node_as, walk_expression},
+    planning::with_planning,
+    relation_info::{RelationInfo, name_column, pass_through},
+    scope::Scope,
+};
+use crate::pg::planner_compat as compat;
+
+type Built = Result<RelationInfo, Refusal>;
+
+/// Considers one stage above the joins.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
+    root: *mut pg_sys::PlannerInfo,
+    stage: pg_sys::UpperRelationKind::Type,
+    input: *mut pg_sys::RelOptInfo,
+    output: *mut pg_sys::RelOptInfo,
+    extra: *mut std::ffi::c_void,
+) {
+    unsafe {
+        if !may_push(root) || !(*output).fdw_private.is_null() {
+            return;
+        }
+        let Some(info) = RelationInfo::complete_of(input) else { return };
+        let upper = Upper { root, parse: (*root).parse, info };
+        let (word, target, built) = match stage {
+            pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
+                let target = (*output).reltarget;
+                ("grouping", target, upper.group(target, extra.cast()))
+            }
+            pg_sys::UpperRelationKind::UPPERREL_DISTINCT => {
+                let target = (*root).upper_targets[stage as usize];
+                ("DISTINCT", target, upper.distinct(target))
+            }
+            pg_sys::UpperRelationKind::UPPERREL_ORDERED => {
+                let target = (*root).upper_targets[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
+                ("ORDER BY", target, upper.order())
+            }
+            pg_sys::UpperRelationKind::UPPERREL_FINAL => {
+                let target = (*root).upper_targets[pg_sys::UpperRelationKind::UPPERREL_FINAL as usize];
+                if (*(*root).parse).commandType != pg_sys::CmdType::CMD_SELECT {
+                    return;
+                }
+                ("LIMIT", target, upper.finish())
+            }
+            _ => return,
+        };
+        let built = built.and_then(|built| {
+            outputs_of(&built, target)?;
+            Ok(built)
+        });
+        match built {
+            Ok(built) => {
+                let is_sorted = built.is_sorted;
+                let rows = cost::clamp_rows(built.rows);
+                let (startup, total) = cost::path_costs(built.cost, rows);
+                built.attach(output);
+                let pathkeys = if is_sorted { (*root).sort_pathkeys } else { std::ptr::null_mut() };
+                let path =
+                    compat::create_foreign_upper_path(root, output, target, rows, (startup, total), pathkeys);
+                replace_paths(output, path);
+            }
+            Err(Refusal(reason)) => {
+                with_planning(|planning| planning.refuse(format!("{word}: {reason}")));
+            }
+        }
+    }
+}
+
+struct Upper<'a> {
+    root: *mut pg_sys::PlannerInfo,
+    parse: *mut pg_sys::Query,
+    info: &'a RelationInfo,
+}
+
+impl Upper<'_> {
+    fn lowering(&self) -> Lowering<'_> {
+        Lowering::new(&self.info.scope)
+    }
+
+    unsafe fn group(&self, target: *mut pg_sys::PathTarget, extra: *mut pg_sys::GroupPathExtraData) -> Built {
+        unsafe {
+            if !(*self.parse).groupingSets.is_null() {
+                return Err(Refusal::new("GROUPING SETS"));
+            }
+            let mut found = Vec::new();
+            let mut groups = Vec::new();
+            let mut keys = Vec::new();
+            for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
+                let reference = sort_group_reference(target, place);
+                let clause = elements::<pg_sys::SortGroupClause>((*self.parse).groupClause)
+                    .find(|clause| reference != 0 && (**clause).tleSortGroupRef == reference);
+                if clause.is_none() {
+                    continue;
+                }
+                let lowered = self.lower_key(node)?;
+                found.push((node, name_column(lowered, &mut groups)));
+                keys.push(node);
+            }
+            if keys.len() < distinct_references((*self.parse).groupClause) {
+                return Err(Refusal::new("a key that is not in the target"));
+            }
+            let having = (*extra).havingQual.cast::<pg_sys::List>();
+            let mut aggregates = Vec::new();
+            let mut computed = Vec::new();
+            for node in self.aggregates_of(target, having) {
+                let lowered = self.lowering().lower_aggregate(&*node)?;
+                aggregates.extend(lowered.calls);
+                let value = match lowered.value.expression {
+                    Expression::Column { .. } if !matches!(lowered.value.scale, Scale::Varies(_)) => {
+                        lowered.value
+                    }
+                    _ => name_column(lowered.value, &mut computed),
+                };
+                found.push((node.cast(), value));
+            }
+            let rows = self.estimate_groups(&keys, self.info.rows);
+            let input = self.info.relation.clone();
+            let mut relation = Relation::new(Operator::Aggregate { input, groups, aggregates }, rows);
+            if !computed.is_empty() {
+                let mut expressions = pass_through(&relation);
+                expressions.extend(computed);
+                relation = Relation::new(Operator::Project { input: relation, expressions }, rows);
+            }
+            let scope = Rc::new(Scope::Expressions(found));
+            let mut rows = rows;
+            let mut filters = Vec::new();
+            for condition in elements::<pg_sys::Node>(having) {
+                filters.push(Lowering::new(&scope).lower_condition(condition)?);
+            }
+            if let Some(predicate) = Expression::all_of(filters) {
+                rows *= pg_sys::clauselist_selectivity(
+                    self.root,
+                    having,
+                    0,
+                    pg_sys::JoinType::JOIN_INNER,
+                    std::ptr::null_mut(),
+                );
+                let rows = cost::clamp_rows(rows);
+                relation = Relation::new(Operator::Filter { input: relation, predicate }, rows);
+            }
+            let cost = cost::GROUP_ROW_COST * self.info.rows;
+            Ok(self.info.above(relation, scope, cost::clamp_rows(rows), cost))
+        }
+    }
+
+    /// A key of grouping or DISTINCT.
+    unsafe fn lower_key(&self, node: *mut pg_sys::Node) -> Result<Lowered, Refusal> {
+        unsafe {
+            check_equality(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
+            let lowered = self.lowering().lower(node)?;
+            if matches!(lowered.scale, Scale::Varies(_)) {
+                return Err(Refusal::new("groups of numerics whose scale varies"));
+            }
+            if lowered.data_type().is_float() {
+                // 0 and -0 are one group and print differently; the one that comes first wins.
+                return Err(Refusal::new("groups of floating-point numbers"));
+            }
+            if *lowered.data_type() == DataType::Numeric {
+                return Err(Refusal::new("groups of a runtime numeric"));
+            }
+            Ok(lowered)
+        }
+    }
+
+    unsafe fn aggregates_of(
+        &self,
+        target: *mut pg_sys::PathTarget,
+        having: *mut pg_sys::List,
+    ) -> Vec<*mut pg_sys::Aggref> {
+        let mut found: Vec<*mut pg_sys::Aggref> = Vec::new();
+        let mut collect = |node: *mut pg_sys::Node| unsafe {
+            let is_aggregate = node_as::<pg_sys::Aggref>(node, pg_sys::NodeTag::T_Aggref).is_some();
+            if is_aggregate && !found.iter().any(|known| pg_sys::equal(known.cast(), node.cast())) {
+                found.push(node.cast());
+            }
+            !is_aggregate
+        };
+        unsafe {
+            for node in elements::<pg_sys::Node>((*target).exprs).chain(elements(having)) {
+                walk_expression(node, &mut collect);
+            }
+        }
+        found
+    }
+
+    unsafe fn estimate_groups(&self, keys: &[*mut pg_sys::Node], rows: f64) -> f64 {
+        if keys.is_empty() {
+            return 1.0;
+        }
+        unsafe {
+            let list = list_of(keys.iter().copied());
+            pg_sys::estimate_num_groups(
+                self.root,
+                list,
+                cost::clamp_rows(rows),
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        }
+    }
+
+    unsafe fn distinct(&self, target: *mut pg_sys::PathTarget) -> Built {
+        unsafe {
+            if (*self.parse).hasDistinctOn {
+                return Err(Refusal::new("DISTINCT ON"));
+            }
+            let mut groups = Vec::new();
+            let mut found = Vec::new();
+            let mut keys = Vec::new();
+            for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
+                let reference = sort_group_reference(target, place);
+                let is_key = elements::<pg_sys::SortGroupClause>((*self.parse).distinctClause)
+                    .any(|clause| (*clause).tleSortGroupRef == reference);
+                if reference == 0 || !is_key {
+                    return Err(Refusal::new("a column that is not among the distinct ones"));
+                }
+                found.push((node, name_column(self.lower_key(node)?, &mut groups)));
+                keys.push(node);
+            }
+            let rows = self.estimate_groups(&keys, self.info.rows);
+            let input = self.info.relation.clone();
+            let relation = Relation::new(Operator::Aggregate { input, groups, aggregates: Vec::new() }, rows);
+            let cost = cost::GROUP_ROW_COST * self.info.rows;
+            Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
+        }
+    }
+
+    unsafe fn order(&self) -> Built {
+        unsafe {
+            let mut keys = Vec::new();
+            for clause in elements::<pg_sys::SortGroupClause>((*self.parse).sortClause) {
+                let entry = pg_sys::get_sortgroupclause_tle(clause, (*self.root).processed_tlist);
+                let node: *mut pg_sys::Node = (*entry).expr.cast();
+                check_order(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
+                check_equality(pg_sys::exprType(node), pg_sys::exprCollation(node))?;
+                let lowered = self.lowering().lower(node)?;
+                if *lowered.data_type() == DataType::Numeric {
+                    // A runtime value is the same in every row.
+                    continue;
+                }
+                let descending = sort_descends((*clause).sortop)?;
+                let nulls_first = (*clause).nulls_first;
+                keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
+            }
+            let relation =
+                Relation::new(Operator::Sort { input: self.info.relation.clone(), keys }, self.info.rows);
+            let scope = self.info.scope.clone();
+            let mut info = self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows));
+            info.is_sorted = true;
+            Ok(info)
+        }
+    }
+
+    unsafe fn finish(&self) -> Built {
+        unsafe {
+            let parse = &*self.parse;
+            if parse.limitOption == pg_sys::LimitOption::LIMIT_OPTION_WITH_TIES {
+                return Err(Refusal::new("WITH TIES"));
+            }
+            if parse.hasTargetSRFs {
+                return Err(Refusal::new("a function in the target that returns a set"));
+            }
+            let is_sorted = self.info.is_sorted;
+            let has_limit = !parse.limitCount.is_null() || !parse.limitOffset.is_null();
+            let mut relation = self.info.relation.clone();
+            let mut rows = self.info.rows;
+            if has_limit {
+                let offset = self.lower_limit(parse.limitOffset)?;
+                let count = self.lower_limit(parse.limitCount)?;
+                if let Some(Expression::Literal(literal)) = &count
+                    && let Value::Int(limit) = literal.value
+                {
+                    rows = rows.min((limit as f64).max(1.0));
+                }
+                relation = Relation::new(Operator::Limit { input: relation, offset, count }, rows);
+            }
+            let mut info = self.info.above(relation, self.info.scope.clone(), rows, 0.0);
+            info.is_sorted = is_sorted;
+            Ok(info)
+        }
+    }
+
+    unsafe fn lower_limit(&self, node: *mut pg_sys::Node) -> Result<Option<Expression>, Refusal> {
+        if node.is_null() {
+            return Ok(None);
+        }
+        let lowered = unsafe { self.lowering().lower(node)? };
+        if *lowered.data_type() != DataType::Int64 {
+            return Err(Refusal::new("a limit that is no bigint"));
+        }
+        Ok(Some(lowered.expression))
+    }
+}
+
+/// Whether a sort operator sorts the greatest first.
+unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
+    let (mut family, mut class_type, mut strategy) = (pg_sys::InvalidOid, pg_sys::InvalidOid, 0i16);
+    let is_known = unsafe {
+        pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut class_type, &raw mut strategy)
+    };
+    // Operator families that initdb made order as the types' comparisons do; `text_pattern_ops` too, but
+    // its operators have names of their own and never come here by ORDER BY.
+    if !is_known || u32::from(operator) >= pg_sys::FirstNormalObjectId {
+        return Err(Refusal::new("a sort operator that is not built in"));
+    }
+    Ok(strategy == pg_sys::BTGreaterStrategyNumber as i16)
+}
+
+unsafe fn sort_group_reference(target: *mut pg_sys::PathTarget, place: usize) -> u32 {
+    unsafe {
+        let references = (*target).sortgrouprefs;
+        if references.is_null() { 0 } else { *references.add(place) }
+    }
+}
+
+unsafe fn distinct_references(clauses: *mut pg_sys::List) -> usize {
+    let mut references: Vec<u32> = unsafe {
+        elements::<pg_sys::SortGroupClause>(clauses).map(|clause| (*clause).tleSortGroupRef).collect()
+    };
+    references.sort_unstable();
+    references.dedup();
+    references.len()
+}
