@@ -19,7 +19,7 @@ arguments=(--inputdir="$here" --outputdir="$output" --bindir="$("$config" --bind
     --host="$folder" --port=5432 --user=postgres --dbname=regression --load-extension=pystachio)
 if [[ $# -gt 0 ]]; then arguments+=("$@"); else arguments+=(--schedule="$here/schedule"); fi
 status=0
-"$pgxs/../test/regress/pg_regress" --use-existing "${arguments[@]}" | tee "$output/summary" || status=1
+"$pgxs/../test/regress/pg_regress" "${arguments[@]}" | tee "$output/summary" || status=1
 passed=$(grep -cE '^(test|     ) .*\.\.\. ok' "$output/summary" || true)
 failed=$(grep -cE '^(test|     ) .*\.\.\. FAILED' "$output/summary" || true)
 if [[ $status != 0 && $failed == 0 ]]; then failed=1; fi

@@ -1,0 +1,241 @@
+"""Engines that die, sessions that stop: what the issue's section on the engine process promises."""
+
+import os
+import signal
+import threading
+import time
+
+from faults.support import LONG_QUERY, RESTART_S_MAX, WIDE_QUERY, expect_error, require, wait_until
+from harness.libpq import QueryError
+
+_TRIVIAL = "SELECT count(*) FROM nation"
+
+
+def _kill_engine(place, number):
+    """Kills the engine during a query; other sessions and the next query are unharmed."""
+    with place.session() as victim, place.session() as other:
+        require(other.run(_TRIVIAL).scalar() == "25", "the engine works before")
+        backend = other.backend_pid
+        victim.start(LONG_QUERY)
+        place.wait_running()
+        pid = place.engine_pid()
+        os.kill(pid, number)
+        begin = time.monotonic()
+        try:
+            victim.finish(10)
+            raise AssertionError("the query of the killed engine gave a result")
+        except QueryError as error:
+            require(error.sqlstate.startswith(("08", "57", "XX", "58", "HV")), f"SQLSTATE {error.sqlstate}: {error.message}")
+            require("engine" in error.message, f"the error does not name the engine: {error.message}")
+            require("pystachio" in f"{error.message} {error.detail} {error.hint}", f"the server is not named: {error.message}")
+        require(other.run(_TRIVIAL).scalar() == "25", "another session's next query works")
+        took = time.monotonic() - begin
+        require(took <= RESTART_S_MAX, f"the next query worked after {took:.2f} s, not {RESTART_S_MAX} s")
+        require(victim.run(_TRIVIAL).scalar() == "25", "the victim's session is usable")
+        require(other.backend_pid == backend, "the other session kept its backend")
+        wait_until(lambda: place.engine_pid() not in (None, pid), 5, "a new engine is shown")
+
+
+def engine_killed(place):
+    _kill_engine(place, signal.SIGKILL)
+
+
+def engine_segfault(place):
+    _kill_engine(place, signal.SIGSEGV)
+
+
+def engine_killed_again_and_again(place):
+    """Back-off never keeps a query waiting for long, and the count of restarts rises."""
+    before = int(place.engine()["restarts"])
+    with place.session() as session:
+        for _ in range(3):
+            os.kill(place.engine_pid(), signal.SIGKILL)
+            wait_until(lambda: _answers(session), 10, "the engine answers again", 0.05)
+    require(int(place.engine()["restarts"]) >= before + 3, f"restarts: {place.engine()}")
+
+
+def _answers(session):
+    try:
+        return session.run(_TRIVIAL).scalar() == "25"
+    except QueryError:
+        return False
+
+
+def statement_timeout(place):
+    with place.session() as session:
+        require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
+        session.run("SET statement_timeout = '300ms'")
+        begin = time.monotonic()
+        expect_error(session, LONG_QUERY, ["57014"])
+        require(time.monotonic() - begin < 1.5, "the timeout took too long")
+        place.wait_idle()
+        require(session.run(_TRIVIAL).scalar() == "25", "the session is usable")
+
+
+def cancel_request(place):
+    for query in (LONG_QUERY, WIDE_QUERY):
+        with place.session() as session:
+            session.start(query)
+            place.wait_running()
+            session.cancel()
+            begin = time.monotonic()
+            try:
+                session.finish(10)
+                raise AssertionError("the cancelled query gave a result")
+            except QueryError as error:
+                require(error.sqlstate == "57014", f"{error}")
+            require(time.monotonic() - begin < 0.5, "the cancel took longer than 0.5 s")
+            place.wait_idle()
+            require(session.run(_TRIVIAL).scalar() == "25", "the session is usable")
+
+
+def backend_terminated(place):
+    session = place.session()
+    session.start(LONG_QUERY)
+    place.wait_running()
+    place.watch.run(f"SELECT pg_terminate_backend({session.backend_pid})")
+    place.wait_idle()
+    try:
+        session.finish(5)
+    except QueryError:
+        pass
+    session.close()
+
+
+def client_gone(place):
+    """A client that dies while rows are sent, and one that dies while it waits."""
+    for query in (f"COPY ({WIDE_QUERY}) TO STDOUT", WIDE_QUERY):
+        session = place.session("SET client_connection_check_interval = '100ms'")
+        session.start(query)
+        place.wait_running()
+        session.drop_socket()
+        place.wait_idle()
+        session.close()
+    session = place.session("SET client_connection_check_interval = '100ms'")
+    session.start(LONG_QUERY)
+    place.wait_running()
+    session.drop_socket()
+    place.wait_idle()
+    session.close()
+
+
+def cursor_closed(place):
+    """A LIMIT or a closed cursor stops production; two cursors are read in turns."""
+    with place.session() as session:
+        session.run("BEGIN")
+        session.run(f"DECLARE one CURSOR FOR {WIDE_QUERY}")
+        session.run("DECLARE two CURSOR FOR SELECT o_orderkey FROM orders ORDER BY 1")
+        first = [len(session.run(f"FETCH 10 FROM {name}").rows) for name in ("one", "two", "one", "two")]
+        require(first == [10, 10, 10, 10], f"rows fetched: {first}")
+        session.run("CLOSE one")
+        session.run("CLOSE two")
+        place.wait_idle()
+        session.run("COMMIT")
+        require(len(session.run(WIDE_QUERY + " LIMIT 3").rows) == 3, "LIMIT 3")
+        place.wait_idle()
+
+
+def many_clients(place):
+    """32 clients, different queries at once, all answers right."""
+    queries = [place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in range(1, 23)]
+    expected = []
+    with place.session("SET search_path = tpch_heap, public") as session:
+        for query in queries:
+            expected.append(session.run(query).rows)
+    failures = []
+
+    def client(number):
+        try:
+            with place.session() as session:
+                for step in range(3):
+                    place_of = (number * 7 + step * 5) % len(queries)
+                    if session.run(queries[place_of]).rows != expected[place_of]:
+                        failures.append(f"client {number}: query {place_of + 1} gave another answer")
+        except QueryError as error:
+            failures.append(f"client {number}: {error}")
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(32)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+    require(not failures, "\n".join(failures[:5]))
+    require(not any(thread.is_alive() for thread in threads), "a client hangs")
+
+
+def memory_option(place):
+    """A query beyond the server's memory is an error that names the option, and the engine lives on."""
+    with place.session("SET client_min_messages = warning") as session:
+        session.run("DROP SERVER IF EXISTS small CASCADE; DROP SCHEMA IF EXISTS small CASCADE")
+        session.run("CREATE SERVER small FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '64MB', cache '0')")
+        session.run(f'CREATE SCHEMA small; IMPORT FOREIGN SCHEMA "{place.tpch}" FROM SERVER small INTO small')
+        session.run("SET search_path = small")
+        require(session.run(_TRIVIAL).scalar() == "25", "the small server works")
+        expect_error(session, "SELECT a.l_comment, b.l_comment, count(*) FROM lineitem a JOIN lineitem b USING (l_suppkey) "
+                     "GROUP BY 1, 2 ORDER BY 3 DESC LIMIT 1", ["53200"], ["memory"], 120)
+        require(session.run(_TRIVIAL).scalar() == "25", "the small server works after it")
+        session.run("DROP SERVER small CASCADE; DROP SCHEMA small CASCADE")
+
+
+def dropped_server(place):
+    """DROP SERVER stops its engine; so does a change of its options."""
+    with place.session("SET client_min_messages = warning") as session:
+        session.run("DROP SERVER IF EXISTS fleeting CASCADE; DROP SCHEMA IF EXISTS fleeting CASCADE")
+        session.run("CREATE SERVER fleeting FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '256MB')")
+        session.run(f'CREATE SCHEMA fleeting; IMPORT FOREIGN SCHEMA "{place.tpch}" LIMIT TO (nation) FROM SERVER fleeting INTO fleeting')
+        require(session.run("SELECT count(*) FROM fleeting.nation").scalar() == "25", "the server works")
+        first = place.engine_pid("fleeting")
+        require(first is not None and _alive(first), "its engine is shown")
+        session.run("ALTER SERVER fleeting OPTIONS (SET memory '300MB')")
+        require(session.run("SELECT count(*) FROM fleeting.nation").scalar() == "25", "it works with the new option")
+        second = place.engine_pid("fleeting")
+        require(second != first, "a changed option starts a new engine")
+        wait_until(lambda: not _alive(first), 10, "the old engine ends", 0.05)
+        session.run("DROP SERVER fleeting CASCADE; DROP SCHEMA fleeting")
+        wait_until(lambda: not _alive(second), 10, "the dropped server's engine ends", 0.05)
+
+
+def dropped_database(place):
+    """DROP DATABASE is not blocked, and its engines end."""
+    with place.session("SET client_min_messages = warning") as session:
+        session.run("DROP DATABASE IF EXISTS fleeting")
+        session.run("CREATE DATABASE fleeting")
+        other = type(session)(place.base + " dbname=fleeting", ["CREATE EXTENSION pystachio", "CREATE SCHEMA t"])
+        other.run(f'IMPORT FOREIGN SCHEMA "{place.tpch}" LIMIT TO (nation) FROM SERVER pystachio INTO t')
+        require(other.run("SELECT count(*) FROM t.nation").scalar() == "25", "the new database works")
+        pid = int(other.run("SELECT pid FROM pystachio.engines").scalar())
+        other.close()
+        wait_until(lambda: _drops(session), 10, "DROP DATABASE works", 0.1)
+        wait_until(lambda: not _alive(pid), 15, "the dropped database's engine ends", 0.05)
+
+
+def _drops(session):
+    try:
+        session.run("DROP DATABASE fleeting")
+        return True
+    except QueryError:
+        return False
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def supervisor_killed(place):
+    """The engine dies with its supervisor; both come back."""
+    with place.session() as session:
+        require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
+        pid = place.engine_pid()
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            supervisor = int(file.read().rsplit(")", 1)[1].split()[1])
+        os.kill(supervisor, signal.SIGTERM)
+        wait_until(lambda: not _alive(pid), 5, "the engine ends with its supervisor", 0.05)
+        wait_until(lambda: _answers(session), 15, "an engine answers again", 0.1)
+
+
+TESTS = [engine_killed, engine_segfault, engine_killed_again_and_again, statement_timeout, cancel_request, backend_terminated,
+         client_gone, cursor_closed, many_clients, memory_option, dropped_server, dropped_database, supervisor_killed]

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--only TEXT] [--counts FILE]
+
+CONNINFO: a superuser's connection to a private cluster, without a database; the tests make `faults` in it and
+kill processes of its engines.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from faults import access, files, processes  # noqa: E402
+from faults.support import Place  # noqa: E402
+from harness import tables  # noqa: E402
+from harness.claims import Claims  # noqa: E402
+from harness.libpq import QueryError, Session  # noqa: E402
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs the fault tests.")
+    parser.add_argument("conninfo")
+    parser.add_argument("folder")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--counts")
+    options = parser.parse_args()
+    with Session(f"{options.conninfo} dbname=postgres", ["SET client_min_messages = warning"]) as session:
+        session.run("DROP DATABASE IF EXISTS faults WITH (FORCE)")
+        session.run("CREATE DATABASE faults")
+    with Session(f"{options.conninfo} dbname=faults", ["CREATE EXTENSION pystachio"]) as session:
+        folder = f"{options.folder}/faults-tpch"
+        if not pathlib.Path(folder, "lineitem.parquet").exists():
+            session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.01)")
+        tables.tpch_foreign(session, folder)
+        tables.heap_copy(session, "tpch", "tpch_heap")
+    place = Place(options.conninfo, options.folder, "faults")
+    place.tpch = folder
+    place.data = tables.copy_data(f"{options.folder}/faults-data")
+    claims = Claims("faults")
+    for module in (access, files, processes):
+        for test in module.TESTS:
+            if options.only and options.only not in test.__name__:
+                continue
+            begin = time.monotonic()
+            claims.attempt(test.__name__, lambda test=test: test(place))
+            print(f"    {test.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)
+            try:
+                place.watch.run("SELECT 1")
+            except QueryError:
+                place.watch = place.session()
+    status = claims.summary()
+    if options.counts:
+        pathlib.Path(options.counts).write_text(json.dumps({"passed": claims.passed, "failed": claims.failed}), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What the fault tests share: the state of engines, waiting for a condition, expecting an error."""
+
+import time
+
+from harness.libpq import QueryError, Session
+
+# Runs for minutes at SF 0.01, on one row of output.
+LONG_QUERY = "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment < b.l_comment"
+# Sends rows for a long time.
+WIDE_QUERY = "SELECT a.*, b.l_comment FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey"
+STOP_S_MAX = 0.5
+RESTART_S_MAX = 2.0
+
+
+class Failure(Exception):
+    """A claim does not hold."""
+
+
+def require(holds, text):
+    """Raises Failure with `text` unless `holds`."""
+    if not holds:
+        raise Failure(text)
+
+
+def wait_until(condition, timeout_s, text, interval_s=0.01):
+    """Polls a condition; returns the seconds it took, or raises Failure."""
+    begin = time.monotonic()
+    while not condition():
+        if time.monotonic() - begin > timeout_s:
+            raise Failure(f"{text}: not within {timeout_s} s")
+        time.sleep(interval_s)
+    return time.monotonic() - begin
+
+
+def expect_error(session, sql, sqlstates, words=(), timeout_s=60):
+    """Runs `sql`, which must fail with one of `sqlstates` and name all `words`; returns the error."""
+    session.start(sql)
+    try:
+        result = session.finish(timeout_s)
+    except QueryError as error:
+        text = " ".join(part for part in (error.message, error.detail, error.hint) if part)
+        require(error.sqlstate in sqlstates, f"SQLSTATE {error.sqlstate}, not one of {sqlstates}: {text}\n{sql}")
+        for word in words:
+            require(word.lower() in text.lower(), f"the error does not name '{word}': {text}\n{sql}")
+        return error
+    raise Failure(f"no error, but {len(result.rows) if result else 0} rows: {sql}")
+
+
+class Place:
+    """A cluster under test: connection strings, folders, and the engines of a database."""
+
+    def __init__(self, conninfo, folder, database):
+        self.base, self.folder, self.database = conninfo, folder, database
+        self.conninfo = f"{conninfo} dbname={database}"
+        self.watch = self.session()
+
+    def session(self, *setup, role=None):
+        """A new session with a time limit, in the schema of the TPC-H tables."""
+        conninfo = self.conninfo.replace("user=postgres", f"user={role}") if role else self.conninfo
+        return Session(conninfo, ["SET statement_timeout = '120s'", "SET search_path = tpch, public", *setup])
+
+    def engine(self, server="pystachio"):
+        """The row of pystachio.engines of a server, as a dictionary, or None."""
+        result = self.watch.run(f"SELECT * FROM pystachio.engines WHERE server = '{server}'")
+        return dict(zip(result.names, result.rows[0])) if result.rows else None
+
+    def engine_pid(self, server="pystachio"):
+        """The process id of a server's engine, or None while it is down."""
+        engine = self.engine(server)
+        return int(engine["pid"]) if engine and engine["pid"] else None
+
+    def running(self, server="pystachio"):
+        """How many queries the engine runs now."""
+        engine = self.engine(server)
+        return int(engine["queries_running"] or 0) if engine else 0
+
+    def wait_running(self, count=1, server="pystachio"):
+        """Waits until the engine runs that many queries."""
+        return wait_until(lambda: self.running(server) >= count, 20, f"the engine runs {count} queries")
+
+    def wait_idle(self, timeout_s=STOP_S_MAX, server="pystachio"):
+        """Waits until the engine runs no query."""
+        return wait_until(lambda: self.running(server) == 0, timeout_s, "the engine stops its work")
