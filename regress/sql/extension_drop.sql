@@ -1,0 +1,14 @@
+--
+-- The extension goes away whole, and comes back.
+--
+SET client_min_messages = warning;
+DROP EXTENSION pystachio;
+DROP EXTENSION pystachio CASCADE;
+SELECT count(*) FROM pg_foreign_data_wrapper WHERE fdwname = 'pystachio';
+SELECT count(*) FROM pg_namespace WHERE nspname = 'pystachio';
+CREATE EXTENSION pystachio;
+\getenv data PYSTACHIO_REGRESS_DATA
+SELECT format('CREATE FOREIGN TABLE again (id integer) SERVER pystachio OPTIONS (path %L)', :'data' || '/t1.parquet')
+\gexec
+SELECT count(*) FROM again;
+DROP FOREIGN TABLE again;

@@ -1,0 +1,31 @@
+--
+-- IMPORT FOREIGN SCHEMA: one table a file or folder, types from the files.
+--
+\getenv data PYSTACHIO_REGRESS_DATA
+CREATE SCHEMA imported;
+SELECT format('IMPORT FOREIGN SCHEMA %I LIMIT TO (t1, edge_text, edge_uuid) FROM SERVER pystachio INTO imported', :'data')
+\gexec
+SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE c.relnamespace = 'imported'::regnamespace ORDER BY 1, a.attnum;
+SELECT count(*) FROM imported.t1;
+DROP SCHEMA imported CASCADE;
+
+-- EXCEPT, and every form of a type.
+CREATE SCHEMA imported;
+SELECT format('IMPORT FOREIGN SCHEMA %I EXCEPT (t0, t1) FROM SERVER pystachio INTO imported', :'data')
+\gexec
+SELECT count(*) FILTER (WHERE relname IN ('t0', 't1')) AS excepted, count(*) > 40 AS many
+FROM pg_class WHERE relnamespace = 'imported'::regnamespace;
+SELECT c.relname, format_type(a.atttypid, a.atttypmod) AS type
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'v'
+WHERE c.relnamespace = 'imported'::regnamespace ORDER BY 1;
+DROP SCHEMA imported CASCADE;
+
+-- What can't be imported.
+CREATE SCHEMA imported;
+IMPORT FOREIGN SCHEMA "/nowhere/at/all" FROM SERVER pystachio INTO imported;
+IMPORT FOREIGN SCHEMA "relative" FROM SERVER pystachio INTO imported;
+SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER pystachio INTO imported OPTIONS (colour ''red'')', :'data')
+\gexec
+DROP SCHEMA imported;

@@ -1,0 +1,56 @@
+--
+-- Options of servers, tables and columns: valid ones are taken, others are errors that list the valid ones.
+--
+\getenv data PYSTACHIO_REGRESS_DATA
+SELECT count(*) FROM pg_foreign_server WHERE srvname = 'pystachio';
+
+-- Servers.
+CREATE SERVER s1 FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', threads '2', memory '512MB', cache '64MB', log_level 'warn');
+ALTER SERVER s1 OPTIONS (SET memory '1GB', DROP cache);
+SELECT srvoptions FROM pg_foreign_server WHERE srvname = 's1';
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (colour 'red');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device 'abacus');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (threads '0');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (threads 'many');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory 'lots');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '1kB');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '-1GB');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (memory '512MB', cache '1GB');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (ranks '0');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (log_level 'loud');
+CREATE USER MAPPING FOR CURRENT_USER SERVER s1 OPTIONS (password 'x');
+DROP SERVER s1;
+
+-- Tables.
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio;
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (file '/x.parquet');
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (path 'relative.parquet');
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (path '');
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (path '/a', paths '{/b}');
+CREATE FOREIGN TABLE bad (id integer) SERVER pystachio OPTIONS (paths '{}');
+CREATE FOREIGN TABLE bad (id integer OPTIONS (column_nam 'x')) SERVER pystachio OPTIONS (path '/a');
+
+-- Columns match by name; column_name maps another one.
+SELECT format('CREATE FOREIGN TABLE named (v integer, number integer OPTIONS (column_name ''id'')) SERVER pystachio OPTIONS (path %L)',
+  :'data' || '/edge_int4.parquet')
+\gexec
+SELECT * FROM named ORDER BY number LIMIT 3;
+ALTER FOREIGN TABLE named ALTER number OPTIONS (SET column_name 'nothing');
+SELECT * FROM named;
+ALTER FOREIGN TABLE named ALTER number OPTIONS (SET column_name 'id');
+ALTER FOREIGN TABLE named ALTER v TYPE date;
+SELECT * FROM named;
+ALTER FOREIGN TABLE named ALTER v TYPE integer;
+ALTER FOREIGN TABLE named ADD extra text;
+SELECT extra FROM named;
+SELECT count(*) FROM named;
+ALTER FOREIGN TABLE named DROP extra;
+SELECT max(v) FROM named;
+DROP FOREIGN TABLE named;
+
+-- Devices that do not exist yet say so.
+CREATE SERVER gpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cuda');
+SELECT format('CREATE FOREIGN TABLE on_gpu (id integer) SERVER gpu OPTIONS (path %L)', :'data' || '/t1.parquet')
+\gexec
+SELECT count(*) FROM on_gpu;
+DROP SERVER gpu CASCADE;
