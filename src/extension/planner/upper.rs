@@ -255,8 +255,10 @@ impl Upper<'_> {
                 let nulls_first = (*clause).nulls_first;
                 keys.push(SortKey { expression: lowered.expression, descending, nulls_first });
             }
-            let relation =
-                Relation::new(Operator::Sort { input: self.info.relation.clone(), keys }, self.info.rows);
+            let mut relation = self.info.relation.clone();
+            if !keys.is_empty() {
+                relation = Relation::new(Operator::Sort { input: relation, keys }, self.info.rows);
+            }
             let scope = self.info.scope.clone();
             let mut info = self.info.above(relation, scope, self.info.rows, cost::sort(self.info.rows));
             info.is_sorted = true;

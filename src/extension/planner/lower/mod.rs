@@ -452,6 +452,7 @@ impl<'scope> Lowering<'scope> {
             let (Some(scalar), Some(array)) = (arguments.next(), arguments.next()) else {
                 return Err(Refusal::new("ANY without two operands"));
             };
+            check_equality(pg_sys::exprType(scalar), call.inputcollid)?;
             let items = self.lower_array_items(array)?;
             let scalar = self.lower(scalar)?;
             let comparison = self.comparison_of(call.opfuncid, call.inputcollid)?;

@@ -203,6 +203,13 @@ pub fn cast_to(value: Lowered, data_type: &DataType) -> Expression {
     if value.data_type() == data_type {
         return value.expression;
     }
+    if let Expression::Literal(literal) = &value.expression
+        && matches!(literal.value, Value::Int(_) | Value::Null)
+        && literal.data_type.is_integer()
+        && data_type.is_integer()
+    {
+        return Expression::literal(literal.value.clone(), data_type.clone());
+    }
     Expression::call(Function::Cast, vec![value.expression], data_type.clone())
 }
 
