@@ -64,7 +64,7 @@ unsafe extern "C-unwind" fn get_foreign_paths(
 }
 
 /// What the footers say about a table, asked once in a planning.
-fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
+pub fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
     let key = (u32::from(table.server_oid), table.files.clone());
     if let Some(known) = with_planning(|planning| planning.description(&key)) {
         return known;
@@ -184,7 +184,7 @@ unsafe fn read_columns(
 }
 
 /// The column of the files that a name means: exactly, and then without regard to case.
-fn find_column<'a>(description: &'a TableDescription, name: &str) -> Option<&'a ColumnDescription> {
+pub fn find_column<'a>(description: &'a TableDescription, name: &str) -> Option<&'a ColumnDescription> {
     let columns = &description.columns;
     columns
         .iter()

@@ -9,7 +9,7 @@ use super::{
     nodes::{elements, node_as, tag_of},
     planning::{PlanningGuard, with_planning},
     relation_info::{RelationInfo, is_ours_oid},
-    rewrite,
+    rewrite, statistics,
 };
 use crate::{
     pg::planner_compat as compat,
@@ -29,6 +29,7 @@ pub fn install_hooks() {
         pg_sys::set_rel_pathlist_hook = Some(set_rel_pathlist);
         NEXT_JOIN_SEARCH = pg_sys::join_search_hook;
         pg_sys::join_search_hook = Some(search_joins);
+        statistics::install_hook();
     }
 }
 

@@ -13,6 +13,7 @@
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
+//! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
 //! - `finish.rs`: the ForeignScan
 //!
@@ -42,6 +43,7 @@ mod relation_info;
 mod rewrite;
 mod scope;
 mod shippable;
+mod statistics;
 mod upper;
 
 pub use base::fill_routine;
