@@ -1,0 +1,2 @@
+-- Run once, when the data folder is made.
+CREATE EXTENSION pystachio;
