@@ -28,7 +28,7 @@ demo: ## TPC-H at SF=1 in a private cluster: generate, import, run the 22 querie
 	@scripts/demo.sh $(SF)
 
 stop: ## Stop the private clusters that demo, test and bench leave
-	@for name in demo test bench; do scripts/cluster.sh stop $$name; done
+	@for name in demo test bare bench; do scripts/cluster.sh stop $$name; done
 
 test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 	@scripts/setup.sh
@@ -50,5 +50,5 @@ lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
-	@for name in demo test bench; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
+	@for name in demo test bare bench; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
 	@rm -rf target/regress target/package

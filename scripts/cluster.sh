@@ -68,7 +68,9 @@ make_data() {
         echo "port = $port"
         echo "unix_socket_directories = '$folder'"
         echo 'unix_socket_permissions = 0700'
-        [[ -z $stage ]] || echo "shared_preload_libraries = 'pystachio'"
+        if [[ -n $stage ]] && ! grep -q '^shared_preload_libraries' "$settings"; then
+            echo "shared_preload_libraries = 'pystachio'"
+        fi
     } > "$folder/pystachio.conf"
     chmod 0644 "$folder/pystachio.conf"
 }

@@ -50,7 +50,12 @@ if wanted regress || wanted differential || wanted faults; then
         tail -n 1 "$results/self-check.log"
     fi
     if wanted faults; then
-        python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --counts "$results/faults.json" || status=1
+        bare_folder=$("$project_root/scripts/cluster.sh" create bare "$stage")
+        bare=$("$project_root/scripts/cluster.sh" conninfo bare)
+        # shellcheck disable=SC2064
+        trap "'$project_root/scripts/cluster.sh' stop test; '$project_root/scripts/cluster.sh' stop bare" EXIT
+        python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" \
+            --counts "$results/faults.json" || status=1
     fi
 fi
 

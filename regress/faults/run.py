@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--only TEXT] [--counts FILE]
+"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--only TEXT] [--bare CONNINFO FOLDER] [--counts FILE]
 
 CONNINFO: a superuser's connection to a private cluster, without a database; the tests make `faults` in it and
 kill processes of its engines.
@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, files, processes  # noqa: E402
+from faults import access, bare, files, processes  # noqa: E402
 from faults.support import Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims  # noqa: E402
@@ -25,6 +25,7 @@ def main():
     parser.add_argument("conninfo")
     parser.add_argument("folder")
     parser.add_argument("--only", default="")
+    parser.add_argument("--bare", nargs=2, metavar=("CONNINFO", "FOLDER"), help="a cluster without shared_preload_libraries")
     parser.add_argument("--counts")
     options = parser.parse_args()
     with Session(f"{options.conninfo} dbname=postgres", ["SET client_min_messages = warning"]) as session:
@@ -51,6 +52,8 @@ def main():
                 place.watch.run("SELECT 1")
             except QueryError:
                 place.watch = place.session()
+    if options.bare and options.only in "bare":
+        claims.attempt("bare", lambda: bare.without_preloading(*options.bare))
     status = claims.summary()
     if options.counts:
         pathlib.Path(options.counts).write_text(json.dumps({"passed": claims.passed, "failed": claims.failed}), encoding="utf-8")
