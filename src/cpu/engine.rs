@@ -1,15 +1,51 @@
 //! The CPU engine, as its host starts it.
+//!
+//! Memory: queries reserve from one pool of the option `memory`, first come, first served. Sorts and
+//! aggregates that are refused write to the spill directory and go on; a join that is refused ends its
+//! query with an error. A pool that divides itself evenly among operators would spill long before memory
+//! is short, because it counts operators that never need any. The column cache has its own budget.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
 use async_trait::async_trait;
+use datafusion::{
+    config::ConfigOptions,
+    execution::{
+        TaskContext,
+        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        memory_pool::{GreedyMemoryPool, MemoryPool, TrackConsumersPool},
+        runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
+    },
+    prelude::SessionConfig,
+};
 use pystachio_engine::{Engine, GenerateProgress, ResultStream};
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryRequest, Result,
     SampleRequest, TableDescription,
 };
+use tokio::runtime::Handle;
 
-use crate::{describe, error::from_panic, files::FileCatalog, generate, sample};
+use crate::{
+    cache::ColumnCache,
+    describe,
+    error::{from_datafusion, from_io, from_panic},
+    generate,
+    lowering::Lowering,
+    metrics::QueryPool,
+    sample,
+    scan::{BATCH_ROWS, ScanContext},
+    stream::{QueryStream, RunningQuery, micros},
+};
+
+/// Operators that the error of a used-up pool names.
+const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(5).unwrap();
 
 /// What a server's options come to.
 #[derive(Clone, Debug)]
@@ -24,37 +60,124 @@ pub struct CpuOptions {
     pub spill_directory: PathBuf,
 }
 
-/// The CPU engine. It runs on the tokio runtime in which its methods are called.
+/// The CPU engine.
 pub struct CpuEngine {
     options: CpuOptions,
-    catalog: Arc<FileCatalog>,
+    scans: ScanContext,
+    runtime: Handle,
+    environment: Arc<RuntimeEnv>,
+    session: SessionConfig,
+    counters: Arc<QueryCounters>,
+}
+
+#[derive(Debug, Default)]
+struct QueryCounters {
+    run: AtomicU64,
+    running: AtomicU64,
 }
 
 impl CpuEngine {
-    /// An engine with empty caches.
+    /// An engine with empty caches. Queries run on the tokio runtime in which this is called; the
+    /// engine's methods may be called on any.
     ///
     /// # Errors
     ///
-    /// `FileAccess` if the spill directory can't be made.
+    /// `FileAccess` and `FilePermission` if the spill directory can't be made, `Unavailable` outside of a
+    /// runtime.
     pub fn new(options: CpuOptions) -> Result<Self> {
-        Ok(Self { options, catalog: Arc::default() })
+        let runtime = Handle::try_current()
+            .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine needs a tokio runtime"))?;
+        std::fs::create_dir_all(&options.spill_directory)
+            .map_err(|error| from_io(&options.spill_directory, "create", &error))?;
+        let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
+        let pool = TrackConsumersPool::new(GreedyMemoryPool::new(memory_bytes), NAMED_CONSUMERS);
+        let spill = DiskManagerMode::Directories(vec![options.spill_directory.clone()]);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(pool))
+            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(spill))
+            .build_arc()
+            .map_err(|error| from_datafusion(&error))?;
+        let scans = ScanContext {
+            catalog: Arc::default(),
+            cache: Arc::new(ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX))),
+            threads: options.threads.max(1),
+        };
+        let session = SessionConfig::from(settings(options.threads.max(1))).with_batch_size(BATCH_ROWS);
+        Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
     }
+
+    fn prepare(&self, request: QueryRequest) -> impl FnOnce() -> Result<RunningQuery> + Send + 'static {
+        let started = Instant::now();
+        let (scans, session) = (self.scans.clone(), self.session.clone());
+        let environment = self.environment.clone();
+        let guard = Box::new(RunningGuard::new(self.counters.clone()));
+        move || {
+            let lowering = Lowering {
+                parameters: &request.parameters,
+                scans: &scans,
+                config: session.options(),
+                next_column: std::cell::Cell::new(u32::MAX),
+            };
+            let plan = lowering.lower_plan(&request.plan)?;
+            let columns = request.plan.root.columns();
+            let output_types = request
+                .plan
+                .outputs
+                .iter()
+                .filter_map(|id| columns.iter().find(|(column, _)| column == id))
+                .map(|(_, data_type)| data_type.clone())
+                .collect();
+            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone()));
+            let environment = RuntimeEnv {
+                memory_pool: pool.clone() as Arc<dyn MemoryPool>,
+                disk_manager: environment.disk_manager.clone(),
+                cache_manager: environment.cache_manager.clone(),
+                object_store_registry: environment.object_store_registry.clone(),
+            };
+            let context =
+                TaskContext::default().with_session_config(session).with_runtime(Arc::new(environment));
+            Ok(RunningQuery {
+                plan,
+                context: Arc::new(context),
+                pool,
+                output_types,
+                batch_rows_max: (request.batch_rows_max as usize).max(1),
+                with_metrics: request.with_metrics,
+                started,
+                prepare_us: micros(started),
+                guard,
+            })
+        }
+    }
+}
+
+/// DataFusion's settings, where they are not its defaults.
+fn settings(threads: usize) -> ConfigOptions {
+    let mut config = ConfigOptions::new();
+    config.execution.target_partitions = threads;
+    config.execution.collect_statistics = true;
+    // Two-phase aggregates stop reducing in the first phase once it is known to be in vain.
+    config.execution.skip_partial_aggregation_probe_rows_threshold = 50_000;
+    config.optimizer.enable_join_dynamic_filter_pushdown = true;
+    config.optimizer.enable_topk_dynamic_filter_pushdown = true;
+    config
 }
 
 #[async_trait]
 impl Engine for CpuEngine {
     async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
-        let (catalog, files) = (self.catalog.clone(), files.clone());
-        run_blocking(move || describe::describe(&catalog, &files)).await
+        let (catalog, files) = (self.scans.catalog.clone(), files.clone());
+        self.run_blocking(move || describe::describe(&catalog, &files)).await
     }
 
-    async fn run(&self, _request: QueryRequest) -> Result<Box<dyn ResultStream>> {
-        Err(Error::new(ErrorKind::NotSupported, "run"))
+    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+        let query = self.run_blocking(self.prepare(request)).await?;
+        Ok(Box::new(QueryStream::start(query, &self.runtime)))
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
-        let catalog = self.catalog.clone();
-        run_blocking(move || sample::sample(&catalog, &request)).await
+        let catalog = self.scans.catalog.clone();
+        self.run_blocking(move || sample::sample(&catalog, &request)).await
     }
 
     async fn generate(
@@ -66,21 +189,55 @@ impl Engine for CpuEngine {
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
-        Vec::new()
+        self.scans.cache.entries()
     }
 
     fn status(&self) -> EngineStatus {
-        EngineStatus { memory_max_bytes: self.options.memory_bytes, ..EngineStatus::default() }
+        EngineStatus {
+            engine_pid: std::process::id(),
+            device: "cpu".to_owned(),
+            queries_run: self.counters.run.load(Ordering::Relaxed),
+            queries_running: self.counters.running.load(Ordering::Relaxed),
+            memory_used_bytes: self.environment.memory_pool.reserved() as u64,
+            memory_max_bytes: self.options.memory_bytes,
+            cache_used_bytes: self.scans.cache.used_bytes() as u64,
+            cache_max_bytes: self.scans.cache.bytes_max() as u64,
+            ..EngineStatus::default()
+        }
     }
 }
 
-/// Runs `work` where it may block, and turns its panic into an error.
-async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(failure) => match failure.try_into_panic() {
-            Ok(payload) => Err(from_panic(payload.as_ref())),
-            Err(_) => Err(Error::new(ErrorKind::Cancelled, "the engine is shutting down")),
-        },
+impl CpuEngine {
+    /// Runs `work` where it may block, and turns its panic into an error.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        match self.runtime.spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(failure) => match failure.try_into_panic() {
+                Ok(payload) => Err(from_panic(payload.as_ref())),
+                Err(_) => Err(Error::new(ErrorKind::Cancelled, "the engine is shutting down")),
+            },
+        }
+    }
+}
+
+/// Counts a query as running for as long as it lives.
+struct RunningGuard {
+    counters: Arc<QueryCounters>,
+}
+
+impl RunningGuard {
+    fn new(counters: Arc<QueryCounters>) -> Self {
+        counters.running.fetch_add(1, Ordering::Relaxed);
+        Self { counters }
+    }
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.counters.running.fetch_sub(1, Ordering::Relaxed);
+        self.counters.run.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -20,10 +20,11 @@ use std::{
     },
 };
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
+    basic::Type as PhysicalType,
     errors::ParquetError,
     file::metadata::{ParquetMetaData, ParquetMetaDataReader},
 };
@@ -103,9 +104,7 @@ impl FileCatalog {
             return Ok(footer.clone());
         }
         let metadata = read_footer(path, handle, identity.file_bytes)?;
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let arrow = ArrowReaderMetadata::try_new(Arc::new(metadata), options)
-            .map_err(|error| from_parquet(path, &error))?;
+        let arrow = reader_metadata(Arc::new(metadata)).map_err(|error| from_parquet(path, &error))?;
         let footer =
             Arc::new(FileFooter { path: path.to_owned(), identity, arrow, last_use: AtomicU64::new(now) });
         let mut footers = self.lock();
@@ -129,6 +128,17 @@ impl FileFooter {
     /// The file's columns with the Arrow types that the reader gives them.
     pub(crate) fn schema(&self) -> &SchemaRef {
         self.arrow.schema()
+    }
+
+    /// All rows.
+    pub(crate) fn row_count(&self) -> usize {
+        self.metadata().row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
+    }
+
+    /// The Parquet type of a top-level column in words, for messages: `INT64 Decimal(15,2)`.
+    pub(crate) fn column_type(&self, column: usize) -> String {
+        let root = self.metadata().file_metadata().schema_descr().root_schema();
+        root.get_fields().get(column).map_or_else(|| "unknown".to_owned(), |field| file_type(field).words)
     }
 
     /// The error of a file that is no longer what its footer says.
@@ -313,6 +323,40 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMet
         other => corrupt(&format!("the footer is corrupt: {other}")),
     })?;
     Ok(metadata)
+}
+
+/// The footer with the types in which columns are decoded: those of the Parquet schema, whatever the
+/// writer's own Arrow schema says, with text and bytes as views and INT96 in microseconds.
+fn reader_metadata(metadata: Arc<ParquetMetaData>) -> std::result::Result<ArrowReaderMetadata, ParquetError> {
+    let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    let plain = ArrowReaderMetadata::try_new(metadata.clone(), options())?;
+    let descriptor = metadata.file_metadata().schema_descr();
+    let fields: Vec<FieldRef> = plain
+        .schema()
+        .fields()
+        .iter()
+        .enumerate()
+        .map(|(root, field)| {
+            let is_int96 = (0..descriptor.num_columns()).any(|leaf| {
+                descriptor.get_column_root_idx(leaf) == root
+                    && descriptor.column(leaf).physical_type() == PhysicalType::INT96
+            });
+            with_decoded_type(field, is_int96)
+        })
+        .collect();
+    let schema = Arc::new(Schema::new(fields));
+    ArrowReaderMetadata::try_new(metadata, options().with_schema(schema)).or(Ok(plain))
+}
+
+fn with_decoded_type(field: &FieldRef, is_int96: bool) -> FieldRef {
+    let data_type = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+        DataType::Timestamp(_, zone) if is_int96 => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        DataType::List(item) => DataType::List(with_decoded_type(item, is_int96)),
+        _ => return field.clone(),
+    };
+    Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
 fn evict_footers(footers: &mut HashMap<FileIdentity, Arc<FileFooter>>) {

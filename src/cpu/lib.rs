@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: PostgreSQL, sockets. No other crate names DataFusion.
 
+mod cache;
 mod describe;
 mod engine;
 mod error;
@@ -20,8 +21,12 @@ mod file_type;
 mod files;
 mod functions;
 mod generate;
+mod lowering;
+mod metrics;
 mod sample;
+mod scan;
 mod statistics;
+mod stream;
 
 pub use engine::{CpuEngine, CpuOptions};
 

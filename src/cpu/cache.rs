@@ -1,0 +1,213 @@
+//! The column cache: decoded columns of row groups, kept between queries.
+//!
+//! Invariants: an entry is found only by the identity of the file it was read from, so a changed file
+//! never meets old data. What is held is at most `bytes_max`, counted by unique Arrow buffers. Entries
+//! are immutable and shared; evicting one does not disturb a query that reads it.
+//!
+//! Deliberately absent: decoding, which `scan` does; two scans that miss the same column both decode it,
+//! and one result is kept.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use arrow::array::{Array, ArrayData, ArrayRef};
+use pystachio_plan::{CacheEntry, DataType, ScanColumn};
+
+use crate::files::FileIdentity;
+
+/// One column of one row group, as one kind of scan column reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChunkKey {
+    pub(crate) identity: FileIdentity,
+    pub(crate) row_group: usize,
+    /// The column's place among the file's top-level columns.
+    pub(crate) column: usize,
+    pub(crate) variant: Arc<ChunkVariant>,
+}
+
+/// What the declared column adds to the file's: scans that agree share their chunks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChunkVariant {
+    data_type: DataType,
+    not_null: bool,
+    length_max: Option<u32>,
+    trim_blanks: bool,
+}
+
+/// A column of a row group: arrays that all columns of the row group cut at the same rows.
+pub(crate) type Chunk = Arc<[ArrayRef]>;
+
+/// Where a chunk comes from, for `pystachio.cache`.
+#[derive(Clone, Debug)]
+pub(crate) struct ChunkSource {
+    pub(crate) path: Arc<Path>,
+    pub(crate) column: Arc<str>,
+}
+
+/// The cache. Shared by all queries of an engine.
+#[derive(Debug)]
+pub(crate) struct ColumnCache {
+    bytes_max: usize,
+    state: Mutex<CacheState>,
+}
+
+#[derive(Debug, Default)]
+struct CacheState {
+    entries: HashMap<ChunkKey, Entry>,
+    /// Keys by last use, least recent first.
+    by_use: BTreeMap<u64, ChunkKey>,
+    identities: HashMap<PathBuf, FileIdentity>,
+    clock: u64,
+    used_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    chunk: Chunk,
+    source: ChunkSource,
+    memory_bytes: usize,
+    last_use: u64,
+    hits: u64,
+}
+
+impl ChunkVariant {
+    pub(crate) fn of(column: &ScanColumn) -> Self {
+        Self {
+            data_type: column.data_type.clone(),
+            not_null: column.not_null,
+            length_max: column.length_max,
+            trim_blanks: column.trim_blanks,
+        }
+    }
+}
+
+impl ColumnCache {
+    /// An empty cache. With `bytes_max` 0 it stays empty.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, state: Mutex::default() }
+    }
+
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.bytes_max > 0
+    }
+
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.lock().used_bytes
+    }
+
+    /// The chunk, if it is held; this counts as a use.
+    pub(crate) fn get(&self, key: &ChunkKey) -> Option<Chunk> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let entry = state.entries.get_mut(key)?;
+        state.clock += 1;
+        if let Some(key) = state.by_use.remove(&entry.last_use) {
+            state.by_use.insert(state.clock, key);
+        }
+        entry.last_use = state.clock;
+        entry.hits += 1;
+        Some(entry.chunk.clone())
+    }
+
+    /// Keeps a chunk, if need be in place of those used least recently. A chunk larger than the cache is
+    /// not kept.
+    pub(crate) fn insert(&self, key: ChunkKey, chunk: &Chunk, source: ChunkSource) {
+        let memory_bytes = chunk_bytes(chunk);
+        if memory_bytes > self.bytes_max {
+            return;
+        }
+        let mut state = self.lock();
+        // A file may have changed since the scan began.
+        if state.entries.contains_key(&key) || state.identities.get(&*source.path) != Some(&key.identity) {
+            return;
+        }
+        while state.used_bytes + memory_bytes > self.bytes_max {
+            let Some((_, oldest)) = state.by_use.pop_first() else { break };
+            state.remove(&oldest);
+        }
+        state.clock += 1;
+        let last_use = state.clock;
+        state.used_bytes += memory_bytes;
+        state.by_use.insert(last_use, key.clone());
+        state.entries.insert(key, Entry { chunk: chunk.clone(), source, memory_bytes, last_use, hits: 0 });
+    }
+
+    /// Says which content a path has now; what is held of another is dropped.
+    pub(crate) fn observe(&self, path: &Path, identity: FileIdentity) {
+        if !self.is_enabled() {
+            return;
+        }
+        let mut state = self.lock();
+        match state.identities.get(path) {
+            Some(known) if *known == identity => return,
+            None => {}
+            Some(_) => {
+                let stale: Vec<ChunkKey> = state
+                    .entries
+                    .iter()
+                    .filter(|(key, entry)| &*entry.source.path == path && key.identity != identity)
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                stale.iter().for_each(|key| state.remove(key));
+            }
+        }
+        state.identities.insert(path.to_owned(), identity);
+    }
+
+    /// What is held, a row a file's column, sorted by path and column.
+    pub(crate) fn entries(&self) -> Vec<CacheEntry> {
+        let state = self.lock();
+        let mut rows: BTreeMap<(&Path, &str), CacheEntry> = BTreeMap::new();
+        for entry in state.entries.values() {
+            let row = rows.entry((&entry.source.path, &entry.source.column)).or_insert_with(|| CacheEntry {
+                path: entry.source.path.display().to_string(),
+                column: entry.source.column.to_string(),
+                row_group_count: 0,
+                memory_bytes: 0,
+                hits: 0,
+            });
+            row.row_group_count += 1;
+            row.memory_bytes += entry.memory_bytes as u64;
+            row.hits += entry.hits;
+        }
+        rows.into_values().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl CacheState {
+    fn remove(&mut self, key: &ChunkKey) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.used_bytes -= entry.memory_bytes;
+            self.by_use.remove(&entry.last_use);
+        }
+    }
+}
+
+/// The memory of a chunk's arrays; a buffer that several share counts once.
+pub(crate) fn chunk_bytes(chunk: &[ArrayRef]) -> usize {
+    let mut seen = HashSet::new();
+    chunk.iter().map(|array| data_bytes(&array.to_data(), &mut seen) + size_of::<ArrayData>()).sum()
+}
+
+fn data_bytes(data: &ArrayData, seen: &mut HashSet<usize>) -> usize {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let own: usize = data
+        .buffers()
+        .iter()
+        .chain(nulls)
+        .filter(|buffer| seen.insert(buffer.data_ptr().as_ptr() as usize))
+        .map(|buffer| buffer.capacity().max(buffer.len()))
+        .sum();
+    own + data.child_data().iter().map(|child| data_bytes(child, seen)).sum::<usize>()
+}

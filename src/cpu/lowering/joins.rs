@@ -1,0 +1,269 @@
+//! Joins of every kind.
+//!
+//! DataFusion builds its hash table from its first input. Where the planner would build from the right,
+//! the inputs change places and the join type is mirrored; columns are found by name above, so their
+//! order does not matter.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::{
+    common::{JoinSide as Side, JoinType, NullEquality},
+    physical_plan::{
+        ExecutionPlan,
+        joins::{
+            CrossJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, PartitionMode,
+            utils::{ColumnIndex, JoinFilter},
+        },
+    },
+};
+use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Relation, Result};
+
+use super::{
+    Lowering, Required,
+    expressions::{PhysicalInput, common_key_type},
+    keep_columns, require_columns,
+};
+use crate::{column_name, error::from_datafusion};
+
+/// A build side of fewer rows is built once and shared, however few the probe side's are.
+const SHARED_BUILD_ROWS: f64 = 100_000.0;
+/// A build side is shared if it has at most this part of the probe side's rows: then a single-threaded
+/// build costs less than moving the rows of both sides between threads.
+const SHARED_BUILD_PART: f64 = 1.0 / 6.0;
+/// A build side of more rows is never shared, since its single-threaded build is memory bound.
+const SHARED_BUILD_ROWS_MAX: f64 = 4_000_000.0;
+
+/// A join as the plan has it.
+pub(super) struct Join<'a> {
+    pub(super) kind: JoinKind,
+    pub(super) left: &'a Relation,
+    pub(super) right: &'a Relation,
+    pub(super) keys: &'a [JoinKey],
+    pub(super) residual: Option<&'a Expression>,
+    pub(super) build: JoinSide,
+}
+
+impl Lowering<'_> {
+    pub(super) fn lower_join(
+        &self,
+        join: &Join<'_>,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if join.kind == JoinKind::NullAwareAnti && (join.keys.len() != 1 || join.residual.is_some()) {
+            return self.lower_not_in(join, required, depth);
+        }
+        let mut needed = required.clone();
+        for key in join.keys {
+            require_columns(&key.left, &mut needed);
+            require_columns(&key.right, &mut needed);
+        }
+        join.residual.iter().for_each(|condition| require_columns(condition, &mut needed));
+        let left = self.lower_side(join.left, &needed, depth)?;
+        let right = self.lower_side(join.right, &needed, depth)?;
+        let swap = join.build == JoinSide::Right && join.kind != JoinKind::NullAwareAnti;
+        let sides = Sides::new(join, left, right, swap);
+        let plan = if join.keys.is_empty() {
+            self.pair_join(join, sides, required)?
+        } else {
+            self.hash_join(join, sides, required)?
+        };
+        let kept: Vec<_> = join_columns(join).into_iter().filter(|id| required.contains(id)).collect();
+        keep_columns_any_order(plan, &kept)
+    }
+
+    /// NOT IN with more than one equality: every pair that could be equal counts as a match.
+    fn lower_not_in(
+        &self,
+        join: &Join<'_>,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut conditions: Vec<Expression> = join
+            .keys
+            .iter()
+            .map(|key| {
+                let common = common_key_type(key.left.data_type(), key.right.data_type());
+                let equal = Expression::predicate(
+                    Function::Equal,
+                    vec![aligned(&key.left, &common), aligned(&key.right, &common)],
+                );
+                Expression::predicate(Function::IsNotFalse, vec![equal])
+            })
+            .collect();
+        conditions.extend(join.residual.cloned());
+        let residual = Expression::all_of(conditions);
+        let join = Join { kind: JoinKind::Anti, keys: &[], residual: residual.as_ref(), ..*join };
+        self.lower_join(&join, required, depth)
+    }
+
+    fn lower_side(&self, side: &Relation, needed: &Required, depth: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let ids: Required = side.columns().into_iter().map(|(id, _)| id).collect();
+        self.lower(side, &needed.intersection(&ids).copied().collect(), depth + 1)
+    }
+
+    fn hash_join(
+        &self,
+        join: &Join<'_>,
+        sides: Sides,
+        required: &Required,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let build_input = self.input(&sides.build)?;
+        let probe_input = self.input(&sides.probe)?;
+        let on = join
+            .keys
+            .iter()
+            .map(|key| {
+                let common = common_key_type(key.left.data_type(), key.right.data_type());
+                let (build, probe) =
+                    if sides.swapped { (&key.right, &key.left) } else { (&key.left, &key.right) };
+                Ok((
+                    build_input.physical_key(&aligned(build, &common))?,
+                    probe_input.physical_key(&aligned(probe, &common))?,
+                ))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let filter = self.join_filter(join, &sides)?;
+        let null_aware = join.kind == JoinKind::NullAwareAnti;
+        let mode = if null_aware || sides.shares_build() {
+            PartitionMode::CollectLeft
+        } else {
+            PartitionMode::Partitioned
+        };
+        HashJoinExecBuilder::new(sides.build, sides.probe, on, sides.join_type)
+            .with_filter(filter)
+            .with_partition_mode(mode)
+            .with_null_equality(NullEquality::NullEqualsNothing)
+            .with_null_aware(null_aware)
+            .build()
+            .and_then(|exec| {
+                let projection = positions_in(&exec.schema(), required);
+                exec.with_projection(Some(projection))
+            })
+            .map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>)
+            .map_err(|error| from_datafusion(&error))
+    }
+
+    /// A join without equalities.
+    fn pair_join(
+        &self,
+        join: &Join<'_>,
+        sides: Sides,
+        required: &Required,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let filter = self.join_filter(join, &sides)?;
+        if filter.is_none() && sides.join_type == JoinType::Inner {
+            return Ok(Arc::new(CrossJoinExec::new(sides.build, sides.probe)));
+        }
+        NestedLoopJoinExec::try_new(sides.build, sides.probe, filter, &sides.join_type, None)
+            .and_then(|exec| {
+                let projection = positions_in(&exec.schema(), required);
+                exec.with_projection(Some(projection))
+            })
+            .map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>)
+            .map_err(|error| from_datafusion(&error))
+    }
+
+    fn join_filter(&self, join: &Join<'_>, sides: &Sides) -> Result<Option<JoinFilter>> {
+        let Some(residual) = join.residual else { return Ok(None) };
+        let mut used = Required::new();
+        require_columns(residual, &mut used);
+        let mut indices = Vec::new();
+        let mut fields = Vec::new();
+        for (plan, side) in [(&sides.build, Side::Left), (&sides.probe, Side::Right)] {
+            let schema = plan.schema();
+            for index in positions_in(&schema, &used) {
+                indices.push(ColumnIndex { index, side });
+                fields.push(schema.field(index).clone());
+            }
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let input = PhysicalInput::new(schema.clone(), self.parameters, self.config)?;
+        Ok(Some(JoinFilter::new(input.physical(residual)?, indices, schema)))
+    }
+}
+
+/// A join's inputs as DataFusion takes them.
+struct Sides {
+    build: Arc<dyn ExecutionPlan>,
+    probe: Arc<dyn ExecutionPlan>,
+    build_rows: f64,
+    probe_rows: f64,
+    join_type: JoinType,
+    swapped: bool,
+}
+
+impl Sides {
+    fn new(
+        join: &Join<'_>,
+        left: Arc<dyn ExecutionPlan>,
+        right: Arc<dyn ExecutionPlan>,
+        swapped: bool,
+    ) -> Self {
+        let join_type = match join.kind {
+            JoinKind::Inner => JoinType::Inner,
+            JoinKind::Left => JoinType::Left,
+            JoinKind::Full => JoinType::Full,
+            JoinKind::Semi => JoinType::LeftSemi,
+            JoinKind::Anti | JoinKind::NullAwareAnti => JoinType::LeftAnti,
+        };
+        let (left_rows, right_rows) = (join.left.estimate.rows, join.right.estimate.rows);
+        if swapped {
+            Self {
+                build: right,
+                probe: left,
+                build_rows: right_rows,
+                probe_rows: left_rows,
+                join_type: join_type.swap(),
+                swapped,
+            }
+        } else {
+            Self {
+                build: left,
+                probe: right,
+                build_rows: left_rows,
+                probe_rows: right_rows,
+                join_type,
+                swapped,
+            }
+        }
+    }
+
+    fn shares_build(&self) -> bool {
+        // A full join of a shared build side would have to wait for every probe partition anyway.
+        self.build_rows <= SHARED_BUILD_ROWS
+            || (self.build_rows <= SHARED_BUILD_ROWS_MAX
+                && self.build_rows <= self.probe_rows * SHARED_BUILD_PART)
+    }
+}
+
+/// The key in the type in which it is compared.
+fn aligned(key: &Expression, common: &pystachio_plan::DataType) -> Expression {
+    if key.data_type() == common {
+        key.clone()
+    } else {
+        Expression::call(Function::Cast, vec![key.clone()], common.clone())
+    }
+}
+
+fn join_columns(join: &Join<'_>) -> Vec<pystachio_plan::ColumnId> {
+    let mut ids: Vec<_> = join.left.columns().into_iter().map(|(id, _)| id).collect();
+    if join.kind.keeps_right_columns() {
+        ids.extend(join.right.columns().into_iter().map(|(id, _)| id));
+    }
+    ids
+}
+
+/// Drops what is left beyond these columns; the join has projected already in most cases.
+fn keep_columns_any_order(
+    plan: Arc<dyn ExecutionPlan>,
+    ids: &[pystachio_plan::ColumnId],
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if plan.schema().fields().len() == ids.len() { Ok(plan) } else { keep_columns(plan, ids) }
+}
+
+fn positions_in(schema: &Schema, required: &Required) -> Vec<usize> {
+    let names: std::collections::BTreeSet<String> = required.iter().map(|id| column_name(*id)).collect();
+    (0..schema.fields().len()).filter(|index| names.contains(schema.field(*index).name())).collect()
+}

@@ -1,0 +1,385 @@
+//! A plan becomes DataFusion's physical operators.
+//!
+//! Physical operators are built directly. The plan is typed, its filters and columns are where they
+//! belong and its join order is chosen, so DataFusion's analyzer and logical optimizer would cost time
+//! and change nothing. Of its physical rules those run that place exchanges, push filters and limits
+//! and answer from statistics.
+//!
+//! - `expressions.rs`: plan expressions made physical; float keys
+//! - `aggregates.rs`: grouping, DISTINCT, shared subexpressions
+//! - `joins.rs`: joins of every kind
+//! - `rules.rs`: the physical rules
+//!
+//! Invariants: the operators of a relation give every column that its reader requires, by name; they may
+//! give more. An empty column list carries the count of rows.
+//!
+//! Deliberately absent: choosing a join order or a build side; the planner has done that.
+
+mod aggregates;
+mod expressions;
+mod joins;
+mod rules;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    compute::SortOptions,
+    datatypes::{Field, Schema},
+};
+use datafusion::{
+    common::ScalarValue,
+    config::ConfigOptions,
+    datasource::memory::MemorySourceConfig,
+    physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr, expressions::Column},
+    physical_plan::{
+        ExecutionPlan,
+        filter::FilterExecBuilder,
+        limit::GlobalLimitExec,
+        projection::{ProjectionExec, ProjectionExpr},
+        sorts::sort::SortExec,
+        union::UnionExec,
+    },
+};
+use pystachio_plan::{
+    ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression, Operator, Plan,
+    Relation, Result, SortKey,
+};
+
+use self::expressions::PhysicalInput;
+use crate::{
+    column_name,
+    error::from_datafusion,
+    scan::{RowGroupScanExec, ScanContext, ScanRequest},
+};
+
+/// Relations nested deeper are refused, so that a plan can't exhaust the stack.
+const DEPTH_MAX: usize = 500;
+
+/// The columns that an operator's reader needs.
+type Required = BTreeSet<ColumnId>;
+
+/// What lowering needs beside the plan.
+pub(crate) struct Lowering<'a> {
+    /// The values of the plan's parameters.
+    pub(crate) parameters: &'a [Literal],
+    /// Files, footers and cached columns.
+    pub(crate) scans: &'a ScanContext,
+    /// DataFusion's settings.
+    pub(crate) config: &'a Arc<ConfigOptions>,
+    /// The next id of a column that the plan does not have; counts down from the greatest.
+    pub(crate) next_column: std::cell::Cell<u32>,
+}
+
+impl Lowering<'_> {
+    /// The executable form of a plan; its columns are the plan's outputs in order. Blocks on files.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files, `NotSupported`, and `Internal` for a plan that contradicts itself.
+    pub(crate) fn lower_plan(&self, plan: &Plan) -> Result<Arc<dyn ExecutionPlan>> {
+        let required = plan.outputs.iter().copied().collect();
+        let root = self.lower(&plan.root, &required, 0)?;
+        let root = keep_columns(root, &plan.outputs)?;
+        rules::optimize(root, self.config)
+    }
+
+    fn lower(
+        &self,
+        relation: &Relation,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if depth > DEPTH_MAX {
+            let message = format!("the plan is nested more than {DEPTH_MAX} deep");
+            return Err(Error::new(ErrorKind::NotSupported, message));
+        }
+        match &relation.operator {
+            Operator::Scan { .. } => self.lower_scan(relation, required, false),
+            Operator::Values { columns, rows } => self.lower_values(columns, rows),
+            Operator::Filter { input, predicate } => self.lower_filter(input, predicate, required, depth),
+            Operator::Project { input, expressions } => {
+                self.lower_project(input, expressions, required, depth)
+            }
+            Operator::Join { kind, left, right, keys, residual, build } => {
+                let join = joins::Join {
+                    kind: *kind,
+                    left,
+                    right,
+                    keys,
+                    residual: residual.as_ref(),
+                    build: *build,
+                };
+                self.lower_join(&join, required, depth)
+            }
+            Operator::Aggregate { input, groups, aggregates } => {
+                self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
+            }
+            Operator::Sort { input, keys } => self.lower_sort(input, keys, required, depth),
+            Operator::Limit { input, offset, count } => {
+                let plan = self.lower(input, required, depth + 1)?;
+                let skip = self.row_count(offset.as_ref(), "OFFSET")?.unwrap_or(0);
+                let fetch = self.row_count(count.as_ref(), "LIMIT")?;
+                Ok(Arc::new(GlobalLimitExec::new(plan, skip, fetch)))
+            }
+            Operator::UnionAll { inputs, columns } => self.lower_union(inputs, columns, depth),
+        }
+    }
+
+    /// A scan; `with_bounds` if its reader may answer from bounds of whole columns.
+    fn lower_scan(
+        &self,
+        relation: &Relation,
+        required: &Required,
+        with_bounds: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Operator::Scan { table, files, columns, filters } = &relation.operator else {
+            return Err(Error::internal("a scan is something else"));
+        };
+        let estimate_rows = relation.estimate.rows;
+        let request = ScanRequest { table, files, columns, output: required, estimate_rows, with_bounds };
+        let lower_filters = |schema| {
+            let input = PhysicalInput::new(schema, self.parameters, self.config)?;
+            filters.iter().map(|filter| input.physical(filter)).collect()
+        };
+        Ok(Arc::new(RowGroupScanExec::try_new(self.scans, &request, lower_filters)?))
+    }
+
+    fn lower_filter(
+        &self,
+        input: &Relation,
+        predicate: &Expression,
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut needed = required.clone();
+        require_columns(predicate, &mut needed);
+        let plan = self.lower(input, &needed, depth + 1)?;
+        let predicate = self.input(&plan)?.physical(predicate)?;
+        let projection = positions(&plan, required);
+        let filter = FilterExecBuilder::new(predicate, plan)
+            .apply_projection(Some(projection))
+            .and_then(FilterExecBuilder::build)
+            .map_err(|error| from_datafusion(&error))?;
+        Ok(Arc::new(filter))
+    }
+
+    fn lower_project(
+        &self,
+        input: &Relation,
+        expressions: &[NamedExpression],
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let kept: Vec<_> = expressions.iter().filter(|named| required.contains(&named.id)).collect();
+        let mut needed = Required::new();
+        kept.iter().for_each(|named| require_columns(&named.expression, &mut needed));
+        let plan = self.lower(input, &needed, depth + 1)?;
+        let input = self.input(&plan)?;
+        let expressions = kept
+            .iter()
+            .map(|named| Ok((input.physical(&named.expression)?, column_name(named.id))))
+            .collect::<Result<Vec<_>>>()?;
+        project(plan, expressions)
+    }
+
+    fn lower_sort(
+        &self,
+        input: &Relation,
+        keys: &[SortKey],
+        required: &Required,
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut needed = required.clone();
+        keys.iter().for_each(|key| require_columns(&key.expression, &mut needed));
+        let plan = self.lower(input, &needed, depth + 1)?;
+        let input = self.input(&plan)?;
+        let ordering = keys
+            .iter()
+            .map(|key| {
+                let options = SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+                Ok(PhysicalSortExpr::new(input.physical_key(&key.expression)?, options))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        match LexOrdering::new(ordering) {
+            Some(ordering) => Ok(Arc::new(SortExec::new(ordering, plan))),
+            None => Ok(plan),
+        }
+    }
+
+    fn lower_union(
+        &self,
+        inputs: &[(Arc<Relation>, Vec<ColumnId>)],
+        columns: &[(ColumnId, DataType)],
+        depth: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut plans = Vec::with_capacity(inputs.len());
+        for (relation, ids) in inputs {
+            if ids.len() != columns.len() {
+                return Err(Error::internal("a union's inputs have different numbers of columns"));
+            }
+            let types = relation.columns();
+            let plan = self.lower(relation, &ids.iter().copied().collect(), depth + 1)?;
+            let input = self.input(&plan)?;
+            let expressions = ids
+                .iter()
+                .zip(columns)
+                .map(|(id, (name, data_type))| {
+                    let found = types.iter().find(|(column, _)| column == id);
+                    let (_, own) = found.ok_or_else(|| Error::internal("a union names an unknown column"))?;
+                    let column = Expression::column(*id, own.clone());
+                    let expression = if own == data_type {
+                        column
+                    } else {
+                        Expression::call(Function::Cast, vec![column], data_type.clone())
+                    };
+                    Ok((input.physical(&expression)?, column_name(*name)))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            plans.push(project(plan, expressions)?);
+        }
+        if plans.len() < 2 {
+            return plans.pop().ok_or_else(|| Error::internal("a union has no inputs"));
+        }
+        UnionExec::try_new(plans).map_err(|error| from_datafusion(&error))
+    }
+
+    fn lower_values(
+        &self,
+        columns: &[(ColumnId, DataType)],
+        rows: &[Vec<Expression>],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let nothing = PhysicalInput::new(Arc::new(Schema::empty()), self.parameters, self.config)?;
+        let one_row = RecordBatch::try_new_with_options(
+            Arc::new(Schema::empty()),
+            Vec::new(),
+            &RecordBatchOptions::new().with_row_count(Some(1)),
+        )
+        .map_err(|error| crate::error::from_arrow(&error))?;
+        let mut arrays = Vec::with_capacity(columns.len());
+        for (index, (_, data_type)) in columns.iter().enumerate() {
+            let mut values = Vec::with_capacity(rows.len());
+            for row in rows {
+                let expression =
+                    row.get(index).ok_or_else(|| Error::internal("a row of values is too short"))?;
+                values.push(evaluate_scalar(&nothing.physical(expression)?, &one_row, data_type)?);
+            }
+            arrays.push(scalars_to_array(values, data_type)?);
+        }
+        let fields: Vec<Field> = columns
+            .iter()
+            .map(|(id, data_type)| Field::new(column_name(*id), data_type.to_arrow(), true))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let batch = RecordBatch::try_new_with_options(schema.clone(), arrays, &options)
+            .map_err(|error| crate::error::from_arrow(&error))?;
+        let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], schema, None)
+            .map_err(|error| from_datafusion(&error))?;
+        Ok(exec)
+    }
+
+    /// The value of LIMIT or OFFSET.
+    fn row_count(&self, expression: Option<&Expression>, clause: &str) -> Result<Option<usize>> {
+        let literal = match expression {
+            None => return Ok(None),
+            Some(Expression::Literal(literal)) => literal,
+            Some(Expression::Parameter { index, .. }) => usize::try_from(*index)
+                .ok()
+                .and_then(|index| self.parameters.get(index))
+                .ok_or_else(|| Error::internal(format!("parameter {index} of {clause} has no value")))?,
+            Some(_) => return Err(Error::internal(format!("{clause} is neither literal nor parameter"))),
+        };
+        match literal.value {
+            pystachio_plan::Value::Null => Ok(None),
+            pystachio_plan::Value::Int(value) => usize::try_from(value).map(Some).map_err(|_| {
+                Error::new(ErrorKind::InvalidArgument, format!("{clause} must not be negative"))
+            }),
+            _ => Err(Error::internal(format!("{clause} is not an integer"))),
+        }
+    }
+
+    /// An id that no column of the plan has: the planner counts up from 0.
+    fn fresh_column(&self) -> ColumnId {
+        let id = self.next_column.get();
+        self.next_column.set(id - 1);
+        ColumnId(id)
+    }
+
+    fn input(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<PhysicalInput<'_>> {
+        PhysicalInput::new(plan.schema(), self.parameters, self.config)
+    }
+}
+
+/// Adds the columns that an expression reads.
+fn require_columns(expression: &Expression, required: &mut Required) {
+    expression.walk(&mut |part| {
+        if let Expression::Column { id, .. } = part {
+            required.insert(*id);
+        }
+    });
+}
+
+/// Where the required columns are in a plan's output, in its order.
+fn positions(plan: &Arc<dyn ExecutionPlan>, required: &Required) -> Vec<usize> {
+    let names: BTreeSet<String> = required.iter().map(|id| column_name(*id)).collect();
+    let schema = plan.schema();
+    (0..schema.fields().len()).filter(|index| names.contains(schema.field(*index).name())).collect()
+}
+
+/// The plan with these columns in this order.
+fn keep_columns(plan: Arc<dyn ExecutionPlan>, ids: &[ColumnId]) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let mut seen = BTreeSet::new();
+    let expressions = ids
+        .iter()
+        .map(|id| {
+            let name = column_name(*id);
+            let column = Column::new_with_schema(&name, &schema).map_err(|error| from_datafusion(&error))?;
+            // A column may be returned twice; names stay unique.
+            let output = if seen.insert(*id) { name } else { format!("{name}_{}", seen.len()) };
+            Ok((Arc::new(column) as Arc<dyn PhysicalExpr>, output))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    project(plan, expressions)
+}
+
+/// A projection, or the plan itself where it would change nothing.
+fn project(
+    plan: Arc<dyn ExecutionPlan>,
+    expressions: Vec<(Arc<dyn PhysicalExpr>, String)>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let same = expressions.len() == schema.fields().len()
+        && expressions.iter().enumerate().all(|(index, (expression, name))| {
+            expression
+                .downcast_ref::<Column>()
+                .is_some_and(|column| column.index() == index && schema.field(index).name() == name)
+        });
+    if same {
+        return Ok(plan);
+    }
+    let expressions = expressions.into_iter().map(|(expr, alias)| ProjectionExpr { expr, alias });
+    let projection = ProjectionExec::try_new(expressions, plan).map_err(|error| from_datafusion(&error))?;
+    Ok(Arc::new(projection))
+}
+
+fn evaluate_scalar(
+    expression: &Arc<dyn PhysicalExpr>,
+    one_row: &RecordBatch,
+    data_type: &DataType,
+) -> Result<ScalarValue> {
+    expression
+        .evaluate(one_row)
+        .and_then(|value| value.into_array(1))
+        .and_then(|array| ScalarValue::try_from_array(&array, 0))
+        .and_then(|value| value.cast_to(&data_type.to_arrow()))
+        .map_err(|error| from_datafusion(&error))
+}
+
+fn scalars_to_array(values: Vec<ScalarValue>, data_type: &DataType) -> Result<ArrayRef> {
+    if values.is_empty() {
+        return Ok(arrow::array::new_empty_array(&data_type.to_arrow()));
+    }
+    ScalarValue::iter_to_array(values).map_err(|error| from_datafusion(&error))
+}

@@ -1,0 +1,403 @@
+//! The scan as an operator of DataFusion.
+
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use arrow::datatypes::SchemaRef;
+use datafusion::{
+    common::{ColumnStatistics, ScalarValue, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
+    config::ConfigOptions,
+    error::Result as DataFusionResult,
+    execution::{SendableRecordBatchStream, TaskContext},
+    physical_expr::{EquivalenceProperties, PhysicalExpr, utils::reassign_expr_columns},
+    physical_expr_common::physical_expr::is_dynamic_physical_expr,
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+        execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions},
+        filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown},
+        metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet},
+        statistics::StatisticsArgs,
+        stream::RecordBatchStreamAdapter,
+    },
+};
+use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
+
+use super::{
+    partition::{PartitionScan, ScanMetrics},
+    pruning::RowGroupPruner,
+    table::ScanTable,
+};
+use crate::{cache::ColumnCache, files::FileCatalog};
+
+/// What scans of an engine share.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanContext {
+    pub(crate) catalog: Arc<FileCatalog>,
+    pub(crate) cache: Arc<ColumnCache>,
+    /// Partitions of a scan at most.
+    pub(crate) threads: usize,
+}
+
+/// A scan as the plan has it.
+pub(crate) struct ScanRequest<'a> {
+    pub(crate) table: &'a str,
+    pub(crate) files: &'a FileSet,
+    pub(crate) columns: &'a [ScanColumn],
+    /// The columns that the scan's reader needs.
+    pub(crate) output: &'a BTreeSet<ColumnId>,
+    pub(crate) estimate_rows: f64,
+    /// Whether the reader may answer from bounds of whole columns.
+    pub(crate) with_bounds: bool,
+}
+
+/// A row group of a scan.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScanUnit {
+    pub(super) file: usize,
+    pub(super) row_group: usize,
+}
+
+/// The row groups of a scan, claimed one by one.
+#[derive(Debug)]
+pub(super) struct ScanQueue {
+    units: Vec<ScanUnit>,
+    next: AtomicUsize,
+    rows_left: Option<AtomicUsize>,
+}
+
+/// Reads row groups of Parquet files.
+#[derive(Debug)]
+pub(crate) struct RowGroupScanExec {
+    pub(super) table: Arc<ScanTable>,
+    pub(super) cache: Arc<ColumnCache>,
+    /// The table's columns that come out.
+    pub(super) projection: Vec<usize>,
+    /// Conditions over the table's columns.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Conditions over the table's columns that change while the query runs.
+    dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
+    fetch: Option<usize>,
+    estimate_rows: f64,
+    with_bounds: bool,
+    queue: OnceLock<Arc<ScanQueue>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl RowGroupScanExec {
+    /// A scan. `lower_filters` makes the conditions physical over the schema that it is given.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files and of their schemas.
+    pub(crate) fn try_new(
+        context: &ScanContext,
+        request: &ScanRequest<'_>,
+        lower_filters: impl FnOnce(SchemaRef) -> Result<Vec<Arc<dyn PhysicalExpr>>>,
+    ) -> Result<Self> {
+        let files = context.catalog.open_all(request.files)?;
+        for file in &files {
+            context.cache.observe(&file.footer.path, file.footer.identity);
+        }
+        let table = ScanTable::try_new(request.table, files, request.columns)?;
+        let filters = lower_filters(table.schema.clone())?;
+        let projection: Vec<usize> = request
+            .columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| request.output.contains(&column.id))
+            .map(|(index, _)| index)
+            .collect();
+        let schema = table
+            .schema
+            .project(&projection)
+            .map(Arc::new)
+            .map_err(|error| crate::error::from_arrow(&error))?;
+        let partitions = table.row_group_count().clamp(1, context.threads.max(1));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(partitions),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            table: Arc::new(table),
+            cache: context.cache.clone(),
+            projection,
+            filters,
+            dynamic_filters: Vec::new(),
+            fetch: None,
+            estimate_rows: request.estimate_rows,
+            with_bounds: request.with_bounds,
+            queue: OnceLock::new(),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+
+    fn copy(&self) -> Self {
+        Self {
+            table: self.table.clone(),
+            cache: self.cache.clone(),
+            projection: self.projection.clone(),
+            filters: self.filters.clone(),
+            dynamic_filters: self.dynamic_filters.clone(),
+            fetch: self.fetch,
+            estimate_rows: self.estimate_rows,
+            with_bounds: self.with_bounds,
+            queue: OnceLock::new(),
+            properties: self.properties.clone(),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// The row groups that the static filters leave. Made once, by the first partition that runs.
+    fn queue(&self) -> Arc<ScanQueue> {
+        self.queue.get_or_init(|| Arc::new(self.make_queue())).clone()
+    }
+
+    fn make_queue(&self) -> ScanQueue {
+        let pruner = RowGroupPruner::try_new(&self.filters, &self.table.schema);
+        let mut units = Vec::new();
+        let mut files_pruned = 0;
+        for (file_index, file) in self.table.files.iter().enumerate() {
+            let row_groups = file.footer().metadata().row_groups();
+            let kept = match &pruner {
+                Some(pruner) => pruner.may_match(&self.table, file),
+                None => vec![true; row_groups.len()],
+            };
+            let before = units.len();
+            for (row_group, metadata) in row_groups.iter().enumerate() {
+                if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
+                    units.push(ScanUnit { file: file_index, row_group });
+                }
+            }
+            files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
+        }
+        let counter = |name: &'static str| MetricBuilder::new(&self.metrics).global_counter(name);
+        let total = self.table.row_group_count();
+        counter("row_groups_total").add(total);
+        counter("row_groups_pruned").add(total - units.len());
+        counter("files_pruned").add(files_pruned);
+        ScanQueue { units, next: AtomicUsize::new(0), rows_left: self.fetch.map(AtomicUsize::new) }
+    }
+
+    fn statistics(&self) -> Statistics {
+        let schema = self.properties.eq_properties.schema();
+        let mut statistics = Statistics::new_unknown(schema);
+        if !self.filters.is_empty() || !self.dynamic_filters.is_empty() || self.fetch.is_some() {
+            statistics.num_rows = Precision::Inexact(self.estimate_rows.max(0.0) as usize);
+            return statistics;
+        }
+        statistics.num_rows = Precision::Exact(self.table.row_count());
+        if self.with_bounds {
+            statistics.column_statistics =
+                self.projection.iter().map(|column| self.column_statistics(*column)).collect();
+        }
+        statistics
+    }
+
+    /// Bounds of a whole column, where every row group's are exact.
+    fn column_statistics(&self, column: usize) -> ColumnStatistics {
+        let mut least: Option<ScalarValue> = None;
+        let mut greatest: Option<ScalarValue> = None;
+        let mut nulls = 0;
+        for file in &self.table.files {
+            let Some(bounds) = file.bounds(column).filter(|bounds| bounds.exact) else {
+                return ColumnStatistics::new_unknown();
+            };
+            for (row_group, metadata) in file.footer().metadata().row_groups().iter().enumerate() {
+                let values = (
+                    ScalarValue::try_from_array(&bounds.minimums, row_group),
+                    ScalarValue::try_from_array(&bounds.maximums, row_group),
+                    bounds.null_counts.iter().nth(row_group).flatten(),
+                );
+                let (Ok(minimum), Ok(maximum), Some(null_count)) = values else {
+                    return ColumnStatistics::new_unknown();
+                };
+                nulls += null_count as usize;
+                let has_values = i64::try_from(null_count).is_ok_and(|nulls| nulls < metadata.num_rows());
+                if has_values && (minimum.is_null() || maximum.is_null()) {
+                    return ColumnStatistics::new_unknown();
+                }
+                least = pick(least, minimum, std::cmp::Ordering::Less);
+                greatest = pick(greatest, maximum, std::cmp::Ordering::Greater);
+            }
+        }
+        let exact = |value: Option<ScalarValue>| value.map_or(Precision::Absent, Precision::Exact);
+        ColumnStatistics {
+            null_count: Precision::Exact(nulls),
+            min_value: exact(least),
+            max_value: exact(greatest),
+            ..ColumnStatistics::new_unknown()
+        }
+    }
+}
+
+/// Whichever of two values is on the wanted side of the other; NULL is no value.
+fn pick(current: Option<ScalarValue>, other: ScalarValue, wanted: std::cmp::Ordering) -> Option<ScalarValue> {
+    if other.is_null() {
+        return current;
+    }
+    match current {
+        Some(current) if other.partial_cmp(&current) != Some(wanted) => Some(current),
+        _ => Some(other),
+    }
+}
+
+impl ScanQueue {
+    /// The next row group that nobody has claimed.
+    pub(super) fn claim(&self) -> Option<ScanUnit> {
+        self.units.get(self.next.fetch_add(1, Ordering::Relaxed)).copied()
+    }
+
+    /// Takes rows out of what the scan may still give; how many of `wanted` it may.
+    pub(super) fn take_rows(&self, wanted: usize) -> usize {
+        let Some(rows_left) = &self.rows_left else { return wanted };
+        let before = rows_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)))
+            .unwrap_or(0);
+        wanted.min(before)
+    }
+
+    /// Whether the scan has given all the rows that it may.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.rows_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl DisplayAs for RowGroupScanExec {
+    fn fmt_as(&self, _format: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "Scan: table={}, files={}, row_groups={}",
+            self.table.name,
+            self.table.files.len(),
+            self.table.row_group_count()
+        )?;
+        if !self.filters.is_empty() {
+            let filters: Vec<String> = self.filters.iter().map(ToString::to_string).collect();
+            write!(formatter, ", filters=[{}]", filters.join(", "))?;
+        }
+        if !self.dynamic_filters.is_empty() {
+            write!(formatter, ", dynamic_filters={}", self.dynamic_filters.len())?;
+        }
+        self.fetch.map_or(Ok(()), |fetch| write!(formatter, ", fetch={fetch}"))
+    }
+}
+
+impl ExecutionPlan for RowGroupScanExec {
+    fn name(&self) -> &'static str {
+        "RowGroupScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        for expression in self.filters.iter().chain(&self.dynamic_filters) {
+            if visit(expression)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> DataFusionResult<SendableRecordBatchStream> {
+        let metrics = ScanMetrics::new(&self.metrics, partition);
+        let schema = self.schema();
+        let scan = PartitionScan::try_new(self, &self.filters, &self.dynamic_filters, self.queue(), metrics)?;
+        let stream = futures::stream::try_unfold(scan, |mut scan| async move {
+            let batch = scan.next_batch().await?;
+            Ok(batch.map(|batch| (batch, scan)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        arguments: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        if arguments.partition().is_some() {
+            return Ok(Arc::new(Statistics::new_unknown(&self.schema())));
+        }
+        Ok(Arc::new(self.statistics()))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(Self { fetch: limit, ..self.copy() }))
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _phase: FilterPushdownPhase,
+        child_pushdown_result: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> DataFusionResult<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let mut copy = self.copy();
+        let mut answers = Vec::new();
+        for parent in child_pushdown_result.parent_filters {
+            let filter = reassign_expr_columns(parent.filter, &self.table.schema)?;
+            // A limit counts rows that the filters so far kept, so later ones must stay above it.
+            if self.fetch.is_some() {
+                answers.push(PushedDown::No);
+            } else if is_dynamic_physical_expr(&filter) {
+                copy.dynamic_filters.push(filter);
+                answers.push(PushedDown::No);
+            } else {
+                copy.filters.push(filter);
+                answers.push(PushedDown::Yes);
+            }
+        }
+        let changed =
+            copy.filters.len() + copy.dynamic_filters.len() > self.filters.len() + self.dynamic_filters.len();
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        Ok(if changed { propagation.with_updated_node(Arc::new(copy)) } else { propagation })
+    }
+}

@@ -1,0 +1,47 @@
+//! Parquet row groups in, batches out.
+//!
+//! ```text
+//! files ─► row groups ─► pruned by statistics ─► claimed one by one by the partitions
+//!                                                  │
+//!               cache on: decoded chunks, a column at a time, kept in the column cache
+//!               cache off: a reader over the row group, a batch at a time
+//!                                                  │
+//!                                  filters on slices of a batch ─► rows that survive
+//! ```
+//!
+//! - `table.rs`: which file column is which declared column, and bounds of the row groups
+//! - `conversion.rs`: file types as declared types
+//! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
+//! - `decode.rs`: bytes of column chunks into arrays
+//! - `filter.rs`: conditions on batches
+//! - `partition.rs`: one partition's stream
+//! - `exec.rs`: the operator
+//!
+//! Invariants: partitions share one queue, so none is idle while row groups are left. A column is read
+//! only if a row may survive the filters before it.
+//!
+//! Deliberately absent: pages are not skipped by page index, for cached chunks are whole.
+
+mod conversion;
+mod decode;
+mod exec;
+mod filter;
+mod partition;
+mod pruning;
+mod table;
+
+pub(crate) use self::{
+    conversion::{Conversion, ConversionNames},
+    decode::ColumnReader,
+    exec::{RowGroupScanExec, ScanContext, ScanRequest},
+    table::ScanTable,
+};
+
+/// Rows of a batch that a scan gives, and on which filters are evaluated.
+pub(crate) const BATCH_ROWS: usize = 8192;
+
+/// Rows of one array of a cached chunk: large enough to decode well, small enough to stay in the second
+/// level cache while it is converted.
+pub(crate) const PIECE_ROWS: usize = 65536;
+
+const _: () = assert!(PIECE_ROWS.is_multiple_of(BATCH_ROWS));

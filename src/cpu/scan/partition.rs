@@ -1,0 +1,405 @@
+//! One partition's stream of batches.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
+    compute::BatchCoalescer,
+    datatypes::SchemaRef,
+};
+use datafusion::{
+    error::Result as DataFusionResult,
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ExecutionPlan,
+        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
+    },
+};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    BATCH_ROWS, PIECE_ROWS,
+    decode::ColumnReader,
+    exec::{RowGroupScanExec, ScanQueue, ScanUnit},
+    filter::{Condition, DynamicCondition},
+    pruning::RowGroupPruner,
+    table::{ScanFile, ScanTable},
+};
+use crate::{
+    cache::{Chunk, ChunkKey, ColumnCache},
+    error::to_datafusion,
+};
+
+/// What a scan counts.
+pub(super) struct ScanMetrics {
+    baseline: BaselineMetrics,
+    bytes_read: Count,
+    row_groups_pruned: Count,
+    cache_hits: Count,
+    cache_misses: Count,
+}
+
+impl ScanMetrics {
+    pub(super) fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
+        Self {
+            baseline: BaselineMetrics::new(metrics, partition),
+            bytes_read: counter("bytes_read"),
+            row_groups_pruned: counter("row_groups_pruned"),
+            cache_hits: counter("cache_hits"),
+            cache_misses: counter("cache_misses"),
+        }
+    }
+}
+
+/// The state of one partition.
+pub(super) struct PartitionScan {
+    table: Arc<ScanTable>,
+    cache: Arc<ColumnCache>,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    conditions: Vec<Condition>,
+    dynamic: Vec<DynamicCondition>,
+    /// The dynamic conditions for pruning, and what they say about each file's row groups.
+    pruner: Option<RowGroupPruner>,
+    pruned: Option<(usize, Vec<bool>)>,
+    queue: Arc<ScanQueue>,
+    current: Option<RowGroup>,
+    coalescer: Option<BatchCoalescer>,
+    ready: VecDeque<RecordBatch>,
+    metrics: ScanMetrics,
+}
+
+/// The row group that is being read.
+struct RowGroup {
+    unit: ScanUnit,
+    row_count: usize,
+    position: usize,
+    source: RowGroupSource,
+}
+
+enum RowGroupSource {
+    /// Decoded chunks of the columns that were needed so far.
+    Chunks(Vec<Option<Chunk>>),
+    /// A reader of all columns.
+    Reader(Box<ColumnReader>),
+}
+
+/// Rows of the current row group that filters are evaluated on.
+struct Slice {
+    start: usize,
+    row_count: usize,
+    /// Columns of the table, where the source has them at hand.
+    columns: Vec<Option<ArrayRef>>,
+}
+
+impl PartitionScan {
+    pub(super) fn try_new(
+        exec: &RowGroupScanExec,
+        filters: &[Arc<dyn PhysicalExpr>],
+        dynamic: &[Arc<dyn PhysicalExpr>],
+        queue: Arc<ScanQueue>,
+        metrics: ScanMetrics,
+    ) -> DataFusionResult<Self> {
+        let table = exec.table.clone();
+        let conditions = filters
+            .iter()
+            .map(|filter| Condition::try_new(filter, &table.schema))
+            .collect::<DataFusionResult<_>>()?;
+        let schema = exec.schema();
+        // Rows without columns are counted, not copied.
+        let coalescer =
+            (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
+        Ok(Self {
+            cache: exec.cache.clone(),
+            projection: exec.projection.clone(),
+            schema,
+            conditions,
+            dynamic: dynamic.iter().cloned().map(DynamicCondition::new).collect(),
+            pruner: None,
+            pruned: None,
+            queue,
+            current: None,
+            coalescer,
+            ready: VecDeque::new(),
+            metrics,
+            table,
+        })
+    }
+
+    /// The next batch, or `None` after the last.
+    pub(super) async fn next_batch(&mut self) -> DataFusionResult<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.take_ready() {
+                return Ok(self.limited(batch));
+            }
+            if self.queue.is_exhausted() {
+                return Ok(None);
+            }
+            if self.current.is_none() && !self.open_next()? {
+                return Ok(self.flush()?.and_then(|batch| self.limited(batch)));
+            }
+            self.read_slice().await?;
+        }
+    }
+
+    fn take_ready(&mut self) -> Option<RecordBatch> {
+        self.ready.pop_front().or_else(|| self.coalescer.as_mut()?.next_completed_batch())
+    }
+
+    fn flush(&mut self) -> DataFusionResult<Option<RecordBatch>> {
+        let Some(coalescer) = &mut self.coalescer else { return Ok(None) };
+        coalescer.finish_buffered_batch()?;
+        Ok(coalescer.next_completed_batch())
+    }
+
+    fn limited(&self, batch: RecordBatch) -> Option<RecordBatch> {
+        let row_count = self.queue.take_rows(batch.num_rows());
+        if row_count == 0 {
+            return None;
+        }
+        self.metrics.baseline.record_output(row_count);
+        Some(if row_count < batch.num_rows() { batch.slice(0, row_count) } else { batch })
+    }
+
+    /// Claims the next row group that may have rows; false after the last.
+    fn open_next(&mut self) -> DataFusionResult<bool> {
+        let elapsed = self.metrics.baseline.elapsed_compute().clone();
+        let _timer = elapsed.timer();
+        while let Some(unit) = self.queue.claim() {
+            if !self.may_match(unit)? {
+                self.metrics.row_groups_pruned.add(1);
+                continue;
+            }
+            let file = &self.table.files[unit.file];
+            let row_count = file.footer().metadata().row_group(unit.row_group).num_rows();
+            let source = if self.cache.is_enabled() {
+                RowGroupSource::Chunks(vec![None; self.table.columns.len()])
+            } else {
+                let columns: Vec<usize> = (0..self.table.columns.len()).collect();
+                let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS)
+                    .map_err(to_datafusion)?;
+                self.metrics.bytes_read.add(reader.bytes_read);
+                RowGroupSource::Reader(Box::new(reader))
+            };
+            self.current = Some(RowGroup {
+                unit,
+                row_count: usize::try_from(row_count).unwrap_or(0),
+                position: 0,
+                source,
+            });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Whether the dynamic conditions, as they are now, leave the row group any rows.
+    fn may_match(&mut self, unit: ScanUnit) -> DataFusionResult<bool> {
+        let mut changed = false;
+        for condition in &mut self.dynamic {
+            changed |= condition.refresh(&self.table.schema)?;
+        }
+        if changed {
+            let snapshots =
+                self.dynamic.iter().map(DynamicCondition::snapshot).collect::<DataFusionResult<Vec<_>>>()?;
+            self.pruner = RowGroupPruner::try_new(&snapshots, &self.table.schema);
+            self.pruned = None;
+        }
+        let Some(pruner) = &self.pruner else { return Ok(true) };
+        if self.pruned.as_ref().is_none_or(|(file, _)| *file != unit.file) {
+            self.pruned = Some((unit.file, pruner.may_match(&self.table, &self.table.files[unit.file])));
+        }
+        let kept = self.pruned.as_ref().and_then(|(_, kept)| kept.get(unit.row_group));
+        Ok(kept.copied().unwrap_or(true))
+    }
+
+    /// Evaluates the conditions on the next rows of the current row group and hands on what they keep.
+    async fn read_slice(&mut self) -> DataFusionResult<()> {
+        let Some(mut row_group) = self.current.take() else { return Ok(()) };
+        let Some(mut slice) = self.next_slice(&mut row_group).map_err(to_datafusion)? else { return Ok(()) };
+        let mut selection: Option<BooleanArray> = None;
+        let mut rows_kept = slice.row_count;
+        for index in 0..self.conditions.len() {
+            let inputs = self.conditions[index].inputs.clone();
+            let columns = self.columns(&mut row_group, &mut slice, &inputs).await?;
+            let timer = self.metrics.baseline.elapsed_compute().timer();
+            let kept = self.conditions[index].evaluate(columns, slice.row_count, selection.as_ref())?;
+            timer.done();
+            rows_kept = kept.true_count();
+            selection = Some(kept);
+            if rows_kept == 0 {
+                break;
+            }
+        }
+        for index in 0..self.dynamic.len() {
+            let Some(inputs) = self.dynamic[index].worthwhile().map(|condition| condition.inputs.clone())
+            else {
+                continue;
+            };
+            if rows_kept == 0 {
+                break;
+            }
+            let columns = self.columns(&mut row_group, &mut slice, &inputs).await?;
+            let timer = self.metrics.baseline.elapsed_compute().timer();
+            let Some(condition) = self.dynamic[index].worthwhile() else { continue };
+            let kept = condition.evaluate(columns, slice.row_count, selection.as_ref())?;
+            timer.done();
+            let before = rows_kept;
+            rows_kept = kept.true_count();
+            self.dynamic[index].count(before, rows_kept);
+            selection = Some(kept);
+        }
+        if rows_kept > 0 {
+            let projection = self.projection.clone();
+            let columns = self.columns(&mut row_group, &mut slice, &projection).await?;
+            let elapsed = self.metrics.baseline.elapsed_compute().clone();
+            let timer = elapsed.timer();
+            self.emit(columns, slice.row_count, rows_kept, selection.as_ref())?;
+            timer.done();
+        }
+        if row_group.position < row_group.row_count {
+            self.current = Some(row_group);
+        } else if let RowGroupSource::Reader(reader) = &mut row_group.source {
+            // The reader must agree that there are no more rows.
+            let file = &self.table.files[row_group.unit.file];
+            reader.next(&self.table, file).map_err(to_datafusion)?;
+        }
+        Ok(())
+    }
+
+    fn emit(
+        &mut self,
+        columns: Vec<ArrayRef>,
+        row_count: usize,
+        rows_kept: usize,
+        selection: Option<&BooleanArray>,
+    ) -> DataFusionResult<()> {
+        let Some(coalescer) = &mut self.coalescer else {
+            let options = RecordBatchOptions::new().with_row_count(Some(rows_kept));
+            self.ready.push_back(RecordBatch::try_new_with_options(
+                self.schema.clone(),
+                Vec::new(),
+                &options,
+            )?);
+            return Ok(());
+        };
+        let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+        match selection {
+            Some(selection) if rows_kept < row_count => coalescer.push_batch_with_filter(batch, selection)?,
+            _ if coalescer.is_empty() => self.ready.push_back(batch),
+            _ => coalescer.push_batch(batch)?,
+        }
+        Ok(())
+    }
+
+    fn next_slice(&self, row_group: &mut RowGroup) -> Result<Option<Slice>> {
+        let file = &self.table.files[row_group.unit.file];
+        let start = row_group.position;
+        match &mut row_group.source {
+            RowGroupSource::Chunks(_) => {
+                let row_count = BATCH_ROWS.min(row_group.row_count - start);
+                row_group.position += row_count;
+                Ok(Some(Slice { start, row_count, columns: vec![None; self.table.columns.len()] }))
+            }
+            RowGroupSource::Reader(reader) => {
+                let timer = self.metrics.baseline.elapsed_compute().timer();
+                let batch = reader.next(&self.table, file)?;
+                timer.done();
+                Ok(batch.map(|(row_count, columns)| {
+                    row_group.position += row_count;
+                    Slice { start, row_count, columns: columns.into_iter().map(Some).collect() }
+                }))
+            }
+        }
+    }
+
+    /// Some of the table's columns for a slice; chunks that are not at hand are read.
+    async fn columns(
+        &self,
+        row_group: &mut RowGroup,
+        slice: &mut Slice,
+        wanted: &[usize],
+    ) -> DataFusionResult<Vec<ArrayRef>> {
+        let mut arrays = Vec::with_capacity(wanted.len());
+        for column in wanted {
+            if slice.columns[*column].is_none() {
+                let array = self.chunk_slice(row_group, slice, *column).await?;
+                slice.columns[*column] = Some(array);
+            }
+            arrays.extend(slice.columns[*column].clone());
+        }
+        Ok(arrays)
+    }
+
+    async fn chunk_slice(
+        &self,
+        row_group: &mut RowGroup,
+        slice: &Slice,
+        column: usize,
+    ) -> DataFusionResult<ArrayRef> {
+        let unit = row_group.unit;
+        let RowGroupSource::Chunks(chunks) = &mut row_group.source else {
+            return Err(to_datafusion(Error::internal("a reader's batch lacks a column")));
+        };
+        let chunk = match &chunks[column] {
+            Some(chunk) => chunk,
+            None => {
+                let chunk = self.chunk(unit, column).await?;
+                chunks[column].insert(chunk)
+            }
+        };
+        let piece = chunk
+            .get(slice.start / PIECE_ROWS)
+            .filter(|piece| slice.start % PIECE_ROWS + slice.row_count <= piece.len());
+        let Some(piece) = piece else {
+            return Err(to_datafusion(Error::internal("a chunk is shorter than its row group")));
+        };
+        Ok(piece.slice(slice.start % PIECE_ROWS, slice.row_count))
+    }
+
+    /// A column of a row group, from the cache or from the file.
+    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
+        let file = &self.table.files[unit.file];
+        let key = ChunkKey {
+            identity: file.footer().identity,
+            row_group: unit.row_group,
+            column: file.columns[column].index,
+            variant: self.table.columns[column].variant.clone(),
+        };
+        if let Some(chunk) = self.cache.get(&key) {
+            self.metrics.cache_hits.add(1);
+            return Ok(chunk);
+        }
+        self.metrics.cache_misses.add(1);
+        let chunk = self.decode(file, unit, column).await?;
+        self.cache.insert(key, &chunk, file.columns[column].source.clone());
+        Ok(chunk)
+    }
+
+    async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
+        let timer = self.metrics.baseline.elapsed_compute().timer();
+        let mut reader =
+            ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS).map_err(to_datafusion)?;
+        timer.done();
+        self.metrics.bytes_read.add(reader.bytes_read);
+        let mut pieces = Vec::new();
+        loop {
+            let timer = self.metrics.baseline.elapsed_compute().timer();
+            let batch = reader.next(&self.table, file).map_err(to_datafusion)?;
+            timer.done();
+            let Some((row_count, arrays)) = batch else { break };
+            // Slices are cut at multiples of a batch, so every piece but the last must be whole.
+            if pieces.last().is_some_and(|last: &ArrayRef| last.len() != PIECE_ROWS) || row_count > PIECE_ROWS
+            {
+                return Err(to_datafusion(Error::new(
+                    ErrorKind::Internal,
+                    format!("the Parquet reader cut file \"{}\" unevenly", file.path.display()),
+                )));
+            }
+            pieces.extend(arrays);
+            // Gives a cancellation the chance to arrive between pieces.
+            tokio::task::yield_now().await;
+        }
+        Ok(pieces.into())
+    }
+}
