@@ -33,6 +33,7 @@ use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 use crate::{
     describe::DescriptionCache,
     error::{from_io, from_parquet},
+    file_type::file_type,
 };
 
 /// Footers kept at most, in bytes of their decoded form.

@@ -1,6 +1,9 @@
 //! One partition's stream of batches.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
@@ -81,8 +84,9 @@ struct RowGroup {
 enum RowGroupSource {
     /// Decoded chunks of the columns that were needed so far.
     Chunks(Vec<Option<Chunk>>),
-    /// A reader of all columns.
-    Reader(Box<ColumnReader>),
+    /// A reader of all columns. The lock is never contended: it lets references to the state cross
+    /// threads, for the reader itself may only move.
+    Reader(Mutex<ColumnReader>),
 }
 
 /// Rows of the current row group that filters are evaluated on.
@@ -180,7 +184,7 @@ impl PartitionScan {
                 let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS)
                     .map_err(to_datafusion)?;
                 self.metrics.bytes_read.add(reader.bytes_read);
-                RowGroupSource::Reader(Box::new(reader))
+                RowGroupSource::Reader(Mutex::new(reader))
             };
             self.current = Some(RowGroup {
                 unit,
@@ -262,7 +266,7 @@ impl PartitionScan {
         } else if let RowGroupSource::Reader(reader) = &mut row_group.source {
             // The reader must agree that there are no more rows.
             let file = &self.table.files[row_group.unit.file];
-            reader.next(&self.table, file).map_err(to_datafusion)?;
+            unlocked(reader).next(&self.table, file).map_err(to_datafusion)?;
         }
         Ok(())
     }
@@ -303,7 +307,7 @@ impl PartitionScan {
             }
             RowGroupSource::Reader(reader) => {
                 let timer = self.metrics.baseline.elapsed_compute().timer();
-                let batch = reader.next(&self.table, file)?;
+                let batch = unlocked(reader).next(&self.table, file)?;
                 timer.done();
                 Ok(batch.map(|(row_count, columns)| {
                     row_group.position += row_count;
@@ -402,4 +406,8 @@ impl PartitionScan {
         }
         Ok(pieces.into())
     }
+}
+
+fn unlocked(reader: &mut Mutex<ColumnReader>) -> &mut ColumnReader {
+    reader.get_mut().unwrap_or_else(PoisonError::into_inner)
 }
