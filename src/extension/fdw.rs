@@ -3,7 +3,7 @@
 
 use pgrx::{pg_sys, prelude::*};
 
-use crate::planner;
+use crate::{execution, planner};
 
 /// Says that the handler follows version 1 of the calling convention.
 #[unsafe(no_mangle)]
@@ -27,6 +27,7 @@ pub unsafe extern "C-unwind" fn pystachio_handler(_call: pg_sys::FunctionCallInf
         &mut *routine
     };
     planner::fill_routine(routine);
+    execution::fill_routine(routine);
     pg_sys::Datum::from(std::ptr::from_mut(routine))
 }
 

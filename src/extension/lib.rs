@@ -21,12 +21,14 @@ use pgrx::prelude::*;
 
 mod client;
 mod error;
+mod execution;
 mod fdw;
 mod options;
 mod pg;
 mod planner;
 mod scan_private;
 mod settings;
+mod supervisor;
 mod types;
 
 pgrx::pg_module_magic!();
@@ -36,4 +38,6 @@ pgrx::pg_module_magic!();
 extern "C-unwind" fn _PG_init() {
     settings::define();
     planner::install_hooks();
+    supervisor::install_hooks();
+    supervisor::register_launcher();
 }

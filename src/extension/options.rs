@@ -17,7 +17,7 @@
 //! name one.
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
 
-use std::{collections::HashMap, ffi::CString, fmt, path::Path};
+use std::{collections::HashMap, ffi::CString, fmt, path::Path, sync::OnceLock};
 
 use pgrx::{FromDatum, pg_sys, prelude::*};
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
@@ -135,8 +135,8 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         device: Device::Auto,
         ranks: 1,
         devices: Vec::new(),
-        threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
-        memory_bytes: (machine_memory_bytes() / 2).max(MEMORY_BYTES_MIN),
+        threads: machine().threads,
+        memory_bytes: (machine().memory_bytes / 2).max(MEMORY_BYTES_MIN),
         cache_bytes: 0,
         log_level: "warn".into(),
     };
@@ -341,6 +341,20 @@ fn unknown_option(object: &str, name: &str, valid: &[&str]) -> Error {
 fn invalid_value(name: &str, value: &str, valid: &str) -> Error {
     Error::new(ErrorKind::InvalidArgument, format!("invalid value for option \"{name}\": \"{value}\""))
         .with_hint(format!("Valid: {valid}."))
+}
+
+/// What an engine may use of the machine, where the options don't say.
+struct Machine {
+    threads: u32,
+    memory_bytes: u64,
+}
+
+fn machine() -> &'static Machine {
+    static MACHINE: OnceLock<Machine> = OnceLock::new();
+    MACHINE.get_or_init(|| Machine {
+        threads: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        memory_bytes: machine_memory_bytes(),
+    })
 }
 
 /// The memory that this process may use: the machine's, or less where its control group says so.

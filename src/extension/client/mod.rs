@@ -1,7 +1,25 @@
 //! The connection from a backend to its engine.
+//!
+//! - `connection.rs`: one connection: frames in and out, and what its end means
+//! - `pool.rs`: connections that wait for the next query
+//!
+//! Invariants: a connection answers one request at a time. One that goes back to the pool has given the
+//! whole of its last answer; every other one is closed, which stops its work in the engine.
+//!
+//! Deliberately absent: what the answers mean for a scan (`execution/`), starting engines
+//! (`supervisor/`).
+
+mod connection;
+mod pool;
 
 use pgrx::pg_sys;
-use pystachio_plan::{Error, ErrorKind, FileSet, Result, TableDescription};
+use pystachio_plan::{
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, Request, Response, Result,
+    TableDescription, decode_message,
+};
+
+pub use connection::{Connection, Frame};
+pub use pool::{PooledConnection, acquire, acquire_checked, acquire_if_running};
 
 /// Describes tables from the footers of their files.
 ///
@@ -9,6 +27,85 @@ use pystachio_plan::{Error, ErrorKind, FileSet, Result, TableDescription};
 ///
 /// Those of reaching the engine; inside, those of each table.
 pub fn describe(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Result<TableDescription>>> {
-    let message = format!("engine of server {server_oid} is not running: tables={}", tables.len());
-    Err(Error::new(ErrorKind::Unavailable, message))
+    let request = Request::Describe { tables: tables.to_vec() };
+    match ask_again(server_oid, &request)? {
+        Response::Described(descriptions) if descriptions.len() == tables.len() => Ok(descriptions),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// How the server's engine is, or `None` if it is not running. Starts nothing.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn status(server_oid: pg_sys::Oid) -> Result<Option<EngineStatus>> {
+    match ask_if_running(server_oid, &Request::Status)? {
+        Some(Response::Status(status)) => Ok(Some(status)),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(None),
+    }
+}
+
+/// What the column cache of the server's engine holds; nothing if it is not running.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn cache(server_oid: pg_sys::Oid) -> Result<Vec<CacheEntry>> {
+    match ask_if_running(server_oid, &Request::Cache)? {
+        Some(Response::Cache(entries)) => Ok(entries),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The message in a frame.
+///
+/// # Errors
+///
+/// `Protocol` if the frame is no message; the engine's own error if it is `Failed`.
+pub fn message(frame: &Frame) -> Result<Response> {
+    if frame.kind != FrameKind::Message {
+        return Err(Error::new(ErrorKind::Protocol, format!("expected a message, got {:?}", frame.kind)));
+    }
+    match decode_message(frame.body.as_slice())? {
+        Response::Failed(error) => Err(error),
+        response => Ok(response),
+    }
+}
+
+/// The error of an answer that does not belong to the request.
+pub fn unexpected(response: &Response) -> Error {
+    let text = format!("{response:?}");
+    let name: String = text.chars().take_while(|letter| letter.is_alphanumeric()).collect();
+    Error::new(ErrorKind::Protocol, format!("unexpected answer from the engine: {name}"))
+        .with_hint("Restart the server if pystachio was updated while it ran.")
+}
+
+/// One question, one answer. The question has no effects, so that it may be asked twice where a pooled
+/// connection turns out to be dead.
+fn ask_again(server_oid: pg_sys::Oid, request: &Request) -> Result<Response> {
+    let connection = acquire(server_oid)?;
+    let from_pool = connection.is_from_pool();
+    match ask(connection, request) {
+        Err(error) if from_pool && error.kind == ErrorKind::Unavailable => {
+            ask(acquire_checked(server_oid)?, request)
+        }
+        answer => answer,
+    }
+}
+
+fn ask_if_running(server_oid: pg_sys::Oid, request: &Request) -> Result<Option<Response>> {
+    let Some(connection) = acquire_if_running(server_oid)? else { return Ok(None) };
+    match ask(connection, request) {
+        Err(error) if error.kind == ErrorKind::Unavailable => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+fn ask(mut connection: PooledConnection, request: &Request) -> Result<Response> {
+    let response = connection.ask(request)?;
+    connection.give_back();
+    Ok(response)
 }

@@ -1,9 +1,11 @@
-//! Reading PostgreSQL's lists and names.
+//! Reading PostgreSQL's lists, names and descriptors.
 #![expect(unsafe_code, reason = "reads PostgreSQL's structures")]
 
 use std::ffi::{CStr, c_char};
 
 use pgrx::pg_sys;
+
+use super::compat;
 
 /// The cells of a list of pointers; NIL has none.
 ///
@@ -31,6 +33,19 @@ pub unsafe fn string(text: *const c_char) -> String {
     }
     // SAFETY: not NULL, and the caller says that it is a C string.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// The attributes of a tuple descriptor, dropped ones included.
+///
+/// # Safety
+///
+/// `descriptor` is valid, and outlives the result.
+pub unsafe fn attributes<'a>(descriptor: pg_sys::TupleDesc) -> Vec<&'a pg_sys::FormData_pg_attribute> {
+    // SAFETY: the caller says that the descriptor is valid; it has `natts` attributes.
+    unsafe {
+        let count = (*descriptor).natts.unsigned_abs() as usize;
+        (0..count).map(|index| compat::attribute(descriptor, index)).collect()
+    }
 }
 
 /// The options of a `WITH`/`OPTIONS` list, by name.

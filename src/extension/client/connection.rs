@@ -1,0 +1,188 @@
+//! One connection: frames in and out, and what its end means.
+#![expect(unsafe_code, reason = "reads from a socket into memory that is not initialised")]
+
+use std::{
+    io::{ErrorKind as IoErrorKind, Write},
+    os::{fd::AsRawFd, unix::net::UnixStream},
+    time::{Duration, Instant},
+};
+
+use arrow_buffer::{Buffer, MutableBuffer};
+use pystachio_plan::{
+    Error, ErrorKind, FRAME_HEADER_BYTES, FrameHeader, FrameKind, PROTOCOL_VERSION, Request, Response,
+    Result, encode_message,
+};
+
+use crate::{
+    client,
+    pg::wait::{Direction, wait_socket, wait_socket_until},
+    supervisor::EngineHome,
+};
+
+/// How long an engine that is running may take for its welcome.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the supervisor may take to note why an engine ended.
+const EXIT_NOTE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A frame as it came.
+pub struct Frame {
+    /// What the body is.
+    pub kind: FrameKind,
+    /// The body, aligned as Arrow likes it.
+    pub body: Buffer,
+}
+
+/// An open connection to an engine. Dropping it stops what the engine does for it.
+pub struct Connection {
+    socket: UnixStream,
+    home: EngineHome,
+    engine_pid: u32,
+    waited: Duration,
+}
+
+impl Connection {
+    /// Greets the engine at the other end of the socket.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if the two sides are of different versions, `Unavailable` if the engine ends.
+    pub fn open(socket: UnixStream, home: EngineHome) -> Result<Self> {
+        socket.set_nonblocking(true).map_err(|error| Error::internal(format!("socket: {error}")))?;
+        let mut connection = Self { socket, home, engine_pid: 0, waited: Duration::ZERO };
+        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
+        connection.send(&hello)?;
+        if !wait_socket_until(connection.socket.as_raw_fd(), Instant::now() + WELCOME_TIMEOUT) {
+            let name = &connection.home.options.server_name;
+            let message = format!("engine of server \"{name}\" does not answer");
+            return Err(Error::new(ErrorKind::Unavailable, message)
+                .with_hint("pystachio.engines shows its process; the server log may say more."));
+        }
+        match client::message(&connection.receive()?)? {
+            Response::Welcome { engine_pid, .. } => {
+                connection.engine_pid = engine_pid;
+                Ok(connection)
+            }
+            other => Err(client::unexpected(&other)),
+        }
+    }
+
+    /// Which engine this is.
+    pub fn home(&self) -> &EngineHome {
+        &self.home
+    }
+
+    /// How long this connection has waited for its engine, in all.
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// Whether the engine still holds its end, and has nothing to say.
+    pub fn is_idle(&self) -> bool {
+        let mut byte = 0u8;
+        // SAFETY: one byte of room, and the socket is open. MSG_PEEK leaves what there is.
+        let read = unsafe {
+            libc::recv(
+                self.socket.as_raw_fd(),
+                (&raw mut byte).cast(),
+                1,
+                libc::MSG_PEEK | libc::MSG_DONTWAIT,
+            )
+        };
+        read < 0 && std::io::Error::last_os_error().kind() == IoErrorKind::WouldBlock
+    }
+
+    /// Sends a request. Raises an ERROR if the query is cancelled meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the engine is gone.
+    pub fn send(&mut self, request: &Request) -> Result<()> {
+        let frame = encode_message(request)?;
+        let mut sent_bytes = 0;
+        while sent_bytes < frame.len() {
+            match self.socket.write(&frame[sent_bytes..]) {
+                Ok(count) => sent_bytes += count,
+                Err(error) if error.kind() == IoErrorKind::Interrupted => {}
+                Err(error) if error.kind() == IoErrorKind::WouldBlock => {
+                    wait_socket(self.socket.as_raw_fd(), Direction::Write);
+                }
+                Err(_) => return Err(self.lost()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next frame. Raises an ERROR if the query is cancelled meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the engine is gone, `Protocol` if the frame makes no sense.
+    pub fn receive(&mut self) -> Result<Frame> {
+        let mut header = [0; FRAME_HEADER_BYTES];
+        // SAFETY: the header has room for FRAME_HEADER_BYTES.
+        unsafe { self.fill(header.as_mut_ptr(), FRAME_HEADER_BYTES)? };
+        let FrameHeader { kind, body_bytes } = FrameHeader::decode(header)?;
+        let mut body = MutableBuffer::with_capacity(body_bytes);
+        // SAFETY: the buffer has room for `body_bytes`, all of which are written before set_len.
+        unsafe {
+            self.fill(body.as_mut_ptr(), body_bytes)?;
+            body.set_len(body_bytes);
+        }
+        Ok(Frame { kind, body: body.into() })
+    }
+
+    /// One question, one answer.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Connection::send`] and [`client::message`].
+    pub fn ask(&mut self, request: &Request) -> Result<Response> {
+        self.send(request)?;
+        client::message(&self.receive()?)
+    }
+
+    /// Reads `bytes` bytes.
+    ///
+    /// # Safety
+    ///
+    /// `target` has room for them.
+    unsafe fn fill(&mut self, target: *mut u8, bytes: usize) -> Result<()> {
+        let socket = self.socket.as_raw_fd();
+        let mut filled_bytes = 0;
+        while filled_bytes < bytes {
+            // SAFETY: what is left of the room that the caller promises.
+            let count =
+                unsafe { libc::recv(socket, target.add(filled_bytes).cast(), bytes - filled_bytes, 0) };
+            if count > 0 {
+                filled_bytes += count.unsigned_abs();
+                continue;
+            }
+            if count == 0 {
+                return Err(self.lost());
+            }
+            match std::io::Error::last_os_error().kind() {
+                IoErrorKind::Interrupted => {}
+                IoErrorKind::WouldBlock => {
+                    let start = Instant::now();
+                    wait_socket(socket, Direction::Read);
+                    self.waited += start.elapsed();
+                }
+                _ => return Err(self.lost()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The error of a connection whose engine is gone.
+    fn lost(&self) -> Error {
+        let name = &self.home.options.server_name;
+        let message = format!("engine of server \"{name}\" ended unexpectedly: process {}", self.engine_pid);
+        let error = Error::new(ErrorKind::Unavailable, message).with_hint(
+            "The engine is restarted by itself; run the query again. The server log may say more.",
+        );
+        match self.home.wait_exit_reason(self.engine_pid, EXIT_NOTE_TIMEOUT) {
+            Some(reason) => error.with_detail(format!("The engine process {reason}.")),
+            None => error,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What EXPLAIN shows of a scan.
+//!
+//! ```text
+//! Foreign Scan
+//!   Engine: cpu
+//!   Engine Plan:
+//!     Limit 10
+//!       Sort by revenue DESC
+//!   Not Pushed Down: …                         VERBOSE
+//!   Engine Time: 12.3 ms (…)                   ANALYZE
+//! ```
+#![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
+
+use std::{ffi::CString, time::Duration};
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{OperatorMetrics, QueryMetrics, plan_lines};
+
+use super::{query::QueryCost, scan::ScanState};
+use crate::options::{self, Device};
+
+/// Writes the scan's properties.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn explain_foreign_scan(
+    node: *mut pg_sys::ForeignScanState,
+    explain: *mut pg_sys::ExplainState,
+) {
+    // SAFETY: called by EXPLAIN with a node that began.
+    unsafe {
+        let state = &*(*node).fdw_state.cast::<ScanState>();
+        let writer = Writer { explain };
+        let private = &state.private;
+        writer.text("Engine", &engine_name(pg_sys::Oid::from(private.server_oid)));
+        writer.lines("Engine Plan", &plan_lines(&private.plan, (*explain).costs));
+        if (*explain).verbose && !private.refusals.is_empty() {
+            writer.lines("Not Pushed Down", &private.refusals);
+        }
+        if (*explain).analyze
+            && let Some(cost) = state.cost()
+        {
+            write_cost(&writer, &cost, (*explain).timing);
+        }
+    }
+}
+
+/// The sum of what two runs of a query have cost.
+pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics {
+    now.row_count += before.row_count;
+    now.elapsed_us += before.elapsed_us;
+    now.prepare_us += before.prepare_us;
+    now.blocked_us += before.blocked_us;
+    now.bytes_read += before.bytes_read;
+    now.row_groups_total += before.row_groups_total;
+    now.row_groups_pruned += before.row_groups_pruned;
+    now.files_pruned += before.files_pruned;
+    now.cache_hits += before.cache_hits;
+    now.cache_misses += before.cache_misses;
+    now.memory_peak_bytes = now.memory_peak_bytes.max(before.memory_peak_bytes);
+    now.spilled_bytes += before.spilled_bytes;
+    now
+}
+
+fn engine_name(server_oid: pg_sys::Oid) -> String {
+    match options::server_options(server_oid).device {
+        Device::Auto => Device::Cpu.to_string(),
+        device => device.to_string(),
+    }
+}
+
+fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
+    let Some(metrics) = &cost.metrics else {
+        writer.text("Engine Result", "not read to its end");
+        return;
+    };
+    writer.number("Bytes Read", metrics.bytes_read);
+    writer.number("Row Groups", metrics.row_groups_total);
+    writer.number("Row Groups Pruned", metrics.row_groups_pruned);
+    if metrics.files_pruned > 0 {
+        writer.number("Files Pruned", metrics.files_pruned);
+    }
+    writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));
+    writer.number("Peak Engine Memory", metrics.memory_peak_bytes);
+    if metrics.spilled_bytes > 0 {
+        writer.number("Spilled Bytes", metrics.spilled_bytes);
+    }
+    if with_times {
+        let working_us = metrics.elapsed_us.saturating_sub(metrics.blocked_us);
+        let in_postgres = cost.elapsed.saturating_sub(cost.waited);
+        let engine = format!("{} (prepare {})", micros(working_us), micros(metrics.prepare_us));
+        writer.text("Engine Time", &engine);
+        writer.text("Waited for Engine", &millis(cost.waited));
+        writer.text("Time in Postgres", &millis(in_postgres));
+    }
+    let operators: Vec<String> =
+        metrics.operators.iter().map(|operator| operator_line(operator, with_times)).collect();
+    if !operators.is_empty() {
+        writer.lines("Engine Operators", &operators);
+    }
+}
+
+fn operator_line(operator: &OperatorMetrics, with_times: bool) -> String {
+    let mut facts = Vec::new();
+    if let Some(rows) = operator.row_count {
+        facts.push(format!("rows={rows}"));
+    }
+    if let Some(elapsed_us) = operator.elapsed_us.filter(|_| with_times) {
+        facts.push(format!("time={}", micros(elapsed_us)));
+    }
+    facts.extend(operator.counters.iter().map(|(name, value)| format!("{name}={value}")));
+    let indent = "  ".repeat(operator.depth as usize);
+    match facts.is_empty() {
+        true => format!("{indent}{}", operator.description),
+        false => format!("{indent}{}  ({})", operator.description, facts.join(" ")),
+    }
+}
+
+fn micros(microseconds: u64) -> String {
+    millis(Duration::from_micros(microseconds))
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1000.0)
+}
+
+struct Writer {
+    explain: *mut pg_sys::ExplainState,
+}
+
+impl Writer {
+    fn text(&self, label: &str, value: &str) {
+        let (label, value) = (c_string(label), c_string(value));
+        // SAFETY: both are C strings, and PostgreSQL copies them.
+        unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.explain) };
+    }
+
+    fn number(&self, label: &str, value: u64) {
+        let label = c_string(label);
+        // SAFETY: as above; no unit.
+        unsafe {
+            pg_sys::ExplainPropertyUInteger(label.as_ptr(), std::ptr::null(), value, self.explain);
+        }
+    }
+
+    /// A list: in text one line each, below the label.
+    fn lines(&self, label: &str, lines: &[String]) {
+        let label_text = c_string(label);
+        // SAFETY: EXPLAIN's own state; its functions copy what they are given.
+        unsafe {
+            if (*self.explain).format == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
+                let indent = (*self.explain).indent;
+                self.line(indent, &format!("{label}:"));
+                for line in lines {
+                    self.line(indent + 1, line);
+                }
+                return;
+            }
+            let items = lines.iter().fold(std::ptr::null_mut(), |list, line| {
+                let item = pg_sys::pstrdup(c_string(line).as_ptr());
+                pg_sys::lappend(list, item.cast())
+            });
+            pg_sys::ExplainPropertyList(label_text.as_ptr(), items, self.explain);
+        }
+    }
+
+    unsafe fn line(&self, indent: i32, line: &str) {
+        // SAFETY: as of `lines`.
+        unsafe {
+            let target = (*self.explain).str_;
+            pg_sys::appendStringInfoSpaces(target, indent * 2);
+            pg_sys::appendStringInfoString(target, c_string(line).as_ptr());
+            pg_sys::appendStringInfoString(target, c"\n".as_ptr());
+        }
+    }
+}
+
+/// Zero bytes can't be shown.
+fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "")).unwrap_or_default()
+}

@@ -1,0 +1,27 @@
+//! The scan node: running a plan in the engine and giving its rows to PostgreSQL.
+//!
+//! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters
+//! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
+//!
+//! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
+//! rows are not wanted any more: at the end of the scan, of the transaction, or of the cursor.
+//!
+//! Deliberately absent: planning. What is run was decided when the plan was made.
+
+mod analyze;
+mod explain;
+mod parameters;
+mod query;
+mod scan;
+
+use pgrx::pg_sys;
+
+/// Sets the executor's callbacks.
+pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
+    routine.BeginForeignScan = Some(scan::begin_foreign_scan);
+    routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
+    routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
+    routine.EndForeignScan = Some(scan::end_foreign_scan);
+    routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
+    routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
+}

@@ -1,0 +1,133 @@
+//! One running query: its connection, its batches, and what it cost.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::{convert::fb_to_schema, reader::read_record_batch, root_as_message};
+use arrow_schema::SchemaRef;
+use pgrx::pg_sys;
+use pystachio_plan::{Error, ErrorKind, FrameKind, QueryMetrics, Request, Response, Result};
+
+use crate::client::{self, Frame, PooledConnection};
+
+/// Continuation marker and length before an encapsulated message's metadata.
+const ENCAPSULATION_BYTES: usize = 8;
+
+/// A query whose rows are being read. Dropping it stops it in the engine.
+pub struct RunningQuery {
+    // None once the answer is complete and the connection has gone back to the pool.
+    connection: Option<PooledConnection>,
+    schema: Option<SchemaRef>,
+    started: Instant,
+    waited_before: Duration,
+    cost: QueryCost,
+}
+
+/// What a query cost, seen from both sides.
+#[derive(Clone, Debug, Default)]
+pub struct QueryCost {
+    /// The engine's account, if the query ran to its end.
+    pub metrics: Option<QueryMetrics>,
+    /// How long the backend waited for the engine.
+    pub waited: Duration,
+    /// From the request to the end of the answer.
+    pub elapsed: Duration,
+}
+
+impl RunningQuery {
+    /// Sends a request whose answer is rows.
+    ///
+    /// # Errors
+    ///
+    /// Those of reaching the engine.
+    pub fn start(server_oid: pg_sys::Oid, request: &Request) -> Result<Self> {
+        let mut connection = client::acquire_checked(server_oid)?;
+        let waited_before = connection.waited();
+        connection.send(request)?;
+        Ok(Self {
+            connection: Some(connection),
+            schema: None,
+            started: Instant::now(),
+            waited_before,
+            cost: QueryCost::default(),
+        })
+    }
+
+    /// The next batch, or `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of the query.
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let Some(connection) = &mut self.connection else { return Ok(None) };
+            let frame = connection.receive()?;
+            match frame.kind {
+                FrameKind::Schema => self.schema = Some(read_schema(&frame)?),
+                FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
+                FrameKind::Message => return self.finish(&frame).map(|()| None),
+            }
+        }
+    }
+
+    /// What the query has cost so far.
+    pub fn cost(&self) -> QueryCost {
+        let mut cost = self.cost.clone();
+        if let Some(connection) = &self.connection {
+            cost.waited = connection.waited() - self.waited_before;
+            cost.elapsed = self.started.elapsed();
+        }
+        cost
+    }
+
+    fn finish(&mut self, frame: &Frame) -> Result<()> {
+        let answer = client::message(frame);
+        self.cost = self.cost();
+        let connection = self.connection.take();
+        match answer? {
+            Response::Finished(metrics) => {
+                self.cost.metrics = Some(*metrics);
+                if let Some(connection) = connection {
+                    connection.give_back();
+                }
+                Ok(())
+            }
+            other => Err(client::unexpected(&other)),
+        }
+    }
+
+    fn read_batch(&self, body: &Buffer) -> Result<RecordBatch> {
+        let schema = self.schema.clone().ok_or_else(|| protocol("batch before its schema"))?;
+        let (metadata, data) = split(body)?;
+        let message = root_as_message(metadata).map_err(|error| protocol(&format!("batch: {error}")))?;
+        let batch =
+            message.header_as_record_batch().ok_or_else(|| protocol("batch frame without a batch"))?;
+        read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version())
+            .map_err(|error| protocol(&format!("batch: {error}")))
+    }
+}
+
+fn read_schema(frame: &Frame) -> Result<SchemaRef> {
+    let (metadata, _) = split(&frame.body)?;
+    let message = root_as_message(metadata).map_err(|error| protocol(&format!("schema: {error}")))?;
+    let schema = message.header_as_schema().ok_or_else(|| protocol("schema frame without a schema"))?;
+    Ok(Arc::new(fb_to_schema(schema)))
+}
+
+/// An encapsulated message's metadata, and what comes after it.
+fn split(body: &Buffer) -> Result<(&[u8], Buffer)> {
+    let header = body.get(..ENCAPSULATION_BYTES).ok_or_else(|| protocol("frame is too short"))?;
+    let [_, _, _, _, a, b, c, d] = *header else { return Err(protocol("frame is too short")) };
+    let data_offset = ENCAPSULATION_BYTES + u32::from_le_bytes([a, b, c, d]) as usize;
+    let metadata = body.get(ENCAPSULATION_BYTES..data_offset).ok_or_else(|| protocol("frame is cut off"))?;
+    Ok((metadata, body.slice(data_offset)))
+}
+
+fn protocol(what: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("unexpected answer from the engine: {what}"))
+}

@@ -1,0 +1,165 @@
+//! The engine's process: starting it, looking after it, stopping it.
+#![expect(unsafe_code, reason = "sets up the child between fork and exec")]
+
+use std::{
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::EngineHome;
+use crate::{options::Device, settings};
+
+/// How long an engine may take to end when asked to.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
+const CLOSE_RANGE_CLOEXEC: u32 = 4;
+
+/// A running engine. Dropped, it is killed.
+pub struct EngineProcess {
+    child: Child,
+}
+
+impl EngineProcess {
+    /// Starts the engine of this folder.
+    ///
+    /// # Errors
+    ///
+    /// The executable can't be run; the error names it.
+    pub fn start(home: &EngineHome) -> io::Result<Self> {
+        // What a process that was killed has left.
+        let _ = std::fs::remove_file(home.socket());
+        let executable = executable()?;
+        let options = &home.options;
+        let device = if options.device == Device::Auto { Device::Cpu } else { options.device };
+        let mut command = Command::new(&executable);
+        command
+            .arg(format!("--socket={}", home.socket().display()))
+            .arg(format!("--device={device}"))
+            .arg(format!("--threads={}", options.threads))
+            .arg(format!("--memory={}", options.memory_bytes))
+            .arg(format!("--cache={}", options.cache_bytes))
+            .arg(format!("--spill-directory={}", home.directory().join("spill").display()))
+            .arg(format!("--name={}", options.server_name))
+            .env("PYSTACHIO_LOG", &options.log_level)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let supervisor_pid = std::process::id();
+        // SAFETY: only system calls that are allowed between fork and exec.
+        unsafe { command.pre_exec(move || prepare(supervisor_pid)) };
+        let child = command.spawn().map_err(|error| {
+            io::Error::other(format!("can't be started: \"{}\": {error}", executable.display()))
+        })?;
+        Ok(Self { child })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did: `was killed by signal 9 (SIGKILL)`.
+    pub fn exit_reason(&mut self) -> Option<String> {
+        match self.child.try_wait() {
+            Ok(status) => status.map(exit_text),
+            Err(error) => Some(format!("can't be waited for: {error}")),
+        }
+    }
+
+    /// Asks it to end, and kills it if it does not.
+    pub fn stop(&mut self) {
+        self.signal(libc::SIGTERM);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                return;
+            }
+            std::thread::sleep(STOP_POLL_INTERVAL);
+        }
+        self.signal(libc::SIGKILL);
+        let _ = self.child.wait();
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child leads its own process group, and has not been waited for.
+        unsafe { libc::kill(-(self.child.id() as i32), signal) };
+    }
+}
+
+impl Drop for EngineProcess {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal(libc::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Runs in the child: it dies with the supervisor, is out of reach of signals to the server's group, and
+/// holds none of the server's files open.
+fn prepare(supervisor_pid: u32) -> io::Result<()> {
+    // SAFETY: system calls without pointers.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 || libc::setpgid(0, 0) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The supervisor may have ended before the first call took effect.
+        if libc::getppid() as u32 != supervisor_pid {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+        // Kernels before 5.11 refuse; PostgreSQL closes on exec most of what it opens anyway.
+        libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC);
+    }
+    Ok(())
+}
+
+fn executable() -> io::Result<PathBuf> {
+    if let Some(path) = settings::engine_path() {
+        return Ok(PathBuf::from(path.to_string_lossy().into_owned()));
+    }
+    let library = library_path().ok_or_else(|| io::Error::other("the extension's library is nowhere"))?;
+    Ok(library.with_file_name("pystachio-engine"))
+}
+
+/// Where this library was loaded from.
+fn library_path() -> Option<PathBuf> {
+    let mut information = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let address: fn() -> Option<PathBuf> = library_path;
+    // SAFETY: dladdr fills the structure for an address in a loaded library, and its name lives as long.
+    unsafe {
+        if libc::dladdr(address as *const libc::c_void, information.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let name = information.assume_init().dli_fname;
+        (!name.is_null())
+            .then(|| PathBuf::from(std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned()))
+    }
+}
+
+fn exit_text(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => match signal_name(signal) {
+            Some(name) => format!("was killed by signal {signal} ({name})"),
+            None => format!("was killed by signal {signal}"),
+        },
+        (None, Some(code)) => format!("ended with status {code}"),
+        (None, None) => "ended".into(),
+    }
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGILL => "SIGILL",
+        libc::SIGINT => "SIGINT",
+        libc::SIGKILL => "SIGKILL: by hand, or because the machine is out of memory",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGTERM => "SIGTERM",
+        _ => return None,
+    })
+}

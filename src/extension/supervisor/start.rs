@@ -1,0 +1,116 @@
+//! A backend's side: connecting to an engine, and starting a supervisor where there is none.
+
+use std::{
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{EngineHome, EnginePhase, home, worker};
+use crate::{
+    options::{Device, ServerOptions},
+    pg::wait::wait_time,
+    settings,
+};
+
+/// How often a backend that waits for its engine tries to connect.
+const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a supervisor may take to get hold of its folder before another one is started.
+const SUPERVISOR_START_TIME: Duration = Duration::from_secs(2);
+/// An engine that ends this often as soon as it starts is not waited for.
+const FAILURES_MAX: u32 = 3;
+
+/// A connection to the engine, which is started if need be.
+///
+/// # Errors
+///
+/// `NotSupported` for a device that this build does not have; `Unavailable` if the engine does not start
+/// within `pystachio.connect_timeout`.
+pub fn connect(home: &EngineHome) -> Result<UnixStream> {
+    check_supported(home)?;
+    let deadline = Instant::now() + Duration::from_millis(settings::connect_timeout_ms());
+    let mut supervisor_deadline = None;
+    loop {
+        if let Some(socket) = connect_if_running(home) {
+            return Ok(socket);
+        }
+        let now = Instant::now();
+        if !home::is_supervised(&home.directory_name()) {
+            if supervisor_deadline.is_none_or(|deadline| now > deadline) {
+                start_supervisor(home)?;
+                supervisor_deadline = Some(now + SUPERVISOR_START_TIME);
+            }
+        } else if home
+            .read_state()
+            .is_some_and(|state| state.phase == EnginePhase::Waiting && state.failures >= FAILURES_MAX)
+        {
+            return Err(not_started(home, "keeps ending"));
+        }
+        if now > deadline {
+            return Err(not_started(home, "did not start in time"));
+        }
+        wait_time(CONNECT_POLL_INTERVAL);
+    }
+}
+
+/// A connection to the engine if it is running.
+pub fn connect_if_running(home: &EngineHome) -> Option<UnixStream> {
+    UnixStream::connect(home.socket()).ok()
+}
+
+/// Starts a supervisor for the engine. Where another one is faster, this one ends at once.
+///
+/// # Errors
+///
+/// `FileAccess` if the engine's folder can't be written, `Unavailable` if there is no room for another
+/// background worker.
+pub fn start_supervisor(home: &EngineHome) -> Result<()> {
+    home.write_options().map_err(|error| {
+        let directory = home.directory();
+        Error::new(ErrorKind::FileAccess, format!("can't write \"{}\": {error}", directory.display()))
+            .with_hint("The folder is in the data directory.")
+    })?;
+    BackgroundWorkerBuilder::new(&format!("pystachio engine of {}", home.options.server_name))
+        .set_type("pystachio supervisor")
+        .set_library("pystachio")
+        .set_function(worker::MAIN_FUNCTION)
+        .set_extra(&home.directory_name())
+        .set_start_time(BgWorkerStartTime::ConsistentState)
+        .set_restart_time(Some(Duration::from_secs(1)))
+        .load_dynamic()
+        .map(drop)
+        .map_err(|_| {
+            let name = &home.options.server_name;
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("no background worker for the engine of server \"{name}\""),
+            )
+            .with_hint("Raise max_worker_processes: each engine takes one.")
+        })
+}
+
+fn check_supported(home: &EngineHome) -> Result<()> {
+    let ServerOptions { server_name, device, ranks, .. } = &home.options;
+    let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
+    if matches!(device, Device::Cuda | Device::Emulated) {
+        let message = format!("server \"{server_name}\": this build has no engine for device '{device}'");
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}device 'cpu').")));
+    }
+    if *ranks > 1 {
+        let message = format!("server \"{server_name}\": device 'cpu' has one rank, not {ranks}");
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}ranks '1').")));
+    }
+    Ok(())
+}
+
+fn not_started(home: &EngineHome, what: &str) -> Error {
+    let name = &home.options.server_name;
+    let error = Error::new(ErrorKind::Unavailable, format!("engine of server \"{name}\" {what}"))
+        .with_hint("pystachio.engines shows how it is; the server log may say more.");
+    match home.read_state().and_then(|state| state.last_error) {
+        Some(reason) => error.with_detail(format!("The engine process {reason}.")),
+        None => error,
+    }
+}

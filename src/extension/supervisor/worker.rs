@@ -1,0 +1,207 @@
+//! The supervisor: a background worker with one engine process under it.
+//!
+//! Restarts: the first at once, then after 0.1 s, 0.2 s and so on up to half a minute. An engine that has
+//! run for five seconds has its failures forgotten.
+#![expect(unsafe_code, reason = "PostgreSQL calls the main function by its name")]
+
+use std::{
+    fs,
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use pgrx::{
+    bgworkers::{BackgroundWorker, SignalWakeFlags},
+    pg_sys,
+    prelude::*,
+};
+
+use super::{
+    EngineHome, EnginePhase, EngineState,
+    child::EngineProcess,
+    home::{self, HomeLock},
+    launcher,
+};
+use crate::{pg::wait::wait_time, settings};
+
+/// The name by which PostgreSQL finds [`pystachio_supervisor_main`].
+pub const MAIN_FUNCTION: &str = "pystachio_supervisor_main";
+
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
+const HEALTHY_TIME: Duration = Duration::from_secs(5);
+const BACK_OFF_MIN: Duration = Duration::from_millis(100);
+const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+
+/// The supervisor's main function. Ends with status 0 where the engine is not wanted any more, so that
+/// PostgreSQL does not start it again.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn pystachio_supervisor_main(_argument: pg_sys::Datum) {
+    BackgroundWorker::attach_signal_handlers(
+        SignalWakeFlags::SIGHUP | SignalWakeFlags::SIGTERM | SignalWakeFlags::SIGCHLD,
+    );
+    let Ok(home) = EngineHome::read(BackgroundWorker::get_extra()) else { return };
+    let Some(lock) = lock(&home) else { return };
+    let mut supervisor = Supervisor::new(home);
+    while supervisor.is_needed() {
+        supervisor.look_after();
+        wait_time(supervisor.wait_duration());
+    }
+    supervisor.end(lock);
+}
+
+struct Supervisor {
+    home: EngineHome,
+    engine: Option<EngineProcess>,
+    state: EngineState,
+    noted: Option<EngineState>,
+    started: Instant,
+    start_at: Instant,
+    check_at: Instant,
+}
+
+impl Supervisor {
+    fn new(home: EngineHome) -> Self {
+        let now = Instant::now();
+        let state = EngineState {
+            phase: EnginePhase::Starting,
+            supervisor_pid: std::process::id(),
+            engine_pid: None,
+            since: home::now(),
+            restarts: 0,
+            failures: 0,
+            exited_pid: None,
+            last_error: None,
+        };
+        let check_at = now + Duration::from_secs(settings::check_interval_s());
+        Self { home, engine: None, state, noted: None, started: now, start_at: now, check_at }
+    }
+
+    fn is_needed(&self) -> bool {
+        !BackgroundWorker::sigterm_received()
+            && self.home.is_wanted()
+            && database_exists(self.home.database_oid)
+    }
+
+    fn wait_duration(&self) -> Duration {
+        match self.state.phase {
+            EnginePhase::Starting => START_POLL_INTERVAL,
+            EnginePhase::Running => POLL_INTERVAL,
+            EnginePhase::Waiting => {
+                POLL_INTERVAL.min(self.start_at.saturating_duration_since(Instant::now()))
+            }
+        }
+    }
+
+    fn look_after(&mut self) {
+        if BackgroundWorker::sighup_received() {
+            // SAFETY: what a worker does on SIGHUP; it is in no transaction.
+            unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+        }
+        let reason = self.engine.as_mut().and_then(EngineProcess::exit_reason);
+        if let Some(reason) = reason {
+            self.note_exit(reason);
+        }
+        let now = Instant::now();
+        if self.engine.is_none() && now >= self.start_at {
+            self.start();
+        }
+        if self.state.phase == EnginePhase::Starting && UnixStream::connect(self.home.socket()).is_ok() {
+            self.enter(EnginePhase::Running);
+        }
+        if self.engine.is_some() && now.duration_since(self.started) > HEALTHY_TIME {
+            self.state.failures = 0;
+        }
+        if now >= self.check_at {
+            self.check_at = now + Duration::from_secs(settings::check_interval_s());
+            launcher::start_check(self.home.database_oid, false);
+        }
+        self.note();
+    }
+
+    fn start(&mut self) {
+        if self.state.exited_pid.is_some() {
+            self.state.restarts += 1;
+        }
+        self.started = Instant::now();
+        match EngineProcess::start(&self.home) {
+            Ok(engine) => {
+                self.state.engine_pid = Some(engine.pid());
+                self.engine = Some(engine);
+                self.enter(EnginePhase::Starting);
+            }
+            Err(error) => self.note_exit(error.to_string()),
+        }
+    }
+
+    fn note_exit(&mut self, reason: String) {
+        let pid = self.engine.take().map(|engine| engine.pid());
+        let text = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
+        log!("pystachio engine of server \"{}\"{text} {reason}", self.home.options.server_name);
+        self.state.exited_pid = pid.or(self.state.exited_pid);
+        self.state.engine_pid = None;
+        self.state.last_error = Some(reason);
+        self.state.failures += 1;
+        self.start_at = Instant::now() + back_off(self.state.failures);
+        self.enter(EnginePhase::Waiting);
+        self.note();
+    }
+
+    fn enter(&mut self, phase: EnginePhase) {
+        self.state.phase = phase;
+        self.state.since = home::now();
+    }
+
+    fn note(&mut self) {
+        if self.noted.as_ref() != Some(&self.state) {
+            match self.home.write_state(&self.state) {
+                Ok(()) => self.noted = Some(self.state.clone()),
+                Err(error) => {
+                    log!("pystachio can't write to \"{}\": {error}", self.home.directory().display())
+                }
+            }
+        }
+    }
+
+    fn end(mut self, lock: HomeLock) {
+        if let Some(mut engine) = self.engine.take() {
+            engine.stop();
+        }
+        self.home.remove();
+        drop(lock);
+    }
+}
+
+/// The folder's lock, unless another supervisor holds it. Backends that look whether there is a supervisor
+/// hold it for a moment.
+fn lock(home: &EngineHome) -> Option<HomeLock> {
+    let deadline = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match home.lock() {
+            Ok(lock) => return Some(lock),
+            Err(_) if Instant::now() >= deadline => return None,
+            Err(_) => wait_time(LOCK_POLL_INTERVAL),
+        }
+    }
+}
+
+fn back_off(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => BACK_OFF_MIN.saturating_mul(1 << (more - 2).min(16)).min(BACK_OFF_MAX),
+    }
+}
+
+/// Whether the database's folder exists, in the default tablespace or another.
+fn database_exists(database_oid: u32) -> bool {
+    let name = database_oid.to_string();
+    if fs::exists(format!("base/{name}")).unwrap_or(true) {
+        return true;
+    }
+    let tablespaces = fs::read_dir("pg_tblspc").into_iter().flatten().flatten();
+    let versions = tablespaces.flat_map(|entry| fs::read_dir(entry.path()).into_iter().flatten().flatten());
+    versions.into_iter().any(|version| version.path().join(&name).exists())
+}

@@ -1,0 +1,161 @@
+//! Datums as literals: the values of a plan's parameters.
+#![expect(unsafe_code, reason = "reads datums")]
+
+use std::ffi::CStr;
+
+use pgrx::{
+    FromDatum,
+    pg_sys::{self, Datum},
+};
+use pystachio_plan::{DataType, Error, ErrorKind, Interval, Literal, Result, Value};
+
+use super::{
+    fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS},
+    numeric::{self, Decoded},
+};
+
+/// The value of a parameter: a datum of PostgreSQL's type `type_oid`, as `data_type`.
+///
+/// # Errors
+///
+/// `NotSupported` for NaN, infinities and numbers of more than 38 digits.
+///
+/// # Safety
+///
+/// The datum is a valid value of that type.
+pub unsafe fn literal(datum: Datum, type_oid: pg_sys::Oid, data_type: &DataType) -> Result<Literal> {
+    let plain = |value| Ok(Literal::new(value, data_type.clone()));
+    // SAFETY: the caller says that the datum is a value of `type_oid`, which goes with `data_type`.
+    unsafe {
+        match data_type {
+            DataType::Bool => plain(Value::Bool(datum.value() & 0xff != 0)),
+            DataType::Int16 | DataType::Int32 | DataType::Int64 => {
+                plain(Value::Int(integer(datum, type_oid)))
+            }
+            DataType::Float32 | DataType::Float64 => plain(Value::Float(float(datum, type_oid))),
+            DataType::Numeric | DataType::Decimal { .. } => decimal(datum, type_oid, data_type),
+            DataType::Date => match datum.value() as i32 {
+                i32::MIN | i32::MAX => Err(special("date", "infinity")),
+                days => plain(Value::Int(i64::from(days) + i64::from(EPOCH_DAYS))),
+            },
+            DataType::Time => plain(Value::Int(datum.value() as i64)),
+            DataType::Timestamp | DataType::TimestampTz => match datum.value() as i64 {
+                i64::MIN | i64::MAX => Err(special("timestamp", "infinity")),
+                time => time.checked_add(EPOCH_MICROSECONDS).map_or_else(
+                    || Err(special("timestamp", "after the year 294246")),
+                    |time| plain(Value::Int(time)),
+                ),
+            },
+            DataType::Interval => {
+                let interval = &*datum.cast_mut_ptr::<pg_sys::Interval>();
+                plain(Value::Interval(Interval {
+                    months: interval.month,
+                    days: interval.day,
+                    microseconds: interval.time,
+                }))
+            }
+            DataType::Text => plain(Value::Text(text(datum, type_oid)?)),
+            DataType::Bytea => plain(Value::Bytes(varlena(datum))),
+            DataType::Uuid => {
+                plain(Value::Bytes(std::slice::from_raw_parts(datum.cast_mut_ptr::<u8>(), 16).to_vec()))
+            }
+            DataType::List(_) => {
+                let message = format!("a parameter of type {data_type} can't be sent to the engine");
+                Err(Error::new(ErrorKind::NotSupported, message))
+            }
+        }
+    }
+}
+
+fn integer(datum: Datum, type_oid: pg_sys::Oid) -> i64 {
+    match type_oid {
+        pg_sys::INT2OID => i64::from(datum.value() as i16),
+        pg_sys::INT4OID => i64::from(datum.value() as i32),
+        _ => datum.value() as i64,
+    }
+}
+
+fn float(datum: Datum, type_oid: pg_sys::Oid) -> f64 {
+    match type_oid {
+        pg_sys::FLOAT4OID => f64::from(f32::from_bits(datum.value() as u32)),
+        _ => f64::from_bits(datum.value() as u64),
+    }
+}
+
+/// Integers are decimals too, where the plan compares both.
+unsafe fn decimal(datum: Datum, type_oid: pg_sys::Oid, data_type: &DataType) -> Result<Literal> {
+    let decoded = match type_oid {
+        pg_sys::INT2OID | pg_sys::INT4OID | pg_sys::INT8OID => {
+            Decoded::Finite { unscaled: i128::from(integer(datum, type_oid)), scale: 0 }
+        }
+        // SAFETY: as of `literal`: a numeric.
+        _ => numeric::decode(&unsafe { varlena(datum) }),
+    };
+    let (unscaled, scale) = match decoded {
+        Decoded::Finite { unscaled, scale } => (unscaled, scale),
+        Decoded::Special => return Err(special("numeric", "NaN or infinity")),
+        Decoded::TooLong => return Err(special("numeric", "more than 38 digits")),
+    };
+    let DataType::Decimal { precision, scale: target_scale } = *data_type else {
+        let precision = decimal_digits(unscaled).max(scale).max(1);
+        return Ok(Literal::new(Value::Decimal(unscaled), DataType::Decimal { precision, scale }));
+    };
+    let rescaled = target_scale
+        .checked_sub(scale)
+        .and_then(|zeroes| unscaled.checked_mul(10i128.checked_pow(u32::from(zeroes))?))
+        .filter(|value| decimal_digits(*value) <= precision);
+    match rescaled {
+        Some(value) => Ok(Literal::new(Value::Decimal(value), data_type.clone())),
+        None => Err(special("numeric", &format!("not a {data_type}"))),
+    }
+}
+
+fn decimal_digits(value: i128) -> u8 {
+    value.unsigned_abs().checked_ilog10().map_or(1, |exponent| exponent as u8 + 1)
+}
+
+/// Text in UTF-8; blanks at the end of a `char(n)` mean nothing, and are removed.
+unsafe fn text(datum: Datum, type_oid: pg_sys::Oid) -> Result<String> {
+    // SAFETY: as of `literal`: a varlena, or a name.
+    let bytes = unsafe {
+        match type_oid {
+            pg_sys::NAMEOID => CStr::from_ptr(datum.cast_mut_ptr()).to_bytes().to_vec(),
+            _ => varlena(datum),
+        }
+    };
+    let mut text = to_utf8(bytes)?;
+    if type_oid == pg_sys::BPCHAROID {
+        text.truncate(text.trim_end_matches(' ').len());
+    }
+    Ok(text)
+}
+
+fn to_utf8(bytes: Vec<u8>) -> Result<String> {
+    let invalid = |_| Error::new(ErrorKind::InvalidText, "a parameter is not valid UTF-8");
+    // SAFETY: the bytes have that length; the result is the same pointer or a C string of its own.
+    unsafe {
+        let converted = pg_sys::pg_server_to_any(
+            bytes.as_ptr().cast(),
+            bytes.len() as i32,
+            pg_sys::pg_enc::PG_UTF8 as i32,
+        );
+        if converted.cast_const().cast() == bytes.as_ptr() {
+            return String::from_utf8(bytes).map_err(|error| invalid(error.utf8_error()));
+        }
+        let text = CStr::from_ptr(converted).to_str().map(str::to_owned).map_err(invalid);
+        pg_sys::pfree(converted.cast());
+        text
+    }
+}
+
+/// The content of a varlena, wherever it is stored.
+unsafe fn varlena(datum: Datum) -> Vec<u8> {
+    // SAFETY: as of `literal`: a varlena has the layout of a bytea.
+    unsafe { Vec::<u8>::from_datum(datum, false) }.unwrap_or_default()
+}
+
+fn special(type_name: &str, value: &str) -> Error {
+    Error::new(ErrorKind::NotSupported, format!("a parameter of type {type_name} is {value}"))
+        .with_detail("The engine has no such value.")
+        .with_hint("SET pystachio.pushdown = off lets PostgreSQL evaluate the condition.")
+}
