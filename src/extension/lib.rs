@@ -23,6 +23,8 @@ mod client;
 mod error;
 mod execution;
 mod fdw;
+mod functions;
+mod import;
 mod options;
 mod pg;
 mod planner;

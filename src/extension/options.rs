@@ -23,7 +23,10 @@ use pgrx::{FromDatum, pg_sys, prelude::*};
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{error::OrRaise, pg::list};
+use crate::{
+    error::OrRaise,
+    pg::{compat, list},
+};
 
 const RANKS_MAX: u32 = 64;
 const THREADS_MAX: u32 = 1024;
@@ -188,6 +191,42 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
         let object = if catalog == pg_sys::UserMappingRelationId { "user mapping" } else { "wrapper" };
         crate::error::raise(unknown_option(object, name, &[]));
     }
+}
+
+/// Whether the user has USAGE on the server.
+pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
+    compat::may_use_server(server_oid)
+}
+
+/// The server of this name. Raises an ERROR if there is none, it is not ours, or the user may not use it.
+pub fn usable_server(name: &str) -> pg_sys::Oid {
+    let found = CString::new(name).ok().and_then(|name| {
+        // SAFETY: a C string; NULL for a name that does not exist.
+        unsafe { pg_sys::GetForeignServerByName(name.as_ptr(), true).as_ref() }
+    });
+    let Some(server) = found else {
+        crate::error::raise(Error::new(
+            ErrorKind::InvalidArgument,
+            format!("server \"{name}\" does not exist"),
+        ))
+    };
+    // SAFETY: the wrapper of a server exists.
+    let handler = unsafe { (*pg_sys::GetForeignDataWrapper(server.fdwid)).fdwhandler };
+    // SAFETY: a catalog lookup that answers NULL for what does not exist.
+    let handler_name = unsafe { list::string(pg_sys::get_func_name(handler)) };
+    if handler_name != "handler" {
+        crate::error::raise(
+            Error::new(ErrorKind::InvalidArgument, format!("server \"{name}\" is not of pystachio"))
+                .with_hint("Name a server that was made with FOREIGN DATA WRAPPER pystachio."),
+        );
+    }
+    if !may_use_server(server.serverid) {
+        crate::error::raise(
+            Error::new(ErrorKind::FilePermission, format!("permission denied for foreign server {name}"))
+                .with_hint("GRANT USAGE ON FOREIGN SERVER to the role."),
+        );
+    }
+    server.serverid
 }
 
 /// Raises an ERROR unless the user may read the server's files, as COPY FROM a file requires.

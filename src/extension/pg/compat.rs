@@ -34,3 +34,23 @@ pub unsafe fn attribute<'a>(
         &*pg_sys::TupleDescAttr(descriptor, index as i32)
     }
 }
+
+/// Whether the user has USAGE on the server.
+pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog lookup.
+    #[cfg(feature = "pg15")]
+    let result = unsafe {
+        pg_sys::pg_foreign_server_aclcheck(server_oid, pg_sys::GetUserId(), pg_sys::ACL_USAGE.into())
+    };
+    // SAFETY: a catalog lookup.
+    #[cfg(not(feature = "pg15"))]
+    let result = unsafe {
+        pg_sys::object_aclcheck(
+            pg_sys::ForeignServerRelationId,
+            server_oid,
+            pg_sys::GetUserId(),
+            pg_sys::ACL_USAGE.into(),
+        )
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}

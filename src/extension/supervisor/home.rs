@@ -136,6 +136,11 @@ impl EngineHome {
         self.directory().join("options.json").exists()
     }
 
+    /// Whether there is a supervisor.
+    pub fn is_supervised(&self) -> bool {
+        is_supervised(&self.directory_name())
+    }
+
     /// What the supervisor noted last.
     pub fn read_state(&self) -> Option<EngineState> {
         read_json(&self.directory().join("state.json")).ok()

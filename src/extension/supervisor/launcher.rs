@@ -97,7 +97,7 @@ pub extern "C-unwind" fn pystachio_checker_main(argument: pg_sys::Datum) {
         }
     }
     if argument & START_BIT != 0 {
-        for home in homes.iter().filter(|home| !home::is_supervised(&home.directory_name())) {
+        for home in homes.iter().filter(|home| !home.is_supervised()) {
             if let Err(error) = start::start_supervisor(home) {
                 log!("pystachio: {error}");
             }

@@ -37,7 +37,7 @@ pub fn connect(home: &EngineHome) -> Result<UnixStream> {
             return Ok(socket);
         }
         let now = Instant::now();
-        if !home::is_supervised(&home.directory_name()) {
+        if !home.is_supervised() {
             if supervisor_deadline.is_none_or(|deadline| now > deadline) {
                 start_supervisor(home)?;
                 supervisor_deadline = Some(now + SUPERVISOR_START_TIME);

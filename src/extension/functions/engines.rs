@@ -1,0 +1,126 @@
+//! Looking at engines and their caches.
+
+use pgrx::{pg_sys, prelude::*};
+
+use crate::{
+    client,
+    error::OrRaise,
+    options::{self, Device},
+    supervisor::{EngineHome, EnginePhase},
+};
+
+/// The version of the extension.
+#[pg_extern(immutable, parallel_safe)]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// One row: how the engine of a server is. Starts nothing.
+#[pg_extern]
+#[allow(clippy::type_complexity, reason = "a row of the view")]
+fn engine_status(
+    server: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(rank, i32),
+        name!(device, String),
+        name!(pid, Option<i32>),
+        name!(state, String),
+        name!(since, Option<f64>),
+        name!(memory, Option<i64>),
+        name!(queries_running, Option<i64>),
+        name!(queries_run, Option<i64>),
+        name!(restarts, Option<i64>),
+        name!(last_error, Option<String>),
+    ),
+> {
+    if !options::may_use_server(server) {
+        return TableIterator::empty();
+    }
+    let home = EngineHome::of(server);
+    let state = home.read_state().filter(|_| home.is_supervised());
+    let is_running = state.as_ref().is_some_and(|state| state.phase == EnginePhase::Running);
+    let status = if is_running { client::status(server).or_raise() } else { None };
+    let device = match home.options.device {
+        Device::Auto => Device::Cpu.to_string(),
+        device => device.to_string(),
+    };
+    let phase = match state.as_ref().map(|state| state.phase) {
+        Some(EnginePhase::Starting) => "starting",
+        Some(EnginePhase::Running) => "running",
+        Some(EnginePhase::Waiting) => "waiting to restart",
+        None => "stopped",
+    };
+    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let last_query_error = status.as_ref().and_then(|status| status.last_error.clone());
+    let last_exit = state.as_ref().and_then(|state| state.last_error.clone());
+    TableIterator::once((
+        0,
+        device,
+        state.as_ref().and_then(|state| state.engine_pid).and_then(|pid| i32::try_from(pid).ok()),
+        phase.to_string(),
+        state.as_ref().map(|state| state.since),
+        status.as_ref().map(|status| count(status.resident_bytes)),
+        status.as_ref().map(|status| count(status.queries_running)),
+        status.as_ref().map(|status| count(status.queries_run)),
+        state.as_ref().map(|state| count(state.restarts)),
+        last_exit.map(|reason| format!("engine process {reason}")).or(last_query_error),
+    ))
+}
+
+/// What the column cache of a server's engine holds. Starts nothing.
+#[pg_extern]
+#[allow(clippy::type_complexity, reason = "a row of the view")]
+fn cache_entries(
+    server: pg_sys::Oid,
+) -> TableIterator<
+    'static,
+    (
+        name!(path, String),
+        name!(column, String),
+        name!(row_groups, i64),
+        name!(memory, i64),
+        name!(hits, i64),
+    ),
+> {
+    if !options::may_use_server(server) {
+        return TableIterator::empty();
+    }
+    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
+        let row_groups = i64::from(entry.row_group_count);
+        (entry.path, entry.column, row_groups, count(entry.memory_bytes), count(entry.hits))
+    });
+    TableIterator::new(entries.collect::<Vec<_>>())
+}
+
+extension_sql!(
+    r#"
+CREATE VIEW engines AS
+  SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
+    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.queries_running,
+    engine.queries_run, engine.restarts, engine.last_error
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.engine_status(server.oid) engine
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+CREATE VIEW cache AS
+  SELECT server.srvname AS server, entry.*
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.cache_entries(server.oid) entry
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+COMMENT ON VIEW engines IS 'The engines of this database''s pystachio servers that you may use';
+COMMENT ON VIEW cache IS 'Columns that the engines hold decoded between queries';
+
+GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
+GRANT SELECT ON engines, cache TO PUBLIC;
+"#,
+    name = "views",
+    requires = [engine_status, cache_entries, "wrapper"],
+);

@@ -1,0 +1,246 @@
+//! IMPORT FOREIGN SCHEMA: a table for each Parquet file or folder of a directory.
+#![expect(unsafe_code, reason = "reads the statement and builds PostgreSQL's list")]
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::CString,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{ColumnDescription, Error, ErrorKind, FileSet, Result, TableDescription};
+
+use crate::{client, error::OrRaise, options, pg::list};
+
+/// The bytes that PostgreSQL keeps of a name.
+const NAME_BYTES_MAX: usize = pg_sys::NAMEDATALEN as usize - 1;
+/// How deep a folder is searched for Parquet files.
+const DEPTH_MAX: usize = 16;
+
+/// The statements that make the tables.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn import_foreign_schema(
+    statement: *mut pg_sys::ImportForeignSchemaStmt,
+    server_oid: pg_sys::Oid,
+) -> *mut pg_sys::List {
+    // SAFETY: called by PostgreSQL with a valid statement.
+    let request = unsafe { ImportRequest::read(statement) };
+    options::require_read_server_files("import tables from files");
+    let statements = import(&request, server_oid).or_raise();
+    statements.into_iter().fold(std::ptr::null_mut(), |statements, text| {
+        let text = CString::new(text).unwrap_or_default();
+        // SAFETY: the string is copied.
+        unsafe { pg_sys::lappend(statements, pg_sys::pstrdup(text.as_ptr()).cast()) }
+    })
+}
+
+struct ImportRequest {
+    directory: PathBuf,
+    server: String,
+    filter: TableFilter,
+}
+
+enum TableFilter {
+    All,
+    LimitTo(HashSet<String>),
+    Except(HashSet<String>),
+}
+
+impl ImportRequest {
+    unsafe fn read(statement: *mut pg_sys::ImportForeignSchemaStmt) -> Self {
+        // SAFETY: a valid statement, whose table list has RangeVar nodes.
+        unsafe {
+            let statement = &*statement;
+            let names = || {
+                list::pointers::<pg_sys::RangeVar>(statement.table_list)
+                    .map(|table| list::string((*table).relname))
+                    .collect()
+            };
+            let filter = match statement.list_type {
+                pg_sys::ImportForeignSchemaType::FDW_IMPORT_SCHEMA_LIMIT_TO => TableFilter::LimitTo(names()),
+                pg_sys::ImportForeignSchemaType::FDW_IMPORT_SCHEMA_EXCEPT => TableFilter::Except(names()),
+                _ => TableFilter::All,
+            };
+            if let Some((name, _)) = list::options(statement.options).first() {
+                crate::error::raise(
+                    Error::new(
+                        ErrorKind::InvalidArgument,
+                        format!("import option \"{name}\" does not exist"),
+                    )
+                    .with_hint("There are no valid options here."),
+                );
+            }
+            Self {
+                directory: list::string(statement.remote_schema).into(),
+                server: list::string(statement.server_name),
+                filter,
+            }
+        }
+    }
+
+    fn wants(&self, table: &str) -> bool {
+        match &self.filter {
+            TableFilter::All => true,
+            TableFilter::LimitTo(names) => names.contains(table),
+            TableFilter::Except(names) => !names.contains(table),
+        }
+    }
+}
+
+fn import(request: &ImportRequest, server_oid: pg_sys::Oid) -> Result<Vec<String>> {
+    let tables: Vec<(String, FileSet)> =
+        find_tables(&request.directory)?.into_iter().filter(|(name, _)| request.wants(name)).collect();
+    if let TableFilter::LimitTo(names) = &request.filter
+        && let Some(missing) = names.iter().find(|name| !tables.iter().any(|(found, _)| found == *name))
+    {
+        let directory = request.directory.display();
+        return Err(Error::new(
+            ErrorKind::FileNotFound,
+            format!("no Parquet for \"{missing}\" in \"{directory}\""),
+        )
+        .with_hint("A table's name is that of its file, without .parquet, or of its folder."));
+    }
+    let file_sets: Vec<FileSet> = tables.iter().map(|(_, files)| files.clone()).collect();
+    let descriptions = client::describe(server_oid, &file_sets)?;
+    tables
+        .iter()
+        .zip(descriptions)
+        .map(|((name, files), description)| create_table(&request.server, name, files, &description?))
+        .collect()
+}
+
+/// The Parquet files and the folders with such, by the name of their table.
+fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
+    if !directory.is_absolute() {
+        let message = format!("\"{}\" is not an absolute path", directory.display());
+        return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
+            "IMPORT FOREIGN SCHEMA \"/folder\": the schema's name is a folder on the server's host.",
+        ));
+    }
+    let entries = fs::read_dir(directory).map_err(|error| unreadable(directory, &error))?;
+    let mut tables: BTreeMap<String, FileSet> = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(directory, &error))?.path();
+        let Some(table) = table_name(&path)? else { continue };
+        let text = path.to_str().ok_or_else(|| not_utf8(&path))?.to_string();
+        if let Some(other) = tables.get(&table) {
+            let message = format!("two tables named \"{table}\": \"{text}\" and {:?}", other.paths);
+            return Err(Error::new(ErrorKind::InvalidArgument, message)
+                .with_hint("Use CREATE FOREIGN TABLE, or EXCEPT."));
+        }
+        tables.insert(table, FileSet { paths: vec![text] });
+    }
+    if tables.is_empty() {
+        let message = format!("no Parquet files in \"{}\"", directory.display());
+        return Err(Error::new(ErrorKind::FileNotFound, message)
+            .with_hint("Files must end in .parquet; folders must have such files."));
+    }
+    Ok(tables)
+}
+
+/// The table of a directory's entry, if it is one.
+fn table_name(path: &Path) -> Result<Option<String>> {
+    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(|| not_utf8(path))?;
+    if name.starts_with(['.', '_']) {
+        return Ok(None);
+    }
+    if path.is_dir() {
+        return Ok(has_parquet(path, DEPTH_MAX)?.then(|| shorten(name)));
+    }
+    Ok(name.strip_suffix(".parquet").filter(|stem| !stem.is_empty()).map(shorten))
+}
+
+fn has_parquet(directory: &Path, depth_left: usize) -> Result<bool> {
+    for entry in fs::read_dir(directory).map_err(|error| unreadable(directory, &error))? {
+        let path = entry.map_err(|error| unreadable(directory, &error))?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with(['.', '_']) {
+            continue;
+        }
+        let found = match path.is_dir() {
+            true => depth_left > 0 && has_parquet(&path, depth_left - 1)?,
+            false => name.ends_with(".parquet"),
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn create_table(
+    server: &str,
+    table: &str,
+    files: &FileSet,
+    description: &TableDescription,
+) -> Result<String> {
+    let mut columns = Vec::new();
+    let mut names = HashSet::new();
+    for column in &description.columns {
+        if column.data_type.is_none() {
+            let (name, file_type) = (&column.name, &column.file_type);
+            notice!("table \"{table}\": column \"{name}\" is left out: no PostgreSQL type holds {file_type}");
+            continue;
+        }
+        let name = shorten(&column.name);
+        if !names.insert(name.clone()) {
+            let message = format!("table \"{table}\" has two columns named \"{name}\"");
+            return Err(Error::new(ErrorKind::SchemaMismatch, message)
+                .with_hint("Use CREATE FOREIGN TABLE with the column option column_name."));
+        }
+        columns.push(column_definition(&name, column));
+    }
+    let path = files.paths.first().map_or("", String::as_str);
+    Ok(format!(
+        "CREATE FOREIGN TABLE {} (\n  {}\n) SERVER {} OPTIONS (path {})",
+        quote_identifier(table),
+        columns.join(",\n  "),
+        quote_identifier(server),
+        quote_literal(path)
+    ))
+}
+
+fn column_definition(name: &str, column: &ColumnDescription) -> String {
+    let options = match name == column.name {
+        true => String::new(),
+        false => format!(" OPTIONS (column_name {})", quote_literal(&column.name)),
+    };
+    let not_null = if column.required { " NOT NULL" } else { "" };
+    format!("{} {}{options}{not_null}", quote_identifier(name), column.sql_type)
+}
+
+/// A name as PostgreSQL would cut it.
+fn shorten(name: &str) -> String {
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name[..end].to_string()
+}
+
+fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    match quoted.contains('\\') {
+        true => format!("E'{}'", quoted.replace('\\', "\\\\")),
+        false => format!("'{quoted}'"),
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let kind = match error.kind() {
+        io::ErrorKind::NotFound => ErrorKind::FileNotFound,
+        io::ErrorKind::PermissionDenied => ErrorKind::FilePermission,
+        _ => ErrorKind::FileAccess,
+    };
+    Error::new(kind, format!("can't read \"{}\": {error}", path.display()))
+}
+
+fn not_utf8(path: &Path) -> Error {
+    Error::new(ErrorKind::FileAccess, format!("the name of \"{}\" is not UTF-8", path.display()))
+        .with_hint("Rename the file, or keep it out of the directory.")
+}
