@@ -8,9 +8,12 @@ config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.s
 version=$(server_version "$config")
 stage=$CARGO_TARGET_DIR/stage-$version
 packaged=$CARGO_TARGET_DIR/package-$version
-# cargo-pgrx wants a home of its own; this one lists no servers, as the pg_config is always given.
-export PGRX_HOME=${PGRX_HOME:-$cache_root/pgrx}
+# cargo-pgrx wants a home of its own. Its build script runs again whenever the file in it is missing or new.
+export PGRX_HOME=${PGRX_HOME:-$cache_root/pgrx-$version}
 mkdir -p "$PGRX_HOME"
+wanted="[configs]
+pg$version = \"$config\""
+[[ -f $PGRX_HOME/config.toml && $(cat "$PGRX_HOME/config.toml") == "$wanted" ]] || printf '%s\n' "$wanted" > "$PGRX_HOME/config.toml"
 cd "$project_root"
 
 say "building the engine"

@@ -44,5 +44,5 @@ CREATE SERVER pystachio FOREIGN DATA WRAPPER pystachio;
 GRANT USAGE ON FOREIGN SERVER pystachio TO PUBLIC;
 "#,
     name = "wrapper",
-    requires = [crate::options::validator],
+    requires = [validator],
 );
