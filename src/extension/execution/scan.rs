@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{DataType, Error, QueryRequest, Request, Result};
+use pystachio_plan::{Error, QueryRequest, Request, Result};
 
 use super::{
     parameters::Parameters,
@@ -166,7 +166,7 @@ pub unsafe fn read_private(scan: *mut pg_sys::ForeignScan) -> Result<ScanPrivate
         constant.and_then(|constant| Vec::<u8>::from_datum((*constant).constvalue, (*constant).constisnull))
     };
     let bytes = bytes.ok_or_else(|| Error::internal("foreign scan without a plan"))?;
-    postcard::from_bytes(&bytes).map_err(|error| Error::internal(format!("foreign scan's plan: {error}")))
+    ScanPrivate::decode(&bytes)
 }
 
 /// One reader for each attribute of the slot, which must be of the type that was planned.

@@ -8,7 +8,7 @@ use std::{
 use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{EngineHome, EnginePhase, home, worker};
+use super::{EngineHome, EnginePhase, worker};
 use crate::{
     options::{Device, ServerOptions},
     pg::wait::wait_time,
