@@ -1,0 +1,67 @@
+//! Talks to a running engine without PostgreSQL: `client SOCKET describe PATH…`, `client SOCKET status`,
+//! `client SOCKET cache`, `client SOCKET generate DIRECTORY SCALE [ROW_GROUP_ROWS [COMPRESSION]]`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a tool for developers: it may end with a panic")]
+
+use std::{
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    time::Instant,
+};
+
+use pystachio_plan::{
+    FRAME_HEADER_BYTES, FileSet, FrameHeader, GenerateRequest, PROTOCOL_VERSION, Request, Response,
+    decode_message, encode_message,
+};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [socket, command, rest @ ..] = arguments.as_slice() else { panic!("client SOCKET COMMAND …") };
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
+    println!("{:?}", ask(&mut stream, &hello));
+    let request = match (*command, rest) {
+        ("describe", paths) => Request::Describe { tables: paths.iter().map(|path| file_set(path)).collect() },
+        ("status", []) => Request::Status,
+        ("cache", []) => Request::Cache,
+        ("generate", [directory, scale, options @ ..]) => Request::Generate(GenerateRequest {
+            directory: (*directory).to_owned(),
+            scale_factor: scale.parse().unwrap(),
+            tables: Vec::new(),
+            overwrite: true,
+            row_group_rows: options.first().map_or(0, |rows| rows.parse().unwrap()),
+            compression: (*options.get(1).unwrap_or(&"snappy")).to_owned(),
+        }),
+        other => panic!("unknown command: {other:?}"),
+    };
+    let started = Instant::now();
+    let mut response = ask(&mut stream, &request);
+    while let Response::Progress { table, rows_done, rows_total } = response {
+        println!("{table}: {rows_done} of {rows_total}");
+        response = receive(&mut stream);
+    }
+    println!("{response:#?}\n{:?}", started.elapsed());
+    let started = Instant::now();
+    if *command == "describe" {
+        ask(&mut stream, &request);
+        println!("again: {:?}", started.elapsed());
+    }
+}
+
+fn file_set(path: &str) -> FileSet {
+    FileSet { paths: vec![path.to_owned()] }
+}
+
+fn ask(stream: &mut UnixStream, request: &Request) -> Response {
+    stream.write_all(&encode_message(request).unwrap()).unwrap();
+    receive(stream)
+}
+
+fn receive(stream: &mut UnixStream) -> Response {
+    let mut header = [0; FRAME_HEADER_BYTES];
+    stream.read_exact(&mut header).unwrap();
+    let mut body = vec![0; FrameHeader::decode(header).unwrap().body_bytes];
+    stream.read_exact(&mut body).unwrap();
+    decode_message(&body).unwrap()
+}
