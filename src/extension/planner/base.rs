@@ -163,7 +163,12 @@ unsafe fn read_columns(
                 .unwrap_or_else(|| super::lower::type_magnitude(&data_type));
             columns.insert(
                 attribute.attnum,
-                Lowered { expression: Expression::column(id, data_type.clone()), scale, magnitude },
+                Lowered {
+                    expression: Expression::column(id, data_type.clone()),
+                    scale,
+                    magnitude,
+                    not_null: attribute.attnotnull,
+                },
             );
             scan_columns.push(ScanColumn {
                 id,

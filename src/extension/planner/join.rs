@@ -181,7 +181,9 @@ impl Candidate<'_> {
             JoinKind::Anti | JoinKind::NullAwareAnti => {
                 Rc::new(Scope::Join(left, Rc::new(Scope::Null(self.right.scope.clone()))))
             }
-            _ => Rc::new(Scope::Join(left, self.right.scope.clone())),
+            JoinKind::Left => Rc::new(Scope::Join(left, nullable(self.right))),
+            JoinKind::Full => Rc::new(Scope::Join(nullable(self.left), nullable(self.right))),
+            JoinKind::Inner => Rc::new(Scope::Join(left, self.right.scope.clone())),
         }
     }
 
@@ -287,4 +289,8 @@ impl Candidate<'_> {
             }
         }
     }
+}
+
+fn nullable(input: &RelationInfo) -> Rc<Scope> {
+    Rc::new(Scope::Nullable(input.scope.clone()))
 }

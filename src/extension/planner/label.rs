@@ -209,7 +209,7 @@ impl<'a> Union<'a> {
             Some(scale) => scale,
             None => Scale::Varies(Box::new(self.add_column(scales, DataType::Int32))),
         };
-        Ok(Lowered { expression, scale, magnitude })
+        Ok(Lowered::number(expression, scale, magnitude))
     }
 
     fn add_column(&mut self, values: Vec<Expression>, data_type: DataType) -> Expression {

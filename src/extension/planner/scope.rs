@@ -26,6 +26,8 @@ pub enum Scope {
     Join(Rc<Scope>, Rc<Scope>),
     /// Columns that are NULL in every row: the right side of an anti join.
     Null(Rc<Scope>),
+    /// Columns that an outer join may turn into NULL.
+    Nullable(Rc<Scope>),
     /// A scope with some columns found elsewhere: a semi join's right keys are its left ones.
     Replaced {
         /// Tried second.
@@ -72,6 +74,7 @@ impl Scope {
             Self::Expressions(_) => None,
             Self::Join(left, right) => left.find_var(key).or_else(|| right.find_var(key)),
             Self::Null(input) => input.find_var(key).map(null_of),
+            Self::Nullable(input) => input.find_var(key).map(nullable),
             Self::Replaced { input, columns } => columns.get(&key).cloned().or_else(|| input.find_var(key)),
             Self::Placed { input, .. } => input.find_var(key),
         }
@@ -82,6 +85,7 @@ impl Scope {
             Self::Base { .. } | Self::Expressions(_) => None,
             Self::Join(left, right) => left.find_placeholder(id).or_else(|| right.find_placeholder(id)),
             Self::Null(input) => input.find_placeholder(id).map(null_of),
+            Self::Nullable(input) => input.find_placeholder(id).map(nullable),
             Self::Replaced { input, .. } => input.find_placeholder(id),
             Self::Placed { input, placeholders } => {
                 placeholders.get(&id).cloned().or_else(|| input.find_placeholder(id))
@@ -100,9 +104,13 @@ impl Scope {
     }
 }
 
+fn nullable(lowered: Lowered) -> Lowered {
+    Lowered { not_null: false, ..lowered }
+}
+
 fn null_of(lowered: Lowered) -> Lowered {
     let data_type = lowered.expression.data_type().clone();
-    Lowered { expression: Expression::literal(Value::Null, data_type), ..lowered }
+    Lowered { expression: Expression::literal(Value::Null, data_type), not_null: false, ..lowered }
 }
 
 /// Equality that ignores what outer joins may have nulled (PostgreSQL 16 marks it in the node): the

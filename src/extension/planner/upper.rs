@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{DataType, Expression, Operator, Relation, SortKey, Value};
+use pystachio_plan::{AggregateCall, DataType, Expression, Operator, Relation, SortKey, Value};
 
 use super::{
     base::replace_paths,
     cost,
     finish::outputs_of,
     join::may_push,
-    lower::{Lowered, Lowering, Refusal, Scale, check_equality, check_order},
+    lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_equality, check_order},
     nodes::{elements, list_of, node_as, walk_expression},
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
@@ -117,12 +117,10 @@ impl Upper<'_> {
             let mut computed = Vec::new();
             for node in self.aggregates_of(target, having) {
                 let lowered = self.lowering().lower_aggregate(&*node)?;
-                aggregates.extend(lowered.calls);
-                let value = match lowered.value.expression {
-                    Expression::Column { .. } if !matches!(lowered.value.scale, Scale::Varies(_)) => {
-                        lowered.value
-                    }
-                    _ => name_column(lowered.value, &mut computed),
+                let value = share_calls(lowered, &mut aggregates);
+                let value = match value.expression {
+                    Expression::Column { .. } if !matches!(value.scale, Scale::Varies(_)) => value,
+                    _ => name_column(value, &mut computed),
                 };
                 found.push((node.cast(), value));
             }
@@ -305,6 +303,28 @@ impl Upper<'_> {
         }
         Ok(Some(lowered.expression))
     }
+}
+
+/// Adds the calls of an aggregate, using those that are there already: `sum(x)` and `avg(x)` share a sum.
+fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -> Lowered {
+    let mut renamed = Vec::new();
+    for call in lowered.calls {
+        let same = |known: &&AggregateCall| AggregateCall { id: known.id, ..call.clone() } == **known;
+        match aggregates.iter().find(same) {
+            Some(known) => renamed.push((call.id, known.id)),
+            None => aggregates.push(call),
+        }
+    }
+    lowered.value.map_expressions(&mut |mut expression| {
+        expression.map_parts(&mut |part| {
+            if let Expression::Column { id, .. } = part
+                && let Some((_, known)) = renamed.iter().find(|(renamed, _)| renamed == id)
+            {
+                *id = *known;
+            }
+        });
+        expression
+    })
 }
 
 /// Whether a sort operator sorts the greatest first.

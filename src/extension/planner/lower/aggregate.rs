@@ -87,10 +87,16 @@ impl Shared {
     }
 
     fn count(&self) -> LoweredAggregate {
-        let argument = self.argument.as_ref().map(|argument| argument.expression.clone());
-        let call = self.call(Aggregate::Count, argument, DataType::Int64);
+        let call = self.count_call();
         let value = Lowered { magnitude: GROUP_ROWS_MAX, ..Lowered::plain(result(&call)) };
         LoweredAggregate { calls: vec![call], value }
+    }
+
+    /// `count(column)` of a column that is never NULL counts rows.
+    fn count_call(&self) -> AggregateCall {
+        let argument = self.argument.as_ref().filter(|argument| self.distinct || !argument.not_null);
+        let argument = argument.map(|argument| argument.expression.clone());
+        self.call(Aggregate::Count, argument, DataType::Int64)
     }
 
     fn required(&self) -> Result<&Lowered, Refusal> {
@@ -101,11 +107,7 @@ impl Shared {
         let argument = self.required()?;
         let data_type = argument.data_type().clone();
         let call = self.call(function, Some(argument.expression.clone()), data_type);
-        let value = Lowered {
-            expression: result(&call),
-            scale: argument.scale.clone(),
-            magnitude: argument.magnitude,
-        };
+        let value = Lowered::number(result(&call), argument.scale.clone(), argument.magnitude);
         Ok(LoweredAggregate { calls: vec![call], value })
     }
 
@@ -169,7 +171,7 @@ impl Shared {
                 Scale::Varies(Box::new(greatest))
             }
         };
-        Ok((calls, Lowered { expression, scale, magnitude }))
+        Ok((calls, Lowered::number(expression, scale, magnitude)))
     }
 
     fn average(&self, name: &str) -> Result<LoweredAggregate, Refusal> {
@@ -179,17 +181,17 @@ impl Shared {
         }
         let magnitude = argument.magnitude;
         let (mut calls, sum) = self.sum_exactly(&as_decimal(argument)?)?;
-        let (count, count_value) = self.count_of(argument)?;
+        let (count, count_value) = self.count_of()?;
         calls.push(count);
         let value = divide(sum, count_value, Some(magnitude))?;
         Ok(LoweredAggregate { calls, value })
     }
 
-    fn count_of(&self, argument: &Lowered) -> Result<(AggregateCall, Lowered), Refusal> {
-        let call = self.call(Aggregate::Count, Some(argument.expression.clone()), DataType::Int64);
+    fn count_of(&self) -> Result<(AggregateCall, Lowered), Refusal> {
+        let call = self.count_call();
         let data_type = decimal_type(GROUP_ROWS_MAX, 0)?;
         let expression = Expression::call(Function::Cast, vec![result(&call)], data_type);
-        Ok((call, Lowered { expression, scale: Scale::Fixed(0), magnitude: GROUP_ROWS_MAX }))
+        Ok((call, Lowered::number(expression, Scale::Fixed(0), GROUP_ROWS_MAX)))
     }
 
     fn variance(&self, sample: bool, deviation: bool) -> Result<LoweredAggregate, Refusal> {
@@ -212,7 +214,7 @@ impl Shared {
         let (mut calls, sum) = self.sum_exactly(&argument)?;
         let squares = sum_type(magnitude * GROUP_ROWS_MAX, 2 * own_scale)?;
         let squares = self.call(Aggregate::Sum, Some(square), squares);
-        let count = self.call(Aggregate::Count, Some(argument.expression.clone()), DataType::Int64);
+        let count = self.count_call();
         let arguments = vec![result(&count), sum.expression, result(&squares), sum.scale.expression()];
         calls.extend([squares, count]);
         let digits = quotient_scale_max(2 * own_scale, GROUP_ROWS_MAX * GROUP_ROWS_MAX)?.max(2 * own_scale);
@@ -223,7 +225,7 @@ impl Shared {
             DataType::Int32,
         );
         let expression = Expression::call(Function::Variance { sample, deviation }, arguments, data_type);
-        let value = Lowered { expression, scale: Scale::Varies(Box::new(scale)), magnitude };
+        let value = Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude);
         Ok(LoweredAggregate { calls, value })
     }
 }
@@ -246,7 +248,7 @@ fn as_decimal(argument: &Lowered) -> Result<Lowered, Refusal> {
     let magnitude = argument.magnitude.min(type_magnitude(argument.data_type()));
     let data_type = decimal_type(magnitude, 0)?;
     let expression = Expression::call(Function::Cast, vec![argument.expression.clone()], data_type);
-    Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude })
+    Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
 }
 
 fn result(call: &AggregateCall) -> Expression {

@@ -270,7 +270,7 @@ impl CallSite {
             DataType::Decimal { .. } => {
                 let data_type = DataType::Decimal { precision: 1, scale: 0 };
                 let expression = Expression::call(Function::Sign, vec![argument.expression], data_type);
-                Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude: 1.0 })
+                Ok(Lowered::number(expression, Scale::Fixed(0), 1.0))
             }
             other => Err(self.refuse(&format!("on {other}"))),
         }
@@ -295,7 +295,7 @@ impl CallSite {
         }
         let magnitude = argument.magnitude + 1.0;
         let expression = Expression::call(function, vec![argument.expression], decimal_type(magnitude, 0)?);
-        Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude })
+        Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
     }
 
     fn round(&self, truncates: bool, arguments: Vec<Lowered>) -> LoweredResult {
@@ -322,7 +322,7 @@ impl CallSite {
         let data_type = decimal_type(magnitude, kept)?;
         let expression =
             Expression::call(function, vec![argument.expression, Expression::int32(digits)], data_type);
-        Ok(Lowered { expression, scale: Scale::Fixed(kept), magnitude })
+        Ok(Lowered::number(expression, Scale::Fixed(kept), magnitude))
     }
 
     fn cast(&self, arguments: Vec<Lowered>) -> LoweredResult {
@@ -357,7 +357,7 @@ impl CallSite {
         }
         let magnitude = argument.magnitude.min(type_magnitude(&target)) + 1.0;
         let expression = cast_to(argument, &target);
-        Ok(Lowered { expression, scale: Scale::None, magnitude })
+        Ok(Lowered::number(expression, Scale::None, magnitude))
     }
 
     fn cast_to_numeric(&self, argument: Lowered) -> LoweredResult {
@@ -367,7 +367,7 @@ impl CallSite {
             (data_type, None) if data_type.is_integer() => {
                 let magnitude = argument.magnitude.min(type_magnitude(&source));
                 let expression = cast_to(argument, &decimal_type(magnitude, 0)?);
-                Ok(Lowered { expression, scale: Scale::Fixed(0), magnitude })
+                Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
             }
             (DataType::Decimal { .. }, Some((precision, scale))) if self.types.len() == 2 => {
                 let target = data_type_of(pg_sys::NUMERICOID, self.result_modifier);
@@ -377,7 +377,7 @@ impl CallSite {
                 type_scale(&source)?;
                 let magnitude = argument.magnitude.min(type_magnitude(&target));
                 let expression = Expression::call(Function::Cast, vec![argument.expression], target);
-                Ok(Lowered { expression, scale: Scale::Fixed(scale), magnitude })
+                Ok(Lowered::number(expression, Scale::Fixed(scale), magnitude))
             }
             _ => Err(Refusal(format!("a cast from {source} to numeric"))),
         }
@@ -411,7 +411,7 @@ impl CallSite {
             return Err(self.refuse("on these types"));
         }
         let expression = Expression::call(function, values(arguments), DataType::Int32);
-        Ok(Lowered { expression, scale: Scale::None, magnitude: type_magnitude(&DataType::Int32) })
+        Ok(Lowered::number(expression, Scale::None, type_magnitude(&DataType::Int32)))
     }
 
     fn field(&self, argument: &Lowered) -> Result<DateField, Refusal> {
@@ -456,7 +456,7 @@ impl CallSite {
             decimal_type(magnitude, scale)?,
         );
         if self.result_type == pg_sys::NUMERICOID {
-            return Ok(Lowered { expression: extracted, scale: Scale::Fixed(scale), magnitude });
+            return Ok(Lowered::number(extracted, Scale::Fixed(scale), magnitude));
         }
         Ok(Lowered::plain(Expression::call(Function::Cast, vec![extracted], DataType::Float64)))
     }

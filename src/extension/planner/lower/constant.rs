@@ -56,13 +56,13 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             };
             let scale = if data_type.is_decimal() { Scale::Fixed(0) } else { Scale::None };
             let expression = Expression::literal(Value::Null, data_type);
-            return Ok(Lowered { expression, scale, magnitude: 0.0 });
+            return Ok(Lowered::number(expression, scale, 0.0));
         }
         let plain = |value, data_type| Ok(Lowered::plain(Expression::literal(value, data_type)));
         let integer = |value: i64, data_type| {
             let magnitude = value.unsigned_abs() as f64;
             let expression = Expression::literal(Value::Int(value), data_type);
-            Ok(Lowered { expression, scale: Scale::None, magnitude })
+            Ok(Lowered::number(expression, Scale::None, magnitude))
         };
         match type_oid {
             pg_sys::BOOLOID => plain(Value::Bool(datum.value() as u8 != 0), DataType::Bool),
@@ -146,7 +146,7 @@ fn lower_numeric(text: &str) -> LoweredResult {
     let data_type = DataType::Decimal { precision: precision as u8, scale: scale as u8 };
     let magnitude = unscaled as f64 / 10f64.powi(scale as i32);
     let expression = Expression::literal(Value::Decimal(value), data_type);
-    Ok(Lowered { expression, scale: Scale::Fixed(scale as i32), magnitude })
+    Ok(Lowered::number(expression, Scale::Fixed(scale as i32), magnitude))
 }
 
 #[cfg(test)]

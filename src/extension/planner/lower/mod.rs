@@ -21,6 +21,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value};
 
+pub use self::aggregate::LoweredAggregate;
 pub use self::numeric::{common_scale, retype, type_magnitude, unify_branches};
 
 use super::{
@@ -51,6 +52,8 @@ pub struct Lowered {
     pub scale: Scale,
     /// A bound on the absolute value of a number; infinite if none is known.
     pub magnitude: f64,
+    /// The value is a column that is declared NOT NULL, and no outer join is between.
+    pub not_null: bool,
 }
 
 /// How many digits a numeric prints after the point.
@@ -65,9 +68,14 @@ pub enum Scale {
 }
 
 impl Lowered {
+    /// A number.
+    pub fn number(expression: Expression, scale: Scale, magnitude: f64) -> Self {
+        Self { expression, scale, magnitude, not_null: false }
+    }
+
     /// A value that is no number.
     pub fn plain(expression: Expression) -> Self {
-        Self { expression, scale: Scale::None, magnitude: f64::INFINITY }
+        Self { expression, scale: Scale::None, magnitude: f64::INFINITY, not_null: false }
     }
 
     /// The type of the value.
@@ -84,6 +92,7 @@ impl Lowered {
                 other => other,
             },
             magnitude: self.magnitude,
+            not_null: self.not_null,
         }
     }
 }
@@ -226,7 +235,7 @@ impl<'scope> Lowering<'scope> {
                 return Ok(Some(Lowered::plain(trimmed)));
             }
             let magnitude = numeric::type_magnitude(&data_type);
-            Ok(Some(Lowered { expression: parameter, scale: Scale::None, magnitude }))
+            Ok(Some(Lowered::number(parameter, Scale::None, magnitude)))
         }
     }
 
@@ -369,7 +378,7 @@ impl<'scope> Lowering<'scope> {
             let scale = numeric::common_scale(&arguments)
                 .ok_or_else(|| Refusal::new("GREATEST or LEAST of numerics with different scales"))?;
             let arguments = arguments.into_iter().map(|argument| argument.expression).collect();
-            Ok(Lowered { expression: Expression::call(function, arguments, data_type), scale, magnitude })
+            Ok(Lowered::number(Expression::call(function, arguments, data_type), scale, magnitude))
         }
     }
 
@@ -440,7 +449,7 @@ impl<'scope> Lowering<'scope> {
                 return Err(Refusal::new("NULLIF of a runtime numeric"));
             }
             let expression = Expression::call(Function::NullIf, vec![a.expression, b.expression], data_type);
-            Ok(Lowered { expression, scale: a.scale, magnitude: a.magnitude })
+            Ok(Lowered::number(expression, a.scale, a.magnitude))
         }
     }
 

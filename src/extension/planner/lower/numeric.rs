@@ -173,7 +173,7 @@ pub fn choose(
         other => other,
     };
     let expressions = values.into_iter().map(|value| value.expression).collect();
-    Lowered { expression: build(expressions, data_type), scale, magnitude }
+    Lowered::number(build(expressions, data_type), scale, magnitude)
 }
 
 /// Whether the expression is the constant NULL.
@@ -233,7 +233,7 @@ pub fn arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredResult
     let magnitude = if common.is_integer() { magnitude.min(type_magnitude(&common)) } else { f64::INFINITY };
     let arguments = vec![cast_to(a, &common), cast_to(b, &common)];
     let expression = Expression::call(operator.to_plan(), arguments, common);
-    Ok(Lowered { expression, scale: Scale::None, magnitude })
+    Ok(Lowered::number(expression, Scale::None, magnitude))
 }
 
 fn decimal_arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredResult {
@@ -250,7 +250,7 @@ fn decimal_arithmetic(operator: Arithmetic, a: Lowered, b: Lowered) -> LoweredRe
     };
     let data_type = decimal_type(magnitude, type_scale)?;
     let arguments = vec![a.expression, b.expression];
-    Ok(Lowered { expression: Expression::call(operator.to_plan(), arguments, data_type), scale, magnitude })
+    Ok(Lowered::number(Expression::call(operator.to_plan(), arguments, data_type), scale, magnitude))
 }
 
 /// `a / b` on numerics. A caller that knows a bound on the quotient gives it.
@@ -265,7 +265,7 @@ pub fn divide(a: Lowered, b: Lowered, quotient_magnitude: Option<f64>) -> Lowere
     let scale = Expression::call(Function::QuotientScale, choice, DataType::Int32);
     let arguments = vec![a.expression, b.expression, scale.clone()];
     let expression = Expression::call(Function::DivideDecimal, arguments, data_type);
-    Ok(Lowered { expression, scale: Scale::Varies(Box::new(scale)), magnitude })
+    Ok(Lowered::number(expression, Scale::Varies(Box::new(scale)), magnitude))
 }
 
 /// The most digits that PostgreSQL keeps after the point of a quotient: the fewer whole digits it has, the
@@ -294,7 +294,7 @@ mod tests {
             _ => Scale::None,
         };
         let expression = Expression::column(pystachio_plan::ColumnId(1), data_type);
-        Lowered { expression, scale, magnitude }
+        Lowered::number(expression, scale, magnitude)
     }
 
     #[test]
