@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A scalar function or operator.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Function {
     // Comparisons: (a, b) → bool. Both operands have one type, except that decimals may differ in
     // precision and scale and a `Numeric` parameter may face a decimal. Floats: NaN = NaN, NaN is
