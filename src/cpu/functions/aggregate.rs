@@ -1,0 +1,109 @@
+//! Aggregates of the plan language as DataFusion's.
+//!
+//! DataFusion's own accumulators are used for all but `sum`, which wraps there when it overflows.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::ScalarValue,
+    functions_aggregate::{
+        any_value::any_value_udaf,
+        bool_and_or::{bool_and_udaf, bool_or_udaf},
+        count::count_udaf,
+        min_max::{max_udaf, min_udaf},
+    },
+    logical_expr::{AggregateUDF, Expr, expr::AggregateFunction, utils::COUNT_STAR_EXPANSION},
+};
+use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expression, Result};
+
+use super::{
+    LoweringInput, call,
+    lower::{lower, lower_aligned},
+    sum::CheckedSum,
+};
+
+/// See [`super::lower_aggregate`].
+///
+/// # Errors
+///
+/// `NotSupported` for an argument type that the aggregate does not have.
+pub(super) fn lower_aggregate(aggregate: &AggregateCall, input: &LoweringInput<'_>) -> Result<Expr> {
+    let argument = match &aggregate.argument {
+        Some(argument) => lower_argument(aggregate, argument, input)?,
+        None if aggregate.function == Aggregate::Count => Expr::Literal(COUNT_STAR_EXPANSION, None),
+        None => return Err(Error::internal(format!("{:?} has no argument", aggregate.function))),
+    };
+    // What is the least, the greatest or any of distinct values is that of all values.
+    let distinct = aggregate.distinct && matches!(aggregate.function, Aggregate::Count | Aggregate::Sum);
+    let filter = aggregate.filter.as_ref().map(|filter| lower(filter, input)).transpose()?;
+    let function = function(aggregate)?;
+    Ok(Expr::AggregateFunction(AggregateFunction::new_udf(
+        function,
+        vec![argument],
+        distinct,
+        filter.map(Box::new),
+        Vec::new(),
+        None,
+    )))
+}
+
+fn lower_argument(
+    aggregate: &AggregateCall,
+    argument: &Expression,
+    input: &LoweringInput<'_>,
+) -> Result<Expr> {
+    let data_type = argument.data_type();
+    let lowered = match aggregate.function {
+        // The result has the argument's Arrow type.
+        Aggregate::Min | Aggregate::Max | Aggregate::AnyValue => {
+            lower_aligned(argument, &aggregate.data_type, input)?
+        }
+        _ => lower(argument, input)?,
+    };
+    // Arrow tells -0 from 0 and one NaN from another, and puts negative NaN first.
+    let by_value = aggregate.function != Aggregate::AnyValue
+        && (aggregate.function != Aggregate::Count || aggregate.distinct);
+    if data_type.is_float() && by_value {
+        return Ok(call::normalize_float(lowered, data_type));
+    }
+    Ok(lowered)
+}
+
+fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {
+    let data_type = aggregate.argument.as_ref().map(Expression::data_type);
+    let refused = || {
+        let data_type = data_type.map(ToString::to_string).unwrap_or_default();
+        let function = format!("{:?}", aggregate.function).to_lowercase();
+        Error::new(ErrorKind::NotSupported, format!("{function} is not supported for {data_type}"))
+    };
+    Ok(match aggregate.function {
+        Aggregate::Count => count_udaf(),
+        Aggregate::Sum => Arc::new(AggregateUDF::new_from_impl(CheckedSum::new(&aggregate.data_type)?)),
+        Aggregate::Min | Aggregate::Max => {
+            let ordered = data_type.is_some_and(is_ordered);
+            match aggregate.function {
+                _ if !ordered => return Err(refused()),
+                Aggregate::Min => min_udaf(),
+                _ => max_udaf(),
+            }
+        }
+        Aggregate::BoolAnd => bool_and_udaf(),
+        Aggregate::BoolOr => bool_or_udaf(),
+        // All values are equal, so the greatest is any; it has an accumulator for many groups.
+        Aggregate::AnyValue => match data_type {
+            Some(DataType::Bool) => bool_or_udaf(),
+            Some(data_type) if is_ordered(data_type) => max_udaf(),
+            _ => any_value_udaf(),
+        },
+    })
+}
+
+/// Whether DataFusion's min and max follow the order of the comparisons.
+fn is_ordered(data_type: &DataType) -> bool {
+    !matches!(
+        data_type,
+        DataType::Bool | DataType::Interval | DataType::Uuid | DataType::List(_) | DataType::Numeric
+    )
+}
+
+const _: () = assert!(matches!(COUNT_STAR_EXPANSION, ScalarValue::Int64(Some(1))));

@@ -1,0 +1,233 @@
+//! The scalar function that a call of the plan language becomes where DataFusion has no operator with
+//! PostgreSQL's value.
+//!
+//! Invariants: over no rows nothing is evaluated, so that a CASE branch that no row takes can't fail. Over
+//! constants the result is a constant.
+
+use std::{hash::Hash, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
+    datatypes::DataType as ArrowType,
+};
+use datafusion::{
+    common::ScalarValue,
+    error::Result as DataFusionResult,
+    logical_expr::{
+        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    },
+};
+use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
+
+use super::{
+    arithmetic, cast, comparison, datetime, decimal,
+    lanes::{Lanes, TextLanes, internal},
+    like, quotient, text, variance,
+};
+use crate::error::to_datafusion;
+
+/// What a [`ScalarCall`] computes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kernel {
+    /// A function of the plan language. `Coalesce` evaluates all its arguments.
+    Function(Function),
+    /// The first argument, or NULL where the second is true.
+    NullWhere,
+    /// A float with one NaN and one zero.
+    NormalizeFloat,
+    /// The same value in another Arrow type of the same plan type.
+    Align,
+}
+
+/// A scalar function of DataFusion.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ScalarCall {
+    kernel: Kernel,
+    name: String,
+    result: DataType,
+    signature: Signature,
+}
+
+/// One evaluation: arguments and how many rows they have.
+pub(super) struct Invocation<'a> {
+    arguments: &'a [ColumnarValue],
+    /// Rows of the result, at least one.
+    pub(super) rows: usize,
+    /// The type of the result.
+    pub(super) result: &'a DataType,
+}
+
+/// A call of a function. Over literals it is evaluated at once, unless that fails: then it fails for the
+/// first row that reaches it.
+pub(super) fn call(kernel: Kernel, arguments: Vec<Expr>, result: &DataType) -> Expr {
+    let function = ScalarCall::new(kernel, result.clone());
+    let constants: Option<Vec<ColumnarValue>> = arguments
+        .iter()
+        .map(|argument| match argument {
+            Expr::Literal(value, _) => Some(ColumnarValue::Scalar(value.clone())),
+            _ => None,
+        })
+        .collect();
+    if let Some(constants) = constants
+        && let Ok(ColumnarValue::Scalar(value)) = function.evaluate(&constants, 1)
+    {
+        return Expr::Literal(value, None);
+    }
+    ScalarUDF::new_from_impl(function).call(arguments)
+}
+
+/// A float with one NaN and one zero.
+pub(super) fn normalize_float(value: Expr, data_type: &DataType) -> Expr {
+    call(Kernel::NormalizeFloat, vec![value], data_type)
+}
+
+impl ScalarCall {
+    fn new(kernel: Kernel, result: DataType) -> Self {
+        let name = match &kernel {
+            Kernel::Function(function) => format!("{function:?}").to_lowercase(),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        Self { kernel, name, result, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+
+    fn evaluate(&self, arguments: &[ColumnarValue], rows: usize) -> Result<ColumnarValue> {
+        if rows == 0 {
+            return Ok(ColumnarValue::Array(new_empty_array(&self.result.to_arrow())));
+        }
+        let constant = arguments.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if constant { 1 } else { rows };
+        let array = evaluate_kernel(&self.kernel, &Invocation { arguments, rows, result: &self.result })?;
+        assert_eq!(array.len(), rows, "{}: rows of the result", self.name);
+        if constant {
+            let value = ScalarValue::try_from_array(&array, 0).map_err(|error| internal(&error))?;
+            return Ok(ColumnarValue::Scalar(value));
+        }
+        Ok(ColumnarValue::Array(array))
+    }
+}
+
+impl ScalarUDFImpl for ScalarCall {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[ArrowType]) -> DataFusionResult<ArrowType> {
+        Ok(self.result.to_arrow())
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
+        self.evaluate(&arguments.args, arguments.number_rows).map_err(to_datafusion)
+    }
+}
+
+impl<'a> Invocation<'a> {
+    /// An argument.
+    pub(super) fn argument(&self, index: usize) -> Result<&'a ColumnarValue> {
+        self.arguments
+            .get(index)
+            .ok_or_else(|| Error::internal(format!("argument {index} of a function is missing")))
+    }
+
+    /// All arguments.
+    pub(super) fn arguments(&self) -> &'a [ColumnarValue] {
+        self.arguments
+    }
+
+    /// An argument that Arrow stores as `P`.
+    pub(super) fn lanes<P: ArrowPrimitiveType>(&self, index: usize) -> Result<Lanes<'a, P::Native>> {
+        Lanes::primitive::<P>(self.argument(index)?)
+    }
+
+    /// A text argument.
+    pub(super) fn text(&self, index: usize) -> Result<TextLanes> {
+        TextLanes::new(self.argument(index)?)
+    }
+
+    /// An argument as an array of `rows`.
+    pub(super) fn array(&self, index: usize) -> Result<ArrayRef> {
+        self.argument(index)?.to_array(self.rows).map_err(|error| internal(&error))
+    }
+
+    /// The Arrow type of an argument.
+    pub(super) fn arrow_type(&self, index: usize) -> Result<ArrowType> {
+        Ok(self.argument(index)?.data_type())
+    }
+
+    /// The error of a function that these argument types do not have.
+    pub(super) fn not_supported(&self, function: &str) -> Error {
+        let types: Vec<String> =
+            self.arguments.iter().map(|argument| argument.data_type().to_string()).collect();
+        Error::new(ErrorKind::NotSupported, format!("{function} is not supported for {}", types.join(", ")))
+    }
+}
+
+fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
+    match kernel {
+        Kernel::Function(function) => evaluate_function(*function, call),
+        Kernel::NullWhere => comparison::null_where(call),
+        Kernel::NormalizeFloat => arithmetic::normalize_float(call),
+        Kernel::Align => cast::align(call),
+    }
+}
+
+fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayRef> {
+    match function {
+        Function::Equal
+        | Function::NotEqual
+        | Function::Less
+        | Function::LessEqual
+        | Function::Greater
+        | Function::GreaterEqual
+        | Function::IsDistinctFrom
+        | Function::IsNotDistinctFrom => {
+            Ok(Arc::new(comparison::compare(function, call.argument(0)?, call.argument(1)?, call.rows)?))
+        }
+        Function::Greatest | Function::Least => comparison::choose(function == Function::Greatest, call),
+        Function::Coalesce => comparison::coalesce(call),
+        Function::Add
+        | Function::Subtract
+        | Function::Multiply
+        | Function::Divide
+        | Function::Modulo
+        | Function::Negate
+        | Function::Absolute
+        | Function::Sign => match call.result {
+            DataType::Decimal { .. } => decimal::evaluate(function, call),
+            _ => arithmetic::evaluate(function, call),
+        },
+        Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => match call.result {
+            DataType::Decimal { .. } => decimal::evaluate_rounding(function, call),
+            _ => arithmetic::evaluate_rounding(function, call),
+        },
+        Function::SquareRoot => arithmetic::square_root(call),
+        Function::DivideDecimal => quotient::divide(call),
+        Function::QuotientScale => quotient::quotient_scale(call),
+        Function::Variance { sample, deviation } => variance::variance(sample, deviation, call),
+        Function::VarianceScale { sample, deviation } => variance::variance_scale(sample, deviation, call),
+        Function::Cast => cast::evaluate(call),
+        Function::Like => like::like(false, call),
+        Function::ILike => like::like(true, call),
+        Function::Extract(field) => datetime::extract(field, call),
+        Function::DateTrunc(field) => datetime::date_trunc(field, call),
+        Function::AddDays => datetime::add_days(call),
+        Function::DaysBetween => datetime::days_between(call),
+        Function::AddInterval => datetime::add_interval(call),
+        Function::TimestampDifference => datetime::timestamp_difference(call),
+        Function::In
+        | Function::And
+        | Function::Or
+        | Function::Not
+        | Function::IsNull
+        | Function::IsNotNull
+        | Function::IsTrue
+        | Function::IsNotTrue
+        | Function::IsFalse
+        | Function::IsNotFalse
+        | Function::NullIf => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
+        _ => text::evaluate(function, call),
+    }
+}

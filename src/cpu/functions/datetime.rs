@@ -1,0 +1,334 @@
+//! Functions of dates, times and timestamps. A timestamp with time zone is one in UTC.
+//!
+//! Source: PostgreSQL 15, `timestamp.c` (`timestamp_part_common`, `timestamp_trunc`,
+//! `timestamp_pl_interval`, `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`).
+
+use std::{borrow::Cow, sync::Arc};
+
+use arrow::{
+    array::ArrayRef,
+    datatypes::{
+        DataType as ArrowType, Date32Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+        Time64MicrosecondType, TimestampMicrosecondType, i256,
+    },
+};
+use pystachio_plan::{DataType, DateField, Error, ErrorKind, Result};
+
+use super::{
+    calendar::{
+        CivilDate, DAY_MICROSECONDS, HOUR_MICROSECONDS, MINUTE_MICROSECONDS, SECOND_MICROSECONDS,
+        date_out_of_range, day_of_week, is_date, is_timestamp, iso_week, midnight, timestamp,
+        timestamp_out_of_range, week_start,
+    },
+    call::Invocation,
+    decimal::{is_narrow, narrow_array, rescale, result_type, wide_array},
+    lanes::{Lanes, Nullable, map_lanes, zip_lanes},
+};
+
+/// Nanoseconds of the unit in which an interval holds its microseconds.
+const MICROSECOND_NANOSECONDS: i64 = 1_000;
+
+/// `extract(field FROM a)`.
+///
+/// # Errors
+///
+/// `NotSupported` for a field that the type does not have, `NumericOutOfRange` if the value does not fit.
+pub(super) fn extract(field: DateField, call: &Invocation<'_>) -> Result<ArrayRef> {
+    let (values, scale) = match call.arrow_type(0)? {
+        ArrowType::Date32 => {
+            if !has_date_field(field) {
+                return Err(unit_not_supported(field, "date"));
+            }
+            // The epoch of a date counts whole seconds, unlike that of a timestamp.
+            let scale = 0;
+            let values = map(&call.lanes::<Date32Type>(0)?, call.rows, |days| match field {
+                DateField::Epoch => i64::from(days) * (DAY_MICROSECONDS / SECOND_MICROSECONDS),
+                _ => date_field(field, days.into()),
+            })?;
+            (values, scale)
+        }
+        ArrowType::Time64(_) => {
+            if !has_time_field(field) {
+                return Err(unit_not_supported(field, "time without time zone"));
+            }
+            let lanes = call.lanes::<Time64MicrosecondType>(0)?;
+            let values = map(&lanes, call.rows, |time| match field {
+                DateField::Epoch => time,
+                _ => time_field(field, time),
+            })?;
+            (values, field_scale(field))
+        }
+        ArrowType::Timestamp(..) => {
+            let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
+            let values = map(&lanes, call.rows, |timestamp| match field {
+                DateField::Epoch => timestamp,
+                _ if has_time_field(field) => time_field(field, timestamp.rem_euclid(DAY_MICROSECONDS)),
+                _ => date_field(field, timestamp.div_euclid(DAY_MICROSECONDS)),
+            })?;
+            (values, field_scale(field))
+        }
+        _ => return Err(call.not_supported("extract")),
+    };
+    decimal_from_integers(values, scale, call.result)
+}
+
+/// `date_trunc(field, a)`.
+///
+/// # Errors
+///
+/// `NotSupported` for a field that can't be truncated to, `DatetimeOutOfRange`.
+pub(super) fn date_trunc(field: DateField, call: &Invocation<'_>) -> Result<ArrayRef> {
+    if matches!(
+        field,
+        DateField::DayOfWeek
+            | DateField::IsoDayOfWeek
+            | DateField::DayOfYear
+            | DateField::IsoYear
+            | DateField::Epoch
+    ) {
+        return Err(unit_not_supported(field, &call.result.to_string()));
+    }
+    let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
+    let values = map_lanes(
+        &lanes,
+        call.rows,
+        |timestamp| checked(truncate(field, timestamp)),
+        |_| timestamp_out_of_range(),
+    )?;
+    Ok(timestamp_array(values, call.result))
+}
+
+/// date + integer.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange`.
+pub(super) fn add_days(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let values = zip_lanes(
+        &call.lanes::<Date32Type>(0)?,
+        &call.lanes::<Int32Type>(1)?,
+        call.rows,
+        |date, days| {
+            let (sum, overflow) = date.overflowing_add(days);
+            (sum, overflow || !is_date(sum.into()))
+        },
+        |_, _| date_out_of_range(),
+    )?;
+    Ok(Arc::new(values.into_array::<Date32Type>()))
+}
+
+/// date - date.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` if the count of days does not fit, which dates of PostgreSQL's range always do.
+pub(super) fn days_between(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let values = zip_lanes(
+        &call.lanes::<Date32Type>(0)?,
+        &call.lanes::<Date32Type>(1)?,
+        call.rows,
+        i32::overflowing_sub,
+        |_, _| date_out_of_range(),
+    )?;
+    Ok(Arc::new(values.into_array::<Int32Type>()))
+}
+
+/// timestamp + interval.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange`.
+pub(super) fn add_interval(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let values = zip_lanes(
+        &call.lanes::<TimestampMicrosecondType>(0)?,
+        &call.lanes::<IntervalMonthDayNanoType>(1)?,
+        call.rows,
+        |timestamp, interval| checked(add(timestamp, interval)),
+        |_, _| timestamp_out_of_range(),
+    )?;
+    Ok(timestamp_array(values, call.result))
+}
+
+/// timestamp - timestamp, in days of 24 hours and the rest.
+///
+/// # Errors
+///
+/// `DatetimeOutOfRange` if the difference does not fit.
+pub(super) fn timestamp_difference(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let values = zip_lanes(
+        &call.lanes::<TimestampMicrosecondType>(0)?,
+        &call.lanes::<TimestampMicrosecondType>(1)?,
+        call.rows,
+        |a, b| {
+            let (difference, overflow) = a.overflowing_sub(b);
+            // 64 bits of microseconds have fewer days than 32 bits hold.
+            let days = (difference / DAY_MICROSECONDS) as i32;
+            let nanoseconds = difference % DAY_MICROSECONDS * MICROSECOND_NANOSECONDS;
+            (IntervalMonthDayNano::new(0, days, nanoseconds), overflow)
+        },
+        |_, _| Error::new(ErrorKind::DatetimeOutOfRange, "interval out of range"),
+    )?;
+    Ok(Arc::new(values.into_array::<IntervalMonthDayNanoType>()))
+}
+
+/// Timestamps as an array of a timestamp type, with time zone or without.
+pub(super) fn timestamp_array(values: Nullable<i64>, result: &DataType) -> ArrayRef {
+    let array = values.into_array::<TimestampMicrosecondType>();
+    match result {
+        DataType::TimestampTz => Arc::new(array.with_timezone("UTC")),
+        _ => Arc::new(array),
+    }
+}
+
+/// A value, or a default and that it is missing.
+pub(super) fn checked<T: Default>(value: Option<T>) -> (T, bool) {
+    match value {
+        Some(value) => (value, false),
+        None => (T::default(), true),
+    }
+}
+
+fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {
+    let mut days = start.div_euclid(DAY_MICROSECONDS);
+    let time = start.rem_euclid(DAY_MICROSECONDS);
+    if interval.months != 0 {
+        days = CivilDate::from_days(days).add_months(interval.months.into()).to_days();
+        timestamp(days, time)?;
+    }
+    if interval.days != 0 {
+        days += i64::from(interval.days);
+        timestamp(days, time)?;
+    }
+    let sum = timestamp(days, time)?.checked_add(interval.nanoseconds / MICROSECOND_NANOSECONDS)?;
+    is_timestamp(sum).then_some(sum)
+}
+
+fn truncate(field: DateField, value: i64) -> Option<i64> {
+    let days = value.div_euclid(DAY_MICROSECONDS);
+    let unit = match field {
+        DateField::Microseconds => 1,
+        DateField::Milliseconds => SECOND_MICROSECONDS / 1_000,
+        DateField::Second => SECOND_MICROSECONDS,
+        DateField::Minute => MINUTE_MICROSECONDS,
+        DateField::Hour => HOUR_MICROSECONDS,
+        DateField::Day => return midnight(days),
+        DateField::Week => return midnight(week_start(days)),
+        _ => return midnight(truncate_date(field, CivilDate::from_days(days)).to_days()),
+    };
+    // Every unit divides a day, so the timestamp need not be split; the start of a unit is never before
+    // the first timestamp, which is a midnight.
+    Some(value - value.rem_euclid(unit))
+}
+
+fn truncate_date(field: DateField, date: CivilDate) -> CivilDate {
+    let CivilDate { year, month, .. } = date;
+    let start = |year| CivilDate { year, month: 1, day: 1 };
+    match field {
+        DateField::Month => CivilDate { year, month, day: 1 },
+        DateField::Quarter => CivilDate { year, month: (month - 1) / 3 * 3 + 1, day: 1 },
+        DateField::Year => start(year),
+        DateField::Decade if year > 0 => start(year / 10 * 10),
+        DateField::Decade => start(-((8 - (year - 1)) / 10) * 10),
+        DateField::Century if year > 0 => start((year + 99) / 100 * 100 - 99),
+        DateField::Century => start(-((99 - (year - 1)) / 100) * 100 + 1),
+        _ if year > 0 => start((year + 999) / 1_000 * 1_000 - 999),
+        _ => start(-((999 - (year - 1)) / 1_000) * 1_000 + 1),
+    }
+}
+
+fn has_date_field(field: DateField) -> bool {
+    field == DateField::Epoch || !has_time_field(field)
+}
+
+fn has_time_field(field: DateField) -> bool {
+    matches!(
+        field,
+        DateField::Microseconds
+            | DateField::Milliseconds
+            | DateField::Second
+            | DateField::Minute
+            | DateField::Hour
+            | DateField::Epoch
+    )
+}
+
+fn field_scale(field: DateField) -> u32 {
+    match field {
+        DateField::Second | DateField::Epoch => 6,
+        DateField::Milliseconds => 3,
+        _ => 0,
+    }
+}
+
+/// A field of a time of day, in microseconds for the fields with a fraction.
+fn time_field(field: DateField, time: i64) -> i64 {
+    match field {
+        DateField::Hour => time / HOUR_MICROSECONDS,
+        DateField::Minute => time / MINUTE_MICROSECONDS % 60,
+        _ => time % MINUTE_MICROSECONDS,
+    }
+}
+
+fn date_field(field: DateField, days: i64) -> i64 {
+    let date = CivilDate::from_days(days);
+    let CivilDate { year, month, day } = date;
+    match field {
+        DateField::Day => day,
+        DateField::Week => iso_week(days).1,
+        DateField::Month => month,
+        DateField::Quarter => (month - 1) / 3 + 1,
+        DateField::Year => without_year_zero(year),
+        DateField::Decade if year >= 0 => year / 10,
+        DateField::Decade => -((8 - (year - 1)) / 10),
+        DateField::Century if year > 0 => (year + 99) / 100,
+        DateField::Century => -((99 - (year - 1)) / 100),
+        DateField::Millennium if year > 0 => (year + 999) / 1_000,
+        DateField::Millennium => -((999 - (year - 1)) / 1_000),
+        DateField::DayOfWeek => day_of_week(days),
+        DateField::IsoDayOfWeek => (day_of_week(days) + 6) % 7 + 1,
+        DateField::DayOfYear => days - CivilDate { year, month: 1, day: 1 }.to_days() + 1,
+        _ => without_year_zero(iso_week(days).0),
+    }
+}
+
+fn without_year_zero(year: i64) -> i64 {
+    if year > 0 { year } else { year - 1 }
+}
+
+fn map<P: Copy>(lanes: &Lanes<'_, P>, rows: usize, field: impl Fn(P) -> i64) -> Result<Nullable<i64>> {
+    map_lanes(
+        lanes,
+        rows,
+        |value| (field(value), false),
+        |_| Error::internal("extracting a field has failed"),
+    )
+}
+
+fn decimal_from_integers(values: Nullable<i64>, scale: u32, result: &DataType) -> Result<ArrayRef> {
+    let (precision, result_scale) = result_type(result)?;
+    let rows = values.values.len();
+    let lanes = Lanes::Column { values: Cow::Owned(values.values), nulls: values.nulls };
+    let fault =
+        |_| Error::new(ErrorKind::NumericOutOfRange, format!("numeric value out of range for {result}"));
+    if is_narrow(precision) {
+        let values = map_lanes(
+            &lanes,
+            rows,
+            |value: i64| checked(rescale(i128::from(value), scale, result_scale)),
+            fault,
+        )?;
+        return narrow_array(values, result);
+    }
+    let values = map_lanes(
+        &lanes,
+        rows,
+        |value: i64| checked(rescale(i256::from_i128(value.into()), scale, result_scale)),
+        fault,
+    )?;
+    wide_array(values, result)
+}
+
+fn unit_not_supported(field: DateField, data_type: &str) -> Error {
+    let unit = format!("{field:?}").to_lowercase();
+    Error::new(ErrorKind::NotSupported, format!("unit \"{unit}\" not supported for type {data_type}"))
+}

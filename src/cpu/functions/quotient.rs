@@ -1,0 +1,267 @@
+//! Division of numerics with PostgreSQL's choice of digits.
+//!
+//! Source: PostgreSQL 15, `numeric.c`, `select_div_scale` and `div_var`. PostgreSQL's digits are groups of
+//! four decimal digits aligned at the point; its weight is the place of the first group that is not zero,
+//! 0 for the one before the point.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::ArrayRef,
+    datatypes::{Int32Type, i256},
+};
+use num_bigint::BigInt;
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    arithmetic::division_by_zero,
+    call::Invocation,
+    decimal::{
+        Decimals, Digits, Fault, decimal_overflow, decimal_text, divide_rounded, is_narrow, narrow_array,
+        rescale, result_type, wide_array,
+    },
+    lanes::{Lanes, Nullable, zip_lanes},
+};
+
+/// Digits in one of PostgreSQL's groups.
+const GROUP_DIGITS: i64 = 4;
+/// The least count of significant digits of a quotient.
+const SIGNIFICANT_DIGITS_MIN: i64 = 16;
+/// The most digits after the point that PostgreSQL displays.
+const DISPLAY_SCALE_MAX: i64 = 1000;
+
+/// `(a, b, scale)`: a / b rounded half away from zero to `scale` digits, held at the result's scale.
+///
+/// # Errors
+///
+/// `DivisionByZero`; `NumericOutOfRange` if the quotient does not fit the result's width or `scale` is
+/// beyond the result's.
+pub(super) fn divide(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let (a, a_scale) = Decimals::new(call.argument(0)?)?;
+    let (b, b_scale) = Decimals::new(call.argument(1)?)?;
+    let digits = call.lanes::<Int32Type>(2)?;
+    let (precision, scale) = result_type(call.result)?;
+    let division = Division { a_scale, b_scale, scale };
+    if let (Decimals::Narrow(a), Decimals::Narrow(b)) = (&a, &b)
+        && is_narrow(precision)
+    {
+        match division.run(a, b, &digits, call.rows) {
+            Ok(values) => return narrow_array(values, call.result),
+            Err(Fault::DivisionByZero) => return Err(division_by_zero()),
+            Err(Fault::Overflow(_)) => {}
+        }
+    }
+    match division.run(&a.widen(), &b.widen(), &digits, call.rows) {
+        Ok(values) => wide_array(values, call.result),
+        Err(Fault::DivisionByZero) => Err(division_by_zero()),
+        Err(Fault::Overflow(quotient)) => Err(decimal_overflow(&quotient, call.result)),
+    }
+}
+
+/// `(a, display scale of a, b, display scale of b)`: the digits after the point of a / b.
+pub(super) fn quotient_scale(call: &Invocation<'_>) -> Result<ArrayRef> {
+    let (a, a_scale) = Decimals::new(call.argument(0)?)?;
+    let a_display = call.lanes::<Int32Type>(1)?;
+    let (b, b_scale) = Decimals::new(call.argument(2)?)?;
+    let b_display = call.lanes::<Int32Type>(3)?;
+    let leading = |digits: &Decimals<'_>, scale: u32| match digits {
+        Decimals::Narrow(lanes) => lanes.convert(|value| Leading::of(value, scale)),
+        Decimals::Wide(lanes) => lanes.convert(|value| Leading::of(value, scale)),
+    };
+    let displayed = |a: &Lanes<'_, Leading>, display: &Lanes<'_, i32>| {
+        zip_lanes(
+            a,
+            display,
+            call.rows,
+            |leading, display| ((leading, display), false),
+            |_, _| Error::internal("pairing a number with its scale has failed"),
+        )
+        .map(Nullable::into_lanes)
+    };
+    let a = displayed(&leading(&a, a_scale), &a_display)?;
+    let b = displayed(&leading(&b, b_scale), &b_display)?;
+    let scales = zip_lanes(
+        &a,
+        &b,
+        call.rows,
+        |(a, a_display): (Leading, i32), (b, b_display): (Leading, i32)| {
+            (select_scale(a, a_display, b, b_display), false)
+        },
+        |_, _| Error::internal("choosing a scale has failed"),
+    )?;
+    Ok(Arc::new(scales.into_array::<Int32Type>()))
+}
+
+/// PostgreSQL's digits after the point of a quotient of two numbers with these display scales.
+pub(super) fn select_scale(a: Leading, a_display: i32, b: Leading, b_display: i32) -> i32 {
+    let mut weight = a.weight - b.weight;
+    if a.group <= b.group {
+        weight -= 1;
+    }
+    let scale = (SIGNIFICANT_DIGITS_MIN - weight * GROUP_DIGITS)
+        .max(a_display.into())
+        .max(b_display.into())
+        .clamp(0, DISPLAY_SCALE_MAX);
+    // At most DISPLAY_SCALE_MAX.
+    scale as i32
+}
+
+/// The first group of digits that is not zero, and its place. Zero has group 0 at place 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leading {
+    weight: i64,
+    group: i64,
+}
+
+impl Leading {
+    /// Of a decimal.
+    pub(super) fn of<D: Digits>(value: D, scale: u32) -> Self {
+        if value == D::ZERO {
+            return Self::default();
+        }
+        Self::locate(value.digit_count().into(), scale, |dropped| {
+            value.divide(D::power_of_ten(dropped)?)?.0.to_i64()
+        })
+    }
+
+    /// Of an integer of any size times ten to the power of minus `scale`.
+    pub(super) fn of_big(value: &BigInt, scale: u32) -> Self {
+        let digits = value.magnitude().to_string();
+        if digits == "0" {
+            return Self::default();
+        }
+        let digit_count = digits.len() as i64;
+        Self::locate(digit_count, scale, |dropped| {
+            digits.get(..digits.len().saturating_sub(dropped as usize))?.parse().ok()
+        })
+    }
+
+    /// `without_last` gives the number's digits but the last few.
+    fn locate(digit_count: i64, scale: u32, without_last: impl Fn(u32) -> Option<i64>) -> Self {
+        let weight = (digit_count - 1 - i64::from(scale)).div_euclid(GROUP_DIGITS);
+        // The group ends at this place of the digits, counted from the last one.
+        let dropped = i64::from(scale) + weight * GROUP_DIGITS;
+        let kept = without_last(u32::try_from(dropped).unwrap_or(0)).unwrap_or(0).abs();
+        let raised = u32::try_from(-dropped).unwrap_or(0);
+        Self { weight, group: kept * 10_i64.pow(raised.min(GROUP_DIGITS as u32)) }
+    }
+}
+
+impl<T: Copy> Nullable<T> {
+    fn into_lanes(self) -> Lanes<'static, T> {
+        Lanes::Column { values: self.values.into(), nulls: self.nulls }
+    }
+}
+
+/// A division of decimals of these scales into one of scale `scale`.
+struct Division {
+    a_scale: u32,
+    b_scale: u32,
+    scale: u32,
+}
+
+impl Division {
+    fn run<D: QuotientDigits>(
+        &self,
+        a: &Lanes<'_, D>,
+        b: &Lanes<'_, D>,
+        digits: &Lanes<'_, i32>,
+        rows: usize,
+    ) -> std::result::Result<Nullable<D>, Fault> {
+        let pairs = zip_lanes(a, b, rows, |a, b| ((a, b), b == D::ZERO), |_, _| Fault::DivisionByZero)?;
+        zip_lanes(
+            &pairs.into_lanes(),
+            digits,
+            rows,
+            |(a, b), digits| self.divide(a, b, digits).map_or((D::ZERO, true), |quotient| (quotient, false)),
+            |(a, b), digits| {
+                let a = decimal_text(&a.to_string(), self.a_scale);
+                let b = decimal_text(&b.to_string(), self.b_scale);
+                Fault::Overflow(format!("{a} / {b} with {digits} digits after the point"))
+            },
+        )
+    }
+
+    fn divide<D: QuotientDigits>(&self, a: D, b: D, digits: i32) -> Option<D> {
+        let digits = u32::try_from(digits).ok().filter(|digits| *digits <= self.scale)?;
+        let raised = i64::from(digits) + i64::from(self.b_scale) - i64::from(self.a_scale);
+        let quotient = if a == D::ZERO { Some(D::ZERO) } else { scaled_quotient(a, b, raised) };
+        let quotient = match quotient {
+            Some(quotient) => quotient,
+            None => D::quotient_of_any_size(a, b, raised)?,
+        };
+        rescale(quotient, digits, self.scale)
+    }
+}
+
+/// a * 10^raised / b, rounded, if numerator and denominator fit.
+fn scaled_quotient<D: Digits>(a: D, b: D, raised: i64) -> Option<D> {
+    let power = D::power_of_ten(u32::try_from(raised.unsigned_abs()).ok()?)?;
+    let (a, b, overflow) = if raised >= 0 {
+        let (a, overflow) = a.multiply(power);
+        (a, b, overflow)
+    } else {
+        let (b, overflow) = b.multiply(power);
+        (a, b, overflow)
+    };
+    if overflow { None } else { divide_rounded(a, b) }
+}
+
+/// Digits whose quotient can be computed even if the numerator does not fit.
+trait QuotientDigits: Digits {
+    /// a * 10^raised / b, rounded half away from zero; `None` if it does not fit.
+    fn quotient_of_any_size(a: Self, b: Self, raised: i64) -> Option<Self>;
+}
+
+impl QuotientDigits for i128 {
+    fn quotient_of_any_size(a: Self, b: Self, raised: i64) -> Option<Self> {
+        let (a, b) = (i256::from_i128(a), i256::from_i128(b));
+        match scaled_quotient(a, b, raised) {
+            Some(quotient) => quotient.to_i128(),
+            None => i256::quotient_of_any_size(a, b, raised)?.to_i128(),
+        }
+    }
+}
+
+impl QuotientDigits for i256 {
+    fn quotient_of_any_size(a: Self, b: Self, raised: i64) -> Option<Self> {
+        let power = BigInt::from(10).pow(u32::try_from(raised.unsigned_abs()).ok()?);
+        let (mut numerator, mut denominator) = (big_from_wide(a), big_from_wide(b));
+        if raised >= 0 {
+            numerator *= power
+        } else {
+            denominator *= power
+        }
+        big_to_wide(&big_quotient(&numerator, &denominator))
+    }
+}
+
+/// The quotient rounded half away from zero; the divisor is not zero.
+pub(super) fn big_quotient(a: &BigInt, b: &BigInt) -> BigInt {
+    let negative = (a.sign() == num_bigint::Sign::Minus) != (b.sign() == num_bigint::Sign::Minus);
+    let (a, b) = (a.magnitude(), b.magnitude());
+    let quotient = BigInt::from((a * 2_u32 + b) / (b * 2_u32));
+    if negative { -quotient } else { quotient }
+}
+
+/// The same integer.
+pub(super) fn big_from_wide(value: i256) -> BigInt {
+    BigInt::from_signed_bytes_le(&value.to_le_bytes())
+}
+
+/// The same integer, if 256 bits hold it.
+pub(super) fn big_to_wide(value: &BigInt) -> Option<i256> {
+    let bytes = value.to_signed_bytes_le();
+    let fill = if value.sign() == num_bigint::Sign::Minus { 0xff } else { 0 };
+    let mut wide = [fill; 32];
+    wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+    Some(i256::from_le_bytes(wide))
+}
+
+/// An error that says that a value does not fit the scale it was to be held at.
+pub(super) fn scale_exceeded(digits: i32, scale: u32) -> Error {
+    Error::new(
+        ErrorKind::NumericOutOfRange,
+        format!("numeric value out of range: {digits} digits after the point, of which {scale} can be held"),
+    )
+}
