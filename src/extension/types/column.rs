@@ -5,8 +5,8 @@ use std::ops::Range;
 use arrow_array::{
     Array, BinaryArray, BinaryViewArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array,
     FixedSizeBinaryArray, Float32Array, Float64Array, Int16Array, Int32Array, Int64Array,
-    IntervalMonthDayNanoArray, LargeBinaryArray, LargeStringArray, ListArray, RecordBatch, StringArray,
-    StringViewArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    IntervalMonthDayNanoArray, LargeBinaryArray, ListArray, RecordBatch, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
 };
 use arrow_schema::{DataType as ArrowType, TimeUnit};
 use pgrx::pg_sys;
@@ -182,6 +182,7 @@ impl Family {
     }
 }
 
+/// Text comes as bytes: that it is UTF-8 was checked where the files were read.
 fn fill_text(
     array: &dyn Array,
     pad_to: Option<usize>,
@@ -191,17 +192,17 @@ fn fill_text(
 ) -> Result<()> {
     let any = array.as_any();
     match array.data_type() {
-        ArrowType::Utf8View => {
-            let array = cast::<StringViewArray>(any)?;
-            text::fill_text(array, |row| array.value(row).as_bytes(), pad_to, rows, cells, scratch)
+        ArrowType::BinaryView => {
+            let array = cast::<BinaryViewArray>(any)?;
+            text::fill_text(array, |row| array.value(row), pad_to, rows, cells, scratch)
         }
-        ArrowType::Utf8 => {
-            let array = cast::<StringArray>(any)?;
-            text::fill_text(array, |row| array.value(row).as_bytes(), pad_to, rows, cells, scratch)
+        ArrowType::Binary => {
+            let array = cast::<BinaryArray>(any)?;
+            text::fill_text(array, |row| array.value(row), pad_to, rows, cells, scratch)
         }
-        ArrowType::LargeUtf8 => {
-            let array = cast::<LargeStringArray>(any)?;
-            text::fill_text(array, |row| array.value(row).as_bytes(), pad_to, rows, cells, scratch)
+        ArrowType::LargeBinary => {
+            let array = cast::<LargeBinaryArray>(any)?;
+            text::fill_text(array, |row| array.value(row), pad_to, rows, cells, scratch)
         }
         other => Err(wrong_type(other)),
     }

@@ -10,6 +10,7 @@
 //! weight is the exponent of the first one. `dscale` is how many decimal digits are shown after the point.
 //!
 //! Source: src/backend/utils/adt/numeric.c of PostgreSQL.
+#![expect(unsafe_code, reason = "reads words as units of 16 bits")]
 
 use std::ops::Range;
 
@@ -26,8 +27,11 @@ const BASE_POWER_4: u64 = BASE * BASE * BASE * BASE;
 const DIGITS_PER_GROUP: u32 = 4;
 /// Groups of a value of 76 decimal digits, wherever its point is.
 const GROUPS_MAX: usize = 20;
-/// Words of eight bytes that the longest value takes: length, long header and digits.
-const VALUE_WORDS: usize = (4 + 4 + 2 * GROUPS_MAX).div_ceil(8);
+/// Groups of an `i128`, wherever its point is: 39 digits.
+const GROUPS_128_MAX: usize = 11;
+/// Units of 16 bits before the digits: the length word and the long header.
+const HEADER_UNITS: usize = 4;
+const UNITS_PER_WORD: usize = 4;
 
 const SHORT_HEADER: u16 = 0x8000;
 const SHORT_SIGN: u16 = 0x2000;
@@ -53,6 +57,19 @@ pub enum Scales<'a> {
 #[derive(Default)]
 pub struct NumericScratch {
     words: Vec<u64>,
+}
+
+impl NumericScratch {
+    /// Room for this many words, as units of 16 bits, aligned as words.
+    fn units(&mut self, word_count: usize) -> &mut [u16] {
+        if self.words.len() < word_count {
+            self.words.resize(word_count, 0);
+        }
+        // SAFETY: a word is four units.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast::<u16>(), UNITS_PER_WORD * word_count)
+        }
+    }
 }
 
 /// Digits to the base 10000, the least first.
@@ -88,7 +105,7 @@ pub fn fill_decimal128(
 ) -> Result<()> {
     let values = array.values();
     let scale = type_scale(scale)?;
-    let decimal = Decimal { scale, scales };
+    let decimal = Decimal { scale, scales, value_words: value_words(GROUPS_128_MAX) };
     decimal.fill(array, rows, cells, scratch, |row| {
         let value = values[row];
         (Groups::of_u128(value.unsigned_abs(), scale), value < 0)
@@ -106,7 +123,7 @@ pub fn fill_decimal256(
 ) -> Result<()> {
     let values = array.values();
     let scale = type_scale(scale)?;
-    let decimal = Decimal { scale, scales };
+    let decimal = Decimal { scale, scales, value_words: value_words(GROUPS_MAX) };
     decimal.fill(array, rows, cells, scratch, |row| {
         let value = values[row];
         (Groups::of_i256(value, scale), value.is_negative())
@@ -164,9 +181,15 @@ fn type_scale(scale: i8) -> Result<u32> {
     u32::try_from(scale).map_err(|_| Error::internal(format!("result has a negative scale: {scale}")))
 }
 
+/// Words of eight bytes that a value takes at most.
+const fn value_words(groups_max: usize) -> usize {
+    (HEADER_UNITS + groups_max).div_ceil(UNITS_PER_WORD)
+}
+
 struct Decimal<'a> {
     scale: u32,
     scales: &'a Scales<'a>,
+    value_words: usize,
 }
 
 impl Decimal<'_> {
@@ -178,13 +201,10 @@ impl Decimal<'_> {
         scratch: &mut NumericScratch,
         groups: impl Fn(usize) -> (Groups, bool),
     ) -> Result<()> {
-        let needed = rows.len() * VALUE_WORDS;
-        if scratch.words.len() < needed {
-            scratch.words.resize(needed, 0);
-        }
+        let value_units = self.value_words * UNITS_PER_WORD;
+        let units = scratch.units(rows.len() * self.value_words);
         let fraction_groups = self.scale.div_ceil(DIGITS_PER_GROUP) as usize;
         let start = rows.start;
-        let words = &mut scratch.words;
         cells.try_fill(array, rows, |row| {
             let display_scale = match self.scales {
                 Scales::OfType => self.scale as u16,
@@ -196,8 +216,8 @@ impl Decimal<'_> {
                 return Err(Error::new(ErrorKind::NumericOutOfRange, "numeric has too many digits"));
             }
             let (groups, negative) = groups(row);
-            let place = (row - start) * VALUE_WORDS;
-            let target = &mut words[place..place + VALUE_WORDS];
+            let place = (row - start) * value_units;
+            let target = &mut units[place..place + value_units];
             groups.write(fraction_groups, negative, display_scale, target);
             Ok(Datum::from(target.as_ptr()))
         })
@@ -277,47 +297,29 @@ impl Groups {
     }
 
     /// Writes the value, length word first.
-    fn write(&self, fraction_groups: usize, negative: bool, display_scale: u16, target: &mut [u64]) {
+    fn write(&self, fraction_groups: usize, negative: bool, display_scale: u16, target: &mut [u16]) {
         let groups = &self.groups[..self.count.min(GROUPS_MAX)];
         let top = groups.iter().rposition(|group| *group != 0).map_or(0, |place| place + 1);
-        let bottom = groups.iter().position(|group| *group != 0).unwrap_or(0);
-        let digits = &groups[bottom.min(top)..top];
+        let bottom = groups[..top].iter().position(|group| *group != 0).unwrap_or(0);
+        let digits = &groups[bottom..top];
         let weight = if digits.is_empty() { 0 } else { top as i32 - 1 - fraction_groups as i32 };
         let negative = negative && !digits.is_empty();
-        let mut writer = Writer { target, half_words: 2 };
-        if display_scale <= SHORT_SCALE_MAX && (-64..64).contains(&weight) {
+        let head = if display_scale <= SHORT_SCALE_MAX && (-64..64).contains(&weight) {
             let sign = if negative { SHORT_SIGN } else { 0 };
             let weight_sign = if weight < 0 { SHORT_WEIGHT_SIGN } else { 0 };
             let weight = weight as u16 & SHORT_WEIGHT_MASK;
-            writer.push(SHORT_HEADER | sign | display_scale << SHORT_SCALE_SHIFT | weight_sign | weight);
+            target[2] = SHORT_HEADER | sign | display_scale << SHORT_SCALE_SHIFT | weight_sign | weight;
+            3
         } else {
-            writer.push(if negative { LONG_NEGATIVE } else { 0 } | display_scale);
-            writer.push(weight as u16);
+            target[2] = if negative { LONG_NEGATIVE } else { 0 } | display_scale;
+            target[3] = weight as u16;
+            4
+        };
+        for (unit, digit) in target[head..].iter_mut().zip(digits.iter().rev()) {
+            *unit = *digit;
         }
-        for digit in digits.iter().rev() {
-            writer.push(*digit);
-        }
-        writer.finish();
-    }
-}
-
-/// Writes 16 bits at a time, the length word last.
-struct Writer<'a> {
-    target: &'a mut [u64],
-    half_words: usize,
-}
-
-impl Writer<'_> {
-    fn push(&mut self, value: u16) {
-        let shift = 16 * (self.half_words % 4);
-        let word = &mut self.target[self.half_words / 4];
-        *word = *word & !(0xffff << shift) | u64::from(value) << shift;
-        self.half_words += 1;
-    }
-
-    fn finish(self) {
         // A length word of four bytes: the count of bytes, itself included, above two zero bits.
-        let length = (2 * self.half_words as u64) << 2;
-        self.target[0] = self.target[0] & !0xffff_ffff | length;
+        target[0] = (2 * (head + digits.len()) as u16) << 2;
+        target[1] = 0;
     }
 }
