@@ -3,6 +3,16 @@
 use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys::panic::ErrorReport};
 use pystachio_plan::{Error, ErrorKind};
 
+/// Keeps Rust's backtraces out of the DETAIL of errors, where pgrx puts them if the server was started
+/// with RUST_BACKTRACE set. RUST_LIB_BACKTRACE, where it is set, still decides.
+#[expect(unsafe_code, reason = "changes the environment")]
+pub fn without_backtraces() {
+    if std::env::var_os("RUST_LIB_BACKTRACE").is_none() {
+        // SAFETY: a PostgreSQL process has one thread when it loads a library.
+        unsafe { std::env::set_var("RUST_LIB_BACKTRACE", "0") };
+    }
+}
+
 /// The SQLSTATE of each kind of failure.
 pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
     match kind {

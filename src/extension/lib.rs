@@ -38,6 +38,7 @@ pgrx::pg_module_magic!();
 /// Called by PostgreSQL when it loads the library.
 #[pg_guard]
 extern "C-unwind" fn _PG_init() {
+    error::without_backtraces();
     settings::define();
     planner::install_hooks();
     supervisor::install_hooks();

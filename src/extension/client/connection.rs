@@ -176,6 +176,10 @@ impl Connection {
     /// The error of a connection whose engine is gone.
     fn lost(&self) -> Error {
         let name = &self.home.options.server_name;
+        if self.engine_pid == 0 {
+            return Error::new(ErrorKind::Unavailable, format!("engine of server \"{name}\" is ending"))
+                .with_hint("pystachio.engines shows how it is; the server log may say more.");
+        }
         let message = format!("engine of server \"{name}\" ended unexpectedly: process {}", self.engine_pid);
         let error = Error::new(ErrorKind::Unavailable, message).with_hint(
             "The engine is restarted by itself; run the query again. The server log may say more.",

@@ -4,16 +4,23 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     ops::{Deref, DerefMut},
+    time::{Duration, Instant},
 };
 
 use pgrx::pg_sys;
-use pystachio_plan::{Request, Response, Result};
+use pystachio_plan::{ErrorKind, Request, Response, Result};
 
 use super::Connection;
-use crate::supervisor::{self, EngineHome};
+use crate::{
+    pg::wait::wait_time,
+    settings,
+    supervisor::{self, EngineHome},
+};
 
 /// Idle connections kept for each engine; a backend with more cursors open than this opens new ones.
 const IDLE_CONNECTIONS_MAX: usize = 4;
+/// How long to wait before connecting again to an engine that did not answer.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 thread_local! {
     static IDLE: RefCell<HashMap<String, Vec<Connection>>> = RefCell::default();
@@ -110,8 +117,18 @@ fn open(home: EngineHome) -> Result<PooledConnection> {
     IDLE.with_borrow_mut(|idle| {
         idle.retain(|directory, _| !home.is_of_same_server(directory) || *directory == home.directory_name());
     });
-    let socket = supervisor::connect(&home)?;
-    Ok(PooledConnection { connection: Connection::open(socket, home)?, is_from_pool: false })
+    // An engine that is just ending may still take a connection, and never answers it.
+    let deadline = Instant::now() + Duration::from_millis(settings::connect_timeout_ms());
+    loop {
+        let socket = supervisor::connect(&home)?;
+        match Connection::open(socket, home.clone()) {
+            Ok(connection) => return Ok(PooledConnection { connection, is_from_pool: false }),
+            Err(error) if error.kind != ErrorKind::Unavailable || Instant::now() >= deadline => {
+                return Err(error);
+            }
+            Err(_) => wait_time(RETRY_INTERVAL),
+        }
+    }
 }
 
 fn take_idle(home: &EngineHome) -> Option<Connection> {
