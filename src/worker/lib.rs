@@ -31,7 +31,9 @@ pub use counters::Counters;
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
 pub use frames::{Frame, FrameReader};
 pub use options::{Command, Device, Options, USAGE, parse_arguments};
-pub use process::{SpillFolder, prefer_as_oom_victim, resident_bytes, wait_for_orphaning};
+pub use process::{
+    SpillFolder, end_at_memory_faults, prefer_as_oom_victim, resident_bytes, wait_for_orphaning,
+};
 pub use server::{Host, Server};
 
 /// The engine's version, as `pystachio.version()` gives it.

@@ -10,8 +10,8 @@ use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_engine::Engine;
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
-    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, parse_arguments,
-    prefer_as_oom_victim, wait_for_orphaning,
+    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
+    parse_arguments, prefer_as_oom_victim, wait_for_orphaning,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -29,6 +29,7 @@ const STOP_WAIT: Duration = Duration::from_millis(700);
 
 fn main() -> ExitCode {
     let parent = parent_id();
+    end_at_memory_faults();
     let options = match parse_arguments(std::env::args().skip(1)) {
         Ok(Command::Serve(options)) => options,
         Ok(Command::Version) => {

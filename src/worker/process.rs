@@ -20,6 +20,17 @@ pub fn prefer_as_oom_victim() {
     }
 }
 
+/// Ends the process at the first SIGSEGV or SIGBUS. Rust's own handler, which tells stack overflows
+/// apart, swallows the first signal that another process sends.
+#[expect(unsafe_code, reason = "sets the disposition of a signal")]
+pub fn end_at_memory_faults() {
+    // SAFETY: the default disposition needs no handler.
+    unsafe {
+        libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+        libc::signal(libc::SIGBUS, libc::SIG_DFL);
+    }
+}
+
 /// The process's resident memory; 0 where the system doesn't tell.
 pub fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -22,7 +22,9 @@ fn main() {
     let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
     println!("{:?}", ask(&mut stream, &hello));
     let request = match (*command, rest) {
-        ("describe", paths) => Request::Describe { tables: paths.iter().map(|path| file_set(path)).collect() },
+        ("describe", paths) => {
+            Request::Describe { tables: paths.iter().map(|path| file_set(path)).collect() }
+        }
         ("status", []) => Request::Status,
         ("cache", []) => Request::Cache,
         ("generate", [directory, scale, options @ ..]) => Request::Generate(GenerateRequest {
