@@ -176,8 +176,8 @@ impl Engine for CpuEngine {
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
-        let catalog = self.scans.catalog.clone();
-        self.run_blocking(move || sample::sample(&catalog, &request)).await
+        let scans = self.scans.clone();
+        self.run_blocking(move || sample::sample(&scans.catalog, &request, scans.threads)).await
     }
 
     async fn generate(

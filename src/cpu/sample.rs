@@ -1,11 +1,298 @@
-//! Rows for ANALYZE.
+//! Rows for ANALYZE: some row groups, spread over the files, and rows spread over each.
+//!
+//! Rows come in the order in which the table has them, so that PostgreSQL's measure of correlation means
+//! something. Every stratum of equally many rows gives one row, at a place that the seed decides.
+//!
+//! Invariants: the same request over the same files gives the same rows. The conversions are the scan's,
+//! so a value is in the sample what it is in a query.
 
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array},
+    compute::take,
+    datatypes::{DataType, SchemaRef},
+};
+use async_trait::async_trait;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use pystachio_engine::ResultStream;
-use pystachio_plan::{Error, ErrorKind, Result, SampleRequest};
+use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
+use tokio::runtime::Handle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::files::FileCatalog;
+use crate::{
+    error::{from_arrow, from_panic},
+    files::FileCatalog,
+    scan::{BATCH_ROWS, ColumnReader, ScanTable},
+};
 
-/// Starts reading a sample of a table's rows.
-pub(crate) fn sample(_catalog: &FileCatalog, request: &SampleRequest) -> Result<Box<dyn ResultStream>> {
-    Err(Error::new(ErrorKind::NotSupported, format!("sample {:?}", request.files.paths)))
+/// Row groups read at least, where the table has them: decoding one costs about as much as a sample of a
+/// small table.
+const ROW_GROUPS_MIN: u64 = 8;
+/// Of the rows in the row groups read, at most one in this many is taken, unless the table is small.
+const ROWS_READ_A_ROW: u64 = 4;
+
+/// Starts reading a sample of a table's rows, on as many threads. Blocks for the footers.
+///
+/// # Errors
+///
+/// Those of opening files and matching columns.
+pub(crate) fn sample(
+    catalog: &FileCatalog,
+    request: &SampleRequest,
+    threads: usize,
+) -> Result<Box<dyn ResultStream>> {
+    let started = Instant::now();
+    let files = catalog.open_all(&request.files)?;
+    let name = request.files.paths.join(", ");
+    let table = Arc::new(ScanTable::try_new(&name, files, &request.columns)?);
+    let parts = choose_row_groups(&table, request.row_count, request.seed);
+    let stop = CancellationToken::new();
+    let (schema, runtime) = (table.schema.clone(), Handle::current());
+    let guard = stop.clone().drop_guard();
+    let batches = stream::iter(parts)
+        .map(move |part| {
+            let (table, stop) = (table.clone(), stop.clone());
+            runtime.spawn_blocking(move || part.read(&table, &stop))
+        })
+        .buffered(threads.max(1))
+        .flat_map(|part| {
+            let batches = match part {
+                Ok(Ok(batches)) => batches.into_iter().map(Ok).collect(),
+                Ok(Err(error)) => vec![Err(error)],
+                Err(failure) => vec![Err(match failure.try_into_panic() {
+                    Ok(payload) => from_panic(payload.as_ref()),
+                    Err(_) => Error::internal("the sample's threads are shutting down"),
+                })],
+            };
+            stream::iter(batches)
+        })
+        .boxed();
+    Ok(Box::new(SampleStream {
+        schema,
+        batches,
+        row_count: 0,
+        prepared: started.elapsed(),
+        started,
+        _stop: guard,
+    }))
+}
+
+/// A sample being read.
+struct SampleStream {
+    schema: SchemaRef,
+    batches: BoxStream<'static, Result<RecordBatch>>,
+    row_count: u64,
+    prepared: Duration,
+    started: Instant,
+    _stop: DropGuard,
+}
+
+#[async_trait]
+impl ResultStream for SampleStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let batch = self.batches.next().await.transpose()?;
+        self.row_count += batch.as_ref().map_or(0, |batch| batch.num_rows() as u64);
+        Ok(batch)
+    }
+
+    fn metrics(&self) -> QueryMetrics {
+        QueryMetrics {
+            row_count: self.row_count,
+            elapsed_us: self.started.elapsed().as_micros() as u64,
+            prepare_us: self.prepared.as_micros() as u64,
+            ..QueryMetrics::default()
+        }
+    }
+}
+
+/// Rows to take from one row group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SamplePart {
+    file: usize,
+    row_group: usize,
+    row_count: u64,
+    taken_count: u64,
+    seed: u64,
+}
+
+impl SamplePart {
+    fn read(&self, table: &ScanTable, stop: &CancellationToken) -> Result<Vec<RecordBatch>> {
+        let file = &table.files[self.file];
+        let columns: Vec<usize> = (0..table.columns.len()).collect();
+        let mut reader = ColumnReader::try_new(file, self.row_group, &columns, BATCH_ROWS)?;
+        let mut places = self.places().peekable();
+        let mut batches = Vec::new();
+        let mut first_row = 0;
+        while let Some((row_count, arrays)) = reader.next(table, file)? {
+            // Nobody reads the result of a stopped sample.
+            if stop.is_cancelled() {
+                return Ok(Vec::new());
+            }
+            let end_row = first_row + row_count as u64;
+            let mut chosen = Vec::new();
+            while let Some(place) = places.next_if(|place| *place < end_row) {
+                chosen.push((place - first_row) as u32);
+            }
+            if !chosen.is_empty() {
+                batches.push(take_rows(&table.schema, &arrays, UInt32Array::from(chosen))?);
+            }
+            first_row = end_row;
+        }
+        Ok(batches)
+    }
+
+    /// Ascending row numbers, one in every stratum of equally many rows.
+    fn places(&self) -> impl Iterator<Item = u64> {
+        let Self { row_count, taken_count, seed, .. } = *self;
+        (0..taken_count).map(move |stratum| {
+            let start = scale(stratum, row_count, taken_count);
+            let end = scale(stratum + 1, row_count, taken_count);
+            start + random(seed, stratum) % (end - start).max(1)
+        })
+    }
+}
+
+/// Row groups in the table's order with the rows to take from each, in proportion to what they have.
+fn choose_row_groups(table: &ScanTable, row_count: u64, seed: u64) -> Vec<SamplePart> {
+    let mut groups = Vec::new();
+    for (file, scan_file) in table.files.iter().enumerate() {
+        for (row_group, metadata) in scan_file.footer().metadata().row_groups().iter().enumerate() {
+            let row_count = u64::try_from(metadata.num_rows()).unwrap_or(0);
+            groups.push(SamplePart {
+                file,
+                row_group,
+                row_count,
+                taken_count: 0,
+                seed: random(seed, groups.len() as u64),
+            });
+        }
+    }
+    choose_parts(groups, row_count, seed)
+}
+
+fn choose_parts(groups: Vec<SamplePart>, wanted_count: u64, seed: u64) -> Vec<SamplePart> {
+    let group_count = groups.len() as u64;
+    let total_count: u64 = groups.iter().map(|group| group.row_count).sum();
+    if group_count == 0 || total_count == 0 {
+        return Vec::new();
+    }
+    let group_rows = total_count.div_ceil(group_count);
+    let enough = wanted_count.saturating_mul(ROWS_READ_A_ROW).div_ceil(group_rows);
+    let chosen_count = enough.max(ROW_GROUPS_MIN).min(group_count);
+    let mut chosen: Vec<SamplePart> = (0..chosen_count)
+        .map(|stratum| {
+            let start = scale(stratum, group_count, chosen_count);
+            let end = scale(stratum + 1, group_count, chosen_count);
+            groups[(start + random(!seed, stratum) % (end - start).max(1)) as usize]
+        })
+        .filter(|group| group.row_count > 0)
+        .collect();
+    let available_count: u64 = chosen.iter().map(|group| group.row_count).sum();
+    let taken_count = wanted_count.min(available_count);
+    let mut rows_before = 0;
+    for group in &mut chosen {
+        let rows_after = rows_before + group.row_count;
+        group.taken_count = scale(rows_after, taken_count, available_count)
+            - scale(rows_before, taken_count, available_count);
+        rows_before = rows_after;
+    }
+    chosen.retain(|group| group.taken_count > 0);
+    chosen
+}
+
+/// `part * whole / parts`, rounded down; `part` is at most `parts`.
+fn scale(part: u64, whole: u64, parts: u64) -> u64 {
+    (u128::from(part) * u128::from(whole) / u128::from(parts.max(1))) as u64
+}
+
+/// A number that looks random (splitmix64).
+fn random(seed: u64, counter: u64) -> u64 {
+    let mut state = seed ^ counter.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+fn take_rows(schema: &SchemaRef, arrays: &[ArrayRef], rows: UInt32Array) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+    let columns = arrays
+        .iter()
+        .map(|array| take(array, &rows, None).map(compact))
+        .collect::<std::result::Result<Vec<_>, _>>();
+    columns
+        .and_then(|columns| RecordBatch::try_new_with_options(schema.clone(), columns, &options))
+        .map_err(|error| from_arrow(&error))
+}
+
+/// A few views must not keep the pages of all rows in memory.
+fn compact(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn groups(row_counts: &[u64]) -> Vec<SamplePart> {
+        let part = |(row_group, row_count): (usize, &u64)| SamplePart {
+            file: 0,
+            row_group,
+            row_count: *row_count,
+            taken_count: 0,
+            seed: random(1, row_group as u64),
+        };
+        row_counts.iter().enumerate().map(part).collect()
+    }
+
+    #[test]
+    fn small_tables_are_taken_whole_and_in_order() {
+        let parts = choose_parts(groups(&[3, 0, 4]), 100, 7);
+        let taken: Vec<(usize, Vec<u64>)> =
+            parts.iter().map(|part| (part.row_group, part.places().collect())).collect();
+        assert_eq!(taken, [(0, vec![0, 1, 2]), (2, vec![0, 1, 2, 3])]);
+    }
+
+    #[test]
+    fn large_tables_give_as_many_rows_as_wanted_from_all_over() {
+        let parts = choose_parts(groups(&[500_000; 100]), 30_000, 7);
+        assert_eq!(parts.iter().map(|part| part.taken_count).sum::<u64>(), 30_000);
+        assert_eq!(parts.len() as u64, ROW_GROUPS_MIN);
+        assert!(parts.first().is_some_and(|part| part.row_group < 13));
+        assert!(parts.last().is_some_and(|part| part.row_group >= 87));
+        for part in &parts {
+            let places: Vec<u64> = part.places().collect();
+            assert!(places.is_sorted_by(|first, second| first < second));
+            assert!(places.last().is_some_and(|place| *place < part.row_count));
+        }
+    }
+
+    #[test]
+    fn many_small_row_groups_still_give_as_many_rows_as_wanted() {
+        let parts = choose_parts(groups(&[1_000; 1_000]), 30_000, 7);
+        assert_eq!(parts.iter().map(|part| part.taken_count).sum::<u64>(), 30_000);
+        assert_eq!(parts.len(), 120);
+    }
+
+    #[test]
+    fn seeds_choose_other_rows_and_equal_seeds_the_same() {
+        let rows = |seed| choose_parts(groups(&[1_000; 20]), 100, seed);
+        assert_eq!(rows(1), rows(1));
+        assert_ne!(rows(1), rows(2));
+    }
 }

@@ -1,0 +1,690 @@
+//! Sessions over real sockets, with an engine whose behaviour each query chooses.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arrow::{
+    array::{AsArray, DictionaryArray, Int64Array, RecordBatch, StringViewArray, StringViewBuilder},
+    buffer::Buffer,
+    datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
+    ipc::reader::StreamDecoder,
+};
+use async_trait::async_trait;
+use pystachio_engine::{Engine, GenerateProgress, ResultStream};
+use pystachio_plan::{
+    CacheEntry, ColumnId, EngineStatus, Error, ErrorKind, FileSet, FrameKind, GenerateRequest, Literal,
+    Operator, PROTOCOL_VERSION, Plan, QueryMetrics, QueryRequest, Relation, Request, Response, Result,
+    SampleRequest, TableDescription, Value, decode_message, encode_message,
+};
+use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::Runtime,
+};
+use tokio_util::sync::CancellationToken;
+
+/// How long anything may take before a test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// What a cancel may take.
+const PROMPT: Duration = Duration::from_millis(500);
+
+/// What a query does; its number travels as the first parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i64)]
+enum Behaviour {
+    ThreeBatches,
+    Endless,
+    ErrorAfterTwo,
+    PanicInRun,
+    PanicInStream,
+    Large,
+    NeverReady,
+    BusyThreads,
+    Dictionary,
+    NoColumns,
+}
+
+const BEHAVIOURS: [Behaviour; 10] = [
+    Behaviour::ThreeBatches,
+    Behaviour::Endless,
+    Behaviour::ErrorAfterTwo,
+    Behaviour::PanicInRun,
+    Behaviour::PanicInStream,
+    Behaviour::Large,
+    Behaviour::NeverReady,
+    Behaviour::BusyThreads,
+    Behaviour::Dictionary,
+    Behaviour::NoColumns,
+];
+
+#[derive(Default)]
+struct Seen {
+    produced: AtomicU64,
+    streams_open: AtomicU64,
+}
+
+struct FakeEngine(Arc<Seen>);
+
+struct FakeStream {
+    behaviour: Behaviour,
+    seen: Arc<Seen>,
+    next: u64,
+}
+
+fn numbers(rows: i64) -> RecordBatch {
+    let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
+    let values = Int64Array::from_iter_values(0..rows);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(values)]).unwrap()
+}
+
+/// 200,000 rows in about 23 MB.
+static TEXTS: LazyLock<RecordBatch> = LazyLock::new(|| {
+    let mut builder = StringViewBuilder::new();
+    (0..200_000).for_each(|row| builder.append_value(format!("{row:0>100}")));
+    let schema = Schema::new(vec![Field::new("t", DataType::Utf8View, false)]);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(builder.finish())]).unwrap()
+});
+
+fn words() -> RecordBatch {
+    let words: DictionaryArray<Int32Type> = ["b", "a", "b"].into_iter().collect();
+    let field = Field::new("w", arrow::array::Array::data_type(&words).clone(), true);
+    RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![Arc::new(words)]).unwrap()
+}
+
+fn rows_alone(rows: usize) -> RecordBatch {
+    let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options).unwrap()
+}
+
+impl FakeStream {
+    fn batch(&self) -> RecordBatch {
+        match self.behaviour {
+            Behaviour::Large => TEXTS.clone(),
+            Behaviour::Endless => numbers(100_000),
+            Behaviour::Dictionary => words(),
+            Behaviour::NoColumns => rows_alone(7),
+            _ => numbers(10),
+        }
+    }
+}
+
+#[async_trait]
+impl ResultStream for FakeStream {
+    fn schema(&self) -> SchemaRef {
+        self.batch().schema()
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let last = match self.behaviour {
+            Behaviour::ThreeBatches | Behaviour::Dictionary | Behaviour::NoColumns => 3,
+            Behaviour::Large => 1,
+            _ => u64::MAX,
+        };
+        match self.behaviour {
+            Behaviour::ErrorAfterTwo if self.next == 2 => {
+                return Err(Error::new(ErrorKind::DivisionByZero, "division by zero"));
+            }
+            Behaviour::PanicInStream => panic!("stream of the test"),
+            Behaviour::NeverReady => std::future::pending().await,
+            Behaviour::BusyThreads => {
+                let end = Instant::now() + Duration::from_millis(50);
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+                tokio::task::yield_now().await;
+            }
+            _ => {}
+        }
+        if self.next == last {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.seen.produced.fetch_add(1, Ordering::SeqCst);
+        Ok(Some(self.batch()))
+    }
+
+    fn metrics(&self) -> QueryMetrics {
+        QueryMetrics { bytes_read: 77, ..QueryMetrics::default() }
+    }
+}
+
+impl Drop for FakeStream {
+    fn drop(&mut self) {
+        self.seen.streams_open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Engine for FakeEngine {
+    async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
+        if files.paths[0] == "/missing" {
+            return Err(Error::new(ErrorKind::FileNotFound, "no file"));
+        }
+        Ok(TableDescription { files: Vec::new(), columns: Vec::new(), row_count: 5, identity: 1 })
+    }
+
+    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+        let Value::Int(number) = request.parameters[0].value else { panic!("no behaviour") };
+        let behaviour = BEHAVIOURS[number as usize];
+        assert_ne!(behaviour, Behaviour::PanicInRun, "run of the test");
+        self.0.streams_open.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(FakeStream { behaviour, seen: self.0.clone(), next: 0 }))
+    }
+
+    async fn sample(&self, _request: SampleRequest) -> Result<Box<dyn ResultStream>> {
+        self.0.streams_open.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(FakeStream { behaviour: Behaviour::ThreeBatches, seen: self.0.clone(), next: 0 }))
+    }
+
+    async fn generate(
+        &self,
+        _request: GenerateRequest,
+        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+    ) -> Result<Vec<(String, u64)>> {
+        progress(GenerateProgress { table: "part".into(), rows_done: 1, rows_total: 2 });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(vec![("part".into(), 2)])
+    }
+
+    fn cache(&self) -> Vec<CacheEntry> {
+        Vec::new()
+    }
+
+    fn status(&self) -> EngineStatus {
+        EngineStatus { device: "fake".into(), ..EngineStatus::default() }
+    }
+}
+
+/// A server with its runtimes, as the executable has them.
+struct TestServer {
+    sockets: Runtime,
+    _compute: Runtime,
+    socket: PathBuf,
+    seen: Arc<Seen>,
+    stop: CancellationToken,
+    _folder: tempfile::TempDir,
+}
+
+impl TestServer {
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("engine/socket");
+        let runtime = |threads| {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
+        };
+        let (sockets, compute) = (runtime(2), runtime(2));
+        let seen = Arc::new(Seen::default());
+        let host = Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone());
+        let stop = CancellationToken::new();
+        sockets.block_on(async {
+            let server = Server::bind(&socket).unwrap();
+            tokio::spawn(server.serve(host, stop.clone()));
+        });
+        Self { sockets, _compute: compute, socket, seen, stop, _folder: folder }
+    }
+
+    fn run<T>(&self, test: impl Future<Output = T>) -> T {
+        self.sockets
+            .block_on(async { tokio::time::timeout(PATIENCE, test).await.expect("test takes too long") })
+    }
+
+    async fn connect(&self) -> Client {
+        let mut client = Client::connect(&self.socket).await;
+        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: 1 };
+        let Response::Welcome { engine_pid, .. } = client.ask(&hello).await else { panic!("no welcome") };
+        assert_eq!(engine_pid, std::process::id());
+        client
+    }
+
+    /// Waits until every stream is dropped and returns how long that took.
+    async fn wait_for_streams_to_end(&self) -> Duration {
+        let started = Instant::now();
+        while self.seen.streams_open.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        started.elapsed()
+    }
+
+    fn produced(&self) -> u64 {
+        self.seen.produced.load(Ordering::SeqCst)
+    }
+}
+
+struct Client {
+    reader: FrameReader<OwnedReadHalf>,
+    target: OwnedWriteHalf,
+}
+
+/// A whole answer.
+struct Answer {
+    batches: Vec<RecordBatch>,
+    frame_bytes: Vec<usize>,
+    end: Response,
+}
+
+impl Client {
+    async fn connect(socket: &PathBuf) -> Self {
+        let (source, target) = UnixStream::connect(socket).await.unwrap().into_split();
+        Self { reader: FrameReader::new(source), target }
+    }
+
+    async fn send(&mut self, request: &Request) {
+        self.target.write_all(&encode_message(request).unwrap()).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Option<(FrameKind, Vec<u8>)> {
+        self.reader.next().await.unwrap()
+    }
+
+    async fn receive_message(&mut self) -> Response {
+        let (kind, body) = self.receive().await.unwrap();
+        assert_eq!(kind, FrameKind::Message);
+        decode_message(&body).unwrap()
+    }
+
+    async fn ask(&mut self, request: &Request) -> Response {
+        self.send(request).await;
+        self.receive_message().await
+    }
+
+    async fn query(&mut self, behaviour: Behaviour) -> Answer {
+        self.send(&query(behaviour)).await;
+        self.receive_answer().await
+    }
+
+    async fn receive_answer(&mut self) -> Answer {
+        let mut decoder = StreamDecoder::new();
+        let (mut batches, mut frame_bytes) = (Vec::new(), Vec::new());
+        loop {
+            let (kind, body) = self.receive().await.unwrap();
+            if kind == FrameKind::Message {
+                return Answer { batches, frame_bytes, end: decode_message(&body).unwrap() };
+            }
+            frame_bytes.push(body.len());
+            let mut body = Buffer::from(body);
+            loop {
+                // A message without a body is complete only when the decoder is called once more.
+                let is_last = body.is_empty();
+                batches.extend(decoder.decode(&mut body).unwrap());
+                if is_last {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn query(behaviour: Behaviour) -> Request {
+    let columns = vec![(ColumnId(1), pystachio_plan::DataType::Int64)];
+    let plan = Plan {
+        root: Relation::new(Operator::Values { columns, rows: Vec::new() }, 0.0),
+        outputs: vec![ColumnId(1)],
+    };
+    let behaviour = Literal::new(Value::Int(behaviour as i64), pystachio_plan::DataType::Int64);
+    Request::Run(Box::new(QueryRequest {
+        plan,
+        parameters: vec![behaviour],
+        with_metrics: false,
+        batch_rows_max: 100,
+    }))
+}
+
+fn failure(response: Response) -> Error {
+    match response {
+        Response::Failed(error) => error,
+        other => panic!("not a failure: {other:?}"),
+    }
+}
+
+#[test]
+fn result_arrives_whole_and_the_connection_serves_the_next_request() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        for _ in 0..3 {
+            let answer = client.query(Behaviour::ThreeBatches).await;
+            assert_eq!(answer.batches, vec![numbers(10); 3]);
+            let Response::Finished(metrics) = answer.end else { panic!("{:?}", answer.end) };
+            assert_eq!((metrics.row_count, metrics.bytes_read), (30, 77));
+        }
+        let tables = vec![FileSet { paths: vec!["/a".into()] }, FileSet { paths: vec!["/missing".into()] }];
+        let Response::Described(described) = client.ask(&Request::Describe { tables }).await else {
+            panic!()
+        };
+        assert_eq!(described[0].as_ref().unwrap().row_count, 5);
+        assert_eq!(described[1].as_ref().unwrap_err().kind, ErrorKind::FileNotFound);
+        assert_eq!(client.ask(&Request::Cache).await, Response::Cache(Vec::new()));
+    });
+}
+
+#[test]
+fn sample_and_generate_answer_as_promised() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        let files = FileSet { paths: vec!["/a".into()] };
+        client
+            .send(&Request::Sample(SampleRequest { files, columns: Vec::new(), row_count: 3, seed: 1 }))
+            .await;
+        assert_eq!(client.receive_answer().await.batches.len(), 3);
+        let request = GenerateRequest {
+            directory: "/d".into(),
+            scale_factor: 1.0,
+            tables: Vec::new(),
+            overwrite: false,
+            row_group_rows: 0,
+            compression: "none".into(),
+        };
+        let progress = Response::Progress { table: "part".into(), rows_done: 1, rows_total: 2 };
+        assert_eq!(client.ask(&Request::Generate(request)).await, progress);
+        let generated = Response::Generated { tables: vec![("part".into(), 2)] };
+        assert_eq!(client.receive_message().await, generated);
+    });
+}
+
+#[test]
+fn cancel_ends_the_answer_at_once_and_keeps_the_connection() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        for behaviour in [Behaviour::NeverReady, Behaviour::Endless, Behaviour::BusyThreads] {
+            client.send(&query(behaviour)).await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let cancelled = Instant::now();
+            client.send(&Request::Cancel).await;
+            assert_eq!(failure(client.receive_answer().await.end).kind, ErrorKind::Cancelled);
+            server.wait_for_streams_to_end().await;
+            assert!(cancelled.elapsed() < PROMPT, "{behaviour:?}: {:?}", cancelled.elapsed());
+        }
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn cancel_is_heard_while_all_threads_compute() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut clients = Vec::new();
+        for _ in 0..8 {
+            let mut client = server.connect().await;
+            client.send(&query(Behaviour::BusyThreads)).await;
+            clients.push(client);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for client in &mut clients {
+            let cancelled = Instant::now();
+            client.send(&Request::Cancel).await;
+            assert_eq!(failure(client.receive_answer().await.end).kind, ErrorKind::Cancelled);
+            assert!(cancelled.elapsed() < PROMPT, "{:?}", cancelled.elapsed());
+        }
+        server.wait_for_streams_to_end().await;
+    });
+}
+
+#[test]
+fn closing_the_connection_stops_the_query() {
+    let server = TestServer::start();
+    server.run(async {
+        for behaviour in [Behaviour::NeverReady, Behaviour::Endless] {
+            let mut client = server.connect().await;
+            client.send(&query(behaviour)).await;
+            assert_eq!(client.receive().await.unwrap().0, FrameKind::Schema);
+            drop(client);
+            assert!(server.wait_for_streams_to_end().await < PROMPT);
+        }
+    });
+}
+
+#[test]
+fn cancel_that_comes_too_late_is_no_error() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+        client.send(&Request::Cancel).await;
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn reader_that_does_not_read_stops_the_producer() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::Endless)).await;
+        let mut before = u64::MAX;
+        while before != server.produced() || before == 0 {
+            before = server.produced();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(before < 20, "{before} batches of 800 kB were produced for a reader that takes none");
+        for _ in 0..30 {
+            client.receive().await.unwrap();
+        }
+        assert!(server.produced() >= 28);
+        client.send(&Request::Cancel).await;
+        assert_eq!(failure(client.receive_answer_rest().await).kind, ErrorKind::Cancelled);
+    });
+}
+
+impl Client {
+    /// The end of an answer of which the beginning has been read.
+    async fn receive_answer_rest(&mut self) -> Response {
+        loop {
+            let (kind, body) = self.receive().await.unwrap();
+            if kind == FrameKind::Message {
+                return decode_message(&body).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn blocked_time_is_counted() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::Large)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let Response::Finished(metrics) = client.receive_answer().await.end else { panic!() };
+        assert!(metrics.blocked_us > 100_000, "blocked_us={}", metrics.blocked_us);
+        assert!(metrics.elapsed_us >= metrics.blocked_us);
+    });
+}
+
+#[test]
+fn error_comes_after_the_batches_before_it() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        let answer = client.query(Behaviour::ErrorAfterTwo).await;
+        assert_eq!(answer.batches.len(), 2);
+        assert_eq!(failure(answer.end).kind, ErrorKind::DivisionByZero);
+        let Response::Status(status) = client.ask(&Request::Status).await else { panic!() };
+        assert_eq!((status.queries_run, status.queries_running), (1, 0));
+        assert_eq!(status.last_error.as_deref(), Some("division by zero"));
+        assert!(status.resident_bytes > 0 && status.device == "fake");
+    });
+}
+
+#[test]
+fn panic_ends_the_query_and_not_the_engine() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        for (behaviour, words) in
+            [(Behaviour::PanicInRun, "run of the test"), (Behaviour::PanicInStream, "stream of the test")]
+        {
+            let error = failure(client.query(behaviour).await.end);
+            assert_eq!(error.kind, ErrorKind::Internal);
+            assert!(error.message.contains(words), "{}", error.message);
+        }
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn large_batches_are_split_without_loss() {
+    let server = TestServer::start();
+    server.run(async {
+        let answer = server.connect().await.query(Behaviour::Large).await;
+        assert!(answer.batches.len() > 4);
+        assert!(answer.frame_bytes.iter().all(|bytes| *bytes < BATCH_BYTES_MAX + 100_000));
+        let mut expected = TEXTS.clone();
+        for batch in &answer.batches {
+            assert_eq!(batch, &expected.slice(0, batch.num_rows()));
+            expected = expected.slice(batch.num_rows(), expected.num_rows() - batch.num_rows());
+        }
+        assert_eq!(expected.num_rows(), 0);
+    });
+}
+
+#[test]
+fn dictionaries_arrive_as_values() {
+    let server = TestServer::start();
+    server.run(async {
+        let answer = server.connect().await.query(Behaviour::Dictionary).await;
+        let words: Vec<_> = answer.batches[2].column(0).as_string::<i32>().iter().flatten().collect();
+        assert_eq!(words, ["b", "a", "b"]);
+    });
+}
+
+#[test]
+fn rows_without_columns_are_counted() {
+    let server = TestServer::start();
+    server.run(async {
+        let answer = server.connect().await.query(Behaviour::NoColumns).await;
+        assert_eq!(answer.batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [7, 7, 7]);
+    });
+}
+
+#[test]
+fn other_versions_are_refused_with_a_way_out() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = Client::connect(&server.socket).await;
+        let hello = Request::Hello { protocol_version: PROTOCOL_VERSION + 1, backend_pid: 1 };
+        let error = failure(client.ask(&hello).await);
+        assert_eq!(error.kind, ErrorKind::Protocol);
+        assert!(error.hint.is_some_and(|hint| hint.contains("restart")));
+        assert!(client.receive().await.is_none());
+    });
+}
+
+#[test]
+fn protocol_violations_end_the_connection_only() {
+    let server = TestServer::start();
+    server.run(async {
+        let violations: HashMap<&str, Vec<u8>> = HashMap::from([
+            ("garbage", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
+            ("query before hello", encode_message(&query(Behaviour::ThreeBatches)).unwrap()),
+            ("batch from a backend", vec![0, 0, 0, 0, 2]),
+            ("unknown message", vec![1, 0, 0, 0, 0, 250]),
+        ]);
+        for (name, bytes) in violations {
+            let mut client = Client::connect(&server.socket).await;
+            client.target.write_all(&bytes).await.unwrap();
+            assert_eq!(failure(client.receive_message().await).kind, ErrorKind::Protocol, "{name}");
+            assert!(client.receive().await.is_none(), "{name}");
+        }
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::NeverReady)).await;
+        client.send(&query(Behaviour::ThreeBatches)).await;
+        assert_eq!(failure(client.receive_answer_rest().await).kind, ErrorKind::Protocol);
+        assert!(server.wait_for_streams_to_end().await < PROMPT);
+        assert_eq!(server.connect().await.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn many_clients_at_once_get_their_own_answers() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..32 {
+            let mut client = server.connect().await;
+            tasks.spawn(async move {
+                for _ in 0..5 {
+                    let expected = [Behaviour::ThreeBatches, Behaviour::Large][number % 2];
+                    let rows: usize =
+                        client.query(expected).await.batches.iter().map(RecordBatch::num_rows).sum();
+                    assert_eq!(rows, [30, 200_000][number % 2]);
+                }
+            });
+        }
+        tasks.join_all().await;
+        assert_eq!(server.seen.streams_open.load(Ordering::SeqCst), 0);
+    });
+}
+
+fn private_folder() -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    tempfile::Builder::new().permissions(std::fs::Permissions::from_mode(0o700)).tempdir().unwrap()
+}
+
+#[test]
+fn socket_is_the_users_alone_and_goes_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = TestServer::start();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&server.socket), 0o600);
+    assert_eq!(mode(server.socket.parent().unwrap()), 0o700);
+    server.run(async {
+        let error = Server::bind(&server.socket).unwrap_err();
+        assert!(error.message.contains("another engine"), "{}", error.message);
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::NeverReady)).await;
+        client.receive().await.unwrap();
+        server.stop.cancel();
+        assert!(server.wait_for_streams_to_end().await < PROMPT);
+        while server.socket.exists() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
+fn folder_open_to_others_and_foreign_files_are_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = TestServer::start();
+    let folder = private_folder();
+    let socket = folder.path().join("s");
+    std::fs::write(&socket, "a file").unwrap();
+    server.run(async {
+        assert!(Server::bind(&socket).unwrap_err().message.contains("no socket"));
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(Server::bind(&folder.path().join("t")).unwrap_err().kind, ErrorKind::FilePermission);
+    });
+}
+
+#[test]
+fn socket_of_a_dead_engine_is_replaced() {
+    let server = TestServer::start();
+    let folder = private_folder();
+    let socket = folder.path().join("s");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    assert!(socket.exists());
+    server.run(async { Server::bind(&socket).map(drop).unwrap() });
+}
+
+#[test]
+fn views_that_use_little_of_their_buffers_are_shipped_small() {
+    let views: StringViewArray = (0..1_000).map(|row| Some(format!("{row:0>1000}"))).collect();
+    let schema = Arc::new(Schema::new(vec![Field::new("t", DataType::Utf8View, true)]));
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(views.slice(5, 2))]).unwrap();
+    let (mut encoder, _) = pystachio_worker::BatchEncoder::try_new(&schema).unwrap();
+    let frames = encoder.encode(&batch).unwrap();
+    assert_eq!(frames.len(), 1);
+    assert!(frames[0].body_bytes() < 4_000, "{}", frames[0].body_bytes());
+}
