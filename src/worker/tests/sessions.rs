@@ -12,9 +12,8 @@ use std::{
 
 use arrow::{
     array::{AsArray, DictionaryArray, Int64Array, RecordBatch, StringViewArray, StringViewBuilder},
-    buffer::Buffer,
     datatypes::{DataType, Field, Int32Type, Schema, SchemaRef},
-    ipc::reader::StreamDecoder,
+    ipc::reader::StreamReader,
 };
 use async_trait::async_trait;
 use pystachio_engine::{Engine, GenerateProgress, ResultStream};
@@ -304,23 +303,20 @@ impl Client {
     }
 
     async fn receive_answer(&mut self) -> Answer {
-        let mut decoder = StreamDecoder::new();
-        let (mut batches, mut frame_bytes) = (Vec::new(), Vec::new());
+        let (mut stream, mut frame_bytes) = (Vec::new(), Vec::new());
         loop {
             let (kind, body) = self.receive().await.unwrap();
             if kind == FrameKind::Message {
+                let batches = if stream.is_empty() {
+                    Vec::new()
+                } else {
+                    let batches = StreamReader::try_new(stream.as_slice(), None).unwrap();
+                    batches.map(|batch| batch.unwrap()).collect()
+                };
                 return Answer { batches, frame_bytes, end: decode_message(&body).unwrap() };
             }
             frame_bytes.push(body.len());
-            let mut body = Buffer::from(body);
-            loop {
-                // A message without a body is complete only when the decoder is called once more.
-                let is_last = body.is_empty();
-                batches.extend(decoder.decode(&mut body).unwrap());
-                if is_last {
-                    break;
-                }
-            }
+            stream.extend(body);
         }
     }
 }
@@ -496,7 +492,10 @@ fn blocked_time_is_counted() {
     server.run(async {
         let mut client = server.connect().await;
         client.send(&query(Behaviour::Large)).await;
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        while server.produced() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(400)).await;
         let Response::Finished(metrics) = client.receive_answer().await.end else { panic!() };
         assert!(metrics.blocked_us > 100_000, "blocked_us={}", metrics.blocked_us);
         assert!(metrics.elapsed_us >= metrics.blocked_us);
