@@ -28,15 +28,32 @@ SUITES = ["data", "generated", "edges", "literals", "tpch", "spec", "rewrites"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "generated": 50, "edges": 50}
 ERROR_ROWS_MAX = 12
+RECOVERY_S_MAX = 60
 STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"
 
 
 class Pair:
     """Two sessions of one database: `expected` reads heap tables, `actual` reads foreign ones."""
 
-    def __init__(self, conninfo, expected_schema, actual_schema):
-        self.expected = Session(conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {expected_schema}, public"])
-        self.actual = Session(conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {actual_schema}, public"])
+    def __init__(self, conninfo, expected_schema, actual_schema, expected_setup=(), actual_setup=()):
+        self._open_expected = lambda: Session(
+            conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {expected_schema}, public", *expected_setup])
+        self._open_actual = lambda: Session(
+            conninfo, [STATEMENT_TIMEOUT, f"SET search_path = {actual_schema}, public", *actual_setup])
+        self.expected, self.actual = self._open_expected(), self._open_actual()
+
+    def reopen(self):
+        """New sessions after a crash of the server, once it takes connections again."""
+        deadline = time.monotonic() + RECOVERY_S_MAX
+        while True:
+            try:
+                self.close()
+                self.expected, self.actual = self._open_expected(), self._open_actual()
+                return
+            except QueryError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def close(self):
         self.expected.close()
@@ -68,11 +85,13 @@ class Pushdown:
     def __init__(self):
         self.whole, self.partial, self.reasons, self.examples = 0, 0, {}, {}
 
-    def look(self, session, name, sql):
+    def look(self, pair, name, sql):
         """Explains a query and counts it; a query that can't be explained is not counted."""
         try:
-            shape = plan_shape(session, sql)
-        except QueryError:
+            shape = plan_shape(pair.actual, sql)
+        except QueryError as error:
+            if error.sqlstate == "08006":
+                pair.reopen()
             return
         if shape.one_scan:
             self.whole += 1
@@ -100,12 +119,18 @@ def compare(pair, claims, name, sql, ordered, prepare=(), cleanup=()):
     """Runs one query on both sides and counts the claim that they agree."""
     sides = []
     for session in (pair.expected, pair.actual):
+        side = None
         for statement in prepare:
-            session.run(statement)
-        sides.append(outcome(session, sql))
+            prepared = outcome(session, statement)
+            side = prepared if isinstance(prepared, QueryError) else None
+        sides.append(side or outcome(session, sql))
         for statement in cleanup:
             outcome(session, statement)
     failure = outcome_differences(sides[0], sides[1], ordered)
+    if any(isinstance(side, QueryError) and side.sqlstate == "08006" for side in sides):
+        # A server that crashed on both sides must not pass as agreement.
+        failure = failure or "the connection was lost"
+        pair.reopen()
     return claims.record(name, failure and f"{'; '.join([*prepare, sql])}\n{failure}")
 
 
@@ -133,8 +158,8 @@ def run_generated(conninfo, options):
         compare(pair, claims, query.name, query.sql, query.ordered, query.prepare, query.cleanup)
         if query.explain is not None:
             for statement in query.prepare:
-                pair.actual.run(statement)
-            pushdown.look(pair.actual, query.name, query.explain or query.sql)
+                outcome(pair.actual, statement)
+            pushdown.look(pair, query.name, query.explain or query.sql)
             for statement in query.cleanup:
                 outcome(pair.actual, statement)
     pair.close()
@@ -160,7 +185,7 @@ def run_edges(conninfo, options):
     for name, sql, ordered in edges.column_queries():
         if not options.only or options.only in name:
             compare(pair, claims, name, sql, ordered)
-            pushdown.look(pair.actual, name, sql)
+            pushdown.look(pair, name, sql)
     for entry in edges.entries():
         if not options.only or options.only in entry.name:
             run_entry(pair, claims, pushdown, entry, choose)
@@ -178,7 +203,7 @@ def run_entry(pair, claims, pushdown, entry, choose):
         # PostgreSQL has no such function for these types: there is nothing to compare.
         return
     test = entry.expression if entry.kind == "boolean" else f"({entry.expression}) IS NOT NULL"
-    pushdown.look(pair.actual, entry.name, f"SELECT {keys} FROM {entry.source} WHERE {test}")
+    pushdown.look(pair, entry.name, f"SELECT {keys} FROM {entry.source} WHERE {test}")
     if not isinstance(expected, QueryError):
         actual = outcome(pair.actual, f"{select} ORDER BY {keys}")
         claims.record(entry.name, _entry_failure(select, outcome_differences(expected, actual, True)))
@@ -244,7 +269,7 @@ def run_tpch(conninfo, options, schema="tpch"):
         empty = outcome(pair.expected, sql)
         if name not in ("q18", "q02", "q20"):
             claims.check(f"{name} has rows", not isinstance(empty, QueryError) and empty.rows, "heap PostgreSQL gave no rows")
-        pushdown.look(pair.actual, name, sql)
+        pushdown.look(pair, name, sql)
     pair.close()
     finish_pushdown(claims, pushdown, options)
     return claims
@@ -258,15 +283,12 @@ def run_spec(conninfo, options):
 def run_rewrites(conninfo, options):
     """The planner's rewrites applied to heap tables: on against off."""
     claims = Claims("rewrites")
-    pair = Pair(conninfo, "heap", "heap")
-    pair.expected.run("SET pystachio.rewrite = off")
-    pair.actual.run("SET pystachio.rewrite = force")
+    modes = (["SET pystachio.rewrite = off"], ["SET pystachio.rewrite = force"])
+    pair = Pair(conninfo, "tpch_heap", "tpch_heap", *modes)
     for name, sql in tpch_queries(pair.expected):
-        for session in (pair.expected, pair.actual):
-            session.run("SET search_path = tpch_heap, public")
         compare(pair, claims, f"{name} rewritten", sql, True)
-    for session in (pair.expected, pair.actual):
-        session.run("SET search_path = heap, public")
+    pair.close()
+    pair = Pair(conninfo, "heap", "heap", *modes)
     rewritten = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local")
     for query in generate.generated(options.seed + 1, options.factor):
         if query.name.startswith(rewritten) and (not options.only or options.only in query.name):
