@@ -39,9 +39,8 @@ pub unsafe fn attribute<'a>(
 pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup.
     #[cfg(feature = "pg15")]
-    let result = unsafe {
-        pg_sys::pg_foreign_server_aclcheck(server_oid, pg_sys::GetUserId(), pg_sys::ACL_USAGE.into())
-    };
+    let result =
+        unsafe { pg_sys::pg_foreign_server_aclcheck(server_oid, pg_sys::GetUserId(), pg_sys::ACL_USAGE) };
     // SAFETY: a catalog lookup.
     #[cfg(not(feature = "pg15"))]
     let result = unsafe {

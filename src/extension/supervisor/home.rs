@@ -57,6 +57,8 @@ pub struct EngineState {
     pub restarts: u64,
     /// How often in a row it ended before it had run for a while.
     pub failures: u32,
+    /// How often in a row it ended before it answered, or could not be started at all.
+    pub start_failures: u32,
     /// The process that ended last.
     pub exited_pid: Option<u32>,
     /// Why: `was killed by signal 9 (SIGKILL)`, or why it could not be started.

@@ -19,8 +19,8 @@ use crate::{
 const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a supervisor may take to get hold of its folder before another one is started.
 const SUPERVISOR_START_TIME: Duration = Duration::from_secs(2);
-/// An engine that ends this often as soon as it starts is not waited for.
-const FAILURES_MAX: u32 = 3;
+/// An engine that ends this often before it answers is not waited for.
+const START_FAILURES_MAX: u32 = 3;
 
 /// A connection to the engine, which is started if need be.
 ///
@@ -42,11 +42,10 @@ pub fn connect(home: &EngineHome) -> Result<UnixStream> {
                 start_supervisor(home)?;
                 supervisor_deadline = Some(now + SUPERVISOR_START_TIME);
             }
-        } else if home
-            .read_state()
-            .is_some_and(|state| state.phase == EnginePhase::Waiting && state.failures >= FAILURES_MAX)
-        {
-            return Err(not_started(home, "keeps ending"));
+        } else if home.read_state().is_some_and(|state| {
+            state.phase == EnginePhase::Waiting && state.start_failures >= START_FAILURES_MAX
+        }) {
+            return Err(not_started(home, "can't be started"));
         }
         if now > deadline {
             return Err(not_started(home, "did not start in time"));

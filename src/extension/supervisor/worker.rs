@@ -1,7 +1,8 @@
 //! The supervisor: a background worker with one engine process under it.
 //!
-//! Restarts: the first at once, then after 0.1 s, 0.2 s and so on up to half a minute. An engine that has
-//! run for five seconds has its failures forgotten.
+//! Restarts: the first at once, then after 0.1 s, 0.2 s and so on: up to a second if the engine has
+//! answered before it ended, up to half a minute if it does not even start. An engine that has run for
+//! five seconds has its failures forgotten.
 #![expect(unsafe_code, reason = "PostgreSQL calls the main function by its name")]
 
 use std::{
@@ -33,7 +34,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const START_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const HEALTHY_TIME: Duration = Duration::from_secs(5);
 const BACK_OFF_MIN: Duration = Duration::from_millis(100);
-const BACK_OFF_MAX: Duration = Duration::from_secs(30);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+const START_BACK_OFF_MAX: Duration = Duration::from_secs(30);
 
 /// The supervisor's main function. Ends with status 0 where the engine is not wanted any more, so that
 /// PostgreSQL does not start it again.
@@ -73,6 +75,7 @@ impl Supervisor {
             since: home::now(),
             restarts: 0,
             failures: 0,
+            start_failures: 0,
             exited_pid: None,
             last_error: None,
         };
@@ -100,6 +103,8 @@ impl Supervisor {
         if BackgroundWorker::sighup_received() {
             // SAFETY: what a worker does on SIGHUP; it is in no transaction.
             unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+            // What kept the engine from starting may be mended.
+            self.start_at = Instant::now();
         }
         let reason = self.engine.as_mut().and_then(EngineProcess::exit_reason);
         if let Some(reason) = reason {
@@ -110,6 +115,7 @@ impl Supervisor {
             self.start();
         }
         if self.state.phase == EnginePhase::Starting && UnixStream::connect(self.home.socket()).is_ok() {
+            self.state.start_failures = 0;
             self.enter(EnginePhase::Running);
         }
         if self.engine.is_some() && now.duration_since(self.started) > HEALTHY_TIME {
@@ -145,7 +151,14 @@ impl Supervisor {
         self.state.engine_pid = None;
         self.state.last_error = Some(reason);
         self.state.failures += 1;
-        self.start_at = Instant::now() + back_off(self.state.failures);
+        let back_off_max = match self.state.phase {
+            EnginePhase::Running => BACK_OFF_MAX,
+            EnginePhase::Starting | EnginePhase::Waiting => {
+                self.state.start_failures += 1;
+                START_BACK_OFF_MAX
+            }
+        };
+        self.start_at = Instant::now() + back_off(self.state.failures, back_off_max);
         self.enter(EnginePhase::Waiting);
         self.note();
     }
@@ -188,10 +201,10 @@ fn lock(home: &EngineHome) -> Option<HomeLock> {
     }
 }
 
-fn back_off(failures: u32) -> Duration {
+fn back_off(failures: u32, back_off_max: Duration) -> Duration {
     match failures {
         0 | 1 => Duration::ZERO,
-        more => BACK_OFF_MIN.saturating_mul(1 << (more - 2).min(16)).min(BACK_OFF_MAX),
+        more => BACK_OFF_MIN.saturating_mul(1 << (more - 2).min(16)).min(back_off_max),
     }
 }
 

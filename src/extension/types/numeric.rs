@@ -166,7 +166,7 @@ fn normalize(mut magnitude: u128, mut exponent: i32) -> Option<(u128, u8)> {
     if magnitude == 0 {
         return Some((0, 0));
     }
-    while exponent < 0 && magnitude % 10 == 0 {
+    while exponent < 0 && magnitude.is_multiple_of(10) {
         magnitude /= 10;
         exponent += 1;
     }
