@@ -27,6 +27,8 @@ pub enum ErrorKind {
     DatetimeOutOfRange,
     /// An argument that PostgreSQL rejects too, such as a negative substring length.
     InvalidArgument,
+    /// A root or power that is no real number.
+    InvalidPowerArgument,
     /// Text that can't be read as the type it is cast to.
     InvalidText,
     /// The plan asks for what this engine does not have.

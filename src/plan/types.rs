@@ -39,11 +39,11 @@ pub enum DataType {
     /// `numeric` whose scale only the value tells. Only the type of a [`crate::Expression::Parameter`]
     /// that is an operand of a comparison; the bound [`crate::Literal`] is a `Decimal`.
     Numeric,
-    /// `date`: days since 1970-01-01.
+    /// `date`: days since 1970-01-01; the least and the greatest number are the infinities.
     Date,
     /// `time`: microseconds since midnight.
     Time,
-    /// `timestamp`: microseconds since 1970-01-01 00:00.
+    /// `timestamp`: microseconds since 1970-01-01 00:00; infinities as of `date`.
     Timestamp,
     /// `timestamptz`: microseconds since 1970-01-01 00:00 UTC.
     TimestampTz,

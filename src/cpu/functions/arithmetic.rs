@@ -50,7 +50,7 @@ pub(super) fn square_root(call: &Invocation<'_>) -> Result<ArrayRef> {
         &call.lanes::<Float64Type>(0)?,
         call.rows,
         |a: f64| (a.sqrt(), a < 0.0),
-        |_| Error::new(ErrorKind::InvalidArgument, "cannot take square root of a negative number"),
+        |_| Error::new(ErrorKind::InvalidPowerArgument, "cannot take square root of a negative number"),
     )?;
     Ok(Arc::new(values.into_array::<Float64Type>()))
 }

@@ -185,7 +185,9 @@ impl Division {
     fn divide<D: QuotientDigits>(&self, a: D, b: D, digits: i32) -> Option<D> {
         let digits = u32::try_from(digits).ok().filter(|digits| *digits <= self.scale)?;
         let raised = i64::from(digits) + i64::from(self.b_scale) - i64::from(self.a_scale);
-        let quotient = if a == D::ZERO { Some(D::ZERO) } else { scaled_quotient(a, b, raised) };
+        // A divisor of zero gets here only in a lane that is NULL.
+        let quotient =
+            if a == D::ZERO || b == D::ZERO { Some(D::ZERO) } else { scaled_quotient(a, b, raised) };
         let quotient = match quotient {
             Some(quotient) => quotient,
             None => D::quotient_of_any_size(a, b, raised)?,

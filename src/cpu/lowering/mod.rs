@@ -34,6 +34,7 @@ use datafusion::{
     physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr, expressions::Column},
     physical_plan::{
         ExecutionPlan,
+        empty::EmptyExec,
         filter::FilterExecBuilder,
         limit::GlobalLimitExec,
         projection::{ProjectionExec, ProjectionExpr},
@@ -120,6 +121,10 @@ impl Lowering<'_> {
                 let plan = self.lower(input, required, depth + 1)?;
                 let skip = self.row_count(offset.as_ref(), "OFFSET")?.unwrap_or(0);
                 let fetch = self.row_count(count.as_ref(), "LIMIT")?;
+                if fetch == Some(0) {
+                    // A sort with a limit wants to keep at least one row.
+                    return Ok(Arc::new(EmptyExec::new(plan.schema())));
+                }
                 Ok(Arc::new(GlobalLimitExec::new(plan, skip, fetch)))
             }
             Operator::UnionAll { inputs, columns } => self.lower_union(inputs, columns, depth),

@@ -168,6 +168,7 @@ unsafe fn read_columns(
                     scale,
                     magnitude,
                     not_null: attribute.attnotnull,
+                    modifier: if is_blank_padded { attribute.atttypmod } else { -1 },
                 },
             );
             scan_columns.push(ScanColumn {

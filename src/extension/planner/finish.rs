@@ -100,10 +100,20 @@ unsafe fn collect_outputs(
             // PostgreSQL evaluates what has no columns.
             return Ok(());
         }
-        let lowered = Lowering::new(&info.scope).lower(node);
-        let is_returnable = output_modifier(node).is_some();
+        if let Some(list) = node_as::<pg_sys::List>(node, pg_sys::NodeTag::T_List) {
+            let list: *const pg_sys::List = list;
+            for item in elements::<pg_sys::Node>(list.cast_mut()) {
+                collect_outputs(info, item, outputs)?;
+            }
+            return Ok(());
+        }
+        let lowered = if is_whole(node) {
+            Lowering::new(&info.scope).lower(node)
+        } else {
+            Err(Refusal::new("a part of an expression"))
+        };
         match lowered {
-            Ok(lowered) if is_returnable => {
+            Ok(lowered) if output_modifier(node, &lowered).is_some() => {
                 outputs.push((node, lowered));
                 return Ok(());
             }
@@ -127,6 +137,18 @@ unsafe fn collect_outputs(
     }
 }
 
+/// Whether the node's value can be computed apart from the node above. What compares a SubPlan's rows names
+/// parameters that have values only inside it.
+unsafe fn is_whole(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        !matches!(tag_of(node), pg_sys::NodeTag::T_CaseWhen | pg_sys::NodeTag::T_TargetEntry)
+            && !contains(node, &|part| {
+                node_as::<pg_sys::Param>(part, pg_sys::NodeTag::T_Param)
+                    .is_some_and(|parameter| parameter.paramkind == pg_sys::ParamKind::PARAM_EXEC)
+            })
+    }
+}
+
 unsafe fn has_columns(node: *mut pg_sys::Node) -> bool {
     unsafe {
         contains(node, &|part| {
@@ -140,18 +162,12 @@ unsafe fn has_columns(node: *mut pg_sys::Node) -> bool {
 
 /// The type modifier with which an expression's values are printed; `None` for `character` of unknown
 /// length, whose blanks the engine has not kept.
-unsafe fn output_modifier(node: *mut pg_sys::Node) -> Option<i32> {
-    unsafe {
-        let mut modifier = pg_sys::exprTypmod(node);
-        if let Some(aggregate) = node_as::<pg_sys::Aggref>(node, pg_sys::NodeTag::T_Aggref)
-            && let Some(argument) = elements::<pg_sys::TargetEntry>(aggregate.args).next()
-        {
-            // min and max return one of their inputs.
-            modifier = pg_sys::exprTypmod((*argument).expr.cast());
-        }
-        let is_padded = pg_sys::exprType(node) == pg_sys::BPCHAROID;
-        (!is_padded || modifier > pg_sys::VARHDRSZ as i32).then_some(modifier)
+unsafe fn output_modifier(node: *mut pg_sys::Node, lowered: &Lowered) -> Option<i32> {
+    let modifier = unsafe { pg_sys::exprTypmod(node) };
+    if unsafe { pg_sys::exprType(node) } != pg_sys::BPCHAROID {
+        return Some(modifier);
     }
+    [modifier, lowered.modifier].into_iter().find(|modifier| *modifier > pg_sys::VARHDRSZ as i32)
 }
 
 /// The scan of one foreign table: its tuple has all the table's attributes, and those that nobody looks at
@@ -227,7 +243,7 @@ unsafe fn upper_scan(info: &RelationInfo, target: *mut pg_sys::PathTarget) -> Bu
         let mut builder = ScanBuilder::new(info);
         let mut entries = Vec::new();
         for (node, lowered) in outputs {
-            let modifier = output_modifier(node).unwrap_or(-1);
+            let modifier = output_modifier(node, &lowered).unwrap_or(-1);
             builder.add(lowered, pg_sys::exprType(node), modifier);
             entries.push(node);
         }

@@ -12,6 +12,7 @@ use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator
 use super::{
     base::replace_paths,
     cost::{self, JoinInput},
+    finish::outputs_of,
     lower::{Lowered, Lowering, Refusal},
     nodes::{elements, node_as},
     planning::with_planning,
@@ -134,6 +135,7 @@ impl Candidate<'_> {
             let scope = Scope::Join(self.left.scope.clone(), self.right.scope.clone());
             let conditions = self.conditions(joined, clauses, &scope)?;
             let info = self.relation(joined, conditions, build, own_cost)?;
+            outputs_of(&info, (*joined).reltarget)?;
             Ok(Some(info))
         }
     }

@@ -5,8 +5,8 @@
 
 use std::ffi::c_void;
 
-use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
+use pgrx::{pg_sys, prelude::*};
 
 pub use crate::pg::list::{pointers as elements, string as text_of};
 
@@ -33,6 +33,7 @@ pub unsafe fn tag_of(node: *const pg_sys::Node) -> NodeTag {
 /// Calls `visit` on the node and, while it returns true, on everything below it. Queries inside SubLinks
 /// are not entered.
 pub unsafe fn walk_expression(node: *mut pg_sys::Node, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
+    #[pg_guard]
     unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
         if node.is_null() {
             return false;

@@ -167,6 +167,17 @@ impl Comparison {
         }
     }
 
+    /// The same comparison with its operands exchanged.
+    pub fn mirrored(self) -> Self {
+        match self {
+            Self::Less => Self::Greater,
+            Self::LessEqual => Self::GreaterEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterEqual => Self::LessEqual,
+            same => same,
+        }
+    }
+
     /// Whether the operands' order matters, so that text needs a collation of byte order.
     pub fn is_ordering(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)

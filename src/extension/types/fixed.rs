@@ -63,6 +63,9 @@ pub fn fill_date(array: &Date32Array, rows: Range<usize>, cells: &mut Cells<'_>)
         let days = i64::from(values[row]) - i64::from(EPOCH_DAYS);
         if DATES.contains(&days) {
             Ok(Datum::from(days as i32))
+        } else if matches!(values[row], i32::MIN | i32::MAX) {
+            // Infinity is the same number in both; it comes from a parameter or a constant.
+            Ok(Datum::from(values[row]))
         } else {
             Err(out_of_range("date", values[row]))
         }
@@ -91,6 +94,8 @@ pub fn fill_timestamp(
     let values = array.values();
     cells.try_fill(array, rows, |row| match values[row].checked_sub(EPOCH_MICROSECONDS) {
         Some(time) if TIMESTAMPS.contains(&time) => Ok(Datum::from(time)),
+        // Infinity, as with dates.
+        _ if matches!(values[row], i64::MIN | i64::MAX) => Ok(Datum::from(values[row])),
         _ => Err(out_of_range("timestamp", values[row])),
     })
 }

@@ -35,12 +35,13 @@ pub unsafe fn literal(datum: Datum, type_oid: pg_sys::Oid, data_type: &DataType)
             DataType::Float32 | DataType::Float64 => plain(Value::Float(float(datum, type_oid))),
             DataType::Numeric | DataType::Decimal { .. } => decimal(datum, type_oid, data_type),
             DataType::Date => match datum.value() as i32 {
-                i32::MIN | i32::MAX => Err(special("date", "infinity")),
+                // Infinity is the least or greatest number in the plan too.
+                infinite @ (i32::MIN | i32::MAX) => plain(Value::Int(i64::from(infinite))),
                 days => plain(Value::Int(i64::from(days) + i64::from(EPOCH_DAYS))),
             },
             DataType::Time => plain(Value::Int(datum.value() as i64)),
             DataType::Timestamp | DataType::TimestampTz => match datum.value() as i64 {
-                i64::MIN | i64::MAX => Err(special("timestamp", "infinity")),
+                infinite @ (i64::MIN | i64::MAX) => plain(Value::Int(infinite)),
                 time => time.checked_add(EPOCH_MICROSECONDS).map_or_else(
                     || Err(special("timestamp", "after the year 294246")),
                     |time| plain(Value::Int(time)),

@@ -107,7 +107,10 @@ impl Shared {
         let argument = self.required()?;
         let data_type = argument.data_type().clone();
         let call = self.call(function, Some(argument.expression.clone()), data_type);
-        let value = Lowered::number(result(&call), argument.scale.clone(), argument.magnitude);
+        let value = Lowered {
+            modifier: argument.modifier,
+            ..Lowered::number(result(&call), argument.scale.clone(), argument.magnitude)
+        };
         Ok(LoweredAggregate { calls: vec![call], value })
     }
 

@@ -102,15 +102,48 @@ pub fn compare(comparison: Comparison, a: Lowered, b: Lowered) -> Result<Express
         vec![a.expression, b.expression]
     } else if let Some(common) = wider(&type_a, &type_b) {
         vec![cast_to(a, &common), cast_to(b, &common)]
-    } else if matches!(
-        (&type_a, &type_b),
-        (DataType::Date, DataType::Timestamp) | (DataType::Timestamp, DataType::Date)
-    ) {
-        vec![cast_to(a, &DataType::Timestamp), cast_to(b, &DataType::Timestamp)]
+    } else if (&type_a, &type_b) == (&DataType::Date, &DataType::Timestamp) {
+        return compare_date(comparison, a.expression, b.expression);
+    } else if (&type_a, &type_b) == (&DataType::Timestamp, &DataType::Date) {
+        return compare_date(comparison.mirrored(), b.expression, a.expression);
     } else {
         return Err(Refusal(format!("a comparison of {type_a} and {type_b}")));
     };
     Ok(Expression::predicate(function, arguments))
+}
+
+/// `date op timestamp`, without turning every date into a timestamp, which those far away have none of.
+fn compare_date(comparison: Comparison, date: Expression, moment: Expression) -> Result<Expression, Refusal> {
+    const DAY_MICROSECONDS: i64 = 86_400_000_000;
+    let Expression::Literal(literal) = &moment else {
+        return Err(Refusal::new("a comparison of a date with a timestamp that is no constant"));
+    };
+    let null = || {
+        Expression::predicate(
+            comparison.to_plan(),
+            vec![date.clone(), Expression::literal(Value::Null, DataType::Date)],
+        )
+    };
+    let Value::Int(microseconds) = literal.value else { return Ok(null()) };
+    let (day, is_midnight) = match microseconds {
+        i64::MIN => (i64::from(i32::MIN), true),
+        i64::MAX => (i64::from(i32::MAX), true),
+        _ => {
+            let within = microseconds.rem_euclid(DAY_MICROSECONDS);
+            (microseconds.div_euclid(DAY_MICROSECONDS), within == 0)
+        }
+    };
+    let day = Expression::literal(Value::Int(day), DataType::Date);
+    // Between two midnights, a date is before the moment if and only if it is not after the day's start.
+    let comparison = match (is_midnight, comparison) {
+        (true, comparison) => comparison,
+        (false, Comparison::Less | Comparison::LessEqual) => Comparison::LessEqual,
+        (false, Comparison::Greater | Comparison::GreaterEqual) => Comparison::Greater,
+        (false, Comparison::Equal | Comparison::NotEqual) => {
+            return Err(Refusal::new("equality of a date with a moment within a day"));
+        }
+    };
+    Ok(Expression::predicate(comparison.to_plan(), vec![date, day]))
 }
 
 /// Where a call stands: what decides beyond the values of its arguments.

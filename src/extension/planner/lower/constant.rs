@@ -79,17 +79,17 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             ))),
             pg_sys::DATEOID => {
                 let days = datum.value() as i32;
-                if days == i32::MAX || days == i32::MIN {
-                    return Err(Refusal::new("an infinite date"));
-                }
-                plain(Value::Int(i64::from(days) + EPOCH_DAYS), DataType::Date)
+                let is_infinite = matches!(days, i32::MIN | i32::MAX);
+                let shift = if is_infinite { 0 } else { EPOCH_DAYS };
+                plain(Value::Int(i64::from(days) + shift), DataType::Date)
             }
             pg_sys::TIMEOID => plain(Value::Int(datum.value() as i64), DataType::Time),
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => {
                 let microseconds = datum.value() as i64;
-                let shifted = microseconds.checked_add(EPOCH_MICROSECONDS);
-                let (Some(shifted), false) = (shifted, microseconds == i64::MIN) else {
-                    return Err(Refusal::new("an infinite timestamp"));
+                let is_infinite = matches!(microseconds, i64::MIN | i64::MAX);
+                let shift = if is_infinite { 0 } else { EPOCH_MICROSECONDS };
+                let Some(shifted) = microseconds.checked_add(shift) else {
+                    return Err(Refusal::new("a timestamp after the year 294246"));
                 };
                 let data_type = if type_oid == pg_sys::TIMESTAMPOID {
                     DataType::Timestamp

@@ -54,6 +54,8 @@ pub struct Lowered {
     pub magnitude: f64,
     /// The value is a column that is declared NOT NULL, and no outer join is between.
     pub not_null: bool,
+    /// The type modifier of a `character` value, which says how far it is padded; -1 if unknown.
+    pub modifier: i32,
 }
 
 /// How many digits a numeric prints after the point.
@@ -70,12 +72,12 @@ pub enum Scale {
 impl Lowered {
     /// A number.
     pub fn number(expression: Expression, scale: Scale, magnitude: f64) -> Self {
-        Self { expression, scale, magnitude, not_null: false }
+        Self { expression, scale, magnitude, not_null: false, modifier: -1 }
     }
 
     /// A value that is no number.
     pub fn plain(expression: Expression) -> Self {
-        Self { expression, scale: Scale::None, magnitude: f64::INFINITY, not_null: false }
+        Self::number(expression, Scale::None, f64::INFINITY)
     }
 
     /// The type of the value.
@@ -93,6 +95,7 @@ impl Lowered {
             },
             magnitude: self.magnitude,
             not_null: self.not_null,
+            modifier: self.modifier,
         }
     }
 }
