@@ -8,7 +8,9 @@ config=$1 folder=$2 counts=$3
 shift 3
 output=$here/../target/regress
 mkdir -p "$output/results"
-export PYSTACHIO_REGRESS_DATA=$folder/regress-data PGUSER=postgres PGHOST=$folder PGPORT=5432
+# The server reads the first and writes the second.
+export PYSTACHIO_REGRESS_DATA=$folder/regress-data PYSTACHIO_REGRESS_SCRATCH=$folder/regress-scratch
+export PGUSER=postgres PGHOST=$folder PGPORT=5432
 rm -rf "$PYSTACHIO_REGRESS_DATA"
 mkdir -p "$PYSTACHIO_REGRESS_DATA"
 cp "$here"/data/*.parquet "$PYSTACHIO_REGRESS_DATA/"

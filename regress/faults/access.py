@@ -89,7 +89,7 @@ def row_security(place):
     with place.session("SET client_min_messages = warning") as boss:
         _roles(boss)
         boss.run("DROP TABLE IF EXISTS public.secret; CREATE TABLE public.secret AS SELECT * FROM tpch.nation")
-        boss.run("ALTER TABLE public.secret ENABLE ROW LEVEL SECURITY; CREATE POLICY some ON public.secret USING (n_regionkey = 1)")
+        boss.run("ALTER TABLE public.secret ENABLE ROW LEVEL SECURITY; CREATE POLICY americas ON public.secret USING (n_regionkey = 1)")
         boss.run("GRANT SELECT ON public.secret, tpch.region TO plain")
         boss.run("CREATE VIEW public.barrier WITH (security_barrier) AS SELECT * FROM tpch.nation WHERE n_regionkey = 2")
         boss.run("GRANT SELECT ON public.barrier TO plain")

@@ -88,6 +88,7 @@ def edge_schemas(session, folder, foreign=True):
         if foreign:
             session.run(f"CREATE FOREIGN TABLE pq.{name} ({_definition(table)}) "
                         f"SERVER pystachio OPTIONS (path '{folder}/{name}.parquet')")
+            session.run(f"ANALYZE pq.{name}")
         else:
             session.run(f"CREATE TABLE pq.{name} AS SELECT * FROM heap.{name}")
             session.run(f"ALTER TABLE pq.{name} ALTER id SET NOT NULL")

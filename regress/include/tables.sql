@@ -1,3 +1,4 @@
+\set ECHO none
 -- The tables of regress/data: foreign in schema pq, heap copies in schema heap.
 \getenv data PYSTACHIO_REGRESS_DATA
 SET client_min_messages = warning;
@@ -15,3 +16,4 @@ SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{
 ANALYZE;
 SET client_min_messages = notice;
 SET search_path = pq, public;
+\set ECHO all

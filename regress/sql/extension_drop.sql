@@ -5,7 +5,7 @@ SET client_min_messages = warning;
 DROP EXTENSION pystachio;
 DROP EXTENSION pystachio CASCADE;
 SELECT count(*) FROM pg_foreign_data_wrapper WHERE fdwname = 'pystachio';
-SELECT count(*) FROM pg_namespace WHERE nspname = 'pystachio';
+SELECT count(*) FROM pg_proc WHERE pronamespace = 'pystachio'::regnamespace;
 CREATE EXTENSION pystachio;
 \getenv data PYSTACHIO_REGRESS_DATA
 SELECT format('CREATE FOREIGN TABLE again (id integer) SERVER pystachio OPTIONS (path %L)', :'data' || '/t1.parquet')

@@ -2,6 +2,7 @@
 -- IMPORT FOREIGN SCHEMA: one table a file or folder, types from the files.
 --
 \getenv data PYSTACHIO_REGRESS_DATA
+SET client_min_messages = warning;
 CREATE SCHEMA imported;
 SELECT format('IMPORT FOREIGN SCHEMA %I LIMIT TO (t1, edge_text, edge_uuid) FROM SERVER pystachio INTO imported', :'data')
 \gexec

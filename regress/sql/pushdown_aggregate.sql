@@ -8,49 +8,69 @@
 -- Groups.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c;
 SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c;
-SELECT count(*) FROM (((SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c) EXCEPT ALL (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM heap.t1 GROUP BY c ORDER BY c)) UNION ALL ((SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM heap.t1 GROUP BY c ORDER BY c) EXCEPT ALL (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c) q EXCEPT ALL SELECT q::text FROM (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM heap.t1 GROUP BY c ORDER BY c) q)
+  UNION ALL (SELECT q::text FROM (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM heap.t1 GROUP BY c ORDER BY c) q EXCEPT ALL SELECT q::text FROM (SELECT c, count(*) AS k, sum(n) AS n, avg(m) AS m, min(d) AS d, max(ts) AS ts FROM t1 GROUP BY c ORDER BY c) q)) difference;
 
 -- Without input.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0;
 SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0;
-SELECT count(*) FROM (((SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0) EXCEPT ALL (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM heap.t0)) UNION ALL ((SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM heap.t0) EXCEPT ALL (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0) q EXCEPT ALL SELECT q::text FROM (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM heap.t0) q)
+  UNION ALL (SELECT q::text FROM (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM heap.t0) q EXCEPT ALL SELECT q::text FROM (SELECT count(*) AS k, sum(n) AS n, avg(a) AS a, min(c) AS c FROM t0) q)) difference;
 
 -- Without groups.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT c, count(*) AS k FROM t0 GROUP BY c;
 SELECT c, count(*) AS k FROM t0 GROUP BY c;
-SELECT count(*) FROM (((SELECT c, count(*) AS k FROM t0 GROUP BY c) EXCEPT ALL (SELECT c, count(*) AS k FROM heap.t0 GROUP BY c)) UNION ALL ((SELECT c, count(*) AS k FROM heap.t0 GROUP BY c) EXCEPT ALL (SELECT c, count(*) AS k FROM t0 GROUP BY c))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT c, count(*) AS k FROM t0 GROUP BY c) q EXCEPT ALL SELECT q::text FROM (SELECT c, count(*) AS k FROM heap.t0 GROUP BY c) q)
+  UNION ALL (SELECT q::text FROM (SELECT c, count(*) AS k FROM heap.t0 GROUP BY c) q EXCEPT ALL SELECT q::text FROM (SELECT c, count(*) AS k FROM t0 GROUP BY c) q)) difference;
 
 -- FILTER and DISTINCT.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i;
 SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i;
-SELECT count(*) FROM (((SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i) EXCEPT ALL (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM heap.t1 GROUP BY i ORDER BY i)) UNION ALL ((SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM heap.t1 GROUP BY i ORDER BY i) EXCEPT ALL (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i) q EXCEPT ALL SELECT q::text FROM (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM heap.t1 GROUP BY i ORDER BY i) q)
+  UNION ALL (SELECT q::text FROM (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM heap.t1 GROUP BY i ORDER BY i) q EXCEPT ALL SELECT q::text FROM (SELECT i, count(DISTINCT c) AS k, sum(n) FILTER (WHERE k) AS n FROM t1 GROUP BY i ORDER BY i) q)) difference;
 
 -- HAVING.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a;
 SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a;
-SELECT count(*) FROM (((SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) EXCEPT ALL (SELECT a FROM heap.t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a)) UNION ALL ((SELECT a FROM heap.t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) EXCEPT ALL (SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) q EXCEPT ALL SELECT q::text FROM (SELECT a FROM heap.t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) q)
+  UNION ALL (SELECT q::text FROM (SELECT a FROM heap.t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) q EXCEPT ALL SELECT q::text FROM (SELECT a FROM t1 GROUP BY a HAVING count(*) > 10 AND avg(n) > 100 ORDER BY a) q)) difference;
 
 -- HAVING with a subquery.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a;
 SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a;
-SELECT count(*) FROM (((SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a) EXCEPT ALL (SELECT a, sum(n) AS n FROM heap.t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM heap.t2) ORDER BY a)) UNION ALL ((SELECT a, sum(n) AS n FROM heap.t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM heap.t2) ORDER BY a) EXCEPT ALL (SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a) q EXCEPT ALL SELECT q::text FROM (SELECT a, sum(n) AS n FROM heap.t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM heap.t2) ORDER BY a) q)
+  UNION ALL (SELECT q::text FROM (SELECT a, sum(n) AS n FROM heap.t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM heap.t2) ORDER BY a) q EXCEPT ALL SELECT q::text FROM (SELECT a, sum(n) AS n FROM t1 GROUP BY a HAVING sum(n) > (SELECT avg(n) FROM t2) ORDER BY a) q)) difference;
 
 -- DISTINCT.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT DISTINCT k, i FROM t1 ORDER BY k, i;
 SELECT DISTINCT k, i FROM t1 ORDER BY k, i;
-SELECT count(*) FROM (((SELECT DISTINCT k, i FROM t1 ORDER BY k, i) EXCEPT ALL (SELECT DISTINCT k, i FROM heap.t1 ORDER BY k, i)) UNION ALL ((SELECT DISTINCT k, i FROM heap.t1 ORDER BY k, i) EXCEPT ALL (SELECT DISTINCT k, i FROM t1 ORDER BY k, i))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT DISTINCT k, i FROM t1 ORDER BY k, i) q EXCEPT ALL SELECT q::text FROM (SELECT DISTINCT k, i FROM heap.t1 ORDER BY k, i) q)
+  UNION ALL (SELECT q::text FROM (SELECT DISTINCT k, i FROM heap.t1 ORDER BY k, i) q EXCEPT ALL SELECT q::text FROM (SELECT DISTINCT k, i FROM t1 ORDER BY k, i) q)) difference;
 
 -- Variance.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k;
 SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k;
-SELECT count(*) FROM (((SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k) EXCEPT ALL (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM heap.t1 GROUP BY k ORDER BY k)) UNION ALL ((SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM heap.t1 GROUP BY k ORDER BY k) EXCEPT ALL (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM heap.t1 GROUP BY k ORDER BY k) q)
+  UNION ALL (SELECT q::text FROM (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM heap.t1 GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, stddev(n) AS a, variance(a) AS b, var_pop(i) AS c FROM t1 GROUP BY k ORDER BY k) q)) difference;
 
 -- Booleans.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1;
 SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1;
-SELECT count(*) FROM (((SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1) EXCEPT ALL (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM heap.t1)) UNION ALL ((SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM heap.t1) EXCEPT ALL (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1) q EXCEPT ALL SELECT q::text FROM (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM heap.t1) q)
+  UNION ALL (SELECT q::text FROM (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM heap.t1) q EXCEPT ALL SELECT q::text FROM (SELECT bool_and(k) AS x, bool_or(k) AS y, count(k) AS z FROM t1) q)) difference;
 
 -- A group over a group.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k;
 SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k;
-SELECT count(*) FROM (((SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k) EXCEPT ALL (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k)) UNION ALL ((SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k) EXCEPT ALL (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k) q)
+  UNION ALL (SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY a) q GROUP BY k ORDER BY k) q EXCEPT ALL SELECT q::text FROM (SELECT k, count(*) AS n FROM (SELECT a, count(*) AS k FROM t1 GROUP BY a) q GROUP BY k ORDER BY k) q)) difference;

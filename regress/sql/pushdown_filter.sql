@@ -8,44 +8,62 @@
 -- A comparison.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, a FROM t1 WHERE a > 6 ORDER BY id;
 SELECT id, a FROM t1 WHERE a > 6 ORDER BY id;
-SELECT count(*) FROM (((SELECT id, a FROM t1 WHERE a > 6 ORDER BY id) EXCEPT ALL (SELECT id, a FROM heap.t1 WHERE a > 6 ORDER BY id)) UNION ALL ((SELECT id, a FROM heap.t1 WHERE a > 6 ORDER BY id) EXCEPT ALL (SELECT id, a FROM t1 WHERE a > 6 ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id, a FROM t1 WHERE a > 6 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, a FROM heap.t1 WHERE a > 6 ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id, a FROM heap.t1 WHERE a > 6 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, a FROM t1 WHERE a > 6 ORDER BY id) q)) difference;
 
 -- Three-valued logic.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id;
 SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id;
-SELECT count(*) FROM (((SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) EXCEPT ALL (SELECT id FROM heap.t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id)) UNION ALL ((SELECT id FROM heap.t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) EXCEPT ALL (SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM heap.t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id FROM heap.t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM t3 WHERE NOT (a > 3 OR c = 'a') ORDER BY id) q)) difference;
 
 -- IN with a NULL.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id;
 SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id;
-SELECT count(*) FROM (((SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) EXCEPT ALL (SELECT id FROM heap.t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id)) UNION ALL ((SELECT id FROM heap.t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) EXCEPT ALL (SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM heap.t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id FROM heap.t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id FROM t3 WHERE a NOT IN (1, 2, NULL) ORDER BY id) q)) difference;
 
 -- LIKE.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id;
 SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id;
-SELECT count(*) FROM (((SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id) EXCEPT ALL (SELECT id, c FROM heap.t1 WHERE c LIKE '%special%requests%' ORDER BY id)) UNION ALL ((SELECT id, c FROM heap.t1 WHERE c LIKE '%special%requests%' ORDER BY id) EXCEPT ALL (SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, c FROM heap.t1 WHERE c LIKE '%special%requests%' ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id, c FROM heap.t1 WHERE c LIKE '%special%requests%' ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, c FROM t1 WHERE c LIKE '%special%requests%' ORDER BY id) q)) difference;
 
 -- Blanks of char(n).
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id;
 SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id;
-SELECT count(*) FROM (((SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) EXCEPT ALL (SELECT id, s FROM heap.t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id)) UNION ALL ((SELECT id, s FROM heap.t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) EXCEPT ALL (SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, s FROM heap.t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id, s FROM heap.t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, s FROM t3 WHERE s = 'ab' OR s = 'a   ' ORDER BY id) q)) difference;
 
 -- date against timestamp.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day;
 SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day;
-SELECT count(*) FROM (((SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day) EXCEPT ALL (SELECT count(*) AS k FROM heap.t1 WHERE d < date '1994-09-10' - interval '3' day)) UNION ALL ((SELECT count(*) AS k FROM heap.t1 WHERE d < date '1994-09-10' - interval '3' day) EXCEPT ALL (SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day) q EXCEPT ALL SELECT q::text FROM (SELECT count(*) AS k FROM heap.t1 WHERE d < date '1994-09-10' - interval '3' day) q)
+  UNION ALL (SELECT q::text FROM (SELECT count(*) AS k FROM heap.t1 WHERE d < date '1994-09-10' - interval '3' day) q EXCEPT ALL SELECT q::text FROM (SELECT count(*) AS k FROM t1 WHERE d < date '1994-09-10' - interval '3' day) q)) difference;
 
 -- CASE, COALESCE, NULLIF.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id;
 SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id;
-SELECT count(*) FROM (((SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id) EXCEPT ALL (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM heap.t3 WHERE id < 9 ORDER BY id)) UNION ALL ((SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM heap.t3 WHERE id < 9 ORDER BY id) EXCEPT ALL (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM heap.t3 WHERE id < 9 ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM heap.t3 WHERE id < 9 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, CASE WHEN a > 3 THEN n ELSE m END AS x, coalesce(c, s, '-') AS y, nullif(a, 2) AS z FROM t3 WHERE id < 9 ORDER BY id) q)) difference;
 
 -- Scale of numeric.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id;
 SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id;
-SELECT count(*) FROM (((SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id) EXCEPT ALL (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM heap.t3 WHERE id < 9 ORDER BY id)) UNION ALL ((SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM heap.t3 WHERE id < 9 ORDER BY id) EXCEPT ALL (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM heap.t3 WHERE id < 9 ORDER BY id) q)
+  UNION ALL (SELECT q::text FROM (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM heap.t3 WHERE id < 9 ORDER BY id) q EXCEPT ALL SELECT q::text FROM (SELECT id, n + m AS p, n * m AS q, n / nullif(m, 0) AS r, round(n, 1) AS u FROM t3 WHERE id < 9 ORDER BY id) q)) difference;
 
 -- extract.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1;
 SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1;
-SELECT count(*) FROM (((SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1) EXCEPT ALL (SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1)) UNION ALL ((SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1) EXCEPT ALL (SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1))) difference;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1) q EXCEPT ALL SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1) q)
+  UNION ALL (SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1) q EXCEPT ALL SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1) q)) difference;

@@ -1,11 +1,11 @@
 --
 -- The 22 TPC-H queries, each one Foreign Scan, with the tree that the engine runs.
 --
-\getenv data PYSTACHIO_REGRESS_DATA
+\getenv scratch PYSTACHIO_REGRESS_SCRATCH
 SET client_min_messages = warning;
 CREATE SCHEMA tpch_plans;
-SELECT count(*), sum(row_count) FROM pystachio.tpch_generate(:'data' || '/tpch', 0.001);
-SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER pystachio INTO tpch_plans', :'data' || '/tpch')
+SELECT count(*), sum(row_count) FROM pystachio.tpch_generate(:'scratch' || '/tpch', 0.001, overwrite => true);
+SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER pystachio INTO tpch_plans', :'scratch' || '/tpch')
 \gexec
 SET search_path = tpch_plans, public;
 ANALYZE region, nation, supplier, part, partsupp, customer, orders, lineitem;
