@@ -329,7 +329,9 @@ fn share_calls(lowered: LoweredAggregate, aggregates: &mut Vec<AggregateCall>) -
 
 /// Whether a sort operator sorts the greatest first.
 unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
-    let (mut family, mut class_type, mut strategy) = (pg_sys::InvalidOid, pg_sys::InvalidOid, 0i16);
+    let (mut family, mut class_type) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    // A strategy up to version 17 and a CompareType from 18 on: of another width, with the same values.
+    let mut strategy = Default::default();
     let is_known = unsafe {
         pg_sys::get_ordering_op_properties(operator, &raw mut family, &raw mut class_type, &raw mut strategy)
     };
@@ -338,7 +340,7 @@ unsafe fn sort_descends(operator: pg_sys::Oid) -> Result<bool, Refusal> {
     if !is_known || u32::from(operator) >= pg_sys::FirstNormalObjectId {
         return Err(Refusal::new("a sort operator that is not built in"));
     }
-    Ok(strategy == pg_sys::BTGreaterStrategyNumber as i16)
+    Ok(i64::from(strategy) == i64::from(pg_sys::BTGreaterStrategyNumber))
 }
 
 unsafe fn sort_group_reference(target: *mut pg_sys::PathTarget, place: usize) -> u32 {
