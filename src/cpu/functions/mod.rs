@@ -33,6 +33,10 @@ mod sum;
 mod text;
 mod variance;
 
+#[cfg(test)]
+#[expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;
+
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::Expr;
 use pystachio_plan::{AggregateCall, Expression, Literal, Result};

@@ -177,12 +177,17 @@ impl Division {
             |(a, b), digits| {
                 let a = decimal_text(&a.to_string(), self.a_scale);
                 let b = decimal_text(&b.to_string(), self.b_scale);
-                Fault::Overflow(format!("{a} / {b} with {digits} digits after the point"))
+                let held = self.scale;
+                Fault::Overflow(format!("{a} / {b} with {digits} digits after the point, held at {held},"))
             },
         )
     }
 
     fn divide<D: QuotientDigits>(&self, a: D, b: D, digits: i32) -> Option<D> {
+        if b == D::ZERO {
+            // Only a NULL slot is left with this.
+            return None;
+        }
         let digits = u32::try_from(digits).ok().filter(|digits| *digits <= self.scale)?;
         let raised = i64::from(digits) + i64::from(self.b_scale) - i64::from(self.a_scale);
         // A divisor of zero gets here only in a lane that is NULL.
