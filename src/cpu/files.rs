@@ -34,6 +34,7 @@ use crate::{
     describe::DescriptionCache,
     error::{from_io, from_parquet},
     file_type::file_type,
+    footer_check::{check_decoded, check_encoded},
 };
 
 /// Footers kept at most, in bytes of their decoded form.
@@ -319,11 +320,31 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMet
         }
         _ => return Err(corrupt("the file is not Parquet: it does not start with \"PAR1\"")),
     }
-    let metadata = ParquetMetaDataReader::new().parse_and_finish(handle).map_err(|error| match error {
-        ParquetError::EOF(_) => corrupt("the file is truncated or its footer is corrupt"),
-        other => corrupt(&format!("the footer is corrupt: {other}")),
-    })?;
+    let mut length = [0; 4];
+    handle.read_exact_at(&mut length, file_bytes - 8).map_err(|error| from_io(path, "read", &error))?;
+    let footer_bytes = u64::from(u32::from_le_bytes(length));
+    let Some(footer_start) = (file_bytes - 8).checked_sub(footer_bytes).filter(|start| *start >= 4) else {
+        return Err(corrupt(&format!(
+            "the footer is corrupt: it is said to have {footer_bytes} bytes, and the file has {file_bytes}"
+        )));
+    };
+    let mut footer = vec![0; footer_bytes as usize];
+    handle.read_exact_at(&mut footer, footer_start).map_err(|error| from_io(path, "read", &error))?;
+    let invalid = |reason: &str| corrupt(&format!("the footer is corrupt: {reason}"));
+    check_encoded(&footer).map_err(invalid)?;
+    let decoded = std::panic::catch_unwind(|| ParquetMetaDataReader::decode_metadata(&footer))
+        .map_err(|_| invalid("it can't be decoded"))?;
+    let metadata = decoded.map_err(|error| invalid(&reason(&error)))?;
+    check_decoded(&metadata, file_bytes).map_err(invalid)?;
     Ok(metadata)
+}
+
+/// What the reader says, without its own headings.
+fn reason(error: &ParquetError) -> String {
+    match error {
+        ParquetError::General(message) | ParquetError::EOF(message) => message.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// The footer with the types in which columns are decoded: those of the Parquet schema, whatever the

@@ -3,7 +3,7 @@
 //! - `engine.rs`: [`CpuEngine`], what the host starts
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
-//! - `files.rs`: file sets, file identity, footers
+//! - `files.rs`, `footer_check.rs`: file sets, file identity, footers
 //! - `describe.rs`, `file_type.rs`, `statistics.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
 //! - `stream.rs`, `metrics.rs`: results and what they cost
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
@@ -19,6 +19,7 @@ mod engine;
 mod error;
 mod file_type;
 mod files;
+mod footer_check;
 mod functions;
 mod generate;
 mod lowering;

@@ -3,6 +3,9 @@
 //! Invariants: every file has the columns of the first, of the same type. A description whose identity is
 //! unchanged is not computed again.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
