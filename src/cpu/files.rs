@@ -335,7 +335,7 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMet
     let decoded = std::panic::catch_unwind(|| ParquetMetaDataReader::decode_metadata(&footer))
         .map_err(|_| invalid("it can't be decoded"))?;
     let metadata = decoded.map_err(|error| invalid(&reason(&error)))?;
-    check_decoded(&metadata, file_bytes).map_err(invalid)?;
+    check_decoded(&metadata, footer_start).map_err(invalid)?;
     Ok(metadata)
 }
 

@@ -46,15 +46,15 @@ pub(crate) fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
     })
 }
 
-/// Checks a decoded footer against the size of its file.
+/// Checks a decoded footer against the place in the file where it starts, which is where data ends.
 ///
 /// # Errors
 ///
 /// What is wrong, in words.
-pub(crate) fn check_decoded(metadata: &ParquetMetaData, file_bytes: u64) -> Result<(), &'static str> {
+pub(crate) fn check_decoded(metadata: &ParquetMetaData, footer_start: u64) -> Result<(), &'static str> {
     let within = |offset: i64, bytes: i64| {
         let end = u64::try_from(offset).ok().zip(u64::try_from(bytes).ok());
-        end.and_then(|(offset, bytes)| offset.checked_add(bytes)).is_some_and(|end| end <= file_bytes)
+        end.and_then(|(offset, bytes)| offset.checked_add(bytes)).is_some_and(|end| end <= footer_start)
     };
     let mut row_count = 0_i64;
     for group in metadata.row_groups() {
@@ -66,7 +66,7 @@ pub(crate) fn check_decoded(metadata: &ParquetMetaData, file_bytes: u64) -> Resu
             let start = chunk.dictionary_page_offset().filter(|offset| *offset > 0);
             let start = start.map_or(chunk.data_page_offset(), |offset| offset.min(chunk.data_page_offset()));
             if !within(start, chunk.compressed_size()) {
-                return Err("it points outside of the file");
+                return Err("it points outside of the file's data");
             }
         }
     }
