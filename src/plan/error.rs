@@ -27,6 +27,10 @@ pub enum ErrorKind {
     DatetimeOutOfRange,
     /// An argument that PostgreSQL rejects too, such as a negative substring length.
     InvalidArgument,
+    /// A negative length of a substring.
+    SubstringLength,
+    /// A pattern that ends with its escape character.
+    EscapeSequence,
     /// A root or power that is no real number.
     InvalidPowerArgument,
     /// Text that can't be read as the type it is cast to.

@@ -168,6 +168,8 @@ pub enum Function {
     DateTrunc(DateField),
     /// date + Int32 → date.
     AddDays,
+    /// date - Int32 → date.
+    SubtractDays,
     /// date - date → Int32.
     DaysBetween,
     /// (timestamp or timestamptz (UTC), interval) → the same type: months first (the day is clamped to

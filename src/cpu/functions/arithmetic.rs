@@ -44,7 +44,7 @@ pub(super) fn evaluate_rounding(function: Function, call: &Invocation<'_>) -> Re
 ///
 /// # Errors
 ///
-/// `InvalidArgument` of a negative argument.
+/// `InvalidPowerArgument` of a negative argument.
 pub(super) fn square_root(call: &Invocation<'_>) -> Result<ArrayRef> {
     let values = map_lanes(
         &call.lanes::<Float64Type>(0)?,

@@ -214,6 +214,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::Extract(field) => datetime::extract(field, call),
         Function::DateTrunc(field) => datetime::date_trunc(field, call),
         Function::AddDays => datetime::add_days(call),
+        Function::SubtractDays => datetime::subtract_days(call),
         Function::DaysBetween => datetime::days_between(call),
         Function::AddInterval => datetime::add_interval(call),
         Function::TimestampDifference => datetime::timestamp_difference(call),

@@ -106,6 +106,7 @@ fn function_may_fail(function: Function, arguments: &[Expression], data_type: &D
         | Function::SquareRoot
         | Function::DateTrunc(_)
         | Function::AddDays
+        | Function::SubtractDays
         | Function::DaysBetween
         | Function::AddInterval
         | Function::TimestampDifference => true,

@@ -104,12 +104,25 @@ pub(super) fn date_trunc(field: DateField, call: &Invocation<'_>) -> Result<Arra
 ///
 /// `DatetimeOutOfRange`.
 pub(super) fn add_days(call: &Invocation<'_>) -> Result<ArrayRef> {
+    shift_days(call, i32::overflowing_add)
+}
+
+/// date - days.
+///
+/// # Errors
+///
+/// As of [`add_days`].
+pub(super) fn subtract_days(call: &Invocation<'_>) -> Result<ArrayRef> {
+    shift_days(call, i32::overflowing_sub)
+}
+
+fn shift_days(call: &Invocation<'_>, shift: impl Fn(i32, i32) -> (i32, bool)) -> Result<ArrayRef> {
     let values = zip_lanes(
         &call.lanes::<Date32Type>(0)?,
         &call.lanes::<Int32Type>(1)?,
         call.rows,
         |date, days| {
-            let (sum, overflow) = date.overflowing_add(days);
+            let (sum, overflow) = shift(date, days);
             (sum, overflow || !is_date(sum.into()))
         },
         |_, _| date_out_of_range(),

@@ -23,7 +23,7 @@ use super::{call::Invocation, lanes::TextLanes};
 ///
 /// # Errors
 ///
-/// `InvalidArgument` where PostgreSQL reaches an escape character at the end of the pattern.
+/// `EscapeSequence` where PostgreSQL reaches an escape character at the end of the pattern.
 pub(super) fn like(fold: bool, call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, pattern) = (call.text(0)?, call.text(1)?);
     let matches = match (&text, &pattern) {
@@ -75,7 +75,7 @@ fn match_rows(fold: bool, text: &TextLanes, pattern: &TextLanes, rows: usize) ->
 struct DanglingEscape;
 
 fn dangling_escape() -> Error {
-    Error::new(ErrorKind::InvalidArgument, "LIKE pattern must not end with escape character")
+    Error::new(ErrorKind::EscapeSequence, "LIKE pattern must not end with escape character")
 }
 
 /// A pattern made ready for many texts.

@@ -18,7 +18,7 @@ use super::{call::Invocation, lanes::TextLanes};
 ///
 /// # Errors
 ///
-/// `InvalidArgument` for a negative count in `substring`.
+/// `SubstringLength` for a negative count in `substring`.
 pub(super) fn evaluate(function: Function, call: &Invocation<'_>) -> Result<ArrayRef> {
     match function {
         Function::Substring => substring(call),
@@ -104,7 +104,7 @@ fn substring(call: &Invocation<'_>) -> Result<ArrayRef> {
         match count {
             Some(None) => builder.append_null(),
             Some(Some(count)) if count < 0 => {
-                return Err(Error::new(ErrorKind::InvalidArgument, "negative substring length not allowed"));
+                return Err(Error::new(ErrorKind::SubstringLength, "negative substring length not allowed"));
             }
             Some(Some(count)) => builder.append_value(character_range(text, start, Some(count))),
             None => builder.append_value(character_range(text, start, None)),

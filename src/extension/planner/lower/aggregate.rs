@@ -1,7 +1,9 @@
 //! Aggregates: each becomes one or more of the plan's, and an expression over their results.
 
 use pgrx::pg_sys;
-use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function};
+use pystachio_plan::{
+    Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function, Value,
+};
 
 use super::{
     Lowered, Lowering, Refusal, Scale, check_equality, check_order, function_name,
@@ -123,8 +125,24 @@ impl Shared {
             DataType::Bool | DataType::Uuid | DataType::Bytea | DataType::List(_) | DataType::Interval => {
                 Err(Refusal(format!("aggregate {name} of {}", argument.data_type())))
             }
+            data_type if data_type.is_float() && function == Aggregate::Min => self.least_float(),
             _ => self.plain(function),
         }
+    }
+
+    /// NaN is greater than every number, which not every engine's minimum knows: it is left out, and comes
+    /// back where there is nothing else.
+    fn least_float(&self) -> Result<LoweredAggregate, Refusal> {
+        let argument = self.required()?;
+        let data_type = argument.data_type().clone();
+        let not_a_number = Expression::literal(Value::Float(f64::NAN), data_type.clone());
+        let numbers = vec![argument.expression.clone(), not_a_number];
+        let numbers = Expression::call(Function::NullIf, numbers, data_type.clone());
+        let least = self.call(Aggregate::Min, Some(numbers), data_type.clone());
+        let greatest = self.call(Aggregate::Max, Some(argument.expression.clone()), data_type.clone());
+        let either = vec![result(&least), result(&greatest)];
+        let value = Lowered::plain(Expression::call(Function::Coalesce, either, data_type));
+        Ok(LoweredAggregate { calls: vec![least, greatest], value })
     }
 
     fn sum(&self, name: &str) -> Result<LoweredAggregate, Refusal> {

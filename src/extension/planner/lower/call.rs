@@ -515,12 +515,9 @@ impl CallSite {
 
     fn add_days(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
         let [date, days] = self.two(arguments)?;
-        let days = if negated {
-            Expression::call(Function::Negate, vec![days.expression], DataType::Int32)
-        } else {
-            days.expression
-        };
-        Ok(Lowered::plain(Expression::call(Function::AddDays, vec![date.expression, days], DataType::Date)))
+        let function = if negated { Function::SubtractDays } else { Function::AddDays };
+        let arguments = vec![date.expression, days.expression];
+        Ok(Lowered::plain(Expression::call(function, arguments, DataType::Date)))
     }
 
     fn add_interval(&self, negated: bool, arguments: Vec<Lowered>) -> LoweredResult {
