@@ -145,7 +145,7 @@ impl CpuEngine {
                 with_metrics: request.with_metrics,
                 started,
                 prepare_us: micros(started),
-                guard,
+                _guard: guard,
             })
         }
     }

@@ -29,6 +29,10 @@ mod scan;
 mod statistics;
 mod stream;
 
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests;
+
 pub use engine::{CpuEngine, CpuOptions};
 
 /// The name that a plan's column has inside DataFusion.

@@ -41,7 +41,7 @@ pub(crate) struct RunningQuery {
     pub(crate) started: Instant,
     pub(crate) prepare_us: u64,
     /// Whatever ends with the query.
-    pub(crate) guard: Box<dyn Send + Sync>,
+    pub(crate) _guard: Box<dyn Send + Sync>,
 }
 
 /// The result of a query that runs.

@@ -19,7 +19,6 @@ use datafusion::{
         placeholder_row::PlaceholderRowExec,
         udaf::AggregateFunctionExpr,
     },
-    physical_planner::create_aggregate_expr_and_maybe_filter,
 };
 use pystachio_plan::{
     Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Estimate, Expression, Function,
@@ -211,16 +210,14 @@ fn physical_aggregates(input: &PhysicalInput<'_>, calls: &[AggregateCall]) -> Re
     let mut aggregates = Vec::with_capacity(calls.len());
     let mut filters = Vec::with_capacity(calls.len());
     for call in calls {
-        let expression = input.aggregate(call)?.alias(column_name(call.id));
-        let (aggregate, filter, _) = create_aggregate_expr_and_maybe_filter(
-            &expression,
-            input.logical_schema(),
-            input.schema(),
-            input.properties(),
-        )
-        .map_err(|error| from_datafusion(&error))?;
-        aggregates.push(aggregate);
-        filters.push(filter);
+        let expression = input.aggregate(call)?;
+        let lowered = input
+            .aggregate_builder(&expression)
+            .with_name(column_name(call.id))
+            .build()
+            .map_err(|error| from_datafusion(&error))?;
+        aggregates.push(lowered.aggregate);
+        filters.push(lowered.filter);
     }
     Ok((aggregates, filters))
 }

@@ -19,7 +19,7 @@ use datafusion::{
         ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         physical_planning_context::PhysicalPlanningContext,
     },
-    physical_expr::{PhysicalExpr, create_physical_expr},
+    physical_expr::{PhysicalExpr, aggregate::LoweredAggregateBuilder, create_physical_expr},
 };
 use pystachio_plan::{AggregateCall, DataType, Expression, Literal, Result};
 
@@ -34,6 +34,7 @@ pub(super) struct PhysicalInput<'a> {
     logical: DFSchema,
     parameters: &'a [Literal],
     properties: ExecutionProps,
+    context: PhysicalPlanningContext,
 }
 
 impl<'a> PhysicalInput<'a> {
@@ -45,19 +46,7 @@ impl<'a> PhysicalInput<'a> {
         let logical = DFSchema::try_from(schema.as_ref().clone()).map_err(|error| from_datafusion(&error))?;
         let mut properties = ExecutionProps::new();
         properties.config_options = Some(config.clone());
-        Ok(Self { schema, logical, parameters, properties })
-    }
-
-    pub(super) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    pub(super) fn logical_schema(&self) -> &DFSchema {
-        &self.logical
-    }
-
-    pub(super) fn properties(&self) -> &ExecutionProps {
-        &self.properties
+        Ok(Self { schema, logical, parameters, properties, context: PhysicalPlanningContext::default() })
     }
 
     /// The expression with the plan expression's value.
@@ -77,12 +66,17 @@ impl<'a> PhysicalInput<'a> {
         lower_aggregate(call, &self.lowering())
     }
 
+    /// What makes a call's aggregate physical.
+    pub(super) fn aggregate_builder<'b>(&'b self, aggregate: &'b Expr) -> LoweredAggregateBuilder<'b> {
+        LoweredAggregateBuilder::new(aggregate, &self.logical, &self.schema, &self.properties, &self.context)
+    }
+
     fn lowering(&self) -> LoweringInput<'_> {
         LoweringInput { schema: &self.schema, parameters: self.parameters }
     }
 
     fn make_physical(&self, expression: &Expr) -> Result<Arc<dyn PhysicalExpr>> {
-        create_physical_expr(expression, &self.logical, &self.properties, &PhysicalPlanningContext::default())
+        create_physical_expr(expression, &self.logical, &self.properties, &self.context)
             .map_err(|error| from_datafusion(&error))
     }
 }

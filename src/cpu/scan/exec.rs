@@ -15,8 +15,9 @@ use datafusion::{
     config::ConfigOptions,
     error::Result as DataFusionResult,
     execution::{SendableRecordBatchStream, TaskContext},
-    physical_expr::{EquivalenceProperties, PhysicalExpr, utils::reassign_expr_columns},
-    physical_expr_common::physical_expr::is_dynamic_physical_expr,
+    physical_expr::{
+        DynamicFilterTracking, EquivalenceProperties, PhysicalExpr, utils::reassign_expr_columns,
+    },
     physical_plan::{
         DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
         execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions},
@@ -387,7 +388,7 @@ impl ExecutionPlan for RowGroupScanExec {
             // A limit counts rows that the filters so far kept, so later ones must stay above it.
             if self.fetch.is_some() {
                 answers.push(PushedDown::No);
-            } else if is_dynamic_physical_expr(&filter) {
+            } else if DynamicFilterTracking::classify(&filter).contains_dynamic_filter() {
                 copy.dynamic_filters.push(filter);
                 answers.push(PushedDown::No);
             } else {

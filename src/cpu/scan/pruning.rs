@@ -9,14 +9,14 @@ use arrow::{
 use datafusion::{
     common::{Column, ScalarValue, pruning::PruningStatistics},
     physical_expr::{PhysicalExpr, conjunction},
-    physical_optimizer::pruning::PruningPredicate,
+    physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder},
 };
 
 use super::table::{ScanFile, ScanTable};
 
 /// Conditions in a form that statistics can refute.
 pub(super) struct RowGroupPruner {
-    predicate: PruningPredicate,
+    predicate: Arc<PruningPredicate>,
 }
 
 impl RowGroupPruner {
@@ -25,8 +25,9 @@ impl RowGroupPruner {
         if conditions.is_empty() {
             return None;
         }
-        let predicate = PruningPredicate::try_new(conjunction(conditions.to_vec()), schema.clone()).ok()?;
-        (!predicate.always_true()).then_some(Self { predicate })
+        let condition = conjunction(conditions.to_vec());
+        let predicate = PruningPredicateBuilder::new().with_file_schema(schema.clone()).build(condition)?;
+        Some(Self { predicate })
     }
 
     /// For each row group of the file: whether a row in it may meet the conditions.

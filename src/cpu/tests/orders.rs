@@ -1,0 +1,178 @@
+//! Sort, limit, union, values, parameters, filters.
+
+use super::*;
+use pystachio_plan::SortKey;
+
+fn key(id: u32, data_type: DataType, descending: bool, nulls_first: bool) -> SortKey {
+    SortKey { expression: Expression::column(ColumnId(id), data_type), descending, nulls_first }
+}
+
+fn sort(input: Arc<Relation>, keys: Vec<SortKey>) -> Arc<Relation> {
+    Relation::new(Operator::Sort { input, keys }, 10.0)
+}
+
+fn limit(input: Arc<Relation>, offset: Option<Expression>, count: Option<Expression>) -> Arc<Relation> {
+    Relation::new(Operator::Limit { input, offset, count }, 10.0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nulls_go_where_they_are_told() {
+    let fixture = Fixture::new();
+    let path = fixture.write("t", vec![("v", int64s(&[Some(2), None, Some(3), Some(1)]))], 2);
+    for (descending, nulls_first, expected) in [
+        (false, false, ["1", "2", "3", "NULL"]),
+        (false, true, ["NULL", "1", "2", "3"]),
+        (true, false, ["3", "2", "1", "NULL"]),
+        (true, true, ["NULL", "3", "2", "1"]),
+    ] {
+        let plan = sort(
+            scan(&path, &[(1, "v", DataType::Int64)]),
+            vec![key(1, DataType::Int64, descending, nulls_first)],
+        );
+        assert_eq!(fixture.run(plan, &[1]).await.unwrap().lines(), expected);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn order_survives_a_key_that_is_not_returned() {
+    let fixture = Fixture::new();
+    let values: Vec<_> = (0..50_000).map(|index| Some((index * 7919) % 50_021)).collect();
+    let negated: Vec<_> = values.iter().map(|value| value.map(|value| -value)).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values)), ("w", int64s(&negated))], 9000);
+    let input = scan(&path, &[(1, "v", DataType::Int64), (2, "w", DataType::Int64)]);
+    let plan = sort(input, vec![key(1, DataType::Int64, false, false)]);
+    let answer = fixture.run(plan, &[2]).await.unwrap();
+    let mut expected = values.clone();
+    expected.sort();
+    let expected: Vec<String> = expected.iter().flatten().map(|value| (-value).to_string()).collect();
+    assert_eq!(answer.lines(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_sorts_by_bytes() {
+    let fixture = Fixture::new();
+    let path =
+        fixture.write("t", vec![("v", texts(&[Some("b"), Some("é"), Some("B"), Some("a "), Some("a")]))], 2);
+    let plan = sort(scan(&path, &[(1, "v", DataType::Text)]), vec![key(1, DataType::Text, false, false)]);
+    assert_eq!(fixture.run(plan, &[1]).await.unwrap().lines(), ["B", "a", "a ", "b", "é"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn floats_sort_nan_last_and_zeros_alike() {
+    let fixture = Fixture::new();
+    let floats = arrow::array::Float64Array::from(vec![-f64::NAN, 1.0, 0.0, f64::INFINITY, -0.0, -1.0]);
+    let rank = int64s(&[Some(1), Some(2), Some(4), Some(5), Some(3), Some(6)]);
+    let path = fixture.write("t", vec![("v", Arc::new(floats)), ("r", rank)], 10);
+    let input = scan(&path, &[(1, "v", DataType::Float64), (2, "r", DataType::Int64)]);
+    let plan =
+        sort(input, vec![key(1, DataType::Float64, false, false), key(2, DataType::Int64, false, false)]);
+    assert_eq!(fixture.run(plan, &[2]).await.unwrap().lines(), ["6", "3", "4", "2", "5", "1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_and_offsets_cut_the_order() {
+    let fixture = Fixture::new();
+    let values: Vec<_> = (0..40_000).rev().map(Some).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values))], 5000);
+    let sorted =
+        || sort(scan(&path, &[(1, "v", DataType::Int64)]), vec![key(1, DataType::Int64, false, false)]);
+    let parameter = |index| Expression::Parameter { index, data_type: DataType::Int64 };
+    let parameters =
+        || vec![Literal::new(Value::Int(10), DataType::Int64), Literal::new(Value::Null, DataType::Int64)];
+    for (offset, count, expected) in [
+        (None, Some(int(2)), vec!["0", "1"]),
+        (Some(int(39_999)), None, vec!["39999"]),
+        (Some(parameter(0)), Some(int(1)), vec!["10"]),
+        (Some(int(39_998)), Some(parameter(1)), vec!["39998", "39999"]),
+        (Some(int(50_000)), Some(int(5)), vec![]),
+        (None, Some(int(0)), vec![]),
+    ] {
+        let plan = limit(sorted(), offset, count);
+        assert_eq!(fixture.run_with(plan, &[1], parameters()).await.unwrap().lines(), expected);
+    }
+    let unordered = limit(scan(&path, &[(1, "v", DataType::Int64)]), None, Some(int(12_345)));
+    assert_eq!(fixture.run(unordered, &[1]).await.unwrap().rows.len(), 12_345);
+    let unordered = limit(scan(&path, &[(1, "v", DataType::Int64)]), Some(int(39_000)), None);
+    assert_eq!(fixture.run(unordered, &[]).await.unwrap().rows.len(), 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn negative_limits_are_errors() {
+    let fixture = Fixture::new();
+    let path = fixture.write("t", vec![("v", int64s(&[Some(1)]))], 10);
+    let input = || scan(&path, &[(1, "v", DataType::Int64)]);
+    let error = fixture.run(limit(input(), None, Some(int(-1))), &[1]).await.err().unwrap();
+    assert_eq!(error.message, "LIMIT must not be negative");
+    let error = fixture.run(limit(input(), Some(int(-1)), None), &[1]).await.err().unwrap();
+    assert_eq!(error.message, "OFFSET must not be negative");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_below_joins_and_filters_keep_their_count() {
+    let fixture = Fixture::new();
+    let values: Vec<_> = (0..30_000).map(Some).collect();
+    let path = fixture.write("t", vec![("v", int64s(&values))], 4000);
+    let filter = |input| {
+        let predicate = compare(Function::GreaterEqual, column(1), int(20_000));
+        Relation::new(Operator::Filter { input, predicate }, 10.0)
+    };
+    let input = || scan(&path, &[(1, "v", DataType::Int64)]);
+    let below = limit(filter(input()), None, Some(int(5000)));
+    assert_eq!(fixture.run(below, &[1]).await.unwrap().rows.len(), 5000);
+    let above = filter(limit(input(), None, Some(int(30_000))));
+    assert_eq!(fixture.run(above, &[1]).await.unwrap().rows.len(), 10_000);
+    let twice = limit(limit(input(), Some(int(10)), Some(int(100))), Some(int(50)), Some(int(80)));
+    assert_eq!(fixture.run(twice, &[1]).await.unwrap().rows.len(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unions_align_columns_by_place() {
+    let fixture = Fixture::new();
+    let path = fixture.write("t", vec![("a", int64s(&[Some(1)])), ("b", int64s(&[None]))], 10);
+    let input = |first: u32| scan(&path, &[(first, "a", DataType::Int64), (first + 1, "b", DataType::Int64)]);
+    let values = Relation::new(
+        Operator::Values {
+            columns: vec![(ColumnId(7), DataType::Int64), (ColumnId(8), DataType::Int64)],
+            rows: vec![vec![int(5), int(6)], vec![Expression::literal(Value::Null, DataType::Int64), int(9)]],
+        },
+        2.0,
+    );
+    let union = Operator::UnionAll {
+        inputs: vec![
+            (input(1), vec![ColumnId(1), ColumnId(2)]),
+            (input(3), vec![ColumnId(4), ColumnId(3)]),
+            (values, vec![ColumnId(7), ColumnId(8)]),
+        ],
+        columns: vec![(ColumnId(20), DataType::Int64), (ColumnId(21), DataType::Int64)],
+    };
+    let plan = Relation::new(union, 4.0);
+    let answer = fixture.run(plan.clone(), &[21, 20]).await.unwrap();
+    assert_eq!(answer.sorted(), ["1|NULL", "6|5", "9|NULL", "NULL|1"]);
+    assert_eq!(fixture.run(plan, &[]).await.unwrap().rows.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_may_be_returned_twice() {
+    let fixture = Fixture::new();
+    let path = fixture.write("t", vec![("v", int64s(&[Some(4)]))], 10);
+    let plan = scan(&path, &[(1, "v", DataType::Int64)]);
+    assert_eq!(fixture.run(plan, &[1, 1]).await.unwrap().lines(), ["4|4"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn filters_prune_row_groups_and_are_exact() {
+    for cache_bytes in [0, 64 << 20] {
+        let fixture = Fixture::with_memory(1 << 30, cache_bytes);
+        let values: Vec<_> =
+            (0..20_000).map(|value| if value % 100 == 3 { None } else { Some(value) }).collect();
+        let path = fixture.write("t", vec![("v", int64s(&values))], 1000);
+        let filters = vec![
+            compare(Function::GreaterEqual, column(1), int(5500)),
+            compare(Function::Less, column(1), int(7500)),
+        ];
+        let plan = scan_declared(&path, vec![scan_column(1, "v", DataType::Int64)], filters);
+        let answer = fixture.run(plan, &[1]).await.unwrap();
+        assert_eq!(answer.rows.len(), 1980);
+        assert_eq!((answer.metrics.row_groups_total, answer.metrics.row_groups_pruned), (20, 17));
+    }
+}
