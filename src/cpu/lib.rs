@@ -31,7 +31,7 @@ mod stream;
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
-mod tests;
+mod query_tests;
 
 pub use engine::{CpuEngine, CpuOptions};
 
