@@ -1,9 +1,9 @@
 //! The CPU engine, as its host starts it.
 //!
-//! Memory: queries reserve from one pool of the option `memory`, first come, first served. Sorts and
-//! aggregates that are refused write to the spill directory and go on; a join that is refused ends its
-//! query with an error. A pool that divides itself evenly among operators would spill long before memory
-//! is short, because it counts operators that never need any. The column cache has its own budget.
+//! Memory: queries reserve from one pool of the option `memory`. Operators that can spill (sorts,
+//! aggregates, exchanges) share evenly what the others leave, and write to the spill directory beyond
+//! that: first come, first served would let one partition of a sort starve the other. A join that is
+//! refused ends its query with an error. The column cache has its own budget.
 
 use std::{
     path::PathBuf,
@@ -20,7 +20,7 @@ use datafusion::{
     execution::{
         TaskContext,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
-        memory_pool::{GreedyMemoryPool, MemoryPool, TrackConsumersPool},
+        memory_pool::{FairSpillPool, MemoryPool, TrackConsumersPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     prelude::SessionConfig,
@@ -46,6 +46,9 @@ use crate::{
 
 /// Operators that the error of a used-up pool names.
 const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(5).unwrap();
+
+/// DataFusion's own choice for a sort's merge.
+const SORT_MERGE_BYTES_MAX: usize = 10 << 20;
 
 /// What a server's options come to.
 #[derive(Clone, Debug)]
@@ -90,7 +93,7 @@ impl CpuEngine {
         std::fs::create_dir_all(&options.spill_directory)
             .map_err(|error| from_io(&options.spill_directory, "create", &error))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let pool = TrackConsumersPool::new(GreedyMemoryPool::new(memory_bytes), NAMED_CONSUMERS);
+        let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), NAMED_CONSUMERS);
         let spill = DiskManagerMode::Directories(vec![options.spill_directory.clone()]);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
@@ -102,7 +105,7 @@ impl CpuEngine {
             cache: Arc::new(ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX))),
             threads: options.threads.max(1),
         };
-        let session = SessionConfig::from(settings(options.threads.max(1))).with_batch_size(BATCH_ROWS);
+        let session = SessionConfig::from(settings(&options)).with_batch_size(BATCH_ROWS);
         Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
     }
 
@@ -152,9 +155,13 @@ impl CpuEngine {
 }
 
 /// DataFusion's settings, where they are not its defaults.
-fn settings(threads: usize) -> ConfigOptions {
+fn settings(options: &CpuOptions) -> ConfigOptions {
     let mut config = ConfigOptions::new();
-    config.execution.target_partitions = threads;
+    config.execution.target_partitions = options.threads.max(1);
+    // What each partition of a sort sets aside for merging what it spilled.
+    let merge_bytes =
+        usize::try_from(options.memory_bytes).unwrap_or(usize::MAX) / (8 * options.threads.max(1));
+    config.execution.sort_spill_reservation_bytes = merge_bytes.min(SORT_MERGE_BYTES_MAX);
     config.execution.collect_statistics = true;
     // Two-phase aggregates stop reducing in the first phase once it is known to be in vain.
     config.execution.skip_partial_aggregation_probe_rows_threshold = 50_000;

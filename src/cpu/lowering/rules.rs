@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::{
+    common::tree_node::{Transformed, TreeNode},
     config::ConfigOptions,
+    error::Result as DataFusionResult,
     physical_optimizer::{
         PhysicalOptimizerRule, aggregate_statistics::AggregateStatistics,
         combine_partial_final_agg::CombinePartialFinalAggregate, ensure_coop::EnsureCooperative,
@@ -14,7 +16,10 @@ use datafusion::{
         update_aggr_exprs::OptimizeAggregateOrder,
     },
     physical_plan::{
-        ExecutionPlan, ExecutionPlanProperties, coalesce_partitions::CoalescePartitionsExec,
+        ExecutionPlan, ExecutionPlanProperties,
+        coalesce_partitions::CoalescePartitionsExec,
+        coop::CooperativeExec,
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
         sorts::sort_preserving_merge::SortPreservingMergeExec,
     },
 };
@@ -31,7 +36,7 @@ pub(super) fn optimize(
     plan: Arc<dyn ExecutionPlan>,
     config: &Arc<ConfigOptions>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let rules: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 14] = [
+    let rules: [Arc<dyn PhysicalOptimizerRule + Send + Sync>; 15] = [
         Arc::new(OutputRequirements::new_add_mode()),
         Arc::new(AggregateStatistics::new()),
         Arc::new(LimitedDistinctAggregation::new()),
@@ -45,6 +50,7 @@ pub(super) fn optimize(
         Arc::new(TopKRepartition::new()),
         Arc::new(ProjectionPushdown::new()),
         Arc::new(EnsureCooperative::new()),
+        Arc::new(YieldingJoins),
         Arc::new(FilterPushdown::new_post_optimization()),
     ];
     let mut plan = plan;
@@ -52,6 +58,38 @@ pub(super) fn optimize(
         plan = rule.optimize(plan, config).map_err(|error| from_datafusion(&error))?;
     }
     Ok(merge_partitions(plan))
+}
+
+/// Makes joins yield. One batch of a join's input may become any number of batches of its output, which
+/// an operator above would otherwise take without ever waiting, so that nothing could stop the query.
+#[derive(Debug)]
+struct YieldingJoins;
+
+impl PhysicalOptimizerRule for YieldingJoins {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let yielding = plan.transform_up(|node| {
+            let is_join =
+                node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
+            Ok(if is_join {
+                Transformed::yes(Arc::new(CooperativeExec::new(node)) as _)
+            } else {
+                Transformed::no(node)
+            })
+        })?;
+        Ok(yielding.data)
+    }
+
+    fn name(&self) -> &str {
+        "yielding_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
 }
 
 fn merge_partitions(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

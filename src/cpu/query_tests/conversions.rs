@@ -5,8 +5,7 @@ use arrow::array::{
     BinaryArray, BooleanArray, Date32Array, Decimal128Array, Decimal256Array, DictionaryArray,
     FixedSizeBinaryArray, Float16Array, Float32Array, Int8Array, Int16Array, Int32Array, LargeStringArray,
     ListArray, Time32MillisecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt8Array, UInt16Array,
-    UInt32Array, UInt64Array,
+    TimestampMillisecondArray, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{Int32Type, i256};
 use pystachio_plan::ErrorKind;
@@ -94,7 +93,7 @@ async fn times_become_microseconds_rounded_down() {
             vec!["1969-12-31T23:59:59.999999", "1970-01-01T00:00:00.000001"],
         ),
         (
-            Arc::new(TimestampSecondArray::from(vec![60]).with_timezone("UTC")),
+            Arc::new(TimestampMillisecondArray::from(vec![60_000]).with_timezone("UTC")),
             DataType::TimestampTz,
             vec!["1970-01-01T00:01:00Z"],
         ),

@@ -3,11 +3,10 @@
 use super::*;
 use pystachio_plan::{ErrorKind, JoinKey, JoinKind, JoinSide, SortKey};
 
-fn table(fixture: &Fixture) -> PathBuf {
-    let keys: Vec<_> =
-        (0..400_000).map(|row: i64| Some(row.wrapping_mul(2_654_435_761) % 1_000_003)).collect();
+fn table(fixture: &Fixture, row_count: i64) -> PathBuf {
+    let keys: Vec<_> = (0..row_count).map(|row| Some(row.wrapping_mul(2_654_435_761) % 1_000_003)).collect();
     let words: Vec<String> =
-        (0..400_000).map(|row| format!("a word long enough for the heap, {row}")).collect();
+        (0..row_count).map(|row| format!("a word long enough for the heap, {row}")).collect();
     let words: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
     fixture.write("t", vec![("v", int64s(&keys)), ("w", texts(&words))], 50_000)
 }
@@ -18,16 +17,16 @@ fn input(path: &Path, first: u32) -> Arc<Relation> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sort_larger_than_memory_spills() {
-    let fixture = Fixture::with_memory(24 << 20, 0);
-    let path = table(&fixture);
+    let fixture = Fixture::with_memory(48 << 20, 0);
+    let path = table(&fixture, 1_000_000);
     let keys = vec![SortKey { expression: column(1), descending: false, nulls_first: false }];
     let plan = Relation::new(Operator::Sort { input: input(&path, 1), keys }, 4e5);
     let answer = fixture.run(plan, &[1, 2]).await.unwrap();
     let values: Vec<i64> = answer.rows.iter().map(|row| row[0].parse().unwrap()).collect();
-    assert_eq!(values.len(), 400_000);
+    assert_eq!(values.len(), 1_000_000);
     assert!(values.is_sorted());
     assert!(answer.metrics.spilled_bytes > 0);
-    assert!(answer.metrics.memory_peak_bytes > 1 << 20 && answer.metrics.memory_peak_bytes <= 24 << 20);
+    assert!(answer.metrics.memory_peak_bytes > 1 << 20 && answer.metrics.memory_peak_bytes <= 48 << 20);
     assert_eq!(fixture.engine.status().memory_used_bytes, 0);
 }
 
@@ -35,7 +34,7 @@ async fn a_sort_larger_than_memory_spills() {
 async fn groups_larger_than_memory_spill() {
     for estimate in [10.0, 4e5] {
         let fixture = Fixture::with_memory(24 << 20, 0);
-        let path = table(&fixture);
+        let path = table(&fixture, 400_000);
         let words = Expression::column(ColumnId(2), DataType::Text);
         let grouped = Operator::Aggregate {
             input: input(&path, 1),
@@ -52,7 +51,7 @@ async fn groups_larger_than_memory_spill() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_larger_than_memory_names_the_option() {
     let fixture = Fixture::with_memory(8 << 20, 0);
-    let path = table(&fixture);
+    let path = table(&fixture, 400_000);
     let operator = Operator::Join {
         kind: JoinKind::Inner,
         left: input(&path, 1),

@@ -19,7 +19,7 @@ use arrow::{
     datatypes::{
         DataType as ArrowType, Date32Type, Decimal128Type, Decimal256Type, Field, Time32MillisecondType,
         Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, i256,
+        TimestampMillisecondType, TimestampNanosecondType, i256,
     },
 };
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
@@ -55,8 +55,6 @@ enum Step {
     Utf8,
     /// Milliseconds to microseconds.
     Milliseconds,
-    /// Seconds to microseconds.
-    Seconds,
     /// Nanoseconds to microseconds, rounded down.
     Nanoseconds,
     /// A list's items.
@@ -200,7 +198,8 @@ impl Step {
             (DataType::Time, A::Time64(TimeUnit::Nanosecond)) => Self::Nanoseconds,
             (DataType::Timestamp, A::Timestamp(unit, None))
             | (DataType::TimestampTz, A::Timestamp(unit, Some(_))) => match unit {
-                TimeUnit::Second => Self::Seconds,
+                // No Parquet type has seconds.
+                TimeUnit::Second => return None,
                 TimeUnit::Millisecond => Self::Milliseconds,
                 TimeUnit::Microsecond => Self::Same,
                 TimeUnit::Nanosecond => Self::Nanoseconds,
@@ -243,13 +242,12 @@ impl Step {
             Self::Cast => cast(array, &declared.to_arrow()),
             Self::Utf8 => cast(array, &ArrowType::Utf8View).map_err(|_| Failure::Utf8),
             Self::Rescale { digits, checked } => rescale(array, declared, *digits, *checked),
-            Self::Seconds => scale_up::<TimestampSecondType>(array, 1_000_000, declared),
             Self::Milliseconds => match array.data_type() {
                 ArrowType::Time32(_) => {
                     let values = array.as_primitive::<Time32MillisecondType>();
                     Ok(Arc::new(values.unary::<_, Time64MicrosecondType>(|value| i64::from(value) * 1000)))
                 }
-                _ => scale_up::<TimestampMillisecondType>(array, 1000, declared),
+                _ => milliseconds_to_microseconds(array, declared),
             },
             Self::Nanoseconds => match array.data_type() {
                 ArrowType::Time64(_) => {
@@ -280,14 +278,14 @@ fn cast(array: &ArrayRef, target: &ArrowType) -> std::result::Result<ArrayRef, F
     cast_with_options(array, target, &options).map_err(|error| Failure::Other(from_arrow(&error)))
 }
 
-fn scale_up<T: ArrowPrimitiveType<Native = i64>>(
+fn milliseconds_to_microseconds(
     array: &ArrayRef,
-    factor: i64,
     declared: &DataType,
 ) -> std::result::Result<ArrayRef, Failure> {
-    let scaled = array.as_primitive::<T>().try_unary::<_, TimestampMicrosecondType, Failure>(|value| {
-        value.checked_mul(factor).ok_or(Failure::Timestamp)
-    })?;
+    let scaled =
+        array.as_primitive::<TimestampMillisecondType>().try_unary::<_, TimestampMicrosecondType, Failure>(
+            |value| value.checked_mul(1000).ok_or(Failure::Timestamp),
+        )?;
     Ok(Arc::new(scaled.with_data_type(declared.to_arrow())))
 }
 

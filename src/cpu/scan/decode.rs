@@ -30,7 +30,8 @@ pub(crate) struct ColumnReader {
 }
 
 impl ColumnReader {
-    /// A reader of declared columns of a row group, in batches of `batch_rows`.
+    /// A reader of declared columns of a row group, in batches of `batch_rows`. Arrays are allocated for
+    /// no more rows than there are.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl ColumnReader {
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, footer.arrow.clone())
             .with_projection(ProjectionMask::roots(schema, roots))
             .with_row_groups(vec![row_group])
-            .with_batch_size(batch_rows)
+            .with_batch_size(batch_rows.min(rows_left.max(1)))
             .build()
             .map_err(|error| from_parquet(&file.path, &error))?;
         Ok(Self { reader, places, columns: columns.to_vec(), rows_left, bytes_read })

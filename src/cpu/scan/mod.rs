@@ -32,7 +32,9 @@ mod table;
 
 pub(crate) use self::{
     conversion::{Conversion, ConversionNames},
+    decode::ColumnReader,
     exec::{RowGroupScanExec, ScanContext, ScanRequest},
+    table::ScanTable,
 };
 
 /// Rows of a batch that a scan gives, and on which filters are evaluated.
