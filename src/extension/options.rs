@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::OrRaise,
+    execution,
     pg::{compat, list},
 };
 
@@ -210,11 +211,7 @@ pub fn usable_server(name: &str) -> pg_sys::Oid {
             format!("server \"{name}\" does not exist"),
         ))
     };
-    // SAFETY: the wrapper of a server exists.
-    let handler = unsafe { (*pg_sys::GetForeignDataWrapper(server.fdwid)).fdwhandler };
-    // SAFETY: a catalog lookup that answers NULL for what does not exist.
-    let handler_name = unsafe { list::string(pg_sys::get_func_name(handler)) };
-    if handler_name != "handler" {
+    if !execution::is_our_server(server.serverid) {
         crate::error::raise(
             Error::new(ErrorKind::InvalidArgument, format!("server \"{name}\" is not of pystachio"))
                 .with_hint("Name a server that was made with FOREIGN DATA WRAPPER pystachio."),

@@ -25,3 +25,12 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
     routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
 }
+
+/// Whether the server's wrapper has the callbacks of this library.
+#[expect(unsafe_code, reason = "asks a wrapper for its callbacks")]
+pub fn is_our_server(server_oid: pg_sys::Oid) -> bool {
+    // SAFETY: the routine of a server that exists, or an ERROR if its wrapper has no handler.
+    let routine = unsafe { &*pg_sys::GetFdwRoutineByServerId(server_oid) };
+    let ours: unsafe extern "C-unwind" fn(*mut pg_sys::ForeignScanState) = scan::end_foreign_scan;
+    routine.EndForeignScan.is_some_and(|end| std::ptr::fn_addr_eq(end, ours))
+}

@@ -85,9 +85,7 @@ unsafe fn statistic_tuple(
         let attribute_count = (*descriptor).natts as usize;
         let mut values = vec![pg_sys::Datum::from(0); attribute_count];
         let mut nulls = vec![false; attribute_count];
-        for place in pg_sys::Anum_pg_statistic_stanumbers1 as usize - 1..attribute_count {
-            nulls[place] = true;
-        }
+        nulls[pg_sys::Anum_pg_statistic_stanumbers1 as usize - 1..].fill(true);
         let mut set = |number: u32, datum: pg_sys::Datum| {
             values[number as usize - 1] = datum;
             nulls[number as usize - 1] = false;
