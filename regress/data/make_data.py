@@ -63,7 +63,10 @@ def timestamps(suffix=""):
         micros = (difference.days * 86400 + difference.seconds) * 1_000_000 + difference.microseconds
         values.append((micros, text + suffix))
     values.append((-210_866_803_200_000_000, "4714-11-24 00:00:00" + suffix + " BC"))
-    values.append((9_223_372_036_854_775_807, "294247-01-10 04:00:54.775807" + suffix))
+    # Arrow counts from 1970 and ends in January 294247; PostgreSQL counts from 2000 and ends 29 years later. Sums that
+    # fall between the two are a known difference, so this stays below both, and near enough to the other end that differences fit an interval.
+    values.append((9_092_131_199_999_999, "2258-02-12 23:59:59.999999" + suffix))
+    values.append((8_773_874_035_199_999_999, "280002-12-31 23:59:59.999999" + suffix))
     return values
 
 

@@ -144,6 +144,11 @@ class Generator:
     def expression(self, aliases):
         return self.pick([self.integer, self.numeric, self.text, self.date])(aliases)
 
+    def key(self, aliases):
+        """An expression to group by. Equal numerics of one group must have one scale, as any of them is printed."""
+        make = self.pick([self.integer, self.numeric, self.text, self.date])
+        return f"round({make(aliases)}, 3)" if make == self.numeric else make(aliases)
+
     def aggregate(self, aliases):
         distinct = "DISTINCT " if self.chance(0.2) else ""
         names = INTEGERS + NUMERICS + ["b"]
@@ -282,7 +287,7 @@ class Generator:
             aliases, source = ["x"], f"{self.table()} x"
         keys = []
         for _ in range(self.choose.randint(0, 3)):
-            keys.append(self.column(aliases, JOIN_KEYS) if self.chance(0.7) else self.expression(aliases))
+            keys.append(self.column(aliases, JOIN_KEYS) if self.chance(0.7) else self.key(aliases))
         where = f" WHERE {self.predicate(aliases)}" if self.chance(0.6) else ""
         by = f" GROUP BY {', '.join(str(place + 1) for place in range(len(keys)))}" if keys else ""
         having = ""
@@ -296,7 +301,7 @@ class Generator:
         return self.either(name, columns, f"FROM {source}{where}{by}{having}")
 
     def distinct(self, name):
-        columns = [self.expression(["x"]) for _ in range(self.choose.randint(1, 3))]
+        columns = [self.key(["x"]) for _ in range(self.choose.randint(1, 3))]
         body = ", ".join(f"{expression} AS r{place}" for place, expression in enumerate(columns))
         sql = f"SELECT DISTINCT {body} FROM {self.table()} x WHERE {self.predicate(['x'])}"
         if self.chance(0.4):
