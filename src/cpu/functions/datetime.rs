@@ -323,6 +323,10 @@ fn decimal_from_integers(values: Nullable<i64>, scale: u32, result: &DataType) -
     let lanes = Lanes::Column { values: Cow::Owned(values.values), nulls: values.nulls };
     let fault =
         |_| Error::new(ErrorKind::NumericOutOfRange, format!("numeric value out of range for {result}"));
+    if is_narrow(precision) && scale == result_scale {
+        let values = map_lanes(&lanes, rows, |value: i64| (i128::from(value), false), fault)?;
+        return narrow_array(values, result);
+    }
     if is_narrow(precision) {
         let values = map_lanes(
             &lanes,

@@ -34,7 +34,7 @@ mod text;
 mod variance;
 
 #[cfg(test)]
-#[expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
+#[expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests;
 
 use arrow::datatypes::SchemaRef;

@@ -281,7 +281,7 @@ where
         let sum = if array.null_count() == 0 {
             array.values().iter().fold(start, |sum, value| add(sum, *value))
         } else {
-            array.iter().flatten().fold(start, |sum, value| add(sum, value))
+            array.iter().flatten().fold(start, add)
         };
         if overflowed {
             return Err(overflow(&self.result));

@@ -221,7 +221,8 @@ fn comparisons_with_constants_stay_native_in_the_columns_type() {
 fn comparisons_of_casts_with_constants_have_the_values_of_the_comparison() {
     let days = [Some(-1), Some(0), Some(1), None];
     let column_values: ArrayRef = Arc::new(arrow::array::Date32Array::from(days.to_vec()));
-    let functions: [(Function, fn(i64, i64) -> bool); 6] = [
+    type Test = fn(i64, i64) -> bool;
+    let functions: [(Function, Test); 6] = [
         (Function::Equal, |a, b| a == b),
         (Function::NotEqual, |a, b| a != b),
         (Function::Less, |a, b| a < b),
@@ -262,7 +263,8 @@ fn a_numeric_parameter_is_compared_at_its_own_scale() {
     for (function, literal, expected) in cases {
         let expression = Expression::predicate(function, vec![column(0, decimal.clone()), parameter.clone()]);
         let schema = schema(&[ArrowType::Decimal128(15, 2)]);
-        let array = evaluate_with(&expression, &schema, vec![Arc::clone(&values)], 3, &[literal.clone()]);
+        let array =
+            evaluate_with(&expression, &schema, vec![Arc::clone(&values)], 3, std::slice::from_ref(&literal));
         assert_eq!(booleans(&array.expect("values")), expected, "{function:?} {literal:?}");
     }
     let null = Literal::new(Value::Null, DataType::Numeric);
