@@ -159,6 +159,7 @@ unsafe fn read_columns(
                 _ => Scale::None,
             };
             let magnitude = described
+                .filter(|column| column.data_type.as_ref() == Some(&data_type) || data_type != DataType::Timestamp)
                 .and_then(described_magnitude)
                 .unwrap_or_else(|| super::lower::type_magnitude(&data_type));
             columns.insert(
@@ -220,6 +221,7 @@ fn described_magnitude(column: &ColumnDescription) -> Option<f64> {
     let unit = match column.data_type.as_ref()? {
         DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
         data_type if data_type.is_integer() => 1.0,
+        DataType::Timestamp => 1.0,
         _ => return None,
     };
     let size = |value: &Value| match value {

@@ -195,6 +195,15 @@ impl CallSite {
                 *argument = self.pad(argument.clone(), self.modifiers.get(place).copied().unwrap_or(-1))?;
             }
         }
+        if matches!(
+            shipping,
+            Shipping::Extract
+                | Shipping::DateTrunc
+                | Shipping::AddInterval { .. }
+                | Shipping::TimestampDifference
+        ) {
+            self.check_distance(&arguments)?;
+        }
         match shipping {
             Shipping::Compare(comparison) => {
                 let [a, b] = self.two(arguments)?;
@@ -265,6 +274,18 @@ impl CallSite {
                 )))
             }
         }
+    }
+
+    /// PostgreSQL counts microseconds from 2000 and the plan from 1970, so that the last 30 years of one are
+    /// beyond the other, and differences overflow in other places.
+    fn check_distance(&self, arguments: &[Lowered]) -> Result<(), Refusal> {
+        const MICROSECONDS_MAX: f64 = 9e18;
+        let known = arguments.iter().filter(|argument| *argument.data_type() == DataType::Timestamp);
+        let distance: f64 = known.map(|argument| argument.magnitude).filter(|bound| bound.is_finite()).sum();
+        if distance > MICROSECONDS_MAX {
+            return Err(self.refuse("on timestamps of the year 250000 and later"));
+        }
+        Ok(())
     }
 
     fn one(&self, arguments: Vec<Lowered>) -> Result<Lowered, Refusal> {

@@ -50,7 +50,8 @@ pub struct Lowered {
     pub expression: Expression,
     /// Its display scale, if it is a numeric.
     pub scale: Scale,
-    /// A bound on the absolute value of a number; infinite if none is known.
+    /// A bound on the absolute value of a number, or on the microseconds of a timestamp; infinite if none
+    /// is known.
     pub magnitude: f64,
     /// The value is a column that is declared NOT NULL, and no outer join is between.
     pub not_null: bool,
