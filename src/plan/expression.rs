@@ -98,6 +98,23 @@ impl Expression {
         }
     }
 
+    /// Whether the value is NULL wherever a column is, and there is a column.
+    pub fn is_null_with_columns(&self) -> bool {
+        let mut has_column = false;
+        self.walk(&mut |part| has_column = has_column || matches!(part, Self::Column { .. }));
+        has_column && self.is_strict()
+    }
+
+    fn is_strict(&self) -> bool {
+        match self {
+            Self::Column { .. } | Self::Literal(_) | Self::Parameter { .. } => true,
+            Self::Call { function, arguments, .. } => {
+                function.is_strict() && arguments.iter().all(Self::is_strict)
+            }
+            Self::Case { .. } => false,
+        }
+    }
+
     /// Calls `visit` on this expression and on everything below it.
     pub fn walk(&self, visit: &mut dyn FnMut(&Expression)) {
         visit(self);

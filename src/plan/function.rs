@@ -179,6 +179,31 @@ pub enum Function {
     TimestampDifference,
 }
 
+impl Function {
+    /// Whether a NULL argument makes the result NULL.
+    pub fn is_strict(&self) -> bool {
+        !matches!(
+            self,
+            Self::IsDistinctFrom
+                | Self::IsNotDistinctFrom
+                | Self::In
+                | Self::And
+                | Self::Or
+                | Self::IsNull
+                | Self::IsNotNull
+                | Self::IsTrue
+                | Self::IsNotTrue
+                | Self::IsFalse
+                | Self::IsNotFalse
+                | Self::Coalesce
+                | Self::NullIf
+                | Self::Greatest
+                | Self::Least
+                | Self::ConcatSkippingNulls
+        )
+    }
+}
+
 /// Which end [`Function::Trim`] works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum TrimSide {

@@ -15,7 +15,7 @@ use super::{
     lower::{Lowered, Lowering, Refusal, Scale, common_scale, retype, unify_branches},
     nodes::elements,
     planning::with_planning,
-    relation_info::{RelationInfo, name_column, place_placeholders},
+    relation_info::{RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
     scope::Scope,
 };
 
@@ -71,7 +71,7 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
             return Err(Refusal::new("conditions above a security barrier"));
         }
         let target = (*subroot).upper_targets[kind as usize];
-        let mut expressions = Vec::new();
+        let mut computed = Vec::new();
         let mut columns = HashMap::new();
         for (place, node) in elements::<pg_sys::Node>((*target).exprs).enumerate() {
             let lowered = match Lowering::new(&info.scope).lower(node) {
@@ -79,11 +79,15 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
                 // Needed only if something above needs it, and then refused there.
                 _ => continue,
             };
-            columns.insert(place as i16 + 1, keep_or_name(lowered, &mut expressions));
+            columns.insert(place as i16 + 1, defer_or_name(lowered, &mut computed));
         }
-        let rows = cost::clamp_rows(info.rows);
-        let project = Operator::Project { input: info.relation.clone(), expressions };
-        let projected = Relation::new(project, rows);
+        let mut projected = info.relation.clone();
+        if !computed.is_empty() {
+            let mut expressions = pass_through(&projected);
+            expressions.extend(computed);
+            let rows = cost::clamp_rows(info.rows);
+            projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
+        }
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
         let mut labelled = finish_label(relation, info, projected, scope)?;
         labelled.absorbed.push(subroot);
@@ -169,20 +173,6 @@ unsafe fn finish_label(
         let (projected, scope) = place_placeholders(projected, scope, (*relation).reltarget)?;
         Ok(info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows))
     }
-}
-
-/// A column stays itself; anything else gets a column.
-fn keep_or_name(lowered: Lowered, expressions: &mut Vec<NamedExpression>) -> Lowered {
-    lowered.map_expressions(&mut |expression| {
-        if let Expression::Column { id, data_type } = &expression {
-            if !expressions.iter().any(|named| named.id == *id) {
-                let column = Expression::column(*id, data_type.clone());
-                expressions.push(NamedExpression { id: *id, expression: column });
-            }
-            return expression;
-        }
-        name_column(Lowered::plain(expression), expressions).expression
-    })
 }
 
 /// The columns of a union under construction.

@@ -141,6 +141,19 @@ pub fn pass_through(relation: &Relation) -> Vec<NamedExpression> {
     columns.into_iter().map(column).collect()
 }
 
+/// Leaves an expression to whoever reads it, if it is NULL wherever an outer join makes its columns NULL, and
+/// otherwise gives it a column here. What is read late is computed for fewer rows.
+pub fn defer_or_name(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> Lowered {
+    let scale_follows = match &lowered.scale {
+        super::lower::Scale::Varies(scale) => scale.is_null_with_columns(),
+        _ => true,
+    };
+    if scale_follows && lowered.expression.is_null_with_columns() {
+        return lowered;
+    }
+    name_column(lowered, computed)
+}
+
 /// Gives an expression, and its display scale where that varies, columns of their own.
 pub fn name_column(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> Lowered {
     lowered.map_expressions(&mut |expression| {

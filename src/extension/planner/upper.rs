@@ -13,7 +13,7 @@ use super::{
     lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_equality, check_order},
     nodes::{elements, list_of, node_as, walk_expression},
     planning::with_planning,
-    relation_info::{RelationInfo, name_column, pass_through},
+    relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     scope::Scope,
 };
 use crate::pg::planner_compat as compat;
@@ -118,11 +118,7 @@ impl Upper<'_> {
             for node in self.aggregates_of(target, having) {
                 let lowered = self.lowering().lower_aggregate(&*node)?;
                 let value = share_calls(lowered, &mut aggregates);
-                let value = match value.expression {
-                    Expression::Column { .. } if !matches!(value.scale, Scale::Varies(_)) => value,
-                    _ => name_column(value, &mut computed),
-                };
-                found.push((node.cast(), value));
+                found.push((node.cast(), defer_or_name(value, &mut computed)));
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
             let input = self.info.relation.clone();
