@@ -7,7 +7,7 @@ import shutil
 import struct
 import subprocess
 
-from faults.support import Failure, expect_error, require
+from faults.support import Failure, expect_error, require, wait_until
 from harness.libpq import QueryError
 
 _DAMAGED = ["XX001", "58P01", "58030", "HV000", "HV004", "HV00D", "0A000"]
@@ -244,6 +244,10 @@ def replaced_while_read(place):
     _stays_alive(place, action)
 
 
+def _unfinished(folder):
+    return [path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[-4:] != b"PAR1"]
+
+
 def generate_faults(place):
     """Generation refuses what it must, can be cancelled, and leaves nothing half-written behind."""
     folder = Folder(place)
@@ -257,11 +261,8 @@ def generate_faults(place):
         session.run("SET statement_timeout = '700ms'")
         expect_error(session, f"SELECT * FROM pystachio.tpch_generate('{target}', 3)", ["57014"])
         session.run("SET statement_timeout = '60s'")
-        place.wait_idle(5)
-        left = sorted(path.name for path in target.glob("*")) if target.exists() else []
-        for name in left:
-            # Tables finished before the cancel may stay; a file must be whole.
-            require((target / name).read_bytes()[-4:] == b"PAR1", f"left behind: {left}")
+        # Tables finished before the cancel may stay; a file must be whole.
+        wait_until(lambda: not _unfinished(target), 5, f"unfinished files in {target} go away")
 
     _stays_alive(place, action)
 
@@ -281,8 +282,7 @@ def full_disk(place):
     try:
         def action(session):
             expect_error(session, f"SELECT * FROM pystachio.tpch_generate('{small}/made', 0.1)", ["58030", "53100"], [str(small)])
-            left = [path for path in small.rglob("*.parquet") if path.read_bytes()[-4:] != b"PAR1"]
-            require(not left, f"left behind: {left}")
+            wait_until(lambda: not _unfinished(small), 5, f"unfinished files in {small} go away")
 
         _stays_alive(place, action)
     finally:
