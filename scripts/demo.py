@@ -66,7 +66,7 @@ def run_queries(session):
             seconds = time.perf_counter() - begin
         except QueryError as error:
             failures += 1
-            print(f"q{number:<5} {'error':>8}  {error.message}", flush=True)
+            print(f"q{number:<5} {'error':>8}  {error.message}" + (f" ({error.detail})" if error.detail else ""), flush=True)
             continue
         total += seconds
         used = engine_of(session) if "Foreign Scan" in shape.nodes else "postgres"
