@@ -44,10 +44,11 @@ unsafe extern "C-unwind" fn acquire_sample_rows(
     // SAFETY: called by ANALYZE with room for `row_count_max` tuples.
     unsafe {
         let table = options::table_options((*relation).rd_id);
-        *row_count_total = describe(table.server_oid, &table.files).row_count as f64;
+        let description = describe(table.server_oid, &table.files);
+        *row_count_total = description.row_count as f64;
         *dead_row_count = 0.0;
         let wanted = usize::try_from(row_count_max).unwrap_or(0);
-        let tuples = sample(relation, table.server_oid, table.files, wanted).or_raise();
+        let tuples = sample(relation, table, &description, wanted).or_raise();
         std::ptr::copy_nonoverlapping(tuples.as_ptr(), rows, tuples.len());
         tuples.len() as i32
     }
@@ -63,8 +64,8 @@ fn describe(server_oid: pg_sys::Oid, files: &FileSet) -> TableDescription {
 
 unsafe fn sample(
     relation: pg_sys::Relation,
-    server_oid: pg_sys::Oid,
-    files: FileSet,
+    table: options::TableOptions,
+    description: &TableDescription,
     row_count_max: usize,
 ) -> Result<Vec<pg_sys::HeapTuple>> {
     // SAFETY: the relation is open, so its descriptor is valid.
@@ -77,7 +78,10 @@ unsafe fn sample(
         let id = ColumnId(scan_columns.len() as u32);
         let column = match attribute.attisdropped {
             true => None,
-            false => types::scan_column(relation_oid, attribute, id),
+            false => {
+                let name = options::column_name(relation_oid, attribute.attnum);
+                types::scan_column(relation_oid, attribute, id, types::find_column(description, &name))
+            }
         };
         readers.push(ColumnReader::new(ColumnSource {
             output_index: column.as_ref().map(|_| scan_columns.len()),
@@ -88,13 +92,13 @@ unsafe fn sample(
         scan_columns.extend(column);
     }
     let request = Request::Sample(SampleRequest {
-        files,
+        files: table.files,
         columns: scan_columns,
         row_count: row_count_max as u64,
         // The same table gives the same statistics: plans don't change by chance.
         seed: u64::from(relation_oid.to_u32()),
     });
-    let mut query = RunningQuery::start(server_oid, &request)?;
+    let mut query = RunningQuery::start(table.server_oid, &request)?;
     let mut tuples = Vec::with_capacity(row_count_max);
     let mut block = RowBlock::default();
     while let Some(batch) = query.next_batch()? {

@@ -2,9 +2,8 @@
 //!
 //! - `list.rs`: lists, names, options and descriptors
 //! - `wait.rs`: waiting without holding up a cancel
-//! - `compat.rs`, `planner_compat.rs`: everything that differs between PostgreSQL's versions
+//! - `compat.rs`: everything that differs between PostgreSQL's versions
 
 pub mod compat;
 pub mod list;
-pub mod planner_compat;
 pub mod wait;

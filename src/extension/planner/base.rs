@@ -15,9 +15,8 @@ use super::{
     planning::with_planning,
     relation_info::{RelationInfo, place_placeholders},
     scope::Scope,
-    shippable::data_type_of,
 };
-use crate::{client, error::OrRaise, options, options::TableOptions, pg::planner_compat as compat};
+use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
 
 /// Fills the planning callbacks of the wrapper's routine table.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
@@ -143,43 +142,16 @@ unsafe fn read_columns(
         let mut scan_columns = Vec::new();
         let mut columns = HashMap::new();
         for place in 0..(*attributes).natts as usize {
-            let attribute = compat::tuple_attribute(attributes, place);
+            let attribute = compat::attribute(attributes, place);
             if attribute.attisdropped {
                 continue;
             }
-            let name = options::column_name(table_oid, attribute.attnum);
-            let described = find_column(description, &name);
-            let Some(data_type) = declared_type(attribute, described) else { continue };
+            let described =
+                types::find_column(description, &options::column_name(table_oid, attribute.attnum));
             let id = with_planning(|planning| planning.new_column());
-            let is_blank_padded = attribute.atttypid == pg_sys::BPCHAROID;
-            let has_length = is_blank_padded || attribute.atttypid == pg_sys::VARCHAROID;
-            let length = attribute.atttypmod - pg_sys::VARHDRSZ as i32;
-            let scale = match &data_type {
-                DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
-                _ => Scale::None,
-            };
-            let magnitude = described
-                .filter(|column| column.data_type.as_ref() == Some(&data_type) || data_type != DataType::Timestamp)
-                .and_then(described_magnitude)
-                .unwrap_or_else(|| super::lower::type_magnitude(&data_type));
-            columns.insert(
-                attribute.attnum,
-                Lowered {
-                    expression: Expression::column(id, data_type.clone()),
-                    scale,
-                    magnitude,
-                    not_null: attribute.attnotnull,
-                    modifier: if is_blank_padded { attribute.atttypmod } else { -1 },
-                },
-            );
-            scan_columns.push(ScanColumn {
-                id,
-                name,
-                data_type,
-                not_null: attribute.attnotnull,
-                length_max: (has_length && length > 0).then_some(length as u32),
-                trim_blanks: is_blank_padded,
-            });
+            let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
+            columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
+            scan_columns.push(column);
         }
         pg_sys::table_close(table, pg_sys::NoLock as i32);
         if scan_columns.is_empty() && (*attributes).natts > 0 {
@@ -190,31 +162,27 @@ unsafe fn read_columns(
     }
 }
 
-/// The column of the files that a name means: exactly, and then without regard to case.
-pub fn find_column<'a>(description: &'a TableDescription, name: &str) -> Option<&'a ColumnDescription> {
-    let columns = &description.columns;
-    columns
-        .iter()
-        .find(|column| column.name == name)
-        .or_else(|| columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)))
-}
-
-/// The type that the scan reads: the declared one; the scale of a bare `numeric` is the files'.
-fn declared_type(
+fn lowered_column(
+    column: &ScanColumn,
     attribute: &pg_sys::FormData_pg_attribute,
     described: Option<&ColumnDescription>,
-) -> Option<DataType> {
-    let declared = data_type_of(attribute.atttypid, attribute.atttypmod)?;
-    if declared != DataType::Numeric {
-        return Some(declared);
+) -> Lowered {
+    let scale = match &column.data_type {
+        DataType::Decimal { scale, .. } => Scale::Fixed(i32::from(*scale)),
+        _ => Scale::None,
+    };
+    let is_number = column.data_type.is_integer() || column.data_type.is_decimal();
+    let magnitude = described
+        .filter(|described| is_number || described.data_type.as_ref() == Some(&column.data_type))
+        .and_then(described_magnitude)
+        .unwrap_or_else(|| super::lower::type_magnitude(&column.data_type));
+    Lowered {
+        expression: Expression::column(column.id, column.data_type.clone()),
+        scale,
+        magnitude,
+        not_null: column.not_null,
+        modifier: if column.trim_blanks { attribute.atttypmod } else { -1 },
     }
-    Some(match described.and_then(|column| column.data_type.clone()) {
-        Some(decimal @ DataType::Decimal { .. }) => decimal,
-        Some(DataType::Int16) => DataType::Decimal { precision: 5, scale: 0 },
-        Some(DataType::Int32) => DataType::Decimal { precision: 10, scale: 0 },
-        Some(DataType::Int64) => DataType::Decimal { precision: 19, scale: 0 },
-        _ => DataType::Decimal { precision: 38, scale: 0 },
-    })
 }
 
 fn described_magnitude(column: &ColumnDescription) -> Option<f64> {

@@ -180,7 +180,7 @@ unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, tabl
         let mut builder = ScanBuilder::new(info);
         let mut result = Ok(());
         for place in 0..(*descriptor).natts as usize {
-            let attribute = crate::pg::planner_compat::tuple_attribute(descriptor, place);
+            let attribute = crate::pg::compat::attribute(descriptor, place);
             let is_needed =
                 !attribute.attisdropped && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
             if !is_needed {

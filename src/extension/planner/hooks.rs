@@ -12,7 +12,7 @@ use super::{
     rewrite, statistics,
 };
 use crate::{
-    pg::planner_compat as compat,
+    pg::compat,
     settings::{self, RewriteMode},
 };
 

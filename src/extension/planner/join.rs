@@ -19,7 +19,7 @@ use super::{
     relation_info::{RelationInfo, place_placeholders},
     scope::{Scope, VarKey},
 };
-use crate::{pg::planner_compat as compat, settings};
+use crate::{pg::compat, settings};
 
 /// Considers one pair of inputs for a join relation.
 #[pg_guard]

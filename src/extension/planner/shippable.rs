@@ -1,12 +1,11 @@
 //! The one place that says what an engine may compute: PostgreSQL's functions and operators by the name of
-//! the function in `pg_catalog`, and its types.
+//! the function in `pg_catalog`. Its types are in [`crate::types`].
 //!
 //! Three classes. *Same*: listed here, always PostgreSQL's value. *Caveat*: listed here, and the lowering
 //! takes it only under a condition that it checks (a collation, a constant argument, a time zone).
 //! *Refuse*: everything else.
 
-use pgrx::pg_sys;
-use pystachio_plan::{DataType, Function, TrimSide};
+use pystachio_plan::{Function, TrimSide};
 
 /// How a function is lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,56 +320,6 @@ fn arithmetic_of(name: &str) -> Option<Arithmetic> {
     }
 }
 
-/// The plan's type for a PostgreSQL type. `numeric` without a scale is [`DataType::Numeric`], which only
-/// runtime parameters may have; `None` if engines have no such type.
-pub fn data_type_of(type_oid: pg_sys::Oid, type_modifier: i32) -> Option<DataType> {
-    Some(match type_oid {
-        pg_sys::BOOLOID => DataType::Bool,
-        pg_sys::INT2OID => DataType::Int16,
-        pg_sys::INT4OID => DataType::Int32,
-        pg_sys::INT8OID => DataType::Int64,
-        pg_sys::FLOAT4OID => DataType::Float32,
-        pg_sys::FLOAT8OID => DataType::Float64,
-        pg_sys::NUMERICOID => match numeric_modifier(type_modifier) {
-            None => DataType::Numeric,
-            Some((precision, scale)) => {
-                let (precision, scale) = (u8::try_from(precision).ok()?, u8::try_from(scale).ok()?);
-                // PostgreSQL 15 allows a scale beyond the precision.
-                let precision = precision.max(scale);
-                if precision > 38 {
-                    return None;
-                }
-                DataType::Decimal { precision, scale }
-            }
-        },
-        pg_sys::DATEOID => DataType::Date,
-        pg_sys::TIMEOID => DataType::Time,
-        pg_sys::TIMESTAMPOID => DataType::Timestamp,
-        pg_sys::TIMESTAMPTZOID => DataType::TimestampTz,
-        pg_sys::INTERVALOID => DataType::Interval,
-        pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID | pg_sys::JSONOID => DataType::Text,
-        pg_sys::BYTEAOID => DataType::Bytea,
-        pg_sys::UUIDOID => DataType::Uuid,
-        _ => {
-            let element = unsafe { pg_sys::get_element_type(type_oid) };
-            if element == pg_sys::InvalidOid {
-                return None;
-            }
-            DataType::List(Box::new(data_type_of(element, type_modifier)?))
-        }
-    })
-}
-
-/// Precision and scale from a numeric's type modifier.
-pub fn numeric_modifier(type_modifier: i32) -> Option<(i32, i32)> {
-    let modifier = type_modifier - pg_sys::VARHDRSZ as i32;
-    if modifier < 0 {
-        return None;
-    }
-    // The scale is an eleven-bit signed number since PostgreSQL 15.
-    Some(((modifier >> 16) & 0xffff, ((modifier & 0x7ff) ^ 1024) - 1024))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,12 +339,5 @@ mod tests {
         assert_eq!(shipping_of("date_lt_timestamptz"), None);
         assert_eq!(shipping_of("timestamptz_pl_interval"), None);
         assert_eq!(shipping_of("timestamp_eq_timestamptz"), None);
-    }
-
-    #[test]
-    fn numeric_modifiers_are_read() {
-        assert_eq!(numeric_modifier(((15 << 16) | 2) + 4), Some((15, 2)));
-        assert_eq!(numeric_modifier(((5 << 16) | (0x7ff & -2i32)) + 4), Some((5, -2)));
-        assert_eq!(numeric_modifier(-1), None);
     }
 }

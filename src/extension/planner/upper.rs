@@ -16,7 +16,7 @@ use super::{
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     scope::Scope,
 };
-use crate::pg::planner_compat as compat;
+use crate::pg::compat;
 
 type Built = Result<RelationInfo, Refusal>;
 

@@ -21,6 +21,6 @@ mod parameter;
 mod text;
 
 pub use block::RowBlock;
-pub use catalog::scan_column;
+pub use catalog::{data_type, find_column, numeric_modifier, scan_column};
 pub use column::{ColumnReader, ColumnSource};
 pub use parameter::literal;

@@ -1,9 +1,7 @@
 //! Aggregates: each becomes one or more of the plan's, and an expression over their results.
 
 use pgrx::pg_sys;
-use pystachio_plan::{
-    Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function, Value,
-};
+use pystachio_plan::{Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Expression, Function, Value};
 
 use super::{
     Lowered, Lowering, Refusal, Scale, check_equality, check_order, function_name,

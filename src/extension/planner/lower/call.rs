@@ -13,8 +13,9 @@ use super::{
 use crate::planner::{
     collation,
     nodes::elements,
-    shippable::{Comparison, Shipping, Whole, data_type_of, numeric_modifier, shipping_of},
+    shippable::{Comparison, Shipping, Whole, shipping_of},
 };
+use crate::types::{data_type, numeric_modifier};
 
 thread_local! {
     static KNOWN: RefCell<HashMap<pg_sys::Oid, Option<Shipping>>> = RefCell::new(HashMap::new());
@@ -47,7 +48,7 @@ impl Lowering<'_> {
             let shipping = shipping_of_oid(function_oid).ok_or_else(refused)?;
             let types: Vec<_> =
                 elements::<pg_sys::Node>(arguments).map(|node| pg_sys::exprType(node)).collect();
-            if types.iter().any(|type_oid| data_type_of(*type_oid, -1).is_none()) {
+            if types.iter().any(|type_oid| data_type(*type_oid, -1).is_none()) {
                 return Err(refused());
             }
             let site = CallSite {
@@ -388,7 +389,7 @@ impl CallSite {
         if self.result_type == pg_sys::NUMERICOID {
             return self.cast_to_numeric(argument);
         }
-        let Some(target) = data_type_of(self.result_type, -1) else {
+        let Some(target) = data_type(self.result_type, -1) else {
             return Err(self.refuse("to an unknown type"));
         };
         if self.result_type == pg_sys::TEXTOID && source_oid == pg_sys::BPCHAROID {
@@ -424,7 +425,7 @@ impl CallSite {
                 Ok(Lowered::number(expression, Scale::Fixed(0), magnitude))
             }
             (DataType::Decimal { .. }, Some((precision, scale))) if self.types.len() == 2 => {
-                let target = data_type_of(pg_sys::NUMERICOID, self.result_modifier);
+                let target = data_type(pg_sys::NUMERICOID, self.result_modifier);
                 let (Some(target), true) = (target, scale >= 0 && precision >= scale) else {
                     return Err(self.refuse(&format!("to numeric({precision},{scale})")));
                 };

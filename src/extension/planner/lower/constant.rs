@@ -4,7 +4,7 @@ use pgrx::{FromDatum, pg_sys};
 use pystachio_plan::{DataType, Expression, Interval, Value};
 
 use super::{Lowered, LoweredResult, Refusal, Scale, type_name};
-use crate::planner::{nodes::text_of, shippable::data_type_of};
+use crate::{planner::nodes::text_of, types::data_type};
 
 /// Days between PostgreSQL's epoch, 2000-01-01, and the plan's, 1970-01-01.
 const EPOCH_DAYS: i64 = 10_957;
@@ -49,7 +49,7 @@ pub unsafe fn lower_array_constant(constant: &pg_sys::Const) -> Result<Vec<Lower
 unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid) -> LoweredResult {
     unsafe {
         if is_null {
-            let data_type = match data_type_of(type_oid, -1) {
+            let data_type = match data_type(type_oid, -1) {
                 Some(DataType::Numeric) => DataType::Decimal { precision: 1, scale: 0 },
                 Some(data_type) => data_type,
                 None => return Err(Refusal(format!("a constant of type {}", type_name(type_oid)))),

@@ -29,8 +29,9 @@ use super::{
     nodes::{contains, elements, node_as, tag_of, text_of},
     planning::with_planning,
     scope::Scope,
-    shippable::{Comparison, data_type_of},
+    shippable::Comparison,
 };
+use crate::types::data_type;
 
 /// Why an expression is left to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,7 +230,7 @@ impl<'scope> Lowering<'scope> {
                 return Err(Refusal::new("a runtime expression in a branch that may not be taken"));
             }
             let type_oid = pg_sys::exprType(node);
-            let Some(data_type) = data_type_of(type_oid, -1).filter(|known| !is_list(known)) else {
+            let Some(data_type) = data_type(type_oid, -1).filter(|known| !is_list(known)) else {
                 return Err(Refusal(format!("a runtime value of type {}", type_name(type_oid))));
             };
             let index = with_planning(|planning| planning.parameter(node, data_type.clone()));
@@ -548,7 +549,7 @@ pub fn check_equality(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Resu
     if type_oid == pg_sys::INTERVALOID || type_oid == pg_sys::JSONOID {
         return Err(Refusal(format!("equality of {}", type_name(type_oid))));
     }
-    if data_type_of(type_oid, -1).is_none_or(|data_type| is_list(&data_type)) {
+    if data_type(type_oid, -1).is_none_or(|data_type| is_list(&data_type)) {
         return Err(Refusal(format!("equality of {}", type_name(type_oid))));
     }
     Ok(())
