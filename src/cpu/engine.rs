@@ -23,11 +23,12 @@ use datafusion::{
         memory_pool::{FairSpillPool, MemoryPool, TrackConsumersPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
+    physical_plan::ExecutionPlan,
     prelude::SessionConfig,
 };
 use pystachio_engine::{Engine, GenerateProgress, ResultStream};
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryRequest, Result,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result,
     SampleRequest, TableDescription,
 };
 use tokio::runtime::Handle;
@@ -38,9 +39,9 @@ use crate::{
     error::{from_datafusion, from_io, from_panic},
     generate,
     lowering::Lowering,
-    metrics::QueryPool,
+    metrics::{self, QueryPool},
     sample,
-    scan::{BATCH_ROWS, ScanContext},
+    scan::{self, BATCH_ROWS, ScanContext},
     stream::{QueryStream, RunningQuery, micros},
 };
 
@@ -115,13 +116,7 @@ impl CpuEngine {
         let environment = self.environment.clone();
         let guard = Box::new(RunningGuard::new(self.counters.clone()));
         move || {
-            let lowering = Lowering {
-                parameters: &request.parameters,
-                scans: &scans,
-                config: session.options(),
-                next_column: std::cell::Cell::new(u32::MAX),
-            };
-            let plan = lowering.lower_plan(&request.plan)?;
+            let plan = lower(&request, &scans, &session)?;
             let columns = request.plan.root.columns();
             let output_types = request
                 .plan
@@ -154,6 +149,20 @@ impl CpuEngine {
     }
 }
 
+fn lower(
+    request: &QueryRequest,
+    scans: &ScanContext,
+    session: &SessionConfig,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let lowering = Lowering {
+        parameters: &request.parameters,
+        scans,
+        config: session.options(),
+        next_column: std::cell::Cell::new(u32::MAX),
+    };
+    lowering.lower_plan(&request.plan)
+}
+
 /// DataFusion's settings, where they are not its defaults.
 fn settings(options: &CpuOptions) -> ConfigOptions {
     let mut config = ConfigOptions::new();
@@ -180,6 +189,18 @@ impl Engine for CpuEngine {
     async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
         let query = self.run_blocking(self.prepare(request)).await?;
         Ok(Box::new(QueryStream::start(query, &self.runtime)))
+    }
+
+    async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
+        let (scans, session) = (self.scans.clone(), self.session.clone());
+        self.run_blocking(move || {
+            let plan = lower(&request, &scans, &session)?;
+            scan::preview(&plan);
+            let mut metrics = QueryMetrics::default();
+            metrics::collect(&plan, false, &mut metrics);
+            Ok(metrics)
+        })
+        .await
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {

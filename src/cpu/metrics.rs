@@ -53,6 +53,7 @@ fn add(value: &MetricValue, metrics: &mut QueryMetrics, operator: &mut OperatorM
         MetricValue::Count { name, .. } => {
             match name.as_ref() {
                 "bytes_read" => metrics.bytes_read += number,
+                "files_total" => metrics.files_total += number,
                 "row_groups_total" => metrics.row_groups_total += number,
                 "row_groups_pruned" => metrics.row_groups_pruned += number,
                 "files_pruned" => metrics.files_pruned += number,

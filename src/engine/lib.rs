@@ -34,6 +34,14 @@ pub trait Engine: Send + Sync + 'static {
     /// Those of the files, of the plan's functions, `NotSupported` and `OutOfMemory`.
     async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>>;
 
+    /// What a query would read: the counts of files and row groups, those ruled out by statistics
+    /// included. Reads footers at most.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Engine::run`].
+    async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics>;
+
     /// Starts reading a sample of a table's rows.
     ///
     /// # Errors

@@ -128,7 +128,10 @@ impl Names {
             Function::And => infix("AND"),
             Function::Or => infix("OR"),
             Function::Add | Function::AddDays | Function::AddInterval => infix("+"),
-            Function::Subtract | Function::SubtractDays | Function::DaysBetween | Function::TimestampDifference => infix("-"),
+            Function::Subtract
+            | Function::SubtractDays
+            | Function::DaysBetween
+            | Function::TimestampDifference => infix("-"),
             Function::Multiply => infix("*"),
             Function::Divide => infix("/"),
             Function::Modulo => infix("%"),

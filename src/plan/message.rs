@@ -4,6 +4,7 @@
 //! backend                              engine
 //!   Hello ─────────────────────────────► Welcome | Failed
 //!   Describe / Status / Cache ─────────► one answer
+//!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
 //! ```
@@ -35,6 +36,9 @@ pub enum Request {
         /// One a table.
         tables: Vec<FileSet>,
     },
+    /// Says what a plan would read: files and row groups, and those that statistics rule out. Answer:
+    /// `Finished`, with these counts only.
+    Preview(Box<QueryRequest>),
     /// Runs a plan. Answer: schema, batches, `Finished`.
     Run(Box<QueryRequest>),
     /// Reads some rows for ANALYZE. Answer as of `Run`.
@@ -200,6 +204,8 @@ pub struct QueryMetrics {
     pub blocked_us: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// Files of all scans.
+    pub files_total: u64,
     /// Row groups in all files of all scans.
     pub row_groups_total: u64,
     /// Row groups that statistics ruled out.

@@ -53,6 +53,12 @@ impl Answer {
         self.finish(last).await;
     }
 
+    /// Says what a query would read.
+    pub async fn preview(self, request: QueryRequest) {
+        let work = async { Ok(Response::Finished(Box::new(self.engine.preview(request).await?))) };
+        self.finish(settle(work).await).await;
+    }
+
     /// Reads a sample.
     pub async fn sample(self, request: SampleRequest) {
         let work = async { self.send_rows(self.engine.sample(request).await?).await };

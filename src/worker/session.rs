@@ -130,6 +130,7 @@ impl Session {
             Request::Sample(request) => compute.spawn(answer.sample(request)),
             Request::Generate(request) => compute.spawn(answer.generate(request)),
             // Not among the queries, so that planning does not wait for them.
+            Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
             Request::Hello { .. } | Request::Status | Request::Cache | Request::Cancel => {
                 unreachable!("answered without a job")

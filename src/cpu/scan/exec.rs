@@ -183,6 +183,7 @@ impl RowGroupScanExec {
         }
         let counter = |name: &'static str| MetricBuilder::new(&self.metrics).global_counter(name);
         let total = self.table.row_group_count();
+        counter("files_total").add(self.table.files.len());
         counter("row_groups_total").add(total);
         counter("row_groups_pruned").add(total - units.len());
         counter("files_pruned").add(files_pruned);
@@ -239,6 +240,14 @@ impl RowGroupScanExec {
             ..ColumnStatistics::new_unknown()
         }
     }
+}
+
+/// Makes every scan of a plan count what it would read, without reading.
+pub(crate) fn preview(plan: &Arc<dyn ExecutionPlan>) {
+    if let Some(scan) = plan.downcast_ref::<RowGroupScanExec>() {
+        scan.queue();
+    }
+    plan.children().into_iter().for_each(preview);
 }
 
 /// Whichever of two values is on the wanted side of the other; NULL is no value.

@@ -33,7 +33,7 @@ mod table;
 pub(crate) use self::{
     conversion::{Conversion, ConversionNames},
     decode::ColumnReader,
-    exec::{RowGroupScanExec, ScanContext, ScanRequest},
+    exec::{RowGroupScanExec, ScanContext, ScanRequest, preview},
     table::ScanTable,
 };
 

@@ -14,8 +14,8 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, Request, Response, Result,
-    TableDescription, decode_message,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest, Request,
+    Response, Result, TableDescription, decode_message,
 };
 
 pub use connection::{Connection, Frame};
@@ -30,6 +30,18 @@ pub fn describe(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Resul
     let request = Request::Describe { tables: tables.to_vec() };
     match ask_again(server_oid, &request)? {
         Response::Described(descriptions) if descriptions.len() == tables.len() => Ok(descriptions),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What a query would read.
+///
+/// # Errors
+///
+/// Those of reaching the engine and of the plan's files.
+pub fn preview(server_oid: pg_sys::Oid, request: QueryRequest) -> Result<QueryMetrics> {
+    match ask_again(server_oid, &Request::Preview(Box::new(request)))? {
+        Response::Finished(metrics) => Ok(*metrics),
         other => Err(unexpected(&other)),
     }
 }

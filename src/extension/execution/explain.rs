@@ -14,10 +14,15 @@
 use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{OperatorMetrics, QueryMetrics, plan_lines};
+use pystachio_plan::{OperatorMetrics, QueryMetrics, QueryRequest, plan_lines};
 
 use super::{query::QueryCost, scan::ScanState};
-use crate::options::{self, Device};
+use crate::{
+    client,
+    options::{self, Device},
+    scan_private::ScanPrivate,
+    settings,
+};
 
 /// Writes the scan's properties.
 #[pg_guard]
@@ -34,6 +39,9 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
         writer.lines("Engine Plan", &plan_lines(&private.plan, (*explain).costs));
         if (*explain).verbose && !private.refusals.is_empty() {
             writer.lines("Not Pushed Down", &private.refusals);
+        }
+        if (*explain).costs && !(*explain).analyze && private.parameters.is_empty() {
+            write_preview(&writer, private);
         }
         if (*explain).analyze
             && let Some(cost) = state.cost()
@@ -52,6 +60,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.bytes_read += before.bytes_read;
     now.row_groups_total += before.row_groups_total;
     now.row_groups_pruned += before.row_groups_pruned;
+    now.files_total += before.files_total;
     now.files_pruned += before.files_pruned;
     now.cache_hits += before.cache_hits;
     now.cache_misses += before.cache_misses;
@@ -67,17 +76,35 @@ fn engine_name(server_oid: pg_sys::Oid) -> String {
     }
 }
 
+/// What the query would read. A file that can't be read is left for the query itself to report.
+fn write_preview(writer: &Writer, private: &ScanPrivate) {
+    let request = QueryRequest {
+        plan: private.plan.clone(),
+        parameters: Vec::new(),
+        with_metrics: false,
+        batch_rows_max: settings::batch_rows(),
+    };
+    if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
+        write_reading(writer, &metrics);
+    }
+}
+
+fn write_reading(writer: &Writer, metrics: &QueryMetrics) {
+    writer.number("Files", metrics.files_total);
+    if metrics.files_pruned > 0 {
+        writer.number("Files Pruned", metrics.files_pruned);
+    }
+    writer.number("Row Groups", metrics.row_groups_total);
+    writer.number("Row Groups Pruned", metrics.row_groups_pruned);
+}
+
 fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
     let Some(metrics) = &cost.metrics else {
         writer.text("Engine Result", "not read to its end");
         return;
     };
     writer.number("Bytes Read", metrics.bytes_read);
-    writer.number("Row Groups", metrics.row_groups_total);
-    writer.number("Row Groups Pruned", metrics.row_groups_pruned);
-    if metrics.files_pruned > 0 {
-        writer.number("Files Pruned", metrics.files_pruned);
-    }
+    write_reading(writer, metrics);
     writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));
     writer.number("Peak Engine Memory", metrics.memory_peak_bytes);
     if metrics.spilled_bytes > 0 {

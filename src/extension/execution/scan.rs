@@ -101,7 +101,8 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             batch: None,
             query: None,
             cost: None,
-            with_metrics: !(*node).ss.ps.instrument.is_null(),
+            // The node's own instrument is allocated after this.
+            with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
         };
         let context = (*(*node).ss.ps.state).es_query_cxt;
         (*node).fdw_state = PgMemoryContexts::For(context).leak_and_drop_on_delete(state).cast();

@@ -181,6 +181,10 @@ impl Engine for FakeEngine {
         Ok(Box::new(FakeStream { behaviour, seen: self.0.clone(), next: 0 }))
     }
 
+    async fn preview(&self, _request: QueryRequest) -> Result<QueryMetrics> {
+        Ok(QueryMetrics { row_groups_total: 7, ..QueryMetrics::default() })
+    }
+
     async fn sample(&self, _request: SampleRequest) -> Result<Box<dyn ResultStream>> {
         self.0.streams_open.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(FakeStream { behaviour: Behaviour::ThreeBatches, seen: self.0.clone(), next: 0 }))
