@@ -97,6 +97,7 @@ impl Output {
         overwrite: bool,
     ) -> Result<Self> {
         let made_folders = make_folders(directory)?;
+        remove_abandoned(directory);
         let run = format!("{}-{}", std::process::id(), RUN_NUMBER.fetch_add(1, Ordering::Relaxed));
         let mut output =
             Self { files: Vec::new(), overwrite, committed: AtomicBool::new(false), made_folders };
@@ -305,6 +306,26 @@ fn make_folders(directory: &Path) -> Result<Vec<PathBuf>> {
         return Err(invalid(format!("\"{}\" is not a directory", directory.display())));
     }
     Ok(missing)
+}
+
+/// Removes provisional files of engines that were killed.
+fn remove_abandoned(directory: &Path) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(provisional_process);
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            remove_file(&entry.path());
+        }
+    }
+}
+
+/// The process that writes the file, if this is the name of a provisional one.
+fn provisional_process(name: &str) -> Option<u32> {
+    let (table, run) = name.strip_prefix('.')?.split_once(".parquet.")?;
+    let (process, number) = run.split_once('-')?;
+    number.parse::<u64>().ok()?;
+    Table::ALL.iter().any(|known| known.name() == table).then(|| process.parse().ok())?
 }
 
 fn folder_failed(directory: &Path, error: &io::Error) -> Error {

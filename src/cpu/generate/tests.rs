@@ -115,6 +115,23 @@ fn dropped_run_leaves_nothing() {
 }
 
 #[test]
+fn files_of_killed_engines_are_removed_and_no_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let abandoned = directory.path().join(".region.parquet.4294967295-0");
+    let kept = [
+        directory.path().join(format!(".region.parquet.{}-99999", std::process::id())),
+        directory.path().join(".mine.parquet.4294967295-0"),
+        directory.path().join(".region.parquet.backup"),
+    ];
+    for file in kept.iter().chain([&abandoned]) {
+        fs::write(file, "x").unwrap();
+    }
+    run(GenerateRequest { tables: vec!["nation".to_owned()], ..request(directory.path()) }).unwrap();
+    assert!(!abandoned.exists());
+    assert!(kept.iter().all(|file| file.exists()));
+}
+
+#[test]
 fn existing_files_are_replaced_only_when_asked() {
     let directory = tempfile::tempdir().unwrap();
     let target = directory.path().join("region.parquet");

@@ -1,5 +1,5 @@
 //! Talks to a running engine without PostgreSQL: `client SOCKET describe PATH…`, `client SOCKET status`,
-//! `client SOCKET cache`, `client SOCKET generate DIRECTORY SCALE [ROW_GROUP_ROWS [COMPRESSION]]`.
+//! `client SOCKET cache`, `client SOCKET sample PATH ROWS`, `client SOCKET generate DIRECTORY SCALE [ROW_GROUP_ROWS [COMPRESSION]]`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a tool for developers: it may end with a panic")]
 
@@ -10,8 +10,8 @@ use std::{
 };
 
 use pystachio_plan::{
-    FRAME_HEADER_BYTES, FileSet, FrameHeader, GenerateRequest, PROTOCOL_VERSION, Request, Response,
-    decode_message, encode_message,
+    ColumnId, FRAME_HEADER_BYTES, FileSet, FrameHeader, FrameKind, GenerateRequest, PROTOCOL_VERSION,
+    Request, Response, SampleRequest, ScanColumn, decode_message, encode_message,
 };
 
 fn main() {
@@ -27,6 +27,7 @@ fn main() {
         }
         ("status", []) => Request::Status,
         ("cache", []) => Request::Cache,
+        ("sample", [path, rows]) => sample(&mut stream, path, rows.parse().unwrap()),
         ("generate", [directory, scale, options @ ..]) => Request::Generate(GenerateRequest {
             directory: (*directory).to_owned(),
             scale_factor: scale.parse().unwrap(),
@@ -51,6 +52,23 @@ fn main() {
     }
 }
 
+fn sample(stream: &mut UnixStream, path: &str, row_count: u64) -> Request {
+    let describe = Request::Describe { tables: vec![file_set(path)] };
+    let Response::Described(mut tables) = ask(stream, &describe) else { panic!("no description") };
+    let table = tables.remove(0).unwrap();
+    let columns = table.columns.iter().zip(0..).filter_map(|(column, id)| {
+        Some(ScanColumn {
+            id: ColumnId(id),
+            name: column.name.clone(),
+            data_type: column.data_type.clone()?,
+            not_null: column.required,
+            length_max: None,
+            trim_blanks: false,
+        })
+    });
+    Request::Sample(SampleRequest { files: file_set(path), columns: columns.collect(), row_count, seed: 1 })
+}
+
 fn file_set(path: &str) -> FileSet {
     FileSet { paths: vec![path.to_owned()] }
 }
@@ -63,7 +81,11 @@ fn ask(stream: &mut UnixStream, request: &Request) -> Response {
 fn receive(stream: &mut UnixStream) -> Response {
     let mut header = [0; FRAME_HEADER_BYTES];
     stream.read_exact(&mut header).unwrap();
-    let mut body = vec![0; FrameHeader::decode(header).unwrap().body_bytes];
+    let header = FrameHeader::decode(header).unwrap();
+    let mut body = vec![0; header.body_bytes];
     stream.read_exact(&mut body).unwrap();
-    decode_message(&body).unwrap()
+    match header.kind {
+        FrameKind::Message => decode_message(&body).unwrap(),
+        FrameKind::Schema | FrameKind::Batch => receive(stream),
+    }
 }
