@@ -1,5 +1,7 @@
 //! Sessions over real sockets, with an engine whose behaviour each query chooses.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
+
 use std::{
     collections::HashMap,
     path::PathBuf,
