@@ -172,8 +172,6 @@ fn settings(options: &CpuOptions) -> ConfigOptions {
         usize::try_from(options.memory_bytes).unwrap_or(usize::MAX) / (8 * options.threads.max(1));
     config.execution.sort_spill_reservation_bytes = merge_bytes.min(SORT_MERGE_BYTES_MAX);
     config.execution.collect_statistics = true;
-    // Two-phase aggregates stop reducing in the first phase once it is known to be in vain.
-    config.execution.skip_partial_aggregation_probe_rows_threshold = 50_000;
     config.optimizer.enable_join_dynamic_filter_pushdown = true;
     config.optimizer.enable_topk_dynamic_filter_pushdown = true;
     config

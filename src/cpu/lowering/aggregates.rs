@@ -76,15 +76,21 @@ impl Lowering<'_> {
         let input = self.input(&plan)?;
         let mut calls = Vec::new();
         let mut keys: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
+        let mut outputs: Vec<(String, String)> = Vec::new();
         for group in &grouping.groups {
             let key = input.physical_key(&group.expression)?;
+            let output = column_name(group.id);
             if group.expression.data_type().is_float() {
                 keys.push((key, column_name(self.fresh_column())));
                 calls.push(any_value(group));
-            } else {
-                keys.push((key, column_name(group.id)));
+                outputs.push((output.clone(), output));
+                continue;
             }
+            let name = self.group_name(group, &keys);
+            outputs.push((name.clone(), output));
+            keys.push((key, name));
         }
+        outputs.extend(grouping.calls.iter().map(|call| (column_name(call.id), column_name(call.id))));
         calls.extend(grouping.calls.iter().cloned());
         let (aggregates, filters) = physical_aggregates(&input, &calls)?;
         let group_by = PhysicalGroupBy::new_single(keys);
@@ -125,7 +131,19 @@ impl Lowering<'_> {
                 )
             })
         };
-        exec.map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>).map_err(|error| from_datafusion(&error))
+        let exec = exec.map_err(|error| from_datafusion(&error))?;
+        rename(Arc::new(exec), &outputs)
+    }
+
+    /// What a group's column is called inside the aggregate. A filter on it that a join above pushes down
+    /// finds the aggregate's input by this name, so it is the input column's where the group is one, and
+    /// otherwise one that the input does not have.
+    fn group_name(&self, group: &NamedExpression, keys: &[(Arc<dyn PhysicalExpr>, String)]) -> String {
+        let name = match &group.expression {
+            Expression::Column { id, .. } => column_name(*id),
+            _ => column_name(self.fresh_column()),
+        };
+        if keys.iter().any(|(_, other)| *other == name) { column_name(self.fresh_column()) } else { name }
     }
 
     /// Computes subexpressions that occur more than once in a projection below, and refers to them.
@@ -287,15 +305,25 @@ fn restore_duplicates(
     if duplicates.is_empty() {
         return Ok(plan);
     }
-    let schema = plan.schema();
     let ids = groups.iter().map(|group| group.id).chain(calls.iter().map(|call| call.id));
-    let columns = ids
+    let columns: Vec<(String, String)> = ids
         .map(|id| {
             let source =
                 duplicates.iter().find(|(duplicate, _)| *duplicate == id).map_or(id, |(_, kept)| *kept);
-            let column = Column::new_with_schema(&column_name(source), &schema)
-                .map_err(|error| from_datafusion(&error))?;
-            Ok((Arc::new(column) as Arc<dyn PhysicalExpr>, column_name(id)))
+            (column_name(source), column_name(id))
+        })
+        .collect();
+    rename(plan, &columns)
+}
+
+/// Columns of the plan by name, under new names.
+fn rename(plan: Arc<dyn ExecutionPlan>, columns: &[(String, String)]) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = plan.schema();
+    let columns = columns
+        .iter()
+        .map(|(source, name)| {
+            let column = Column::new_with_schema(source, &schema).map_err(|error| from_datafusion(&error))?;
+            Ok((Arc::new(column) as Arc<dyn PhysicalExpr>, name.clone()))
         })
         .collect::<Result<Vec<_>>>()?;
     project(plan, columns)

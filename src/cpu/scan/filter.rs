@@ -15,9 +15,10 @@ use datafusion::{
     physical_expr::{
         PhysicalExpr,
         expressions::{BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NotExpr},
+        split_conjunction,
         utils::{collect_columns, reassign_expr_columns},
     },
-    physical_expr_common::physical_expr::snapshot_generation,
+    physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr},
 };
 
 /// A condition over a table's columns, narrowed to those that it reads.
@@ -81,20 +82,27 @@ fn is_plain(expression: &Arc<dyn PhysicalExpr>) -> bool {
 pub(super) struct DynamicCondition {
     source: Arc<dyn PhysicalExpr>,
     generation: u64,
-    condition: Option<Condition>,
+    parts: Vec<JudgedCondition>,
+}
+
+/// A part of a dynamic condition, evaluated for as long as that pays.
+pub(super) struct JudgedCondition {
+    condition: Condition,
     rows_seen: usize,
     rows_kept: usize,
 }
 
-/// Rows after which a dynamic condition is judged.
+/// Rows after which a part of a dynamic condition is judged.
 const JUDGED_ROWS: usize = 65536;
-/// A dynamic condition that keeps more than this part of the rows is no longer evaluated: what follows
-/// tests the same rows again.
-const KEPT_PART_MAX: f64 = 0.7;
+/// A part that keeps more than this part of the rows is no longer evaluated: what follows tests the same
+/// rows again.
+const KEPT_PART_MAX: f64 = 0.75;
+/// Where fewer rows are left than this part, only they are tested.
+const SELECTED_PART_MAX: f64 = 0.2;
 
 impl DynamicCondition {
     pub(super) fn new(source: Arc<dyn PhysicalExpr>) -> Self {
-        Self { source, generation: 0, condition: None, rows_seen: 0, rows_kept: 0 }
+        Self { source, generation: 0, parts: Vec::new() }
     }
 
     /// Takes over what the other operator has learned; whether that was anything.
@@ -104,28 +112,58 @@ impl DynamicCondition {
             return Ok(false);
         }
         self.generation = generation;
-        let snapshot =
-            datafusion::physical_expr_common::physical_expr::snapshot_physical_expr(self.source.clone())?;
-        self.condition =
-            if snapshot.is::<Literal>() { None } else { Some(Condition::try_new(&snapshot, schema)?) };
-        (self.rows_seen, self.rows_kept) = (0, 0);
+        let snapshot = self.snapshot()?;
+        self.parts = split_conjunction(&snapshot)
+            .into_iter()
+            .filter(|part| !part.is::<Literal>() || part.to_string() != "true")
+            .map(|part| {
+                Condition::try_new(part, schema).map(|condition| JudgedCondition {
+                    condition,
+                    rows_seen: 0,
+                    rows_kept: 0,
+                })
+            })
+            .collect::<DataFusionResult<_>>()?;
         Ok(true)
     }
 
     /// The condition as it is now, for pruning.
     pub(super) fn snapshot(&self) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
-        datafusion::physical_expr_common::physical_expr::snapshot_physical_expr(self.source.clone())
+        snapshot_physical_expr(self.source.clone())
     }
 
-    /// The condition, if it is worth evaluating on rows.
-    pub(super) fn worthwhile(&self) -> Option<&Condition> {
+    pub(super) fn parts(&self) -> &[JudgedCondition] {
+        &self.parts
+    }
+
+    pub(super) fn parts_mut(&mut self) -> &mut [JudgedCondition] {
+        &mut self.parts
+    }
+}
+
+impl JudgedCondition {
+    /// The columns to evaluate the part with; `None` if that does not pay.
+    pub(super) fn worthwhile_inputs(&self) -> Option<Vec<usize>> {
         let judged = self.rows_seen >= JUDGED_ROWS;
         let useless = judged && self.rows_kept as f64 > self.rows_seen as f64 * KEPT_PART_MAX;
-        if useless { None } else { self.condition.as_ref() }
+        (!useless).then(|| self.condition.inputs.clone())
     }
 
-    pub(super) fn count(&mut self, rows_seen: usize, rows_kept: usize) {
-        self.rows_seen += rows_seen;
-        self.rows_kept += rows_kept;
+    /// As [`Condition::evaluate`]. The part can't fail, so it may run on all rows.
+    pub(super) fn evaluate(
+        &mut self,
+        columns: Vec<ArrayRef>,
+        row_count: usize,
+        selection: Option<&BooleanArray>,
+    ) -> DataFusionResult<BooleanArray> {
+        let rows_before = selection.map_or(row_count, BooleanArray::true_count);
+        let few = (rows_before as f64) < row_count as f64 * SELECTED_PART_MAX;
+        let kept = match selection {
+            Some(selection) if !few => and(&self.condition.evaluate(columns, row_count, None)?, selection)?,
+            _ => self.condition.evaluate(columns, row_count, selection)?,
+        };
+        self.rows_seen += rows_before;
+        self.rows_kept += kept.true_count();
+        Ok(kept)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
-    compute::BatchCoalescer,
+    compute::{BatchCoalescer, FilterBuilder},
     datatypes::SchemaRef,
 };
 use datafusion::{
@@ -235,22 +235,17 @@ impl PartitionScan {
                 break;
             }
         }
-        for index in 0..self.dynamic.len() {
-            let Some(inputs) = self.dynamic[index].worthwhile().map(|condition| condition.inputs.clone())
-            else {
-                continue;
-            };
+        for (index, part) in self.dynamic_parts() {
+            let Some(inputs) = self.dynamic[index].parts()[part].worthwhile_inputs() else { continue };
             if rows_kept == 0 {
                 break;
             }
             let columns = self.columns(&mut row_group, &mut slice, &inputs).await?;
             let timer = self.metrics.baseline.elapsed_compute().timer();
-            let Some(condition) = self.dynamic[index].worthwhile() else { continue };
+            let condition = &mut self.dynamic[index].parts_mut()[part];
             let kept = condition.evaluate(columns, slice.row_count, selection.as_ref())?;
             timer.done();
-            let before = rows_kept;
             rows_kept = kept.true_count();
-            self.dynamic[index].count(before, rows_kept);
             selection = Some(kept);
         }
         if rows_kept > 0 {
@@ -287,13 +282,37 @@ impl PartitionScan {
             )?);
             return Ok(());
         };
+        let Some(selection) = selection.filter(|_| rows_kept < row_count) else {
+            let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
+            if coalescer.is_empty() {
+                self.ready.push_back(batch);
+            } else {
+                coalescer.push_batch(batch)?;
+            }
+            return Ok(());
+        };
+        // Which rows survive is worked out once for all columns.
+        let filter = FilterBuilder::new(selection).optimize().build();
+        let columns = columns
+            .iter()
+            .map(|column| filter.filter(column.as_ref()))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let batch = RecordBatch::try_new(self.schema.clone(), columns)?;
-        match selection {
-            Some(selection) if rows_kept < row_count => coalescer.push_batch_with_filter(batch, selection)?,
-            _ if coalescer.is_empty() => self.ready.push_back(batch),
-            _ => coalescer.push_batch(batch)?,
+        // Copying once more would cost more than a batch that is a little short.
+        if rows_kept >= BATCH_ROWS / 2 && coalescer.is_empty() {
+            self.ready.push_back(batch);
+        } else {
+            coalescer.push_batch(batch)?;
         }
         Ok(())
+    }
+
+    /// Every part of every dynamic condition, as places in `dynamic` and in its parts.
+    fn dynamic_parts(&self) -> Vec<(usize, usize)> {
+        let parts = self.dynamic.iter().enumerate();
+        parts
+            .flat_map(|(index, condition)| (0..condition.parts().len()).map(move |part| (index, part)))
+            .collect()
     }
 
     fn next_slice(&self, row_group: &mut RowGroup) -> Result<Option<Slice>> {
