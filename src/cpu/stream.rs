@@ -51,8 +51,6 @@ pub(crate) struct QueryStream {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     task: Option<JoinHandle<()>>,
     abort: AbortHandle,
-    /// What is left of a batch that was too long.
-    rest: Option<RecordBatch>,
     row_count: u64,
     elapsed_us: Option<u64>,
 }
@@ -70,22 +68,15 @@ impl QueryStream {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let (sender, batches) = mpsc::channel(QUEUE_BATCHES);
-        let task = runtime.spawn(drive(query.plan.clone(), query.context.clone(), schema.clone(), sender));
+        let task = runtime.spawn(drive(
+            query.plan.clone(),
+            query.context.clone(),
+            schema.clone(),
+            query.batch_rows_max,
+            sender,
+        ));
         let abort = task.abort_handle();
-        Self { query, schema, batches, task: Some(task), abort, rest: None, row_count: 0, elapsed_us: None }
-    }
-
-    /// The rows that may go out at once; the rest is kept.
-    fn split(&mut self, batch: RecordBatch) -> RecordBatch {
-        let row_count = self.query.batch_rows_max;
-        let head = if batch.num_rows() > row_count {
-            self.rest = Some(batch.slice(row_count, batch.num_rows() - row_count));
-            batch.slice(0, row_count)
-        } else {
-            batch
-        };
-        self.row_count += head.num_rows() as u64;
-        head
+        Self { query, schema, batches, task: Some(task), abort, row_count: 0, elapsed_us: None }
     }
 
     async fn finish(&mut self) -> Result<()> {
@@ -114,11 +105,11 @@ impl ResultStream for QueryStream {
     }
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        if let Some(batch) = self.rest.take() {
-            return Ok(Some(self.split(batch)));
-        }
         match self.batches.recv().await {
-            Some(Ok(batch)) => Ok(Some(self.split(batch))),
+            Some(Ok(batch)) => {
+                self.row_count += batch.num_rows() as u64;
+                Ok(Some(batch))
+            }
             Some(Err(error)) => {
                 self.batches.close();
                 self.finish().await.ok();
@@ -149,6 +140,7 @@ async fn drive(
     plan: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
     schema: SchemaRef,
+    batch_rows_max: usize,
     sender: mpsc::Sender<Result<RecordBatch>>,
 ) {
     let mut stream = match plan.execute(0, context) {
@@ -160,13 +152,19 @@ async fn drive(
     };
     while let Some(batch) = stream.next().await {
         let batch = match batch {
-            Ok(batch) if batch.num_rows() == 0 => continue,
-            Ok(batch) => finish_batch(&batch, &schema),
-            Err(error) => Err(from_datafusion(&error)),
+            Ok(batch) => batch,
+            Err(error) => {
+                sender.send(Err(from_datafusion(&error))).await.ok();
+                return;
+            }
         };
-        let failed = batch.is_err();
-        if sender.send(batch).await.is_err() || failed {
-            return;
+        for start in (0..batch.num_rows()).step_by(batch_rows_max) {
+            let part = batch.slice(start, batch_rows_max.min(batch.num_rows() - start));
+            let part = finish_batch(&part, &schema);
+            let failed = part.is_err();
+            if sender.send(part).await.is_err() || failed {
+                return;
+            }
         }
     }
 }

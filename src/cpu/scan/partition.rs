@@ -33,6 +33,9 @@ use crate::{
     error::to_datafusion,
 };
 
+/// What a decoded value takes, roughly: a decimal, or the view of a text.
+const DECODED_BYTES: usize = 16;
+
 /// What a scan counts.
 pub(super) struct ScanMetrics {
     baseline: BaselineMetrics,
@@ -177,7 +180,7 @@ impl PartitionScan {
             }
             let file = &self.table.files[unit.file];
             let row_count = file.footer().metadata().row_group(unit.row_group).num_rows();
-            let source = if self.cache.is_enabled() {
+            let source = if self.fits_cache(row_count) {
                 RowGroupSource::Chunks(vec![None; self.table.columns.len()])
             } else {
                 let columns: Vec<usize> = (0..self.table.columns.len()).collect();
@@ -195,6 +198,14 @@ impl PartitionScan {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Whether the cache is on and could hold the scan's columns of a row group of so many rows. Larger ones
+    /// would be decoded whole only to be dropped.
+    fn fits_cache(&self, row_count: i64) -> bool {
+        let row_bytes = DECODED_BYTES * self.table.columns.len().max(1);
+        let row_count = usize::try_from(row_count).unwrap_or(usize::MAX);
+        self.cache.is_enabled() && row_count.saturating_mul(row_bytes) <= self.cache.bytes_max() / 2
     }
 
     /// Whether the dynamic conditions, as they are now, leave the row group any rows.
