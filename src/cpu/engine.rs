@@ -48,6 +48,11 @@ use crate::{
 /// Operators that the error of a used-up pool names.
 const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(5).unwrap();
 
+/// Memory for each spilled run of a sort that is merged with others: two batches of wide rows, and as much
+/// for what takes the merged rows, which must not be starved.
+const SORT_RUN_BYTES: usize = 8 << 20;
+/// Spilled runs that one merge reads at most; more are merged in steps.
+const SORT_RUNS_MAX: usize = 64;
 /// DataFusion's own choice for a sort's merge.
 const SORT_MERGE_BYTES_MAX: usize = 10 << 20;
 
@@ -95,10 +100,13 @@ impl CpuEngine {
             .map_err(|error| from_io(&options.spill_directory, "create", &error))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), NAMED_CONSUMERS);
+        let merge_fan_in = (memory_bytes / (options.threads.max(1) * SORT_RUN_BYTES)).clamp(2, SORT_RUNS_MAX);
         let spill = DiskManagerMode::Directories(vec![options.spill_directory.clone()]);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
-            .with_disk_manager_builder(DiskManagerBuilder::default().with_mode(spill))
+            .with_disk_manager_builder(
+                DiskManagerBuilder::default().with_mode(spill).with_max_spill_merge_fan_in(merge_fan_in),
+            )
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
         let scans = ScanContext {
