@@ -133,7 +133,8 @@ fn operator_line(operator: &OperatorMetrics, with_times: bool) -> String {
     if let Some(elapsed_us) = operator.elapsed_us.filter(|_| with_times) {
         facts.push(format!("time={}", micros(elapsed_us)));
     }
-    facts.extend(operator.counters.iter().map(|(name, value)| format!("{name}={value}")));
+    let counters = operator.counters.iter().filter(|(name, _)| with_times || !name.ends_with("_us"));
+    facts.extend(counters.map(|(name, value)| format!("{name}={value}")));
     let indent = "  ".repeat(operator.depth as usize);
     match facts.is_empty() {
         true => format!("{indent}{}", operator.description),
