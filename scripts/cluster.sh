@@ -95,7 +95,10 @@ case $action in
     start | create)
         make_folder
         if [[ -x $bin/pg_ctl ]]; then stop_server; fi
-        if [[ $action == create ]]; then rm -rf "$folder/data" "$folder/server.log"; fi
+        # Everything but the copy of the server: what earlier runs wrote would be in the way.
+        if [[ $action == create ]]; then
+            find "$folder" -mindepth 1 -maxdepth 1 ! -name server -exec rm -rf {} +
+        fi
         copy_server "$config"
         install_stage "$config"
         make_data
