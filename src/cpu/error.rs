@@ -15,11 +15,6 @@ pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// Wraps an error of ours for a way through Arrow kernels; [`from_datafusion`] gives it back.
-pub(crate) fn to_arrow(error: Error) -> ArrowError {
-    ArrowError::ExternalError(Box::new(error))
-}
-
 /// The plan error that a DataFusion error carries or amounts to.
 pub(crate) fn from_datafusion(error: &DataFusionError) -> Error {
     if let Some(own) = find_own(error) {
