@@ -245,7 +245,17 @@ def replaced_while_read(place):
 
 
 def _unfinished(folder):
-    return [path for path in folder.rglob("*") if path.is_file() and path.read_bytes()[-4:] != b"PAR1"]
+    """Files without Parquet's last bytes. Files and folders may go away while this looks at them."""
+    found = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = pathlib.Path(place, name)
+            try:
+                if path.read_bytes()[-4:] != b"PAR1":
+                    found.append(path)
+            except FileNotFoundError:
+                pass
+    return found
 
 
 def generate_faults(place):

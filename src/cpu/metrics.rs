@@ -31,6 +31,7 @@ fn visit(plan: &Arc<dyn ExecutionPlan>, depth: u32, with_operators: bool, metric
         }
     }
     if with_operators {
+        operator.counters.sort();
         operator.description = displayable(plan.as_ref()).one_line().to_string().trim_end().to_owned();
         metrics.operators.push(operator);
     }
