@@ -8,13 +8,12 @@ use pgrx::{IntoDatum, pg_sys, prelude::*};
 use pystachio_plan::{ColumnDescription, DataType, Value};
 
 use super::{base, relation_info::is_ours_oid};
-use crate::{options, types};
+use crate::{
+    options,
+    types::{self, EPOCH_DAYS, EPOCH_MICROSECONDS},
+};
 
 static mut NEXT_RELATION_STATS: pg_sys::get_relation_stats_hook_type = None;
-
-/// Days between the plan's epoch and PostgreSQL's.
-const EPOCH_DAYS: i64 = 10_957;
-const EPOCH_MICROSECONDS: i64 = EPOCH_DAYS * 86_400_000_000;
 
 /// Puts our hook before the one that is there.
 pub fn install_hook() {
@@ -173,7 +172,7 @@ unsafe fn datum_of(type_oid: pg_sys::Oid, data_type: &DataType, value: &Value) -
         pg_sys::INT8OID => whole.into_datum(),
         pg_sys::NUMERICOID => numeric_datum(i128::from(whole), 0),
         pg_sys::DATEOID if *data_type == DataType::Date => {
-            i32::try_from(whole - EPOCH_DAYS).ok()?.into_datum()
+            i32::try_from(whole - i64::from(EPOCH_DAYS)).ok()?.into_datum()
         }
         pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID
             if matches!(data_type, DataType::Timestamp | DataType::TimestampTz) =>

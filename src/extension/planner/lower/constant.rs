@@ -4,11 +4,11 @@ use pgrx::{FromDatum, pg_sys};
 use pystachio_plan::{DataType, Expression, Interval, Value};
 
 use super::{Lowered, LoweredResult, Refusal, Scale, type_name};
-use crate::{planner::nodes::text_of, types::data_type};
+use crate::{
+    planner::nodes::text_of,
+    types::{EPOCH_DAYS, EPOCH_MICROSECONDS, data_type},
+};
 
-/// Days between PostgreSQL's epoch, 2000-01-01, and the plan's, 1970-01-01.
-const EPOCH_DAYS: i64 = 10_957;
-const EPOCH_MICROSECONDS: i64 = EPOCH_DAYS * 86_400_000_000;
 /// Elements of a constant array that are worth a place in a plan.
 const ARRAY_ITEMS_MAX: usize = 10_000;
 
@@ -80,7 +80,7 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             pg_sys::DATEOID => {
                 let days = datum.value() as i32;
                 let is_infinite = matches!(days, i32::MIN | i32::MAX);
-                let shift = if is_infinite { 0 } else { EPOCH_DAYS };
+                let shift = if is_infinite { 0 } else { i64::from(EPOCH_DAYS) };
                 plain(Value::Int(i64::from(days) + shift), DataType::Date)
             }
             pg_sys::TIMEOID => plain(Value::Int(datum.value() as i64), DataType::Time),
