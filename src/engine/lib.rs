@@ -9,6 +9,8 @@
 //!
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
+pub mod device;
+
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{

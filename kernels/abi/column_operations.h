@@ -1,0 +1,81 @@
+// Arguments of the kernels in column/ and string/.
+#pragma once
+
+#include "column.h"
+
+// Rows that a block of a tiled kernel handles: 16 a thread.
+#define TILE_ROWS 4096
+
+// fill_cells
+typedef struct FillCells {
+    uint64_t target;
+    uint64_t row_count;
+    uint64_t cell[2]; // little end first
+    uint32_t cell_bytes;
+    uint32_t reserved;
+} FillCells;
+static_assert(sizeof(FillCells) == 40, "FillCells has 40 bytes");
+
+// sum_tiles, write_offsets, select_rows
+typedef struct ScanCounts {
+    uint64_t counts;      // uint8_t or uint32_t [row_count]
+    uint64_t tile_totals; // uint64_t [tiles]: totals of sum_tiles; before write_offsets their exclusive sums
+    uint64_t target;      // write_offsets: uint64_t [row_count]; select_rows: uint32_t, the numbers of counted rows
+    uint64_t row_count;
+    uint32_t count_bytes; // 1 or 4
+    uint32_t reserved;
+} ScanCounts;
+static_assert(sizeof(ScanCounts) == 40, "ScanCounts has 40 bytes");
+
+// scan_totals
+typedef struct ScanTotals {
+    uint64_t totals; // uint64_t [count]: turned into exclusive sums in place
+    uint64_t total;  // uint64_t: the sum of all
+    uint64_t count;
+} ScanTotals;
+static_assert(sizeof(ScanTotals) == 24, "ScanTotals has 24 bytes");
+
+// No row: what an outer join gathers NULL for.
+#define NO_ROW 0xffffffffu
+
+// gather_cells
+typedef struct GatherCells {
+    ColumnView source;
+    uint64_t rows;     // uint32_t [row_count], NO_ROW for NULL; 0: every row in order, from `first_row` on
+    uint64_t values;   // [row_count * cell_bytes]
+    uint64_t validity; // uint8_t [row_count], or 0 if nothing can be NULL
+    uint64_t row_count;
+    uint64_t first_row;
+} GatherCells;
+static_assert(sizeof(GatherCells) == 64, "GatherCells has 64 bytes");
+
+// mark_rows
+typedef struct MarkRows {
+    uint64_t rows;  // uint32_t [count]
+    uint64_t flags; // uint8_t [count] or 0: only these entries count
+    uint64_t marks; // uint8_t, set to 1 at rows[i]
+    uint64_t count;
+} MarkRows;
+static_assert(sizeof(MarkRows) == 32, "MarkRows has 32 bytes");
+
+// combine_flags
+typedef struct CombineFlags {
+    uint64_t values;   // uint8_t [row_count]: a boolean column
+    uint64_t validity; // uint8_t [row_count] or 0
+    uint64_t flags;    // uint8_t [row_count]: 1 where the value is true and not NULL, or 0 there if `invert`
+    uint64_t row_count;
+    uint32_t invert;
+    uint32_t reserved;
+} CombineFlags;
+static_assert(sizeof(CombineFlags) == 40, "CombineFlags has 40 bytes");
+
+// measure_strings, copy_strings
+typedef struct CopyStrings {
+    ColumnView source;  // string cells
+    uint64_t lengths;   // uint32_t [row_count], written by measure_strings; 0 for NULL
+    uint64_t offsets;   // uint64_t [row_count], read by copy_strings
+    uint64_t bytes;     // the text, one after another
+    uint64_t cells;     // StringCell [row_count] that point into `bytes`, or 0 if nobody wants them
+    uint64_t row_count;
+} CopyStrings;
+static_assert(sizeof(CopyStrings) == 64, "CopyStrings has 64 bytes");

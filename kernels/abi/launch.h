@@ -1,0 +1,29 @@
+// How kernels are declared and launched, on a GPU and emulated on the host.
+//
+// A kernel is one C++ function of one argument, a plain struct passed by value, and runs on a one-dimensional grid.
+// KERNEL(name, Arguments, threads) { ... body that reads `args` ... }
+//
+// Invariants: no dynamic shared memory; no inline PTX and no library; threads of a block meet only at `block_barrier()`
+// and in the warp functions of common/warp.cuh, which every thread of the block (of the warp) reaches.
+//
+// Source: one translation unit of plain C++ per kernel file for both sides is ours; the emulator runs a block's
+// threads as fibers.
+#pragma once
+
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define KERNEL(name, Arguments, threads) \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments args)
+#define DEVICE __device__ __forceinline__
+#define DEVICE_CALL __device__ __noinline__
+#define SHARED __shared__
+#define CONSTANT_TABLE static __device__ const
+#else
+#include "../emulate/emulate.h"
+#endif
+
+// Threads of a block, unless a kernel says otherwise.
+#define BLOCK_THREADS 256
+// Threads of a warp.
+#define WARP_THREADS 32

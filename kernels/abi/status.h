@@ -1,0 +1,43 @@
+// What went wrong in a kernel, for the host to turn into PostgreSQL's error.
+//
+// A kernel that fails writes a code with report_error and goes on with values that have no meaning. The first report
+// stays. Nothing traps or prints.
+#pragma once
+
+#include "launch.h"
+
+enum ErrorCode {
+    ERROR_NONE = 0,
+    ERROR_INT16_RANGE = 1,         // smallint out of range
+    ERROR_INT32_RANGE = 2,         // integer out of range
+    ERROR_INT64_RANGE = 3,         // bigint out of range
+    ERROR_DECIMAL_RANGE = 4,       // a decimal exceeds its bits
+    ERROR_NUMERIC_OVERFLOW = 5,    // numeric field overflow
+    ERROR_DIVISION_BY_ZERO = 6,    // division by zero
+    ERROR_FLOAT_OVERFLOW = 7,      // value out of range: overflow
+    ERROR_FLOAT_UNDERFLOW = 8,     // value out of range: underflow
+    ERROR_NEGATIVE_LENGTH = 9,     // negative substring length not allowed
+    ERROR_DATE_RANGE = 10,         // date out of range
+    ERROR_TIMESTAMP_RANGE = 11,    // timestamp out of range
+    ERROR_SQUARE_ROOT = 12,        // cannot take square root of a negative number
+    ERROR_PATTERN = 13,            // LIKE pattern must not end with escape character
+    ERROR_INTERVAL_RANGE = 14,     // interval out of range
+    ERROR_TEXT_TOO_LONG = 15,      // a file's text exceeds varchar(n)
+    ERROR_NULL_IN_COLUMN = 16,     // a file's NULL in a column declared NOT NULL
+    ERROR_PAGE = 32,               // a corrupt data page; `detail` is the page's number in its batch
+    ERROR_DICTIONARY_INDEX = 33,   // an index beyond its dictionary; `detail` as of ERROR_PAGE
+    ERROR_COMPRESSED_PAGE = 34,    // a page that does not decompress; `detail` as of ERROR_PAGE
+    ERROR_INVALID_UTF8 = 35,       // text that is not UTF-8; `detail` as of ERROR_PAGE
+    ERROR_VALUE_RANGE = 36,        // a file's value beyond its declared type; `detail` as of ERROR_PAGE
+    ERROR_PROBE_LIMIT = 64,        // a hash table is full: a bug
+};
+
+typedef struct Status {
+    uint32_t code; // ErrorCode
+    uint32_t detail;
+} Status;
+
+DEVICE void report_error(uint64_t status_address, uint32_t code, uint32_t detail = 0) {
+    Status *status = (Status *)status_address;
+    if (atomicCAS(&status->code, (uint32_t)ERROR_NONE, code) == ERROR_NONE) status->detail = detail;
+}

@@ -1,0 +1,237 @@
+// Fibers: the threads of a block on one host thread.
+//
+// A fiber has a stack of its own and gives way at a barrier. The scheduler lets every thread run to its next barrier,
+// in order, and opens a barrier once all threads that have not ended wait at it.
+#include "emulate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+namespace emulate {
+
+thread_local Index thread_index;
+thread_local Index block_index;
+thread_local Index block_size;
+thread_local Index grid_size;
+
+namespace {
+
+const uint32_t THREADS_MAX = 1024;
+const size_t STACK_BYTES = 64 * 1024;
+
+enum class State : uint8_t { Ready, AtBlock, AtWarp, Ended };
+
+struct Block {
+    char *stacks = nullptr;
+    void *scheduler = nullptr;
+    void *fibers[THREADS_MAX];
+    State states[THREADS_MAX];
+    uint64_t values[THREADS_MAX];
+    bool flags[THREADS_MAX];
+    uint32_t votes[THREADS_MAX / 32];
+    uint64_t left[THREADS_MAX];
+    ThreadBody body = nullptr;
+    const void *arguments = nullptr;
+
+    ~Block() {
+        if (stacks) munmap(stacks, STACK_BYTES * THREADS_MAX);
+    }
+};
+
+thread_local Block block;
+
+// Saves the callee-saved registers and the stack pointer in *from, and goes on where `to` was saved.
+extern "C" void emulate_switch(void **from, void *to);
+#if defined(__x86_64__)
+asm(R"(
+.text
+.globl emulate_switch
+.type emulate_switch,@function
+emulate_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size emulate_switch,.-emulate_switch
+)");
+#elif defined(__aarch64__)
+asm(R"(
+.text
+.globl emulate_switch
+.type emulate_switch,%function
+emulate_switch:
+    sub sp, sp, #160
+    stp x19, x20, [sp, #0]
+    stp x21, x22, [sp, #16]
+    stp x23, x24, [sp, #32]
+    stp x25, x26, [sp, #48]
+    stp x27, x28, [sp, #64]
+    stp x29, x30, [sp, #80]
+    stp d8, d9, [sp, #96]
+    stp d10, d11, [sp, #112]
+    stp d12, d13, [sp, #128]
+    stp d14, d15, [sp, #144]
+    mov x9, sp
+    str x9, [x0]
+    mov sp, x1
+    ldp x19, x20, [sp, #0]
+    ldp x21, x22, [sp, #16]
+    ldp x23, x24, [sp, #32]
+    ldp x25, x26, [sp, #48]
+    ldp x27, x28, [sp, #64]
+    ldp x29, x30, [sp, #80]
+    ldp d8, d9, [sp, #96]
+    ldp d10, d11, [sp, #112]
+    ldp d12, d13, [sp, #128]
+    ldp d14, d15, [sp, #144]
+    add sp, sp, #160
+    ret
+.size emulate_switch,.-emulate_switch
+)");
+#else
+#error "the emulated device needs a stack switch for this processor"
+#endif
+
+void give_way(State state) {
+    uint32_t thread = thread_index.x;
+    block.states[thread] = state;
+    emulate_switch(&block.fibers[thread], block.scheduler);
+}
+
+void enter_thread() {
+    block.body(block.arguments);
+    give_way(State::Ended);
+    abort();
+}
+
+void prepare_thread(uint32_t thread) {
+    char *top = block.stacks + STACK_BYTES * (thread + 1);
+#if defined(__x86_64__)
+    // As after a call: the return address lies at a multiple of 16.
+    void **stack = (void **)(top - 64);
+    stack[6] = (void *)enter_thread;
+    stack[7] = nullptr;
+#else
+    void **stack = (void **)(top - 160);
+    stack[11] = (void *)enter_thread;
+#endif
+    block.fibers[thread] = stack;
+    block.states[thread] = State::Ready;
+}
+
+void resume(uint32_t thread) {
+    thread_index.x = thread;
+    block.states[thread] = State::Ready;
+    emulate_switch(&block.scheduler, block.fibers[thread]);
+}
+
+// Opens the barriers of warps whose threads all wait; says whether one opened.
+bool open_warps(uint32_t threads) {
+    bool opened = false;
+    for (uint32_t first = 0; first < threads; first += 32) {
+        uint32_t last = first + 32 < threads ? first + 32 : threads;
+        uint32_t waiting = 0, votes = 0;
+        bool all = true;
+        for (uint32_t thread = first; thread < last; thread++) {
+            if (block.states[thread] == State::AtWarp) {
+                waiting++;
+                if (block.flags[thread]) votes |= 1u << (thread - first);
+            } else if (block.states[thread] != State::Ended) {
+                all = false;
+            }
+        }
+        if (!all || waiting == 0) continue;
+        block.votes[first / 32] = votes;
+        memcpy(block.left + first, block.values + first, (last - first) * sizeof(uint64_t));
+        for (uint32_t thread = first; thread < last; thread++) {
+            if (block.states[thread] == State::AtWarp) block.states[thread] = State::Ready;
+        }
+        opened = true;
+    }
+    return opened;
+}
+
+bool open_block(uint32_t threads) {
+    bool opened = false;
+    for (uint32_t thread = 0; thread < threads; thread++) {
+        if (block.states[thread] != State::AtBlock && block.states[thread] != State::Ended) return false;
+    }
+    for (uint32_t thread = 0; thread < threads; thread++) {
+        if (block.states[thread] == State::AtBlock) {
+            block.states[thread] = State::Ready;
+            opened = true;
+        }
+    }
+    return opened;
+}
+
+void run_block(uint32_t threads) {
+    for (uint32_t thread = 0; thread < threads; thread++) prepare_thread(thread);
+    for (;;) {
+        uint32_t ended = 0;
+        for (uint32_t thread = 0; thread < threads; thread++) {
+            if (block.states[thread] == State::Ready) resume(thread);
+            if (block.states[thread] == State::Ended) ended++;
+        }
+        if (ended == threads) return;
+        if (open_warps(threads)) continue;
+        if (!open_block(threads)) {
+            fprintf(stderr, "emulated kernel: threads of a block wait at different barriers\n");
+            abort();
+        }
+    }
+}
+
+}  // namespace
+
+void run_grid(ThreadBody body, const void *arguments, uint32_t grid, uint32_t threads) {
+    if (!block.stacks) {
+        void *stacks = mmap(nullptr, STACK_BYTES * THREADS_MAX, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED) {
+            fprintf(stderr, "emulated kernel: no memory for stacks\n");
+            abort();
+        }
+        block.stacks = (char *)stacks;
+    }
+    block.body = body;
+    block.arguments = arguments;
+    block_size.x = threads;
+    grid_size.x = grid;
+    for (uint32_t index = 0; index < grid; index++) {
+        block_index.x = index;
+        run_block(threads);
+    }
+}
+
+void wait_block() { give_way(State::AtBlock); }
+
+uint64_t exchange_warp(uint64_t value, uint32_t lane) {
+    uint32_t thread = thread_index.x;
+    block.values[thread] = value;
+    block.flags[thread] = false;
+    give_way(State::AtWarp);
+    return block.left[(thread & ~31u) + lane];
+}
+
+uint32_t vote_warp(bool flag) {
+    uint32_t thread = thread_index.x;
+    block.values[thread] = 0;
+    block.flags[thread] = flag;
+    give_way(State::AtWarp);
+    return block.votes[thread / 32];
+}
+
+}  // namespace emulate

@@ -1,0 +1,113 @@
+//! Columns and chunks in a device's memory.
+
+use pystachio_plan::{DataType, Error, ErrorKind, Result};
+
+use super::{
+    Buffer,
+    abi::ColumnView,
+};
+
+/// What a cell is: `CellType` of kernels/abi/column.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum CellType {
+    /// One byte, 0 or 1.
+    Bool = 0,
+    /// `i16`.
+    Int16 = 1,
+    /// `i32`; dates.
+    Int32 = 2,
+    /// `i64`; times, timestamps, decimals of at most 18 digits.
+    Int64 = 3,
+    /// `i128`: decimals of 19 to 38 digits.
+    Int128 = 4,
+    /// `f32`.
+    Float32 = 5,
+    /// `f64`.
+    Float64 = 6,
+    /// [`super::abi::StringCell`]: text and bytea.
+    String = 7,
+    /// 16 bytes in order: uuid.
+    Bytes16 = 8,
+    /// Microseconds, days, months.
+    Interval = 9,
+}
+
+/// Decimals of at most this many digits are held in 64 bits.
+pub const DECIMAL64_DIGITS_MAX: u8 = 18;
+/// Decimals of at most this many digits are held in 128 bits.
+pub const DECIMAL128_DIGITS_MAX: u8 = 38;
+
+impl CellType {
+    /// How values of a type are held.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for types that no kernel has: arrays and decimals of more than 38 digits.
+    pub fn of(data_type: &DataType) -> Result<Self> {
+        Ok(match data_type {
+            DataType::Bool => Self::Bool,
+            DataType::Int16 => Self::Int16,
+            DataType::Int32 | DataType::Date => Self::Int32,
+            DataType::Int64 | DataType::Time | DataType::Timestamp | DataType::TimestampTz => Self::Int64,
+            DataType::Float32 => Self::Float32,
+            DataType::Float64 => Self::Float64,
+            DataType::Decimal { precision, .. } if *precision <= DECIMAL64_DIGITS_MAX => Self::Int64,
+            DataType::Decimal { precision, .. } if *precision <= DECIMAL128_DIGITS_MAX => Self::Int128,
+            DataType::Text | DataType::Bytea => Self::String,
+            DataType::Uuid => Self::Bytes16,
+            DataType::Interval => Self::Interval,
+            DataType::Decimal { .. } | DataType::Numeric | DataType::List(_) => {
+                let message = format!("no kernel handles values of type {data_type}");
+                return Err(Error::new(ErrorKind::NotSupported, message));
+            }
+        })
+    }
+
+    /// Bytes of a cell.
+    pub fn bytes(self) -> u32 {
+        match self {
+            Self::Bool => 1,
+            Self::Int16 => 2,
+            Self::Int32 | Self::Float32 => 4,
+            Self::Int64 | Self::Float64 => 8,
+            Self::Int128 | Self::String | Self::Bytes16 | Self::Interval => 16,
+        }
+    }
+}
+
+/// A column of a chunk. Cheap to clone: the memory is shared.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// The type of its values.
+    pub data_type: DataType,
+    /// How they are held.
+    pub cell_type: CellType,
+    /// One cell a row.
+    pub values: Buffer,
+    /// One byte a row, 0 for NULL; absent if no row is NULL.
+    pub validity: Option<Buffer>,
+    /// Memory that string cells point into.
+    pub strings: Vec<Buffer>,
+}
+
+impl Column {
+    /// The column as kernels are given it.
+    pub fn view(&self) -> ColumnView {
+        ColumnView {
+            values: self.values.address(),
+            validity: self.validity.as_ref().map_or(0, Buffer::address),
+            cell_type: self.cell_type as u32,
+            cell_bytes: self.cell_type.bytes(),
+        }
+    }
+}
+
+/// Columns of equal length: the unit that flows through a pipeline.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Rows of every column.
+    pub row_count: usize,
+    /// The columns, in the order that the operator above knows.
+    pub columns: Vec<Column>,
+}

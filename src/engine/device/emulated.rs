@@ -1,0 +1,115 @@
+//! The emulated device: host memory, and the kernels' own sources compiled for the host.
+//!
+//! Invariants: everything has happened when a method returns, so streams need no order of their own.
+//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out.
+#![expect(unsafe_code, reason = "device addresses are host pointers here")]
+
+use std::{
+    alloc::{Layout, alloc, dealloc},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{Kernel, Platform, Stream};
+
+const ALIGNMENT_BYTES: usize = 256;
+/// What fresh memory holds.
+const POISON: u8 = 0xa5;
+
+unsafe extern "C" {
+    fn pystachio_emulate(kernel: u32, arguments: *const std::ffi::c_void, grid: u32) -> i32;
+}
+
+/// A device on the host.
+#[derive(Debug, Default)]
+pub struct EmulatedPlatform {
+    streams: AtomicU64,
+}
+
+impl EmulatedPlatform {
+    /// A device of its own.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+fn layout(bytes: u64) -> Result<Layout> {
+    usize::try_from(bytes.max(1))
+        .ok()
+        .and_then(|bytes| Layout::from_size_align(bytes, ALIGNMENT_BYTES).ok())
+        .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, format!("no such amount of memory: bytes={bytes}")))
+}
+
+impl Platform for EmulatedPlatform {
+    fn name(&self) -> &'static str {
+        "emulated"
+    }
+
+    fn create_stream(&self) -> Result<Stream> {
+        Ok(Stream(self.streams.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn allocate(&self, bytes: u64, _stream: Stream) -> Result<u64> {
+        let layout = layout(bytes)?;
+        // SAFETY: the layout has a size above zero.
+        let memory = unsafe { alloc(layout) };
+        if memory.is_null() {
+            return Err(Error::new(ErrorKind::OutOfMemory, format!("host memory is used up: bytes={bytes}")));
+        }
+        // SAFETY: it has just been allocated with this size.
+        unsafe { memory.write_bytes(POISON, layout.size()) };
+        Ok(memory as u64)
+    }
+
+    fn release(&self, address: u64, bytes: u64, _stream: Stream) {
+        if let Ok(layout) = layout(bytes) {
+            // SAFETY: callers give back what `allocate` gave them, with its size.
+            unsafe { dealloc(address as *mut u8, layout) };
+        }
+    }
+
+    fn upload(&self, source: &[u8], target: u64, _stream: Stream) -> Result<()> {
+        // SAFETY: the target is device memory of at least this size, which nobody else writes.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target as *mut u8, source.len()) };
+        Ok(())
+    }
+
+    fn download(&self, source: u64, target: &mut [u8], _stream: Stream) -> Result<()> {
+        // SAFETY: the source is device memory of at least this size.
+        unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target.as_mut_ptr(), target.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, source: u64, target: u64, bytes: u64, _stream: Stream) -> Result<()> {
+        // SAFETY: both are device memory of at least this size.
+        unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
+        Ok(())
+    }
+
+    fn fill(&self, target: u64, value: u8, bytes: u64, _stream: Stream) -> Result<()> {
+        // SAFETY: device memory of at least this size.
+        unsafe { (target as *mut u8).write_bytes(value, bytes as usize) };
+        Ok(())
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], _stream: Stream) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        // Argument structs hold 64-bit addresses.
+        let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
+        // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
+        // addresses in it are live buffers of this device.
+        let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };
+        match status {
+            0 => Ok(()),
+            _ => Err(Error::internal(format!("no such kernel: {}", kernel.name()))),
+        }
+    }
+
+    fn wait(&self, _stream: Stream) -> Result<()> {
+        Ok(())
+    }
+}

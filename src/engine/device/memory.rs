@@ -1,0 +1,152 @@
+//! Device memory, counted against a budget before it is allocated.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytemuck::{Pod, bytes_of, cast_slice};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{Kernel, Platform, Stream};
+
+/// The memory of one device and the way to it. Cheap to clone.
+#[derive(Clone)]
+pub struct DeviceMemory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    platform: Arc<dyn Platform>,
+    used_bytes: AtomicU64,
+    peak_bytes: AtomicU64,
+    bytes_max: u64,
+}
+
+impl DeviceMemory {
+    /// Memory of a platform, of which at most `bytes_max` are used.
+    pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
+        let shared =
+            Shared { platform, used_bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0), bytes_max };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &Arc<dyn Platform> {
+        &self.shared.platform
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes in use at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.shared.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A buffer whose content has no meaning.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the budget or the device has not enough.
+    pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
+        let shared = &self.shared;
+        let used = shared.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > shared.bytes_max {
+            shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let message = format!(
+                "device memory is used up: used_bytes={}, requested_bytes={bytes}, limit_bytes={}",
+                used - bytes,
+                shared.bytes_max
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, message)
+                .with_hint("Raise the server option memory, or run fewer queries at once."));
+        }
+        shared.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        match shared.platform.allocate(bytes, stream) {
+            Ok(address) => {
+                Ok(Buffer { allocation: Arc::new(Allocation { memory: self.clone(), address, bytes, stream }) })
+            }
+            Err(error) => {
+                shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    /// A buffer of zeros.
+    pub fn allocate_zeroed(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
+        let buffer = self.allocate(bytes, stream)?;
+        self.shared.platform.fill(buffer.address(), 0, bytes, stream)?;
+        Ok(buffer)
+    }
+
+    /// A buffer with these values.
+    pub fn upload<T: Pod>(&self, values: &[T], stream: Stream) -> Result<Buffer> {
+        let bytes = cast_slice::<T, u8>(values);
+        let buffer = self.allocate(bytes.len() as u64, stream)?;
+        self.shared.platform.upload(bytes, buffer.address(), stream)?;
+        Ok(buffer)
+    }
+
+    /// The first `count` values of a buffer; waits for the stream.
+    pub fn download<T: Pod>(&self, buffer: &Buffer, count: usize, stream: Stream) -> Result<Vec<T>> {
+        self.download_from(buffer.address(), count, stream)
+    }
+
+    /// `count` values at an address inside a live buffer; waits for the stream.
+    pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
+        let mut values = vec![T::zeroed(); count];
+        self.shared.platform.download(address, bytemuck::cast_slice_mut(&mut values), stream)?;
+        Ok(values)
+    }
+
+    /// Runs a kernel on its argument struct.
+    pub fn launch<T: Pod>(&self, kernel: Kernel, grid: u32, arguments: &T, stream: Stream) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)
+    }
+}
+
+/// Device memory that is given back when the last clone is dropped.
+#[derive(Clone)]
+pub struct Buffer {
+    allocation: Arc<Allocation>,
+}
+
+struct Allocation {
+    memory: DeviceMemory,
+    address: u64,
+    bytes: u64,
+    stream: Stream,
+}
+
+impl Buffer {
+    /// Where it starts.
+    pub fn address(&self) -> u64 {
+        self.allocation.address
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.allocation.bytes
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Buffer({:#x}, {} bytes)", self.address(), self.bytes())
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        let shared = &self.memory.shared;
+        shared.platform.release(self.address, self.bytes, self.stream);
+        shared.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

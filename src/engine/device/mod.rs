@@ -1,0 +1,25 @@
+//! Devices: where columns are and where kernels run.
+//!
+//! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
+//! - `emulated.rs`: a platform on the host, running the kernels' own sources
+//! - `memory.rs`: buffers, counted against a budget
+//! - `column.rs`: columns and chunks in a device's memory
+//! - `abi.rs`: what kernels are given, laid out as in kernels/abi
+//!
+//! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
+//! [`Platform::wait`]. A buffer is freed in the order of the stream that it was allocated on.
+//!
+//! Deliberately absent: CUDA. `src/cuda` implements [`Platform`] over it.
+
+pub mod abi;
+mod column;
+mod emulated;
+mod kernel;
+mod memory;
+mod platform;
+
+pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
+pub use emulated::EmulatedPlatform;
+pub use kernel::{KERNELS, Kernel};
+pub use memory::{Buffer, DeviceMemory};
+pub use platform::{Platform, Stream};

@@ -1,0 +1,53 @@
+//! What kernels need of a kind of device.
+
+use pystachio_plan::Result;
+
+/// An order of work: what is enqueued on one stream happens one after another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stream(
+    /// The platform's number for it.
+    pub u64,
+);
+
+/// Memory, copies and launches of one device.
+///
+/// Methods enqueue and return, except [`Platform::wait`] and [`Platform::download`].
+///
+/// # Errors
+///
+/// Every method: `Device` for a fault of the device, which is then lost to this process.
+pub trait Platform: Send + Sync + 'static {
+    /// `cuda` or `emulated`.
+    fn name(&self) -> &'static str;
+
+    /// A new stream. Streams live as long as the platform.
+    fn create_stream(&self) -> Result<Stream>;
+
+    /// Memory of at least `bytes`, aligned to 256. Its content has no meaning.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the device has not enough.
+    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64>;
+
+    /// Gives memory back once what is enqueued on `stream` has happened.
+    fn release(&self, address: u64, bytes: u64, stream: Stream);
+
+    /// Copies host bytes to the device. `source` may be reused when this returns.
+    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
+
+    /// Copies device bytes to the host, and waits for them.
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
+
+    /// Copies within the device.
+    fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()>;
+
+    /// Sets every byte.
+    fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()>;
+
+    /// Runs a kernel over `grid` blocks. `arguments` is its struct, byte for byte as in kernels/abi.
+    fn launch(&self, kernel: super::Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()>;
+
+    /// Waits for all that is enqueued on a stream.
+    fn wait(&self, stream: Stream) -> Result<()>;
+}
