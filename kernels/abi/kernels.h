@@ -11,4 +11,17 @@
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
-    X(copy_strings, CopyStrings, BLOCK_THREADS)
+    X(copy_strings, CopyStrings, BLOCK_THREADS) \
+    X(hash_keys, HashKeys, BLOCK_THREADS) \
+    X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \
+    X(count_matches, ProbeRows, BLOCK_THREADS) \
+    X(write_matches, ProbeRows, BLOCK_THREADS) \
+    X(write_pairs, WritePairs, BLOCK_THREADS) \
+    X(assign_groups, AssignGroups, BLOCK_THREADS) \
+    X(number_groups, AssignGroups, BLOCK_THREADS) \
+    X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \
+    X(accumulate_few_groups, AccumulateGroups, BLOCK_THREADS) \
+    X(finish_sums, FinishSums, BLOCK_THREADS) \
+    X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
+    X(count_digits, SortDigits, BLOCK_THREADS) \
+    X(scatter_digits, SortDigits, BLOCK_THREADS)

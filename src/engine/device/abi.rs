@@ -2,6 +2,23 @@
 
 use bytemuck::{Pod, Zeroable};
 
+/// No row: what an outer join gathers NULL for.
+pub const NO_ROW: u32 = u32::MAX;
+/// Rows that a block of a tiled kernel handles.
+pub const TILE_ROWS: u64 = 4096;
+/// Key columns of a join or a grouping.
+pub const KEYS_MAX: usize = 16;
+/// Groups of which every thread of a block keeps a sum of its own.
+pub const PRIVATE_GROUPS_MAX: u64 = 8;
+/// Values of a digit of a sort.
+pub const DIGIT_VALUES: u64 = 256;
+/// Rows that a block of a sort ranks.
+pub const SORT_TILE_ROWS: u64 = 2048;
+/// Which word of a sort key: 0 for NULLs, 1 for others.
+pub const SORT_WORD_NULL: u32 = 0xffff_ffff;
+/// Which word of a sort key: the length of strings.
+pub const SORT_WORD_LENGTH: u32 = 0xffff_fffe;
+
 /// A column as a kernel reads or writes it: `ColumnView` of kernels/abi/column.h.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -56,3 +73,325 @@ pub struct FillCells {
     pub reserved: u32,
 }
 const _: () = assert!(size_of::<FillCells>() == 40);
+
+/// Arguments of `sum_tiles`, `write_offsets` and `select_rows`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScanCounts {
+    /// One or four bytes a row.
+    pub counts: u64,
+    /// Totals of tiles, or their exclusive sums.
+    pub tile_totals: u64,
+    /// Offsets, or numbers of counted rows.
+    pub target: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// 1 or 4.
+    pub count_bytes: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<ScanCounts>() == 40);
+
+/// Arguments of `scan_totals`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScanTotals {
+    /// Turned into exclusive sums in place.
+    pub totals: u64,
+    /// Where the sum of all goes.
+    pub total: u64,
+    /// Totals.
+    pub count: u64,
+}
+const _: () = assert!(size_of::<ScanTotals>() == 24);
+
+/// Arguments of `gather_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherCells {
+    /// What is gathered from.
+    pub source: ColumnView,
+    /// Row numbers, or 0 for rows in order.
+    pub rows: u64,
+    /// Target cells.
+    pub values: u64,
+    /// Target validity, or 0.
+    pub validity: u64,
+    /// Rows written.
+    pub row_count: u64,
+    /// Added to every row number.
+    pub first_row: u64,
+}
+const _: () = assert!(size_of::<GatherCells>() == 64);
+
+/// Arguments of `mark_rows`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MarkRows {
+    /// Row numbers.
+    pub rows: u64,
+    /// Which of them count, or 0 for all.
+    pub flags: u64,
+    /// Set to 1 at the row numbers.
+    pub marks: u64,
+    /// Row numbers.
+    pub count: u64,
+}
+const _: () = assert!(size_of::<MarkRows>() == 32);
+
+/// Arguments of `combine_flags`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct CombineFlags {
+    /// Cells of a boolean column.
+    pub values: u64,
+    /// Its validity, or 0.
+    pub validity: u64,
+    /// 1 where the value is true.
+    pub flags: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// 1: the flags' opposites.
+    pub invert: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<CombineFlags>() == 40);
+
+/// Arguments of `measure_strings` and `copy_strings`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct CopyStrings {
+    /// String cells.
+    pub source: ColumnView,
+    /// Bytes of each row.
+    pub lengths: u64,
+    /// Where each row's bytes go.
+    pub offsets: u64,
+    /// The text, one after another.
+    pub bytes: u64,
+    /// Cells that point into it, or 0.
+    pub cells: u64,
+    /// Rows.
+    pub row_count: u64,
+}
+const _: () = assert!(size_of::<CopyStrings>() == 64);
+
+/// Key columns: `KeyColumns` of kernels/abi/join.h.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyColumns {
+    /// The first `count` are keys.
+    pub columns: [ColumnView; KEYS_MAX],
+    /// How many.
+    pub count: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<KeyColumns>() == 392);
+
+/// Arguments of `hash_keys`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct HashKeys {
+    /// What is hashed.
+    pub keys: KeyColumns,
+    /// One a row.
+    pub hashes: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Whether NULL is a value.
+    pub nulls_match: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<HashKeys>() == 416);
+
+/// Arguments of `insert_build_rows`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct InsertBuildRows {
+    /// One a row.
+    pub hashes: u64,
+    /// The last row of each chain.
+    pub heads: u64,
+    /// The next row in the chain.
+    pub next_rows: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Chains, a power of two.
+    pub slot_count: u64,
+}
+const _: () = assert!(size_of::<InsertBuildRows>() == 40);
+
+/// Arguments of `count_matches` and `write_matches`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ProbeRows {
+    /// Of the build side.
+    pub build_keys: KeyColumns,
+    /// Of the probe side.
+    pub probe_keys: KeyColumns,
+    /// One a build row.
+    pub build_hashes: u64,
+    /// The last row of each chain.
+    pub heads: u64,
+    /// The next row in the chain.
+    pub next_rows: u64,
+    /// Chains.
+    pub slot_count: u64,
+    /// One a probe row.
+    pub probe_hashes: u64,
+    /// Probe rows.
+    pub probe_row_count: u64,
+    /// Pairs of each probe row.
+    pub counts: u64,
+    /// Where its pairs go.
+    pub offsets: u64,
+    /// Pairs' probe rows.
+    pub probe_rows: u64,
+    /// Pairs' build rows.
+    pub build_rows: u64,
+    /// Whether one match is enough.
+    pub first_only: u32,
+    /// Whether a row without a match is a pair too.
+    pub keep_unmatched: u32,
+}
+const _: () = assert!(size_of::<ProbeRows>() == 872);
+
+/// Arguments of `write_pairs`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct WritePairs {
+    /// Pairs' probe rows.
+    pub probe_rows: u64,
+    /// Pairs' build rows.
+    pub build_rows: u64,
+    /// The first pair's number.
+    pub first_pair: u64,
+    /// Pairs.
+    pub pair_count: u64,
+    /// Build rows.
+    pub build_row_count: u64,
+}
+const _: () = assert!(size_of::<WritePairs>() == 40);
+
+/// Arguments of `assign_groups` and `number_groups`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AssignGroups {
+    /// What is grouped by.
+    pub keys: KeyColumns,
+    /// One a row.
+    pub hashes: u64,
+    /// The row that stands for a group.
+    pub slots: u64,
+    /// The row that stands for a row's group.
+    pub leaders: u64,
+    /// 1 for a row that stands for its group.
+    pub leader_flags: u64,
+    /// Sums of the flags.
+    pub offsets: u64,
+    /// Group numbers.
+    pub groups: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// A power of two.
+    pub slot_count: u64,
+    /// A `Status`.
+    pub status: u64,
+}
+const _: () = assert!(size_of::<AssignGroups>() == 464);
+
+/// Arguments of `accumulate_groups` and `accumulate_few_groups`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AccumulateGroups {
+    /// What is added, or nothing.
+    pub input: ColumnView,
+    /// Group numbers, or 0 for one group.
+    pub groups: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Rows that are not NULL, a group.
+    pub counts: u64,
+    /// 128-bit sums.
+    pub sums: u64,
+    /// Rows that hold a group's value.
+    pub rows: u64,
+    /// A `Status`.
+    pub status: u64,
+    /// Groups.
+    pub group_count: u32,
+    /// `AccumulatorKind`.
+    pub kind: u32,
+}
+const _: () = assert!(size_of::<AccumulateGroups>() == 80);
+
+/// Arguments of `finish_sums`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct FinishSums {
+    /// Rows that are not NULL, a group.
+    pub counts: u64,
+    /// 128-bit sums.
+    pub sums: u64,
+    /// Target cells.
+    pub values: u64,
+    /// Target validity.
+    pub validity: u64,
+    /// Groups.
+    pub group_count: u64,
+    /// A `Status`.
+    pub status: u64,
+    /// 8 or 16.
+    pub cell_bytes: u32,
+    /// The error of a sum that does not fit.
+    pub overflow_code: u32,
+}
+const _: () = assert!(size_of::<FinishSums>() == 56);
+
+/// Arguments of `encode_sort_words`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct EncodeSortWords {
+    /// The key.
+    pub column: ColumnView,
+    /// The order so far.
+    pub rows: u64,
+    /// What is sorted by.
+    pub words: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Which 64 bits of the key.
+    pub word: u32,
+    /// 1: greatest first.
+    pub descending: u32,
+}
+const _: () = assert!(size_of::<EncodeSortWords>() == 56);
+
+/// Arguments of `count_digits` and `scatter_digits`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SortDigits {
+    /// What is sorted by.
+    pub words: u64,
+    /// Row numbers.
+    pub rows: u64,
+    /// Counts by digit and tile.
+    pub digit_counts: u64,
+    /// Their exclusive sums.
+    pub digit_offsets: u64,
+    /// Words in order.
+    pub target_words: u64,
+    /// Row numbers in order.
+    pub target_rows: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// The digit's lowest bit.
+    pub shift: u32,
+    /// Blocks.
+    pub tiles: u32,
+}
+const _: () = assert!(size_of::<SortDigits>() == 64);

@@ -1,0 +1,58 @@
+// Arguments of the kernels in aggregate/.
+#pragma once
+
+#include "join.h"
+
+// assign_groups, number_groups
+typedef struct AssignGroups {
+    KeyColumns keys;
+    uint64_t hashes;       // uint64_t [row_count], of hash_keys with nulls_match
+    uint64_t slots;        // uint32_t [slot_count], NO_ROW where empty: the first row of a group
+    uint64_t leaders;      // uint32_t [row_count]: the row that stands for this row's group
+    uint64_t leader_flags; // uint8_t [row_count]: 1 for a row that stands for its group
+    uint64_t offsets;      // uint64_t [row_count], of leader_flags; read by number_groups
+    uint64_t groups;       // uint32_t [row_count], written by number_groups: 0 to groups - 1, in order of leaders
+    uint64_t row_count;
+    uint64_t slot_count;   // a power of two, at least twice row_count
+    uint64_t status;       // Status
+} AssignGroups;
+static_assert(sizeof(AssignGroups) == 464, "AssignGroups has 464 bytes");
+
+// What accumulate adds to a group.
+enum AccumulatorKind {
+    ACCUMULATE_COUNT = 0,     // rows whose input is not NULL, or all rows without an input
+    ACCUMULATE_SUM = 1,       // of integers and decimals, in 128 bits
+    ACCUMULATE_MIN = 2,       // the row with the least value
+    ACCUMULATE_MAX = 3,       // the row with the greatest value
+    ACCUMULATE_ANY = 4,       // some row
+};
+
+// accumulate_groups
+typedef struct AccumulateGroups {
+    ColumnView input;     // type 0 with values 0: none
+    uint64_t groups;      // uint32_t [row_count], or 0: all rows are group 0
+    uint64_t row_count;
+    uint64_t counts;      // uint64_t [group_count]: rows whose input is not NULL
+    uint64_t sums;        // {low, high} [group_count] of a 128-bit sum; null unless ACCUMULATE_SUM
+    uint64_t rows;        // uint32_t [group_count], NO_ROW at first; null unless MIN, MAX, ANY
+    uint64_t status;      // Status
+    uint32_t group_count;
+    uint32_t kind;        // AccumulatorKind
+} AccumulateGroups;
+static_assert(sizeof(AccumulateGroups) == 80, "AccumulateGroups has 80 bytes");
+
+// finish_sums
+typedef struct FinishSums {
+    uint64_t counts;      // uint64_t [group_count]
+    uint64_t sums;        // {low, high} [group_count]
+    uint64_t values;      // cells of cell_bytes
+    uint64_t validity;    // uint8_t [group_count]: 0 where the count is 0
+    uint64_t group_count;
+    uint64_t status;      // Status
+    uint32_t cell_bytes;  // 8 or 16
+    uint32_t overflow_code; // ErrorCode for a sum that does not fit the cell
+} FinishSums;
+static_assert(sizeof(FinishSums) == 56, "FinishSums has 56 bytes");
+
+// Groups of which every thread of a block keeps a sum of its own.
+#define PRIVATE_GROUPS_MAX 8

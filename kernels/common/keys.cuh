@@ -1,0 +1,24 @@
+// Rows of several key columns.
+#pragma once
+
+#include "../abi/join.h"
+#include "cell.cuh"
+
+// Whether all keys of two rows are equal and none is NULL.
+DEVICE bool keys_match(const KeyColumns &a, uint64_t a_row, const KeyColumns &b, uint64_t b_row) {
+    for (uint32_t key = 0; key < a.count; key++) {
+        if (cell_is_null(a.columns[key], a_row) || cell_is_null(b.columns[key], b_row)) return false;
+        if (!cells_equal(a.columns[key], a_row, b.columns[key], b_row)) return false;
+    }
+    return true;
+}
+
+// Whether all keys of two rows are equal, where NULL equals NULL.
+DEVICE bool keys_same(const KeyColumns &a, uint64_t a_row, const KeyColumns &b, uint64_t b_row) {
+    for (uint32_t key = 0; key < a.count; key++) {
+        bool a_null = cell_is_null(a.columns[key], a_row), b_null = cell_is_null(b.columns[key], b_row);
+        if (a_null != b_null) return false;
+        if (!a_null && !cells_equal(a.columns[key], a_row, b.columns[key], b_row)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,118 @@
+// A stable sort of row numbers by 64-bit words, 8 bits a pass, least significant digit first.
+//
+// Grid:    encode_sort_words: any number of blocks; the others: ceil(row_count / SORT_TILE_ROWS).
+// Ordering: stable. Sorting by the last key first and the first key last sorts by all of them.
+// Traffic: a pass reads words twice and rows once, and writes both.
+// Source:  LSD radix sort with counts per tile, Satish, Harris, Garland, "Designing Efficient Sorting Algorithms for
+//          Manycore GPUs", IPDPS 2009, section IV. We differ: ranks within a warp come from votes on the digit's bits.
+#include "../abi/launch.h"
+#include "../abi/sort.h"
+#include "../common/cell.cuh"
+
+#define WARPS (BLOCK_THREADS / WARP_THREADS)
+
+DEVICE uint64_t signed_word(int64_t value) { return (uint64_t)value ^ (1ull << 63); }
+
+// Floats in PostgreSQL's order: -0 as 0, NaN greatest.
+DEVICE uint64_t float_word(double value) {
+    if (value != value) return ~0ull;
+    uint64_t bits = __builtin_bit_cast(uint64_t, value == 0 ? 0.0 : value);
+    return bits >> 63 ? ~bits : bits | (1ull << 63);
+}
+
+DEVICE uint64_t bytes_word(const uint8_t *bytes, uint32_t length, uint32_t word) {
+    uint64_t result = 0;
+    for (uint32_t byte = 0; byte < 8; byte++) {
+        uint64_t place = (uint64_t)word * 8 + byte;
+        result = (result << 8) | (place < length ? bytes[place] : 0);
+    }
+    return result;
+}
+
+DEVICE uint64_t wide_word(int128 value, uint32_t word) {
+    return word == 0 ? (uint64_t)value : signed_word((int64_t)(value >> 64));
+}
+
+DEVICE uint64_t sort_word(const ColumnView &column, uint64_t row, uint32_t word) {
+    if (word == SORT_WORD_NULL) return cell_is_null(column, row) ? 0 : 1;
+    if (cell_is_null(column, row)) return 0;
+    switch (column.type) {
+        case CELL_BOOL: return cell_at<uint8_t>(column, row);
+        case CELL_INT16: return signed_word(cell_at<int16_t>(column, row));
+        case CELL_INT32: return signed_word(cell_at<int32_t>(column, row));
+        case CELL_INT64: return signed_word(cell_at<int64_t>(column, row));
+        case CELL_INT128: return wide_word(cell_at<int128>(column, row), word);
+        case CELL_FLOAT32: return float_word((double)cell_at<float>(column, row));
+        case CELL_FLOAT64: return float_word(cell_at<double>(column, row));
+        case CELL_STRING: {
+            StringCell cell = cell_at<StringCell>(column, row);
+            if (word == SORT_WORD_LENGTH) return cell.length;
+            return bytes_word((const uint8_t *)cell.address, cell.length, word);
+        }
+        case CELL_BYTES16: return bytes_word((const uint8_t *)column.values + row * 16, 16, word);
+        default: return wide_word(interval_span(cell_at<IntervalCell>(column, row)), word);
+    }
+}
+
+KERNEL(encode_sort_words, EncodeSortWords, BLOCK_THREADS) {
+    uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;
+    for (uint64_t place = (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; place < args.row_count; place += step) {
+        uint64_t row = ((const uint32_t *)args.rows)[place];
+        uint64_t word = sort_word(args.column, row, args.word);
+        ((uint64_t *)args.words)[place] = args.descending ? ~word : word;
+    }
+}
+
+KERNEL(count_digits, SortDigits, BLOCK_THREADS) {
+    SHARED uint32_t counts[DIGIT_VALUES];
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    uint64_t first = (uint64_t)blockIdx.x * SORT_TILE_ROWS;
+    for (uint32_t item = 0; item < SORT_TILE_ROWS / BLOCK_THREADS; item++) {
+        uint64_t place = first + item * BLOCK_THREADS + threadIdx.x;
+        if (place < args.row_count) {
+            uint32_t digit = (uint32_t)(((const uint64_t *)args.words)[place] >> args.shift) & (DIGIT_VALUES - 1);
+            atomicAdd(&counts[digit], 1u);
+        }
+    }
+    __syncthreads();
+    ((uint32_t *)args.digit_counts)[(uint64_t)threadIdx.x * args.tiles + blockIdx.x] = counts[threadIdx.x];
+}
+
+KERNEL(scatter_digits, SortDigits, BLOCK_THREADS) {
+    // Where the next row of each digit goes, and the rows of each warp in this round.
+    SHARED uint64_t targets[DIGIT_VALUES];
+    SHARED uint32_t warp_counts[WARPS][DIGIT_VALUES];
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    const uint32_t warp = threadIdx.x / WARP_THREADS;
+    targets[threadIdx.x] = ((const uint64_t *)args.digit_offsets)[(uint64_t)threadIdx.x * args.tiles + blockIdx.x];
+    uint64_t first = (uint64_t)blockIdx.x * SORT_TILE_ROWS;
+    for (uint32_t item = 0; item < SORT_TILE_ROWS / BLOCK_THREADS; item++) {
+        uint64_t place = first + item * BLOCK_THREADS + threadIdx.x;
+        bool is_row = place < args.row_count;
+        uint64_t word = is_row ? ((const uint64_t *)args.words)[place] : 0;
+        uint32_t digit = (uint32_t)(word >> args.shift) & (DIGIT_VALUES - 1);
+        for (uint32_t other = 0; other < WARPS; other++) warp_counts[other][threadIdx.x] = 0;
+        __syncthreads();
+        // The lanes of this warp with the same digit.
+        uint32_t peers = __ballot_sync(0xffffffffu, is_row);
+        for (uint32_t bit = 0; bit < 8; bit++) {
+            uint32_t votes = __ballot_sync(0xffffffffu, (digit >> bit) & 1);
+            peers &= (digit >> bit) & 1 ? votes : ~votes;
+        }
+        uint32_t rank = __popc(peers & ((1u << lane) - 1));
+        if (is_row && rank == 0) warp_counts[warp][digit] = __popc(peers);
+        __syncthreads();
+        if (is_row) {
+            uint64_t target = targets[digit] + rank;
+            for (uint32_t other = 0; other < warp; other++) target += warp_counts[other][digit];
+            ((uint64_t *)args.target_words)[target] = word;
+            ((uint32_t *)args.target_rows)[target] = ((const uint32_t *)args.rows)[place];
+        }
+        __syncthreads();
+        uint32_t in_round = 0;
+        for (uint32_t other = 0; other < WARPS; other++) in_round += warp_counts[other][threadIdx.x];
+        targets[threadIdx.x] += in_round;
+        __syncthreads();
+    }
+}

@@ -1,0 +1,181 @@
+//! Groups and their accumulators.
+
+use pystachio_plan::{DataType, Error, ErrorKind, Result};
+
+use super::{FaultContext, Queue, RowNumbers, StatusCell, join::key_columns};
+use crate::device::{
+    Buffer, CellType, Column, Kernel,
+    abi::{AccumulateGroups, AssignGroups, ColumnView, FinishSums, PRIVATE_GROUPS_MAX},
+};
+
+/// Rows by group.
+pub struct Grouping {
+    /// `u32` a row, 0 to `group_count - 1`; absent if all rows are one group.
+    groups: Option<Buffer>,
+    /// How many groups.
+    pub group_count: usize,
+    /// A row of each group, by group number; absent if all rows are one group.
+    pub leaders: Option<RowNumbers>,
+    row_count: usize,
+}
+
+/// What is computed of a group's rows. NULL inputs are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Accumulator {
+    /// Rows.
+    Count = 0,
+    /// The sum, in 128 bits.
+    Sum = 1,
+    /// The least.
+    Min = 2,
+    /// The greatest.
+    Max = 3,
+    /// Some value.
+    Any = 4,
+}
+
+/// Digits that a sum may have more than its addends: no device holds 10^11 rows.
+const SUM_DIGITS: u8 = 11;
+
+impl Queue {
+    /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, `NotSupported` for too many keys, and faults of the device.
+    pub fn group(&self, keys: &[Column], row_count: usize) -> Result<Grouping> {
+        if keys.is_empty() {
+            return Ok(Grouping { groups: None, group_count: 1, leaders: None, row_count });
+        }
+        let rows = row_count as u64;
+        let slot_count = rows.saturating_mul(2).max(2).next_power_of_two();
+        let hashes = self.hash(keys, row_count, true)?;
+        let slots = self.allocate_filled::<u32>(slot_count, 0xff)?;
+        let leaders = self.allocate::<u32>(rows)?;
+        let flags = self.allocate::<u8>(rows)?;
+        let groups = self.allocate::<u32>(rows)?;
+        let status = StatusCell::new(self)?;
+        let mut arguments = AssignGroups {
+            keys: key_columns(keys)?,
+            hashes: hashes.address(),
+            slots: slots.address(),
+            leaders: leaders.address(),
+            leader_flags: flags.address(),
+            groups: groups.address(),
+            row_count: rows,
+            slot_count,
+            status: status.address(),
+            ..AssignGroups::default()
+        };
+        self.launch_strided(Kernel::AssignGroups, rows, &arguments)?;
+        let (offsets, group_count) = self.offsets(&flags, 1, row_count)?;
+        arguments.offsets = offsets.address();
+        self.launch_strided(Kernel::NumberGroups, rows, &arguments)?;
+        let leaders = self.select(&flags, row_count)?;
+        status.check(self, FaultContext::default())?;
+        Ok(Grouping {
+            groups: Some(groups),
+            group_count: group_count as usize,
+            leaders: Some(leaders),
+            row_count,
+        })
+    }
+
+    /// An aggregate of every group.
+    ///
+    /// # Errors
+    ///
+    /// `NumericOutOfRange` for a sum that does not fit its type, `NotSupported` for one that can't be
+    /// proved to fit 128 bits, and as of [`Queue::group`].
+    pub fn accumulate(
+        &self,
+        grouping: &Grouping,
+        accumulator: Accumulator,
+        input: Option<&Column>,
+        result: &DataType,
+    ) -> Result<Column> {
+        let group_count = grouping.group_count as u64;
+        let counts = self.allocate_filled::<u64>(group_count, 0)?;
+        let mut arguments = AccumulateGroups {
+            input: input.map_or_else(ColumnView::default, Column::view),
+            groups: grouping.groups.as_ref().map_or(0, Buffer::address),
+            row_count: grouping.row_count as u64,
+            counts: counts.address(),
+            group_count: u32::try_from(group_count).unwrap_or(u32::MAX),
+            kind: accumulator as u32,
+            ..AccumulateGroups::default()
+        };
+        match (accumulator, input) {
+            (Accumulator::Count, _) => {
+                self.add(&arguments, group_count)?;
+                Ok(Column {
+                    data_type: DataType::Int64,
+                    cell_type: CellType::Int64,
+                    values: counts,
+                    validity: None,
+                    strings: Vec::new(),
+                })
+            }
+            (Accumulator::Sum, Some(input)) => {
+                check_sum(&input.data_type)?;
+                let sums = self.allocate_filled::<[u64; 2]>(group_count, 0)?;
+                arguments.sums = sums.address();
+                self.add(&arguments, group_count)?;
+                self.finish(&counts, &sums, group_count, result)
+            }
+            (_, Some(input)) => {
+                let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
+                arguments.rows = rows.address();
+                self.launch_strided(Kernel::AccumulateGroups, grouping.row_count as u64, &arguments)?;
+                self.gather(input, &RowNumbers { rows, count: grouping.group_count, may_miss: true })
+            }
+            (accumulator, None) => Err(Error::internal(format!("{accumulator:?} has no input"))),
+        }
+    }
+
+    fn add(&self, arguments: &AccumulateGroups, group_count: u64) -> Result<()> {
+        let few = group_count <= PRIVATE_GROUPS_MAX;
+        let kernel = if few { Kernel::AccumulateFewGroups } else { Kernel::AccumulateGroups };
+        self.launch_strided(kernel, arguments.row_count, arguments)
+    }
+
+    fn finish(&self, counts: &Buffer, sums: &Buffer, group_count: u64, result: &DataType) -> Result<Column> {
+        let cell_type = CellType::of(result)?;
+        let values = self.memory().allocate(group_count * u64::from(cell_type.bytes()), self.stream())?;
+        let validity = self.allocate::<u8>(group_count)?;
+        let status = StatusCell::new(self)?;
+        let arguments = FinishSums {
+            counts: counts.address(),
+            sums: sums.address(),
+            values: values.address(),
+            validity: validity.address(),
+            group_count,
+            status: status.address(),
+            cell_bytes: cell_type.bytes(),
+            // bigint out of range, or a decimal beyond its bits.
+            overflow_code: if *result == DataType::Int64 { 3 } else { 4 },
+        };
+        self.launch_strided(Kernel::FinishSums, group_count, &arguments)?;
+        status.check(self, FaultContext::default())?;
+        Ok(Column {
+            data_type: result.clone(),
+            cell_type,
+            values,
+            validity: Some(validity),
+            strings: Vec::new(),
+        })
+    }
+}
+
+/// Sums wrap at 128 bits, so the addends must be small enough that they can't get there.
+fn check_sum(input: &DataType) -> Result<()> {
+    match input {
+        DataType::Decimal { precision, .. } if *precision > crate::device::DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
+            let message = format!("no kernel sums values of type {input}");
+            Err(Error::new(ErrorKind::NotSupported, message))
+        }
+        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => Ok(()),
+        other => Err(Error::new(ErrorKind::NotSupported, format!("no kernel sums values of type {other}"))),
+    }
+}

@@ -1,0 +1,32 @@
+//! Operations on columns of one device: what operators are made of.
+//!
+//! - `queue.rs`: where work is enqueued: memory and a stream
+//! - `select.rs`: prefix sums, selection by flags, gathering, concatenation
+//! - `join.rs`: hash tables over rows, and the pairs that match
+//! - `group.rs`: groups and their accumulators
+//! - `sort.rs`: orders of rows
+//! - `output.rs`: columns as Arrow arrays on the host
+//! - `fault.rs`: what kernels report, as errors
+//!
+//! Invariants: operations take and give row numbers as `u32`, so a chunk has fewer than 2^32 - 1 rows.
+//!
+//! Deliberately absent: plans, files, threads.
+
+mod fault;
+mod group;
+mod join;
+mod output;
+mod queue;
+mod select;
+mod sort;
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that fails may panic")]
+mod tests;
+
+pub use fault::{FaultContext, StatusCell};
+pub use group::{Accumulator, Grouping};
+pub use join::{JoinTable, Pairs, ProbeMode};
+pub use output::{column_schema, to_arrow};
+pub use queue::Queue;
+pub use select::RowNumbers;
+pub use sort::SortColumn;

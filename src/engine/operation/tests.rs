@@ -1,0 +1,253 @@
+//! Operations on the emulated device against plain loops over the same values.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use pystachio_plan::DataType;
+
+use super::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
+use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, abi::StringCell};
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A generator of numbers that need not be good: `seed` gives the same ones each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+fn queue() -> Queue {
+    let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30);
+    Queue::new(&memory).unwrap()
+}
+
+fn numbers(queue: &Queue, values: &[Option<i64>]) -> Column {
+    let cells: Vec<i64> = values.iter().map(|value| value.unwrap_or(-77)).collect();
+    Column {
+        data_type: DataType::Int64,
+        cell_type: CellType::Int64,
+        values: queue.upload(&cells).unwrap(),
+        validity: validity(queue, values),
+        strings: Vec::new(),
+    }
+}
+
+fn validity<T>(queue: &Queue, values: &[Option<T>]) -> Option<crate::device::Buffer> {
+    let flags: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
+    flags.contains(&0).then(|| queue.upload(&flags).unwrap())
+}
+
+fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
+    let bytes: String = values.iter().flatten().cloned().collect();
+    let buffer = queue.upload(bytes.as_bytes()).unwrap();
+    let mut address = buffer.address();
+    let cells: Vec<StringCell> = values
+        .iter()
+        .map(|value| {
+            let length = value.as_ref().map_or(0, String::len) as u32;
+            let cell = StringCell { address, length, reserved: 0 };
+            address += u64::from(length);
+            cell
+        })
+        .collect();
+    Column {
+        data_type: DataType::Text,
+        cell_type: CellType::String,
+        values: queue.upload(&cells).unwrap(),
+        validity: validity(queue, values),
+        strings: vec![buffer],
+    }
+}
+
+fn read_numbers(queue: &Queue, column: &Column, count: usize) -> Vec<Option<i64>> {
+    let cells: Vec<i64> = queue.download(&column.values, count).unwrap();
+    let flags: Option<Vec<u8>> = column.validity.as_ref().map(|flags| queue.download(flags, count).unwrap());
+    let is_valid = |row: usize| flags.as_ref().is_none_or(|flags| flags[row] != 0);
+    (0..count).map(|row| is_valid(row).then(|| cells[row])).collect()
+}
+
+fn random_numbers(count: usize, distinct: u64, nulls: bool) -> Vec<Option<i64>> {
+    let mut source = Numbers(SEED ^ count as u64 ^ distinct);
+    (0..count)
+        .map(|_| {
+            let value = source.next(distinct) as i64 - distinct as i64 / 2;
+            (!nulls || source.next(5) > 0).then_some(value)
+        })
+        .collect()
+}
+
+fn random_texts(count: usize, distinct: u64) -> Vec<Option<String>> {
+    let mut source = Numbers(SEED ^ distinct);
+    (0..count)
+        .map(|_| {
+            let value = source.next(distinct);
+            (source.next(7) > 0).then(|| "ä€x".repeat((value % 5) as usize) + &value.to_string())
+        })
+        .collect()
+}
+
+#[test]
+fn selection_keeps_the_order_of_rows() {
+    let queue = queue();
+    for count in [0usize, 1, 31, 256, 4096, 4097, 20_000] {
+        let mut source = Numbers(SEED ^ count as u64);
+        let flags: Vec<u8> = (0..count).map(|_| (source.next(3) == 0).into()).collect();
+        let rows = queue.select(&queue.upload(&flags).unwrap(), count).unwrap();
+        let found: Vec<u32> = queue.download(&rows.rows, rows.count).unwrap();
+        let expected: Vec<u32> = (0..count as u32).filter(|row| flags[*row as usize] == 1).collect();
+        assert_eq!(found, expected, "count={count}");
+    }
+}
+
+#[test]
+fn chunks_are_joined_in_order_with_their_nulls() {
+    let queue = queue();
+    let parts = [random_numbers(300, 9, false), random_numbers(5, 9, true), vec![], random_numbers(70, 4, true)];
+    let chunks: Vec<Chunk> = parts
+        .iter()
+        .map(|part| Chunk { row_count: part.len(), columns: vec![numbers(&queue, part)] })
+        .collect();
+    let whole = queue.concat(&chunks).unwrap();
+    assert_eq!(read_numbers(&queue, &whole.columns[0], whole.row_count), parts.concat());
+}
+
+#[test]
+fn probes_find_all_matches_and_no_null() {
+    let queue = queue();
+    for (build_count, probe_count, distinct) in [(0, 10, 3), (10, 0, 3), (500, 700, 40), (3000, 900, 100_000)] {
+        let build = random_numbers(build_count, distinct, true);
+        let probe = random_numbers(probe_count, distinct + 3, true);
+        let table = queue.build(vec![numbers(&queue, &build)], build_count).unwrap();
+        let keys = [numbers(&queue, &probe)];
+        for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
+            let pairs = queue.probe(&table, &keys, probe_count, mode).unwrap();
+            let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
+            let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
+            let mut found: Vec<(u32, u32)> = probe_rows.into_iter().zip(build_rows).collect();
+            found.sort_unstable();
+            let mut expected = Vec::new();
+            for (row, key) in probe.iter().enumerate() {
+                let matches: Vec<u32> = (0..build_count as u32)
+                    .filter(|other| key.is_some() && build[*other as usize] == *key)
+                    .collect();
+                if matches.is_empty() && mode == ProbeMode::MatchesOrMiss {
+                    expected.push((row as u32, u32::MAX));
+                }
+                expected.extend(matches.into_iter().map(|other| (row as u32, other)));
+            }
+            if mode == ProbeMode::First {
+                let rows = |pairs: &[(u32, u32)]| pairs.iter().map(|pair| pair.0).collect::<Vec<_>>();
+                assert!(found.iter().all(|pair| expected.contains(pair)));
+                let mut with_match = rows(&expected);
+                with_match.dedup();
+                assert_eq!(rows(&found), with_match);
+            } else {
+                assert_eq!(found, expected, "build={build_count} probe={probe_count} {mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_are_those_of_equal_keys_and_nulls() {
+    let queue = queue();
+    for (count, distinct) in [(1usize, 1u64), (2000, 4), (6000, 5000)] {
+        let first = random_numbers(count, distinct, true);
+        let second = random_texts(count, distinct / 2 + 1);
+        let values = random_numbers(count, 1 << 40, true);
+        let keys = [numbers(&queue, &first), texts(&queue, &second)];
+        let input = numbers(&queue, &values);
+        let grouping = queue.group(&keys, count).unwrap();
+        let leaders = grouping.leaders.clone().unwrap();
+        let leaders: Vec<u32> = queue.download(&leaders.rows, leaders.count).unwrap();
+        let mut expected: BTreeMap<(Option<i64>, Option<String>), Vec<i64>> = BTreeMap::new();
+        for row in 0..count {
+            let entry = expected.entry((first[row], second[row].clone())).or_default();
+            entry.extend(values[row]);
+        }
+        assert_eq!(grouping.group_count, expected.len());
+        let aggregate = |accumulator, data_type: &DataType| {
+            let column = queue.accumulate(&grouping, accumulator, Some(&input), data_type).unwrap();
+            read_numbers(&queue, &column, grouping.group_count)
+        };
+        let counts = aggregate(Accumulator::Count, &DataType::Int64);
+        let sums = aggregate(Accumulator::Sum, &DataType::Int64);
+        let least = aggregate(Accumulator::Min, &DataType::Int64);
+        let greatest = aggregate(Accumulator::Max, &DataType::Int64);
+        for (group, leader) in leaders.iter().enumerate() {
+            let key = (first[*leader as usize], second[*leader as usize].clone());
+            let rows = &expected[&key];
+            assert_eq!(counts[group], Some(rows.len() as i64));
+            assert_eq!(sums[group], (!rows.is_empty()).then(|| rows.iter().sum::<i64>()));
+            assert_eq!(least[group], rows.iter().min().copied());
+            assert_eq!(greatest[group], rows.iter().max().copied());
+        }
+    }
+}
+
+#[test]
+fn a_sum_beyond_its_type_is_an_error() {
+    let queue = queue();
+    let input = numbers(&queue, &[Some(i64::MAX), Some(1)]);
+    let grouping = queue.group(&[], 2).unwrap();
+    let error = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &DataType::Int64).unwrap_err();
+    assert_eq!(error.message, "bigint out of range");
+    let wide = DataType::Decimal { precision: 38, scale: 0 };
+    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &wide).unwrap();
+    let cells: Vec<[u64; 2]> = queue.download(&sum.values, 1).unwrap();
+    assert_eq!(cells, [[1 << 63, 0]]);
+}
+
+#[test]
+fn sorts_are_stable_and_put_nulls_where_told() {
+    let queue = queue();
+    let count = 5000;
+    let first = random_numbers(count, 20, true);
+    let second = random_texts(count, 300);
+    for (descending, nulls_first) in [(false, false), (false, true), (true, false), (true, true)] {
+        let keys = [
+            SortColumn { column: numbers(&queue, &first), descending, nulls_first },
+            SortColumn { column: texts(&queue, &second), descending: !descending, nulls_first: !nulls_first },
+        ];
+        let rows = queue.sort(&keys, count).unwrap();
+        let found: Vec<u32> = queue.download(&rows.rows, rows.count).unwrap();
+        let mut expected: Vec<u32> = (0..count as u32).collect();
+        expected.sort_by(|a, b| {
+            let (a, b) = (*a as usize, *b as usize);
+            compare(&first[a], &first[b], descending, nulls_first)
+                .then_with(|| compare(&second[a], &second[b], !descending, !nulls_first))
+        });
+        assert_eq!(found, expected);
+    }
+}
+
+fn compare<T: Ord>(a: &Option<T>, b: &Option<T>, descending: bool, nulls_first: bool) -> std::cmp::Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if descending => b.cmp(a),
+        (Some(a), Some(b)) => a.cmp(b),
+        (None, None) => std::cmp::Ordering::Equal,
+        (None, Some(_)) if nulls_first => std::cmp::Ordering::Less,
+        (Some(_), None) if !nulls_first => std::cmp::Ordering::Less,
+        _ => std::cmp::Ordering::Greater,
+    }
+}
+
+#[test]
+fn chunks_leave_the_device_with_texts_and_nulls() {
+    let queue = queue();
+    let first = random_texts(3000, 50);
+    let second = random_numbers(3000, 50, true);
+    let chunk = Chunk { row_count: 3000, columns: vec![texts(&queue, &first), numbers(&queue, &second)] };
+    let schema = column_schema(&[DataType::Text, DataType::Int64]);
+    let batch = to_arrow(&queue, &chunk, &schema).unwrap();
+    use arrow::array::AsArray;
+    let found: Vec<Option<String>> =
+        batch.column(0).as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect();
+    assert_eq!(found, first);
+    let found: Vec<Option<i64>> =
+        batch.column(1).as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
+    assert_eq!(found, second);
+}
