@@ -49,9 +49,9 @@ uint32_t vote_warp(bool flag);
     }                                                                                        \
     static void name##_thread(const Arguments &args)
 #define DEVICE static inline
-#define DEVICE_CALL static
+#define DEVICE_CALL [[maybe_unused]] static
 #define SHARED static thread_local
-#define CONSTANT_TABLE static const
+#define CONSTANT_TABLE [[maybe_unused]] static const
 
 #define __restrict__ __restrict
 

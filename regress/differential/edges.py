@@ -134,7 +134,7 @@ def _logic_entries():
 
 def _text_entries():
     patterns = ["%", "", "_", "__", "a%", "%a", "%b%", "a_b", "a\\%b", "a\\_b", "\\\\", "%\\\\%", "\u00e4", "_%", "%_", "PROMO%",
-                "%special%requests%", "x%x", "%\n%", "A%", "abc", "%abc%", "\U0001f600%", "a\\b"]
+                "%special%requests%", "x%x", "%\n%", "A%", "abc", "%abc%", "\U0001f600%", "a\\b", "\u00c4", "\u00c4%", "_\u00c9", "%\u1e9e%", "%\u0130", "%\u212a%"]
     for name in TEXTS:
         for pattern in patterns:
             quoted = pattern.replace("'", "''")
@@ -146,6 +146,15 @@ def _text_entries():
                 yield Entry(f"substring({name}, {start}, {count})", (name,), f"substring(a.v, {start}, {count})")
         for function in ("length", "octet_length", "upper", "lower", "trim", "btrim", "ltrim", "rtrim", "char_length"):
             yield Entry(f"{function}({name})", (name,), f"{function}(a.v)")
+        # Letters whose case has another length, is ASCII, has no single character, or has two.
+        beyond = "\u0130\u0131\u017f\u00df\u1e9e\u01c4\u01c5\u01c6\u212a\u00b5\u00ff\u023a\u2c65\u03c3\u03c2\U00010400\ufb01"
+        for function in ("upper", "lower"):
+            yield Entry(f"{function}({name} || beyond ASCII)", (name,), f"{function}(a.v || '{beyond}')")
+            yield Entry(f"{function}({name} C)", (name,), f"{function}(a.v || '{beyond}' COLLATE \"C\")")
+        yield Entry(f"{name} ILIKE {name}", (name, name), "a.v ILIKE b.v", "boolean")
+        yield Entry(f"{name} ILIKE upper {name}", (name, name), "a.v ILIKE '%' || upper(b.v) || '%'", "boolean")
+        yield Entry(f"literal ILIKE {name}", (name,), f"'{beyond}' ILIKE '%' || a.v || '%'", "boolean")
+        yield Entry(f"{name} ILIKE C", (name,), "a.v COLLATE \"C\" ILIKE '\u00c4%'", "boolean")
         yield Entry(f"trim ab {name}", (name,), "trim(both 'ab' from a.v)")
         yield Entry(f"ltrim xa {name}", (name,), "ltrim(a.v, 'xa')")
         yield Entry(f"rtrim empty {name}", (name,), "rtrim(a.v, '')")

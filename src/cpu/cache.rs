@@ -16,7 +16,7 @@ use std::{
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, DataType, ScanColumn};
 
-use crate::files::FileIdentity;
+use pystachio_engine::storage::FileIdentity;
 
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -26,7 +26,10 @@ use datafusion::{
     physical_plan::ExecutionPlan,
     prelude::SessionConfig,
 };
-use pystachio_engine::{Engine, GenerateProgress, ResultStream};
+use pystachio_engine::{
+    Engine, GenerateProgress, ResultStream,
+    storage::{describe, from_io},
+};
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result,
     SampleRequest, TableDescription,
@@ -35,8 +38,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     cache::ColumnCache,
-    describe,
-    error::{from_datafusion, from_io, from_panic},
+    error::{from_datafusion, from_panic},
     generate,
     lowering::Lowering,
     metrics::{self, QueryPool},
@@ -189,7 +191,7 @@ fn settings(options: &CpuOptions) -> ConfigOptions {
 impl Engine for CpuEngine {
     async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
         let (catalog, files) = (self.scans.catalog.clone(), files.clone());
-        self.run_blocking(move || describe::describe(&catalog, &files)).await
+        self.run_blocking(move || describe(&catalog, &files)).await
     }
 
     async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {

@@ -1,13 +1,12 @@
-//! Errors of DataFusion, Arrow, Parquet and the file system as plan errors.
+//! Errors of DataFusion and Arrow as plan errors.
 //!
 //! Invariants: an error of our own that travels through DataFusion as `External` comes out as it went in,
 //! however deep it is wrapped. An error that names a file keeps the name.
 
-use std::{any::Any, error::Error as StandardError, io, path::Path};
+use std::{any::Any, error::Error as StandardError};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
-use parquet::errors::ParquetError;
 use pystachio_plan::{Error, ErrorKind};
 
 /// Wraps an error of ours for a way through DataFusion; [`from_datafusion`] gives it back.
@@ -44,48 +43,6 @@ pub(crate) fn from_arrow(error: &ArrowError) -> Error {
         ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
         other => Error::internal(other.to_string()),
     }
-}
-
-/// What went wrong with a file, by the operating system.
-pub(crate) fn from_io(path: &Path, action: &str, error: &io::Error) -> Error {
-    let path = path.display();
-    match error.kind() {
-        io::ErrorKind::NotFound => {
-            Error::new(ErrorKind::FileNotFound, format!("file \"{path}\" does not exist"))
-        }
-        io::ErrorKind::PermissionDenied => {
-            Error::new(ErrorKind::FilePermission, format!("could not {action} \"{path}\": permission denied"))
-                .with_hint("The engine runs as the operating system user of the PostgreSQL server.")
-        }
-        io::ErrorKind::UnexpectedEof => Error::new(
-            ErrorKind::FileCorrupt,
-            format!("file \"{path}\" is truncated: it ended while the engine read it"),
-        ),
-        _ => Error::new(ErrorKind::FileAccess, format!("could not {action} \"{path}\": {error}")),
-    }
-}
-
-/// What went wrong with a file, by the Parquet reader.
-pub(crate) fn from_parquet(path: &Path, error: &ParquetError) -> Error {
-    if let ParquetError::External(source) = error {
-        if let Some(own) = find_own(source.as_ref()) {
-            return own;
-        }
-        if let Some(source) = source.downcast_ref::<io::Error>() {
-            return from_io(path, "read", source);
-        }
-    }
-    let reason = match error {
-        ParquetError::General(message)
-        | ParquetError::NYI(message)
-        | ParquetError::EOF(message)
-        | ParquetError::ArrowError(message) => message.trim_end_matches('.').to_owned(),
-        other => other.to_string(),
-    };
-    Error::new(
-        ErrorKind::FileCorrupt,
-        format!("could not read Parquet file \"{}\": {reason}", path.display()),
-    )
 }
 
 /// What a caught panic amounts to.

@@ -3,30 +3,24 @@
 //! - `engine.rs`: [`CpuEngine`], what the host starts
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
-//! - `files.rs`, `footer_check.rs`: file sets, file identity, footers
-//! - `describe.rs`, `file_type.rs`, `statistics.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
+//! - `sample.rs`: rows for ANALYZE; `generate.rs`: TPC-H data
 //! - `stream.rs`, `metrics.rs`: results and what they cost
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
 //! in a plan and need no qualifier. A result is PostgreSQL's or an error.
 //!
-//! Deliberately absent: PostgreSQL, sockets. No other crate names DataFusion.
+//! Deliberately absent: files and footers (`pystachio_engine::storage`), PostgreSQL, sockets. No other crate names DataFusion.
 
 mod cache;
-mod describe;
 mod engine;
 mod error;
-mod file_type;
-mod files;
-mod footer_check;
 mod functions;
 mod generate;
 mod lowering;
 mod metrics;
 mod sample;
 mod scan;
-mod statistics;
 mod stream;
 
 #[cfg(test)]

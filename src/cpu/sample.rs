@@ -21,14 +21,13 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use pystachio_engine::ResultStream;
+use pystachio_engine::{ResultStream, storage::FileCatalog};
 use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     error::{from_arrow, from_panic},
-    files::FileCatalog,
     scan::{BATCH_ROWS, ColumnReader, ScanTable},
 };
 

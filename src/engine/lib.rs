@@ -4,13 +4,20 @@
 //! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
 //! Whoever hosts an engine sees only this trait.
 //!
+//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them.
+//!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
 //!
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
 pub mod device;
+mod host_locale;
+mod letter_case;
 pub mod operation;
+pub mod storage;
+
+pub use letter_case::{CaseMap, LetterCase};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;

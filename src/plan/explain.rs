@@ -136,7 +136,7 @@ impl Names {
             Function::Divide => infix("/"),
             Function::Modulo => infix("%"),
             Function::Like => infix("LIKE"),
-            Function::ILike => infix("ILIKE"),
+            Function::ILike(_) => infix("ILIKE"),
             Function::Concat => infix("||"),
             Function::IsNull => postfix("IS NULL"),
             Function::IsNotNull => postfix("IS NOT NULL"),
@@ -370,5 +370,11 @@ mod tests {
         let length = Expression::call(Function::OctetLength, vec![column], DataType::Int32);
         let equal = Expression::predicate(Function::Equal, vec![length, Expression::int32(3)]);
         assert_eq!(expression_text(&equal), "(octet_length(column 3) = 3)");
+        let name = crate::LocaleName::new("C.UTF-8").map(crate::Ctype::Libc);
+        for ctype in [Some(crate::Ctype::Ascii), name].into_iter().flatten() {
+            let column = Expression::column(ColumnId(3), DataType::Text);
+            let upper = Expression::call(Function::Upper(ctype), vec![column], DataType::Text);
+            assert_eq!(expression_text(&upper), "upper(column 3)");
+        }
     }
 }

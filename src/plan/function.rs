@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Ctype;
+
 /// A scalar function or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Function {
@@ -127,18 +129,18 @@ pub enum Function {
     // Text. Positions and lengths count characters.
     /// `a LIKE pattern` with backslash as the escape character: (text, pattern) → bool.
     Like,
-    /// `a ILIKE pattern`; letters are folded as [`Function::Lower`] does.
-    ILike,
+    /// `a ILIKE pattern`: LIKE of both in lower case, as [`Function::Lower`] gives it.
+    ILike(Ctype),
     /// `substring(text, from)` and `substring(text, from, count)`; a negative count is an error.
     Substring,
     /// `length(text)`, `length(bytea)` → Int32.
     Length,
     /// `octet_length` → Int32.
     OctetLength,
-    /// `upper(text)` of ASCII letters only, as in the collation "C".
-    UpperAscii,
-    /// `lower(text)` of ASCII letters only, as in the collation "C".
-    LowerAscii,
+    /// `upper(text)`, character by character.
+    Upper(Ctype),
+    /// `lower(text)`, character by character.
+    Lower(Ctype),
     /// `a || b`, and more operands.
     Concat,
     /// `concat(a, b, …)` of texts: NULLs are skipped; never NULL.

@@ -8,6 +8,7 @@
 //! - `types.rs`: the value types and their Arrow layout
 //! - `value.rs`: single values: literals, parameters, statistics
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
+//! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
 //! - `explain.rs`: plans in words
 //! - `message.rs`, `frame.rs`: what travels over the socket
@@ -20,6 +21,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, files. This crate must stay cheap to build and to
 //! load into a backend.
 
+mod ctype;
 mod error;
 mod explain;
 mod expression;
@@ -31,6 +33,7 @@ mod relation;
 mod types;
 mod value;
 
+pub use ctype::{Ctype, LocaleName};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression};

@@ -17,6 +17,7 @@ use datafusion::{
         ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
 };
+use pystachio_engine::LetterCase;
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
 
 use super::{
@@ -31,6 +32,12 @@ use crate::error::to_datafusion;
 pub(super) enum Kernel {
     /// A function of the plan language. `Coalesce` evaluates all its arguments.
     Function(Function),
+    /// `upper`.
+    Upper(Arc<LetterCase>),
+    /// `lower`.
+    Lower(Arc<LetterCase>),
+    /// `ILIKE`.
+    ILike(Arc<LetterCase>),
     /// The first argument, or NULL where the second is true.
     NullWhere,
     /// A float with one NaN and one zero.
@@ -85,6 +92,9 @@ impl ScalarCall {
     fn new(kernel: Kernel, result: DataType) -> Self {
         let name = match &kernel {
             Kernel::Function(function) => format!("{function:?}").to_lowercase(),
+            Kernel::Upper(_) => "upper".to_owned(),
+            Kernel::Lower(_) => "lower".to_owned(),
+            Kernel::ILike(_) => "ilike".to_owned(),
             other => format!("{other:?}").to_lowercase(),
         };
         Self { kernel, name, result, signature: Signature::variadic_any(Volatility::Immutable) }
@@ -168,6 +178,9 @@ impl<'a> Invocation<'a> {
 fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
     match kernel {
         Kernel::Function(function) => evaluate_function(*function, call),
+        Kernel::Upper(case) => text::change_case(case.upper(), call),
+        Kernel::Lower(case) => text::change_case(case.lower(), call),
+        Kernel::ILike(case) => like::like(Some(case.lower()), call),
         Kernel::NullWhere => comparison::null_where(call),
         Kernel::NormalizeFloat => arithmetic::normalize_float(call),
         Kernel::Align => cast::align(call),
@@ -209,8 +222,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::Variance { sample, deviation } => variance::variance(sample, deviation, call),
         Function::VarianceScale { sample, deviation } => variance::variance_scale(sample, deviation, call),
         Function::Cast => cast::evaluate(call),
-        Function::Like => like::like(false, call),
-        Function::ILike => like::like(true, call),
+        Function::Like => like::like(None, call),
         Function::Extract(field) => datetime::extract(field, call),
         Function::DateTrunc(field) => datetime::date_trunc(field, call),
         Function::AddDays => datetime::add_days(call),
@@ -228,7 +240,10 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         | Function::IsNotTrue
         | Function::IsFalse
         | Function::IsNotFalse
-        | Function::NullIf => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
+        | Function::NullIf
+        | Function::Upper(_)
+        | Function::Lower(_)
+        | Function::ILike(_) => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
         _ => text::evaluate(function, call),
     }
 }

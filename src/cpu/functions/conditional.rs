@@ -124,7 +124,7 @@ fn function_may_fail(function: Function, arguments: &[Expression], data_type: &D
             }
             other => other.is_some(),
         },
-        Function::Like | Function::ILike => match arguments.get(1) {
+        Function::Like | Function::ILike(_) => match arguments.get(1) {
             Some(Expression::Literal(pattern)) => match &pattern.value {
                 pystachio_plan::Value::Text(pattern) => {
                     !is_simple_pattern(pattern) && pattern.ends_with('\\')

@@ -1,48 +1,58 @@
-//! LIKE and ILIKE with backslash as the escape character.
+//! LIKE and ILIKE with backslash as the escape character. ILIKE is LIKE of both operands in lower case.
 //!
 //! A pattern without `_` is a sequence of literal pieces between `%`: the first and the last are anchored,
 //! the others are searched for from left to right. Every other pattern is matched byte by byte, going back
 //! to the last `%` on a mismatch, in the same order of attempts as PostgreSQL, because a pattern that ends
 //! with the escape character is an error only if an attempt gets that far.
 //!
-//! Source: PostgreSQL 15, `like_match.c`, `MatchText`. We differ: no recursion, so that no pattern can
+//! Source: PostgreSQL 15, `like_match.c`, `MatchText`, and `like.c`, `Generic_Text_IC_like`. We differ: no recursion, so that no pattern can
 //! exhaust the stack.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
     array::{Array, ArrayRef, BooleanArray},
     buffer::BooleanBuffer,
 };
 use memchr::memmem::Finder;
+use pystachio_engine::CaseMap;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{call::Invocation, lanes::TextLanes};
 
-/// `text LIKE pattern`, or ILIKE with ASCII letters folded.
+/// `text LIKE pattern`, or ILIKE with the table of lower case.
 ///
 /// # Errors
 ///
 /// `EscapeSequence` where PostgreSQL reaches an escape character at the end of the pattern.
-pub(super) fn like(fold: bool, call: &Invocation<'_>) -> Result<ArrayRef> {
+pub(super) fn like(lower: Option<&CaseMap>, call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, pattern) = (call.text(0)?, call.text(1)?);
     let matches = match (&text, &pattern) {
-        (TextLanes::Column(text), TextLanes::Constant(Some(pattern))) if !fold => {
-            let pattern = Pattern::new(pattern);
+        (TextLanes::Column(text), TextLanes::Constant(Some(pattern))) => {
+            let pattern = Pattern::new(&lower_case(lower, pattern));
+            let mut lowered = String::new();
             let mut dangling = false;
             let values = BooleanBuffer::collect_bool(text.len(), |row| {
-                text.is_valid(row)
-                    && pattern.matches(text.value(row)).unwrap_or_else(|DanglingEscape| {
-                        dangling = true;
-                        false
-                    })
+                if text.is_null(row) {
+                    return false;
+                }
+                let mut value = text.value(row);
+                if let Some(lower) = lower {
+                    lowered.clear();
+                    lower.append(value, &mut lowered);
+                    value = &lowered;
+                }
+                pattern.matches(value).unwrap_or_else(|DanglingEscape| {
+                    dangling = true;
+                    false
+                })
             });
             if dangling {
                 return Err(dangling_escape());
             }
             BooleanArray::new(values, text.nulls().cloned())
         }
-        _ => match_rows(fold, &text, &pattern, call.rows)?,
+        _ => match_rows(lower, &text, &pattern, call.rows)?,
     };
     Ok(Arc::new(matches))
 }
@@ -55,17 +65,23 @@ pub(super) fn is_simple_pattern(pattern: &str) -> bool {
     !trimmed.contains(['%', '_', '\\'])
 }
 
-fn match_rows(fold: bool, text: &TextLanes, pattern: &TextLanes, rows: usize) -> Result<BooleanArray> {
+fn lower_case<'t>(lower: Option<&CaseMap>, text: &'t str) -> Cow<'t, str> {
+    lower.map_or(Cow::Borrowed(text), |lower| Cow::Owned(lower.convert(text)))
+}
+
+fn match_rows(
+    lower: Option<&CaseMap>,
+    text: &TextLanes,
+    pattern: &TextLanes,
+    rows: usize,
+) -> Result<BooleanArray> {
     (0..rows)
         .map(|row| {
             let (Some(text), Some(pattern)) = (text.get(row), pattern.get(row)) else { return Ok(None) };
-            let matched = if fold {
-                let (text, pattern) = (text.to_ascii_lowercase(), pattern.to_ascii_lowercase());
-                match_bytes(text.as_bytes(), pattern.as_bytes())
-            } else {
-                match_bytes(text.as_bytes(), pattern.as_bytes())
-            };
-            matched.map(Some).map_err(|DanglingEscape| dangling_escape())
+            let (text, pattern) = (lower_case(lower, text), lower_case(lower, pattern));
+            match_bytes(text.as_bytes(), pattern.as_bytes())
+                .map(Some)
+                .map_err(|DanglingEscape| dangling_escape())
         })
         .collect()
 }

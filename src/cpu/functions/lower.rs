@@ -1,13 +1,14 @@
 //! Plan expressions become DataFusion expressions.
 
-use std::cell::Cell;
+use std::{cell::Cell, sync::Arc};
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType, IntervalMonthDayNano, i256};
 use datafusion::{
     common::{Column, ScalarValue},
     logical_expr::{Cast, Expr, Like},
 };
-use pystachio_plan::{DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
+use pystachio_engine::LetterCase;
+use pystachio_plan::{Ctype, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
     LoweringInput, bound,
@@ -216,6 +217,9 @@ fn lower_call(
         | Function::IsNotDistinctFrom => bound::lower_comparison(function, first()?, second()?, input),
         Function::In => bound::lower_in(arguments, input),
         Function::Like => lower_like(first()?, second()?, input),
+        Function::Upper(ctype) => with_letters(Kernel::Upper, ctype, arguments, data_type, input),
+        Function::Lower(ctype) => with_letters(Kernel::Lower, ctype, arguments, data_type, input),
+        Function::ILike(ctype) => with_letters(Kernel::ILike, ctype, arguments, data_type, input),
         Function::Cast => lower_cast(first()?, data_type, input),
         _ => {
             let arguments =
@@ -236,6 +240,18 @@ fn lower_like(text: &Expression, pattern: &Expression, input: &LoweringInput<'_>
     }
     let pattern = lower(pattern, input)?;
     Ok(call(Kernel::Function(Function::Like), vec![lowered, pattern], &DataType::Bool))
+}
+
+/// A function whose letters are those of a ctype.
+fn with_letters(
+    kernel: impl FnOnce(Arc<LetterCase>) -> Kernel,
+    ctype: Ctype,
+    arguments: &[Expression],
+    data_type: &DataType,
+    input: &LoweringInput<'_>,
+) -> Result<Expr> {
+    let arguments = arguments.iter().map(|argument| lower(argument, input)).collect::<Result<Vec<Expr>>>()?;
+    Ok(call(kernel(LetterCase::of(ctype)?), arguments, data_type))
 }
 
 fn lower_cast(value: &Expression, data_type: &DataType, input: &LoweringInput<'_>) -> Result<Expr> {

@@ -29,7 +29,8 @@ use datafusion::{
 };
 use num_bigint::BigInt;
 use pystachio_plan::{
-    ColumnId, DataType, DateField, Expression, Function, Interval, Literal, Result, TrimSide, Value,
+    ColumnId, Ctype, DataType, DateField, Expression, Function, Interval, Literal, LocaleName, Result,
+    TrimSide, Value,
 };
 
 use super::{LoweringInput, lower::scalar, lower_expression};
@@ -329,6 +330,9 @@ fn parse_function(text: &str) -> Function {
         "variance_scale" => Function::VarianceScale { sample: flag(), deviation: flag() },
         "extract" => Function::Extract(parse_field(parts.next().expect("a field"))),
         "date_trunc" => Function::DateTrunc(parse_field(parts.next().expect("a field"))),
+        "i_like" => Function::ILike(parse_ctype(parts.next())),
+        "upper" => Function::Upper(parse_ctype(parts.next())),
+        "lower" => Function::Lower(parse_ctype(parts.next())),
         "trim" => Function::Trim(match parts.next() {
             Some("both") => TrimSide::Both,
             Some("leading") => TrimSide::Leading,
@@ -338,6 +342,13 @@ fn parse_function(text: &str) -> Function {
             .into_iter()
             .find(|function| snake_case(&format!("{function:?}")) == name)
             .unwrap_or_else(|| panic!("unknown function {name}")),
+    }
+}
+
+fn parse_ctype(name: Option<&str>) -> Ctype {
+    match name.expect("a ctype") {
+        "C" => Ctype::Ascii,
+        name => Ctype::Libc(LocaleName::new(name).expect("a name")),
     }
 }
 
@@ -352,7 +363,7 @@ fn snake_case(name: &str) -> String {
     text
 }
 
-const SIMPLE_FUNCTIONS: [Function; 63] = [
+const SIMPLE_FUNCTIONS: [Function; 60] = [
     Function::Equal,
     Function::NotEqual,
     Function::Less,
@@ -392,12 +403,9 @@ const SIMPLE_FUNCTIONS: [Function; 63] = [
     Function::SquareRoot,
     Function::Cast,
     Function::Like,
-    Function::ILike,
     Function::Substring,
     Function::Length,
     Function::OctetLength,
-    Function::UpperAscii,
-    Function::LowerAscii,
     Function::Concat,
     Function::ConcatSkippingNulls,
     Function::Position,

@@ -1,4 +1,4 @@
-//! Text functions. Positions and lengths count characters; letters are folded as in the collation "C".
+//! Text functions. Positions and lengths count characters.
 //!
 //! Source: PostgreSQL 15, `varlena.c` (`text_substring`, `text_position`, `replace_text`, `text_left`,
 //! `text_right`) and `oracle_compat.c` (`dotrim`).
@@ -10,6 +10,7 @@ use arrow::{
     datatypes::{DataType as ArrowType, Int32Type},
 };
 use memchr::memmem;
+use pystachio_engine::CaseMap;
 use pystachio_plan::{Error, ErrorKind, Function, Result, TrimSide};
 
 use super::{call::Invocation, lanes::TextLanes};
@@ -24,8 +25,6 @@ pub(super) fn evaluate(function: Function, call: &Invocation<'_>) -> Result<Arra
         Function::Substring => substring(call),
         Function::Length => measure(call, |text| text.chars().count()),
         Function::OctetLength => measure(call, str::len),
-        Function::UpperAscii => map(call, |text| fold(text, u8::is_ascii_lowercase, str::to_ascii_uppercase)),
-        Function::LowerAscii => map(call, |text| fold(text, u8::is_ascii_uppercase, str::to_ascii_lowercase)),
         Function::Concat => concat(call, false),
         Function::ConcatSkippingNulls => concat(call, true),
         Function::Trim(side) => zip(call, |text, characters| Cow::Borrowed(trim(text, characters, side))),
@@ -38,6 +37,28 @@ pub(super) fn evaluate(function: Function, call: &Invocation<'_>) -> Result<Arra
         Function::TrimBlanks => map(call, |text| Cow::Borrowed(text.trim_end_matches(' '))),
         other => Err(call.not_supported(&format!("{other:?}"))),
     }
+}
+
+/// `upper` or `lower`, whichever the table is of.
+///
+/// # Errors
+///
+/// `Internal` for an argument that is no text.
+pub(super) fn change_case(map: &CaseMap, call: &Invocation<'_>) -> Result<ArrayRef> {
+    let text = call.text(0)?;
+    let mut changed = String::new();
+    let mut builder = StringViewBuilder::with_capacity(call.rows);
+    for row in 0..call.rows {
+        match text.get(row) {
+            Some(text) => {
+                changed.clear();
+                map.append(text, &mut changed);
+                builder.append_value(&changed);
+            }
+            None => builder.append_null(),
+        }
+    }
+    Ok(Arc::new(builder.finish()))
 }
 
 fn map(call: &Invocation<'_>, convert: impl for<'t> Fn(&'t str) -> Cow<'t, str>) -> Result<ArrayRef> {
@@ -85,10 +106,6 @@ fn measure(call: &Invocation<'_>, length: impl Fn(&str) -> usize) -> Result<Arra
         }
     };
     Ok(Arc::new(lengths))
-}
-
-fn fold(text: &str, changes: impl Fn(&u8) -> bool, convert: impl Fn(&str) -> String) -> Cow<'_, str> {
-    if text.as_bytes().iter().any(changes) { Cow::Owned(convert(text)) } else { Cow::Borrowed(text) }
 }
 
 fn substring(call: &Invocation<'_>) -> Result<ArrayRef> {

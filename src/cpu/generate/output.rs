@@ -35,7 +35,7 @@ use parquet::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{invalid, table::Table};
-use crate::error::from_io;
+use pystachio_engine::storage::from_io;
 
 /// Tells the provisional files of one process's runs apart.
 static RUN_NUMBER: AtomicU64 = AtomicU64::new(0);

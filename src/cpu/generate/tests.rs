@@ -6,7 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pystachio_plan::{DataType, FileSet, Value};
 
 use super::*;
-use crate::{describe::describe, files::FileCatalog};
+use pystachio_engine::storage::{FileCatalog, describe};
 
 fn request(directory: &Path) -> GenerateRequest {
     GenerateRequest {

@@ -15,7 +15,7 @@ use parquet::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::table::{ScanFile, ScanTable};
-use crate::error::from_parquet;
+use pystachio_engine::storage::from_parquet;
 
 /// Reads some columns of one row group, batch by batch. Blocks on the file when it is made, and not
 /// after.

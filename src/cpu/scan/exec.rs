@@ -34,7 +34,9 @@ use super::{
     pruning::RowGroupPruner,
     table::ScanTable,
 };
-use crate::{cache::ColumnCache, files::FileCatalog};
+use pystachio_engine::storage::FileCatalog;
+
+use crate::cache::ColumnCache;
 
 /// What scans of an engine share.
 #[derive(Clone, Debug)]

@@ -10,13 +10,13 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
+use pystachio_engine::storage::{FileFooter, TableFile};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{Conversion, ConversionNames};
 use crate::{
     cache::{ChunkSource, ChunkVariant},
     column_name,
-    files::{FileFooter, TableFile},
 };
 
 /// A table's files, matched with the columns that a query declares.

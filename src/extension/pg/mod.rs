@@ -1,9 +1,11 @@
 //! Narrow wrappers over `pg_sys`, shared by planner, executor and workers.
 //!
 //! - `list.rs`: lists, names, options and descriptors
+//! - `locale.rs`: what libc says of locales
 //! - `wait.rs`: waiting without holding up a cancel
 //! - `compat.rs`: everything that differs between PostgreSQL's versions
 
 pub mod compat;
 pub mod list;
+pub mod locale;
 pub mod wait;

@@ -12,7 +12,8 @@ use arrow::{
 use datafusion::logical_expr::Expr;
 use num_bigint::BigInt;
 use pystachio_plan::{
-    CaseBranch, ColumnId, DataType, ErrorKind, Expression, Function, Literal, Result, Value,
+    CaseBranch, ColumnId, Ctype, DataType, ErrorKind, Expression, Function, Literal, LocaleName, Result,
+    Value,
 };
 
 use super::{evaluate, evaluate_with};
@@ -338,6 +339,21 @@ fn simple_patterns_stay_native() {
         assert!(lowered(&like(pattern), &[ArrowType::Utf8View]).contains(" LIKE "), "{pattern}");
     }
     assert!(!lowered(&like("%special%requests%"), &[ArrowType::Utf8View]).contains(" LIKE "));
+}
+
+#[test]
+fn an_unknown_locale_is_refused_by_name() {
+    let ctype = Ctype::Libc(LocaleName::new("xx_XX.UTF-8").expect("a name"));
+    let text = || column(0, DataType::Text);
+    for function in [Function::Upper(ctype), Function::Lower(ctype)] {
+        let call = Expression::call(function, vec![text()], DataType::Text);
+        let error = run(&call, vec![Arc::new(StringViewArray::from(vec!["a"]))]).expect_err("no such locale");
+        assert_eq!(error.kind, ErrorKind::NotSupported);
+        assert!(error.message.contains("xx_XX.UTF-8"), "{error}");
+    }
+    let call = Expression::predicate(Function::ILike(ctype), vec![text(), text()]);
+    let error = run(&call, vec![Arc::new(StringViewArray::from(vec!["a"]))]).expect_err("no such locale");
+    assert_eq!(error.kind, ErrorKind::NotSupported);
 }
 
 #[test]

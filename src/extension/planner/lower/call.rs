@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::HashMap};
 
 use pgrx::pg_sys;
-use pystachio_plan::{DataType, DateField, Expression, Function, Interval, Value};
+use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval, Value};
 
 use super::{
     Lowered, LoweredResult, Lowering, Refusal, Scale, check_equality, check_order, function_name,
@@ -173,11 +173,6 @@ impl CallSite {
                 }
                 Ok(())
             }
-            Shipping::ChangeCase { .. } | Shipping::Like { ignores_case: true, .. }
-                if !collation::is_ascii_case(self.collation_oid) =>
-            {
-                Err(self.refuse("under a collation whose letters are more than ASCII's"))
-            }
             Shipping::Like { .. } | Shipping::Position | Shipping::Replace | Shipping::StartsWith
                 if !collation::is_deterministic(self.collation_oid) =>
             {
@@ -223,7 +218,7 @@ impl CallSite {
             Shipping::SquareRoot => self.float_only(Function::SquareRoot, arguments),
             Shipping::Cast => self.cast(arguments),
             Shipping::Like { ignores_case, negated } => {
-                let function = if ignores_case { Function::ILike } else { Function::Like };
+                let function = if ignores_case { Function::ILike(self.ctype()?) } else { Function::Like };
                 let found = Expression::predicate(function, values(arguments));
                 let found = if negated { Expression::predicate(Function::Not, vec![found]) } else { found };
                 Ok(Lowered::plain(found))
@@ -233,8 +228,8 @@ impl CallSite {
             Shipping::OctetLength => self.int_function(Function::OctetLength, arguments),
             Shipping::Position => self.int_function(Function::Position, arguments),
             Shipping::ChangeCase { to_upper } => {
-                let function = if to_upper { Function::UpperAscii } else { Function::LowerAscii };
-                self.text_function(function, arguments)
+                let function = if to_upper { Function::Upper } else { Function::Lower };
+                self.text_function(function(self.ctype()?), arguments)
             }
             Shipping::Concat => self.text_function(Function::Concat, arguments),
             Shipping::ConcatSkippingNulls => self.text_function(Function::ConcatSkippingNulls, arguments),
@@ -287,6 +282,11 @@ impl CallSite {
             return Err(self.refuse("on timestamps of the year 250000 and later"));
         }
         Ok(())
+    }
+
+    /// The letters of the collation.
+    fn ctype(&self) -> Result<Ctype, Refusal> {
+        collation::ctype(self.collation_oid).map_err(|why| self.refuse(why))
     }
 
     fn one(&self, arguments: Vec<Lowered>) -> Result<Lowered, Refusal> {

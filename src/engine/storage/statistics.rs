@@ -15,7 +15,7 @@ use parquet::{
 };
 use pystachio_plan::{DataType, Value};
 
-use crate::file_type::{FileType, Storage};
+use super::file_type::{FileType, Storage};
 
 /// Longer text and bytes are cut in a least value and left out as a greatest one.
 const BOUND_BYTES_MAX: usize = 256;
@@ -24,7 +24,7 @@ const NANOSECONDS_A_MICROSECOND: i64 = 1_000;
 
 /// What the row groups seen so far say about one column.
 #[derive(Clone, Debug)]
-pub(crate) struct ColumnSummary {
+pub struct ColumnSummary {
     null_count: Option<u64>,
     minimum: Bound,
     maximum: Bound,
@@ -46,34 +46,34 @@ enum Side {
 }
 
 /// Where a column chunk is, and what its column is.
-pub(crate) struct ChunkStatistics<'a> {
+pub struct ChunkStatistics<'a> {
     /// Of the file.
-    pub(crate) file: &'a FileMetaData,
+    pub file: &'a FileMetaData,
     /// The column's leaf.
-    pub(crate) leaf_index: usize,
+    pub leaf_index: usize,
     /// The leaf in one row group.
-    pub(crate) chunk: &'a ColumnChunkMetaData,
+    pub chunk: &'a ColumnChunkMetaData,
     /// What the column is.
-    pub(crate) file_type: &'a FileType,
+    pub file_type: &'a FileType,
     /// Whether the file declares that it has no NULL.
-    pub(crate) required: bool,
+    pub required: bool,
     /// Rows of the row group.
-    pub(crate) row_count: u64,
+    pub row_count: u64,
 }
 
 impl ColumnSummary {
     /// No row group seen.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self { null_count: Some(0), minimum: Bound::Unset, maximum: Bound::Unset }
     }
 
     /// Nothing can be said, for lists and groups.
-    pub(crate) fn unknown() -> Self {
+    pub fn unknown() -> Self {
         Self { null_count: None, minimum: Bound::Unknown, maximum: Bound::Unknown }
     }
 
     /// Adds what a row group says.
-    pub(crate) fn add(&mut self, part: &ChunkStatistics<'_>) {
+    pub fn add(&mut self, part: &ChunkStatistics<'_>) {
         if part.row_count == 0 {
             return;
         }
@@ -91,17 +91,17 @@ impl ColumnSummary {
     }
 
     /// NULLs, if every row group tells.
-    pub(crate) fn null_count(&self) -> Option<u64> {
+    pub fn null_count(&self) -> Option<u64> {
         self.null_count
     }
 
     /// The least value or a bound below it.
-    pub(crate) fn minimum(&self) -> Option<Value> {
+    pub fn minimum(&self) -> Option<Value> {
         self.minimum.value()
     }
 
     /// The greatest value or a bound above it.
-    pub(crate) fn maximum(&self) -> Option<Value> {
+    pub fn maximum(&self) -> Option<Value> {
         self.maximum.value()
     }
 }

@@ -17,7 +17,7 @@ use pystachio_plan::{
     ColumnDescription, Error, ErrorKind, FileDescription, FileSet, Result, TableDescription,
 };
 
-use crate::{
+use super::{
     file_type::{FileType, file_type},
     files::{FileCatalog, FileFooter, TableFile},
     statistics::{ChunkStatistics, ColumnSummary},
@@ -28,7 +28,7 @@ const DESCRIPTIONS_MAX: usize = 1024;
 
 /// Descriptions by the identity of their tables.
 #[derive(Debug, Default)]
-pub(crate) struct DescriptionCache(Mutex<HashMap<u64, TableDescription>>);
+pub struct DescriptionCache(Mutex<HashMap<u64, TableDescription>>);
 
 impl DescriptionCache {
     fn get(&self, identity: u64) -> Option<TableDescription> {
@@ -50,7 +50,7 @@ impl DescriptionCache {
 ///
 /// Those of [`FileCatalog::open_all`]; `SchemaMismatch` if a file lacks a column of the first one or has it
 /// with another type, naming both.
-pub(crate) fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
+pub fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
     let files = catalog.open_all(files)?;
     let identity = table_identity(&files);
     if let Some(known) = catalog.descriptions.get(identity) {

@@ -17,20 +17,20 @@ const FLOAT16_BYTES: i32 = 2;
 
 /// A column's type in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FileType {
+pub struct FileType {
     /// The type that holds every value; `None` if there is none.
-    pub(crate) data_type: Option<DataType>,
+    pub data_type: Option<DataType>,
     /// PostgreSQL's name for it, empty if there is none.
-    pub(crate) sql_type: String,
+    pub sql_type: String,
     /// The Parquet type for messages: `INT64 Decimal(15,2)`.
-    pub(crate) words: String,
+    pub words: String,
     /// How single values are stored; `None` for lists, groups and what has no type.
-    pub(crate) storage: Option<Storage>,
+    pub storage: Option<Storage>,
 }
 
 /// How a value is stored, as far as reading one from a footer needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
+pub enum Storage {
     /// `BOOLEAN`.
     Bool,
     /// A signed integer that is the value: integers, days, microseconds.
@@ -54,7 +54,7 @@ pub(crate) enum Storage {
 }
 
 /// The type of a column, that is, of a field of the file's root.
-pub(crate) fn file_type(field: &Type) -> FileType {
+pub fn file_type(field: &Type) -> FileType {
     let repeated = field.get_basic_info().has_repetition()
         && field.get_basic_info().repetition() == Repetition::REPEATED;
     if repeated {

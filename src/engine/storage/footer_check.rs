@@ -21,7 +21,7 @@ const CHILDREN_FIELD: i64 = 5;
 /// # Errors
 ///
 /// What is wrong, in words.
-pub(crate) fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
+pub fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
     let mut walk = Walk { rest: footer };
     walk.fields(0, &mut |walk, field, kind| {
         if field != SCHEMA_FIELD || kind != Kind::List {
@@ -51,7 +51,7 @@ pub(crate) fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
 /// # Errors
 ///
 /// What is wrong, in words.
-pub(crate) fn check_decoded(metadata: &ParquetMetaData, footer_start: u64) -> Result<(), &'static str> {
+pub fn check_decoded(metadata: &ParquetMetaData, footer_start: u64) -> Result<(), &'static str> {
     let within = |offset: i64, bytes: i64| {
         let end = u64::try_from(offset).ok().zip(u64::try_from(bytes).ok());
         end.and_then(|(offset, bytes)| offset.checked_add(bytes)).is_some_and(|end| end <= footer_start)

@@ -30,7 +30,7 @@ use parquet::{
 };
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
-use crate::{
+use super::{
     describe::DescriptionCache,
     error::{from_io, from_parquet},
     file_type::file_type,
@@ -46,38 +46,45 @@ const OPEN_FILES_MAX: usize = 256;
 
 /// What makes a file the same file with the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileIdentity {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
-    pub(crate) file_bytes: u64,
-    pub(crate) modified_ns: i128,
+pub struct FileIdentity {
+    /// The file system's device number.
+    pub device: u64,
+    /// The file's number there.
+    pub inode: u64,
+    /// Its size.
+    pub file_bytes: u64,
+    /// When its content was changed, in nanoseconds since 1970.
+    pub modified_ns: i128,
 }
 
 /// A file's footer and what follows from it. Shared by all queries that see the same identity.
 #[derive(Debug)]
-pub(crate) struct FileFooter {
-    pub(crate) path: PathBuf,
-    pub(crate) identity: FileIdentity,
+pub struct FileFooter {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// The file that this is the footer of.
+    pub identity: FileIdentity,
     /// The footer with the file's own Arrow types: text and bytes as views, the embedded Arrow schema
     /// ignored.
-    pub(crate) arrow: ArrowReaderMetadata,
+    pub arrow: ArrowReaderMetadata,
     last_use: AtomicU64,
 }
 
 /// A file that a query reads.
 #[derive(Clone, Debug)]
-pub(crate) struct TableFile {
-    pub(crate) footer: Arc<FileFooter>,
+pub struct TableFile {
+    /// Its footer.
+    pub footer: Arc<FileFooter>,
     handle: Option<Arc<File>>,
 }
 
 /// Opens files and keeps their footers.
 #[derive(Debug, Default)]
-pub(crate) struct FileCatalog {
+pub struct FileCatalog {
     footers: Mutex<HashMap<FileIdentity, Arc<FileFooter>>>,
     clock: AtomicU64,
     /// What footers together say about a table.
-    pub(crate) descriptions: DescriptionCache,
+    pub descriptions: DescriptionCache,
 }
 
 impl FileCatalog {
@@ -86,7 +93,7 @@ impl FileCatalog {
     /// # Errors
     ///
     /// `FileNotFound`, `FilePermission`, `FileAccess`, `FileCorrupt`, each naming the file.
-    pub(crate) fn open_all(&self, files: &FileSet) -> Result<Vec<TableFile>> {
+    pub fn open_all(&self, files: &FileSet) -> Result<Vec<TableFile>> {
         let paths = expand(files)?;
         let keep_open = paths.len() <= OPEN_FILES_MAX;
         paths.iter().map(|path| self.open(path, keep_open)).collect()
@@ -123,28 +130,28 @@ impl FileCatalog {
 
 impl FileFooter {
     /// The decoded footer.
-    pub(crate) fn metadata(&self) -> &Arc<ParquetMetaData> {
+    pub fn metadata(&self) -> &Arc<ParquetMetaData> {
         self.arrow.metadata()
     }
 
     /// The file's columns with the Arrow types that the reader gives them.
-    pub(crate) fn schema(&self) -> &SchemaRef {
+    pub fn schema(&self) -> &SchemaRef {
         self.arrow.schema()
     }
 
     /// All rows.
-    pub(crate) fn row_count(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.metadata().row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
     }
 
     /// The Parquet type of a top-level column in words, for messages: `INT64 Decimal(15,2)`.
-    pub(crate) fn column_type(&self, column: usize) -> String {
+    pub fn column_type(&self, column: usize) -> String {
         let root = self.metadata().file_metadata().schema_descr().root_schema();
         root.get_fields().get(column).map_or_else(|| "unknown".to_owned(), |field| file_type(field).words)
     }
 
     /// The error of a file that is no longer what its footer says.
-    pub(crate) fn changed(&self) -> Error {
+    pub fn changed(&self) -> Error {
         Error::new(
             ErrorKind::FileAccess,
             format!("file \"{}\" was changed while the query read it", self.path.display()),
@@ -159,7 +166,7 @@ impl TableFile {
     /// # Errors
     ///
     /// `FileAccess` if it has changed since its footer was read; those of opening it.
-    pub(crate) fn handle(&self) -> Result<Arc<File>> {
+    pub fn handle(&self) -> Result<Arc<File>> {
         if let Some(handle) = &self.handle {
             self.check_unchanged(handle)?;
             return Ok(handle.clone());
@@ -176,7 +183,7 @@ impl TableFile {
     /// # Errors
     ///
     /// `FileAccess` if not.
-    pub(crate) fn check_unchanged(&self, handle: &File) -> Result<()> {
+    pub fn check_unchanged(&self, handle: &File) -> Result<()> {
         let metadata = handle.metadata().map_err(|error| from_io(&self.footer.path, "read", &error))?;
         if FileIdentity::of(&metadata) == self.footer.identity { Ok(()) } else { Err(self.footer.changed()) }
     }
@@ -186,7 +193,7 @@ impl TableFile {
     /// # Errors
     ///
     /// `FileCorrupt` if the file ends before the range does, `FileAccess`.
-    pub(crate) fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
+    pub fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
         let end = offset.saturating_add(range_bytes as u64);
         if end > self.footer.identity.file_bytes {
             return Err(Error::new(
@@ -224,7 +231,7 @@ impl FileIdentity {
 /// # Errors
 ///
 /// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`.
-pub(crate) fn expand(files: &FileSet) -> Result<Vec<PathBuf>> {
+pub fn expand(files: &FileSet) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for path in &files.paths {
         let before = found.len();

@@ -28,7 +28,7 @@ use parquet::{
 use pystachio_plan::{ColumnDescription, DataType, ErrorKind, FileSet, TableDescription, Value};
 
 use super::*;
-use crate::files::FileCatalog;
+use crate::storage::files::FileCatalog;
 
 fn write_with(path: &Path, columns: Vec<(&str, ArrayRef)>, properties: WriterProperties) {
     let batch = RecordBatch::try_from_iter(columns).unwrap();
