@@ -6,16 +6,6 @@
 // Rows that a block of a tiled kernel handles: 16 a thread.
 #define TILE_ROWS 4096
 
-// fill_cells
-typedef struct FillCells {
-    uint64_t target;
-    uint64_t row_count;
-    uint64_t cell[2]; // little end first
-    uint32_t cell_bytes;
-    uint32_t reserved;
-} FillCells;
-static_assert(sizeof(FillCells) == 40, "FillCells has 40 bytes");
-
 // sum_tiles, write_offsets, select_rows
 typedef struct ScanCounts {
     uint64_t counts;      // uint8_t or uint32_t [row_count]

@@ -2,7 +2,6 @@
 #pragma once
 
 #define PYSTACHIO_KERNELS(X) \
-    X(fill_cells, FillCells, BLOCK_THREADS) \
     X(gather_cells, GatherCells, BLOCK_THREADS) \
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \

@@ -1,4 +1,4 @@
-// Columns of one value, cells gathered by row number, and marks.
+// Cells gathered by row number, and marks.
 //
 // Grid:    any number of blocks; threads stride over the rows.
 // Traffic: a gather reads 4 B of row number and one cell a row, at 32 B a sector where rows are scattered.
@@ -15,18 +15,6 @@ struct Cell16 {
 template <class T>
 DEVICE void copy_cell(uint64_t source, uint64_t source_row, uint64_t target, uint64_t target_row) {
     ((T *)target)[target_row] = ((const T *)source)[source_row];
-}
-
-KERNEL(fill_cells, FillCells, BLOCK_THREADS) {
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        switch (args.cell_bytes) {
-            case 1: ((uint8_t *)args.target)[row] = (uint8_t)args.cell[0]; break;
-            case 2: ((uint16_t *)args.target)[row] = (uint16_t)args.cell[0]; break;
-            case 4: ((uint32_t *)args.target)[row] = (uint32_t)args.cell[0]; break;
-            case 8: ((uint64_t *)args.target)[row] = args.cell[0]; break;
-            default: ((Cell16 *)args.target)[row] = Cell16{args.cell[0], args.cell[1]};
-        }
-    }
 }
 
 KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {

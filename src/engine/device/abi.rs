@@ -57,23 +57,6 @@ pub struct Status {
     pub detail: u32,
 }
 
-/// Arguments of `fill_cells`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub struct FillCells {
-    /// First cell written.
-    pub target: u64,
-    /// Rows written.
-    pub row_count: u64,
-    /// The cell, little end first.
-    pub cell: [u64; 2],
-    /// Its bytes.
-    pub cell_bytes: u32,
-    /// 0.
-    pub reserved: u32,
-}
-const _: () = assert!(size_of::<FillCells>() == 40);
-
 /// Arguments of `sum_tiles`, `write_offsets` and `select_rows`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

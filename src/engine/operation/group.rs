@@ -82,6 +82,38 @@ impl Queue {
         })
     }
 
+    /// The groups of rows among which only one of each group's equal values is left.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::group`].
+    pub fn distinct(&self, grouping: &Grouping, values: &Column) -> Result<(Grouping, Column)> {
+        let mut keys = Vec::new();
+        if let Some(groups) = &grouping.groups {
+            keys.push(Column {
+                data_type: DataType::Int32,
+                cell_type: CellType::Int32,
+                values: groups.clone(),
+                validity: None,
+                strings: Vec::new(),
+            });
+        }
+        keys.push(values.clone());
+        let found = self.group(&keys, grouping.row_count)?;
+        let Some(leaders) = &found.leaders else { return Err(Error::internal("groups without leaders")) };
+        let groups = match keys.first() {
+            Some(groups) if grouping.groups.is_some() => Some(self.gather(groups, leaders)?.values),
+            _ => None,
+        };
+        let kept = Grouping {
+            groups,
+            group_count: grouping.group_count,
+            leaders: grouping.leaders.clone(),
+            row_count: leaders.count,
+        };
+        Ok((kept, self.gather(values, leaders)?))
+    }
+
     /// An aggregate of every group.
     ///
     /// # Errors
@@ -89,6 +121,24 @@ impl Queue {
     /// `NumericOutOfRange` for a sum that does not fit its type, `NotSupported` for one that can't be
     /// proved to fit 128 bits, and as of [`Queue::group`].
     pub fn accumulate(
+        &self,
+        grouping: &Grouping,
+        accumulator: Accumulator,
+        input: Option<&Column>,
+        result: &DataType,
+    ) -> Result<Column> {
+        if let (Accumulator::Sum, Some(input)) = (accumulator, input) {
+            check_sum(&input.data_type)?;
+        }
+        self.accumulate_checked(grouping, accumulator, input, result)
+    }
+
+    /// [`Queue::accumulate`] of addends whose sum is known to fit 128 bits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::accumulate`].
+    pub fn accumulate_checked(
         &self,
         grouping: &Grouping,
         accumulator: Accumulator,
@@ -118,7 +168,6 @@ impl Queue {
                 })
             }
             (Accumulator::Sum, Some(input)) => {
-                check_sum(&input.data_type)?;
                 let sums = self.allocate_filled::<[u64; 2]>(group_count, 0)?;
                 arguments.sums = sums.address();
                 self.add(&arguments, group_count)?;

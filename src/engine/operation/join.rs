@@ -1,10 +1,10 @@
 //! Hash tables over rows, and the pairs that match.
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{Queue, RowNumbers};
 use crate::device::{
-    Buffer, Column, Kernel,
+    Buffer, CellType, Column, Kernel,
     abi::{HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, ProbeRows, WritePairs},
 };
 
@@ -152,6 +152,26 @@ impl Queue {
             probe: RowNumbers { rows: probe_rows, count, may_miss: false },
             build: RowNumbers { rows: build_rows, count, may_miss: false },
         })
+    }
+
+    /// Some of the pairs.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::build`].
+    pub fn select_pairs(&self, pairs: &Pairs, kept: &RowNumbers) -> Result<Pairs> {
+        let numbers = |rows: &RowNumbers| Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: rows.rows.clone(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        let select = |rows: &RowNumbers| {
+            let selected = self.gather(&numbers(rows), kept)?;
+            Ok(RowNumbers { rows: selected.values, count: kept.count, may_miss: rows.may_miss })
+        };
+        Ok(Pairs { probe: select(&pairs.probe)?, build: select(&pairs.build)? })
     }
 }
 

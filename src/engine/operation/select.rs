@@ -1,11 +1,11 @@
 //! Prefix sums, selection by flags, gathering and concatenation.
 
-use pystachio_plan::{Error, Result};
+use pystachio_plan::{DataType, Error, Result};
 
 use super::Queue;
 use crate::device::{
     Buffer, CellType, Chunk, Column, Kernel,
-    abi::{CombineFlags, FillCells, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
+    abi::{CombineFlags, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
 };
 
 /// Numbers of rows on the device.
@@ -152,29 +152,6 @@ impl Queue {
         Ok(Chunk { row_count: rows.count, columns })
     }
 
-    /// A column of one cell in every row; `None` is NULL. The cell's bytes are little end first.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Queue::offsets`].
-    pub fn fill(&self, like: &Column, cell: Option<[u64; 2]>, row_count: usize) -> Result<Column> {
-        let count = row_count as u64;
-        let values = self.memory().allocate(count * u64::from(like.cell_type.bytes()), self.stream())?;
-        let validity = match cell {
-            Some(_) => None,
-            None => Some(self.allocate_filled::<u8>(count, 0)?),
-        };
-        let arguments = FillCells {
-            target: values.address(),
-            row_count: count,
-            cell: cell.unwrap_or_default(),
-            cell_bytes: like.cell_type.bytes(),
-            reserved: 0,
-        };
-        self.launch_strided(Kernel::FillCells, count, &arguments)?;
-        Ok(Column { values, validity, ..like.clone() })
-    }
-
     /// Chunks of the same columns, one after another. At least one.
     ///
     /// # Errors
@@ -220,5 +197,86 @@ impl Queue {
             first_row += rows;
         }
         Ok(Column { data_type: first.data_type.clone(), cell_type: first.cell_type, values, validity, strings })
+    }
+}
+
+impl Queue {
+    /// Some consecutive rows of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub fn slice(&self, chunk: &Chunk, first_row: usize, row_count: usize) -> Result<Chunk> {
+        debug_assert!(first_row + row_count <= chunk.row_count);
+        if row_count == chunk.row_count {
+            return Ok(chunk.clone());
+        }
+        let count = row_count as u64;
+        let slice = |column: &Column| {
+            let values =
+                self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
+            let validity = match column.validity {
+                Some(_) => Some(self.allocate::<u8>(count)?),
+                None => None,
+            };
+            let arguments = GatherCells {
+                source: column.view(),
+                rows: 0,
+                values: values.address(),
+                validity: validity.as_ref().map_or(0, Buffer::address),
+                row_count: count,
+                first_row: first_row as u64,
+            };
+            self.launch_strided(Kernel::GatherCells, count, &arguments)?;
+            Ok(Column { values, validity, ..column.clone() })
+        };
+        let columns = chunk.columns.iter().map(slice).collect::<Result<_>>()?;
+        Ok(Chunk { row_count, columns })
+    }
+
+    /// A chunk without rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`]; `NotSupported` for types that no kernel has.
+    pub fn empty(&self, types: &[DataType]) -> Result<Chunk> {
+        let column = |data_type: &DataType| {
+            Ok(Column {
+                data_type: data_type.clone(),
+                cell_type: CellType::of(data_type)?,
+                values: self.allocate::<u8>(0)?,
+                validity: None,
+                strings: Vec::new(),
+            })
+        };
+        Ok(Chunk { row_count: 0, columns: types.iter().map(column).collect::<Result<_>>()? })
+    }
+
+    /// A column of NULLs.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::empty`].
+    pub fn nulls(&self, data_type: &DataType, row_count: usize) -> Result<Column> {
+        let cell_type = CellType::of(data_type)?;
+        Ok(Column {
+            data_type: data_type.clone(),
+            cell_type,
+            values: self.allocate_filled::<u8>(row_count as u64 * u64::from(cell_type.bytes()), 0)?,
+            validity: Some(self.allocate_filled::<u8>(row_count as u64, 0)?),
+            strings: Vec::new(),
+        })
+    }
+
+    /// Whether a row of the column is NULL; waits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub fn has_null(&self, column: &Column, row_count: usize) -> Result<bool> {
+        match &column.validity {
+            None => Ok(false),
+            Some(validity) => Ok(self.download::<u8>(validity, row_count)?.contains(&0)),
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
+//! - `pruning.rs`: row groups ruled out by statistics
 //! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //!
@@ -11,9 +12,11 @@ mod error;
 mod file_type;
 mod files;
 mod footer_check;
+mod pruning;
 mod statistics;
 
 pub use describe::{DescriptionCache, describe};
 pub use error::{from_io, from_parquet};
 pub use file_type::{FileType, Storage, file_type};
+pub use pruning::{RowGroupBounds, refutes};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};

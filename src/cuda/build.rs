@@ -1,0 +1,101 @@
+//! Compiles the kernels for GPUs, one fatbin a file, and embeds them.
+//!
+//! - `PYSTACHIO_NVCC`: the compiler; otherwise `nvcc` of PATH, of /usr/local/cuda, or the one that scripts/setup.sh
+//!   leaves in the cache folder
+//! - `PYSTACHIO_CUDA_ARCHS`: architectures with machine code, as `80,90`; the last one's PTX is embedded too
+//! - `PYSTACHIO_REQUIRE_KERNELS=1`: no compiler is an error, so that no release lacks kernels by accident
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+fn main() -> ExitCode {
+    match build() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn build() -> Result<(), String> {
+    for name in ["PYSTACHIO_NVCC", "PYSTACHIO_CUDA_ARCHS", "PYSTACHIO_REQUIRE_KERNELS", "PATH"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    println!("cargo::rerun-if-changed={}", kernels.display());
+    let output = PathBuf::from(env::var("OUT_DIR").map_err(|error| error.to_string())?);
+    let mut modules = Vec::new();
+    match find_compiler() {
+        Some(compiler) => {
+            for source in kernel_sources(&kernels)? {
+                modules.push(compile(&compiler, &source, &output)?);
+            }
+        }
+        None if env::var("PYSTACHIO_REQUIRE_KERNELS").as_deref() == Ok("1") => {
+            return Err("PYSTACHIO_REQUIRE_KERNELS=1, and there is no nvcc: set PYSTACHIO_NVCC".to_owned());
+        }
+        None => println!("cargo::warning=no nvcc found: this build has no CUDA kernels"),
+    }
+    let entries: String =
+        modules.iter().map(|path| format!("    include_bytes!({:?}),\n", path.display().to_string())).collect();
+    let count = modules.len();
+    let text = format!("/// One fatbin a kernel file.\npub const MODULES: [&[u8]; {count}] = [\n{entries}];\n");
+    fs::write(output.join("modules.rs"), text).map_err(|error| error.to_string())
+}
+
+fn find_compiler() -> Option<PathBuf> {
+    if let Some(named) = env::var_os("PYSTACHIO_NVCC") {
+        return Some(named.into());
+    }
+    let in_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
+    let cached = env::var_os("HOME").map(|home| Path::new(&home).join(".cache/pystachio/cuda/nvidia/cu13/bin"));
+    in_path
+        .chain([PathBuf::from("/usr/local/cuda/bin")])
+        .chain(cached)
+        .map(|folder| folder.join("nvcc"))
+        .find(|compiler| compiler.is_file())
+}
+
+fn compile(compiler: &Path, source: &Path, output: &Path) -> Result<PathBuf, String> {
+    let name = source.file_stem().and_then(|name| name.to_str()).ok_or("a kernel file without a name")?;
+    let target = output.join(format!("{name}.fatbin"));
+    let architectures = env::var("PYSTACHIO_CUDA_ARCHS").unwrap_or_else(|_| "80,90".to_owned());
+    let architectures: Vec<&str> = architectures.split(',').map(str::trim).collect();
+    let mut command = Command::new(compiler);
+    // Fused multiply-add rounds once where PostgreSQL rounds twice.
+    command.args(["-std=c++20", "-O3", "-lineinfo", "--fmad=false", "-Werror", "all-warnings", "-fatbin"]);
+    for architecture in &architectures {
+        command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
+    }
+    if let Some(last) = architectures.last() {
+        command.arg(format!("-gencode=arch=compute_{last},code=compute_{last}"));
+    }
+    command.arg(source).arg("-o").arg(&target);
+    let status = command.status().map_err(|error| format!("{}: {error}", compiler.display()))?;
+    if !status.success() {
+        return Err(format!("{} does not compile: {status}", source.display()));
+    }
+    Ok(target)
+}
+
+fn kernel_sources(kernels: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut sources = Vec::new();
+    for folder in fs::read_dir(kernels).map_err(|error| error.to_string())? {
+        let folder = folder.map_err(|error| error.to_string())?.path();
+        if !folder.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(&folder).map_err(|error| error.to_string())? {
+            let file = file.map_err(|error| error.to_string())?.path();
+            if file.extension().is_some_and(|extension| extension == "cu") {
+                sources.push(file);
+            }
+        }
+    }
+    sources.sort();
+    Ok(sources)
+}

@@ -1,0 +1,15 @@
+//! The driver's errors as plan errors.
+
+use cudarc::driver::{DriverError, sys::CUresult};
+use pystachio_plan::{Error, ErrorKind};
+
+/// What a call of the driver failed with. `action` says what was tried.
+pub(crate) fn from_driver(action: &str, error: DriverError) -> Error {
+    let name = error.error_name().ok().and_then(|name| name.to_str().ok()).unwrap_or("unknown error");
+    let message = format!("the GPU could not {action}: {name}");
+    match error.0 {
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::new(ErrorKind::OutOfMemory, message)
+            .with_hint("Lower the server option memory, or free memory of the GPU that others hold."),
+        _ => Error::internal(message),
+    }
+}

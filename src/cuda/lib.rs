@@ -1,0 +1,17 @@
+//! The CUDA platform: memory, copies and kernel launches on an NVIDIA GPU.
+//!
+//! - `platform.rs`: [`CudaPlatform`], the kernels' [`pystachio_engine::device::Platform`]
+//! - `staging.rs`: page-locked memory that every copy from and to the host passes through
+//! - `fault.rs`: the driver's errors as plan errors
+//!
+//! Libraries are opened at run time: without a driver this crate loads, and says what is missing.
+//!
+//! Deliberately absent: plans, PostgreSQL. No other crate names cudarc or embeds kernels.
+
+mod fault;
+mod platform;
+mod staging;
+
+pub use platform::CudaPlatform;
+
+include!(concat!(env!("OUT_DIR"), "/modules.rs"));

@@ -1,0 +1,267 @@
+//! One GPU.
+//!
+//! Memory comes from the driver's stream-ordered pool, which keeps what is freed: an allocation is then a
+//! matter of microseconds and never waits for the device.
+#![expect(unsafe_code, reason = "the driver's interface is C")]
+
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_void},
+    sync::{Mutex, PoisonError},
+};
+
+use cudarc::driver::{
+    result::{self, ctx, device, mem_pool, module, primary_ctx, stream},
+    sys::{CUcontext, CUdevice_attribute, CUfunction, CUmemPool_attribute, CUstream, is_culib_present},
+};
+use pystachio_engine::device::{KERNELS, Kernel, Platform, Stream};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::{
+    MODULES,
+    fault::from_driver,
+    staging::{SLOT_BYTES, Staging},
+};
+
+/// An NVIDIA GPU.
+pub struct CudaPlatform {
+    context: CUcontext,
+    functions: HashMap<Kernel, CUfunction>,
+    staging: Staging,
+    description: String,
+    memory_bytes: u64,
+    streams: Mutex<Vec<CUstream>>,
+}
+
+// SAFETY: the driver's handles belong to no thread; every method makes the context current first.
+unsafe impl Send for CudaPlatform {}
+// SAFETY: as above; what is mutable is behind locks.
+unsafe impl Sync for CudaPlatform {}
+
+impl CudaPlatform {
+    /// The GPU of this number, with the kernels loaded.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is no driver, no such GPU, or no kernel in this build; the message says which.
+    pub fn open(ordinal: u32) -> Result<Self> {
+        let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
+        // SAFETY: looks for a library.
+        if !unsafe { is_culib_present() } {
+            return Err(unavailable("CUDA is not used: the driver library libcuda.so.1 is not there".to_owned()));
+        }
+        if MODULES.is_empty() {
+            return Err(unavailable("CUDA is not used: this build has no kernels (no nvcc was found)".to_owned()));
+        }
+        let failed = |action: &str| {
+            let action = action.to_owned();
+            move |error| {
+                let error = from_driver(&action, error);
+                Error::new(ErrorKind::Unavailable, format!("CUDA is not used: {}", error.message))
+            }
+        };
+        result::init().map_err(failed("be initialised"))?;
+        let count = device::get_count().map_err(failed("be counted"))?;
+        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
+        if number >= count {
+            return Err(unavailable(format!("CUDA is not used: there is no GPU {ordinal}, only {count} GPUs")));
+        }
+        let device = device::get(number).map_err(failed("be opened"))?;
+        // SAFETY: the device is there; the primary context is kept until the process ends.
+        let context = unsafe { primary_ctx::retain(device) }.map_err(failed("make a context"))?;
+        // SAFETY: the context is retained.
+        unsafe { ctx::set_current(context) }.map_err(failed("use its context"))?;
+        let name = device::get_name(device).map_err(failed("tell its name"))?;
+        // SAFETY: the device is there.
+        let memory_bytes = unsafe { device::total_mem(device) }.map_err(failed("tell its memory"))? as u64;
+        let attribute = |attribute| {
+            // SAFETY: the device is there.
+            unsafe { device::get_attribute(device, attribute) }.map_err(failed("tell its attributes"))
+        };
+        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        // SAFETY: the device is there; the attribute is a 64-bit number.
+        unsafe {
+            let pool = device::get_mem_pool(device).map_err(failed("give its memory pool"))?;
+            let mut threshold = u64::MAX;
+            mem_pool::set_attribute(
+                pool,
+                CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+                (&raw mut threshold).cast(),
+            )
+            .map_err(failed("keep its memory pool"))?;
+        }
+        Ok(Self {
+            context,
+            functions: load_functions()?,
+            staging: Staging::new()?,
+            description: format!("{name}, compute capability {major}.{minor}"),
+            memory_bytes,
+            streams: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Name and compute capability.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The GPU's whole memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
+    }
+
+    fn enter(&self) -> Result<()> {
+        // SAFETY: the context lives as long as the process.
+        unsafe { ctx::set_current(self.context) }.map_err(|error| from_driver("use its context", error))
+    }
+}
+
+fn load_functions() -> Result<HashMap<Kernel, CUfunction>> {
+    let mut functions = HashMap::new();
+    for image in MODULES {
+        // SAFETY: a fatbin that nvcc made; the module is kept until the process ends.
+        let loaded = unsafe { module::load_data(image.as_ptr().cast()) }
+            .map_err(|error| from_driver("load its kernels", error))?;
+        for kernel in KERNELS {
+            let Ok(name) = CString::new(kernel.name()) else { continue };
+            // SAFETY: the module is loaded. A kernel of another module is not found.
+            if let Ok(function) = unsafe { module::get_function(loaded, name) } {
+                functions.insert(kernel, function);
+            }
+        }
+    }
+    match KERNELS.iter().find(|kernel| !functions.contains_key(kernel)) {
+        Some(missing) => Err(Error::internal(format!("no module has the kernel {}", missing.name()))),
+        None => Ok(functions),
+    }
+}
+
+fn handle(stream: Stream) -> CUstream {
+    stream.0 as CUstream
+}
+
+impl Platform for CudaPlatform {
+    fn name(&self) -> &'static str {
+        "cuda"
+    }
+
+    fn create_stream(&self) -> Result<Stream> {
+        self.enter()?;
+        let created = stream::create(stream::StreamKind::NonBlocking)
+            .map_err(|error| from_driver("create a stream", error))?;
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(created);
+        Ok(Stream(created as u64))
+    }
+
+    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64> {
+        self.enter()?;
+        // SAFETY: a stream of ours; the memory is given back by `release`.
+        unsafe { result::malloc_async(handle(stream), bytes.max(1) as usize) }
+            .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
+    }
+
+    fn release(&self, address: u64, _bytes: u64, stream: Stream) {
+        if self.enter().is_ok() {
+            // SAFETY: `allocate` gave it, and nothing enqueued after this uses it.
+            let released = unsafe { result::free_async(address, handle(stream)) };
+            if let Err(error) = released {
+                tracing::error!("{}", from_driver("free memory", error));
+            }
+        }
+    }
+
+    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+        self.enter()?;
+        for (place, part) in source.chunks(SLOT_BYTES).enumerate() {
+            let address = target + (place * SLOT_BYTES) as u64;
+            self.staging.with_slot(handle(stream), |slot| {
+                let slot = &mut slot[..part.len()];
+                slot.copy_from_slice(part);
+                // SAFETY: the slot stays as it is until its event; the target has this many bytes.
+                unsafe { result::memcpy_htod_async(address, slot, handle(stream)) }
+                    .map_err(|error| from_driver("copy to the device", error))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+        self.enter()?;
+        for (place, part) in target.chunks_mut(SLOT_BYTES).enumerate() {
+            let address = source + (place * SLOT_BYTES) as u64;
+            self.staging.with_slot(handle(stream), |slot| {
+                let slot = &mut slot[..part.len()];
+                // SAFETY: the source has this many bytes; the slot is ours until the wait below ends.
+                unsafe {
+                    result::memcpy_dtoh_async(slot, address, handle(stream))
+                        .map_err(|error| from_driver("copy from the device", error))?;
+                    result::stream::synchronize(handle(stream))
+                        .map_err(|error| from_driver("finish its work", error))?;
+                }
+                part.copy_from_slice(slot);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: both have this many bytes.
+        unsafe { result::memcpy_dtod_async(target, source, bytes as usize, handle(stream)) }
+            .map_err(|error| from_driver("copy memory", error))
+    }
+
+    fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        // SAFETY: the target has this many bytes.
+        unsafe { result::memset_d8_async(target, value, bytes as usize, handle(stream)) }
+            .map_err(|error| from_driver("fill memory", error))
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        self.enter()?;
+        let Some(function) = self.functions.get(&kernel) else {
+            return Err(Error::internal(format!("the kernel {} is not loaded", kernel.name())));
+        };
+        let mut parameters = [arguments.as_ptr().cast_mut().cast::<c_void>()];
+        // SAFETY: the kernel has one parameter, laid out as abi.rs and kernels/abi share; addresses in it are
+        // live buffers of this stream. The driver copies it before it returns.
+        unsafe {
+            result::launch_kernel(
+                *function,
+                (grid, 1, 1),
+                (kernel.block_threads(), 1, 1),
+                0,
+                handle(stream),
+                &mut parameters,
+            )
+        }
+        .map_err(|error| from_driver(&format!("launch {}", kernel.name()), error))
+    }
+
+    fn wait(&self, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: a stream of ours.
+        unsafe { result::stream::synchronize(handle(stream)) }
+            .map_err(|error| from_driver("finish its work", error))
+    }
+}
+
+impl Drop for CudaPlatform {
+    fn drop(&mut self) {
+        if self.enter().is_ok() {
+            for created in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                // SAFETY: nobody else has the platform any more.
+                let _ = unsafe { stream::destroy(created) };
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! A plan becomes a tree of sources.
+
+use std::sync::Arc;
+
+use pystachio_plan::{
+    AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKey, JoinKind,
+    JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation, Result,
+    Value,
+};
+
+use super::{
+    Columns, Operator, QueryContext, Source,
+    aggregate::{AggregateSource, Call},
+    join::{JoinSource, JoinState},
+    rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
+    scan::ScanSource,
+    sort::SortSource,
+};
+use crate::program::Program;
+
+/// Relations nested deeper are refused, so that a plan can't exhaust the stack.
+const DEPTH_MAX: usize = 500;
+
+/// The sources of a plan; the columns of their chunks are the plan's outputs in order. Blocks on files.
+///
+/// # Errors
+///
+/// Those of the files; `NotSupported` for what no kernel has.
+pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operator> {
+    let root = relation(&plan.root, context, 0)?;
+    let outputs = plan
+        .outputs
+        .iter()
+        .map(|id| {
+            let column = root.columns.iter().find(|(known, _)| known == id);
+            let (_, data_type) = column.ok_or_else(|| Error::internal("a plan returns an unknown column"))?;
+            Ok(NamedExpression { id: *id, expression: Expression::column(*id, data_type.clone()) })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    project(root, &outputs, context)
+}
+
+fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
+    Operator { columns, source: Box::new(source), place }
+}
+
+/// Makes room for an operator's counts, above its inputs'.
+fn describe(context: &mut QueryContext, description: String, depth: usize) -> usize {
+    let operators = &mut context.metrics.operators;
+    operators.push(OperatorMetrics { description, depth: depth as u32, ..OperatorMetrics::default() });
+    operators.len() - 1
+}
+
+fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Result<Operator> {
+    if depth > DEPTH_MAX {
+        let message = format!("the plan is nested more than {DEPTH_MAX} deep");
+        return Err(Error::new(ErrorKind::NotSupported, message));
+    }
+    let columns = relation.columns();
+    match &relation.operator {
+        PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
+            let place = describe(context, format!("Scan {table}"), depth);
+            let source = ScanSource::open(table, files, scan_columns, filters, context)?;
+            Ok(operator(columns, source, place))
+        }
+        PlanOperator::Values { columns, rows } => {
+            let place = describe(context, "Values".to_owned(), depth);
+            let rows = rows
+                .iter()
+                .map(|row| {
+                    let typed = row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
+                    Program::compile(&typed.collect::<Vec<_>>(), &[], &context.parameters)
+                })
+                .collect::<Result<_>>()?;
+            Ok(operator(columns.clone(), ValuesSource { rows, is_done: false }, place))
+        }
+        PlanOperator::Filter { input, predicate } => {
+            let place = describe(context, "Filter".to_owned(), depth);
+            let input = self::relation(input, context, depth + 1)?;
+            let predicate = compile_one(predicate, &input.columns, &context.parameters)?;
+            Ok(operator(columns, FilterSource { input, predicate }, place))
+        }
+        PlanOperator::Project { input, expressions } => {
+            let place = describe(context, "Project".to_owned(), depth);
+            let input = self::relation(input, context, depth + 1)?;
+            let program = compile_named(expressions, &input.columns, &context.parameters)?;
+            Ok(operator(columns, ProjectSource { input, program }, place))
+        }
+        PlanOperator::Join { kind, left, right, keys, residual, build } => {
+            let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
+            join.compile(columns, context, depth)
+        }
+        PlanOperator::Aggregate { input, groups, aggregates } => {
+            aggregate(input, groups, aggregates, columns, context, depth)
+        }
+        PlanOperator::Sort { input, keys } => {
+            let place = describe(context, "Sort".to_owned(), depth);
+            let input = self::relation(input, context, depth + 1)?;
+            let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
+            let program = Program::compile(&values, &input.columns, &context.parameters)?;
+            Ok(operator(columns, SortSource { input, program, keys: keys.clone(), is_done: false }, place))
+        }
+        PlanOperator::Limit { input, offset, count } => {
+            let place = describe(context, "Limit".to_owned(), depth);
+            let skip = row_count(offset.as_ref(), "OFFSET", &context.parameters)?.unwrap_or(0);
+            let count = row_count(count.as_ref(), "LIMIT", &context.parameters)?;
+            let input = self::relation(input, context, depth + 1)?;
+            Ok(operator(columns, LimitSource { input, skip, count }, place))
+        }
+        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, context, depth),
+    }
+}
+
+fn compile_one(expression: &Expression, columns: &[(ColumnId, DataType)], parameters: &[Literal]) -> Result<Program> {
+    Program::compile(std::slice::from_ref(expression), columns, parameters)
+}
+
+fn compile_named(
+    expressions: &[NamedExpression],
+    columns: &[(ColumnId, DataType)],
+    parameters: &[Literal],
+) -> Result<Program> {
+    let values: Vec<_> = expressions.iter().map(|named| named.expression.clone()).collect();
+    Program::compile(&values, columns, parameters)
+}
+
+/// A projection, or the input itself where it would change nothing.
+fn project(input: Operator, expressions: &[NamedExpression], context: &mut QueryContext) -> Result<Operator> {
+    let columns: Columns =
+        expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect();
+    if columns == input.columns {
+        return Ok(input);
+    }
+    let program = compile_named(expressions, &input.columns, &context.parameters)?;
+    // Its rows are its input's: it is not counted apart.
+    Ok(operator(columns, ProjectSource { input, program }, usize::MAX))
+}
+
+/// A value as another type.
+fn retyped(value: &Expression, data_type: &DataType) -> Expression {
+    match value {
+        Expression::Literal(Literal { value: Value::Null, .. }) => {
+            Expression::literal(Value::Null, data_type.clone())
+        }
+        value if value.data_type() == data_type => value.clone(),
+        value => Expression::call(Function::Cast, vec![value.clone()], data_type.clone()),
+    }
+}
+
+fn union(
+    inputs: &[(Arc<Relation>, Vec<ColumnId>)],
+    columns: &[(ColumnId, DataType)],
+    context: &mut QueryContext,
+    depth: usize,
+) -> Result<Operator> {
+    let place = describe(context, format!("Union all of {}", inputs.len()), depth);
+    let inputs = inputs
+        .iter()
+        .map(|(input, ids)| {
+            let input = relation(input, context, depth + 1)?;
+            let values = ids
+                .iter()
+                .zip(columns)
+                .map(|(id, (_, data_type))| {
+                    let found = input.columns.iter().find(|(known, _)| known == id);
+                    let (_, own) = found.ok_or_else(|| Error::internal("a union names an unknown column"))?;
+                    Ok(retyped(&Expression::column(*id, own.clone()), data_type))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let program = Program::compile(&values, &input.columns, &context.parameters)?;
+            Ok((input, program))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(operator(columns.to_vec(), UnionSource { inputs, current: 0 }, place))
+}
+
+fn aggregate(
+    input: &Relation,
+    groups: &[NamedExpression],
+    aggregates: &[AggregateCall],
+    columns: Columns,
+    context: &mut QueryContext,
+    depth: usize,
+) -> Result<Operator> {
+    let place = describe(context, "Aggregate".to_owned(), depth);
+    let input = relation(input, context, depth + 1)?;
+    let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
+    let mut arguments: Vec<Expression> = Vec::new();
+    let mut calls = Vec::new();
+    for call in aggregates {
+        let argument = match (&call.argument, &call.filter) {
+            (argument, None) => argument.clone(),
+            (argument, Some(filter)) => {
+                let value = argument.clone().unwrap_or(Expression::int32(1));
+                let data_type = value.data_type().clone();
+                let branches = vec![CaseBranch { condition: filter.clone(), result: value }];
+                Some(Expression::Case { branches, otherwise: None, data_type })
+            }
+        };
+        let argument = argument.map(|argument| {
+            arguments.iter().position(|known| *known == argument).unwrap_or_else(|| {
+                arguments.push(argument);
+                arguments.len() - 1
+            })
+        });
+        // Equal values change neither the least nor the greatest.
+        let counts_values = matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
+        calls.push(Call {
+            function: call.function,
+            argument,
+            distinct: call.distinct && counts_values,
+            data_type: call.data_type.clone(),
+        });
+    }
+    values.extend(arguments);
+    let program = Program::compile(&values, &input.columns, &context.parameters)?;
+    let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
+    let source = AggregateSource { input, program, group_types, calls, is_done: false };
+    Ok(operator(columns, source, place))
+}
+
+/// The value of LIMIT or OFFSET.
+fn row_count(expression: Option<&Expression>, clause: &str, parameters: &[Literal]) -> Result<Option<usize>> {
+    let literal = match expression {
+        None => return Ok(None),
+        Some(Expression::Literal(literal)) => literal,
+        Some(Expression::Parameter { index, .. }) => parameters
+            .get(*index as usize)
+            .ok_or_else(|| Error::internal(format!("parameter {index} of {clause} has no value")))?,
+        Some(_) => return Err(Error::internal(format!("{clause} is neither literal nor parameter"))),
+    };
+    match literal.value {
+        Value::Null => Ok(None),
+        Value::Int(value) => usize::try_from(value)
+            .map(Some)
+            .map_err(|_| Error::new(ErrorKind::InvalidArgument, format!("{clause} must not be negative"))),
+        _ => Err(Error::internal(format!("{clause} is not an integer"))),
+    }
+}
+
+/// A join of a plan.
+struct Join<'a> {
+    kind: JoinKind,
+    left: &'a Relation,
+    right: &'a Relation,
+    keys: &'a [JoinKey],
+    residual: Option<&'a Expression>,
+    build: JoinSide,
+}
+
+impl Join<'_> {
+    fn compile(&self, columns: Columns, context: &mut QueryContext, depth: usize) -> Result<Operator> {
+        // NULLs and emptiness of the right side are known only when it has been read.
+        let build_side = if self.kind == JoinKind::NullAwareAnti { JoinSide::Right } else { self.build };
+        let place = describe(context, format!("{:?} join", self.kind), depth);
+        let left = relation(self.left, context, depth + 1)?;
+        let right = relation(self.right, context, depth + 1)?;
+        let residual = match self.residual {
+            None => None,
+            Some(residual) => {
+                let both: Columns = left.columns.iter().chain(&right.columns).cloned().collect();
+                Some(compile_one(residual, &both, &context.parameters)?)
+            }
+        };
+        let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };
+        let (build, probe, keys) = match build_side {
+            JoinSide::Left => (left, right, keys),
+            JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
+        };
+        let source =
+            JoinSource { kind: self.kind, build_side, build, probe, keys, residual, state: JoinState::Start };
+        Ok(operator(columns, source, place))
+    }
+
+    /// The keys of either side, in types that they have in common.
+    fn compile_keys(&self, left: &Operator, right: &Operator, context: &QueryContext) -> Result<(Program, Program)> {
+        let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
+        for key in self.keys {
+            let common = common_type(key.left.data_type(), key.right.data_type())?;
+            left_keys.push(retyped(&key.left, &common));
+            right_keys.push(retyped(&key.right, &common));
+        }
+        let parameters = &context.parameters;
+        Ok((
+            Program::compile(&left_keys, &left.columns, parameters)?,
+            Program::compile(&right_keys, &right.columns, parameters)?,
+        ))
+    }
+}
+
+/// A type that holds the values of both exactly.
+fn common_type(left: &DataType, right: &DataType) -> Result<DataType> {
+    match (left, right) {
+        (left, right) if left == right => Ok(left.clone()),
+        (
+            DataType::Decimal { precision: left_precision, scale: left_scale },
+            DataType::Decimal { precision: right_precision, scale: right_scale },
+        ) => {
+            let scale = *left_scale.max(right_scale);
+            let whole = (left_precision - left_scale).max(right_precision - right_scale);
+            Ok(DataType::Decimal { precision: whole + scale, scale })
+        }
+        _ => {
+            let message = format!("no kernel joins {left} with {right}");
+            Err(Error::new(ErrorKind::NotSupported, message))
+        }
+    }
+}

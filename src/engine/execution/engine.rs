@@ -1,0 +1,108 @@
+//! A device and what runs on it, as its host starts it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use pystachio_plan::{QueryMetrics, QueryRequest, Result};
+
+use super::{
+    QueryContext,
+    compile::compile,
+    run::{DeviceStream, Run},
+};
+use crate::{
+    ResultStream,
+    device::{DeviceMemory, Platform},
+    operation::Queue,
+    storage::FileCatalog,
+};
+
+/// What a server's options come to.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Device memory for running queries.
+    pub memory_bytes: u64,
+}
+
+/// Runs plans on one device. What no kernel has is `NotSupported`.
+pub struct DeviceEngine {
+    memory: DeviceMemory,
+    catalog: Arc<FileCatalog>,
+    queries_running: Arc<AtomicU64>,
+    queries_run: Arc<AtomicU64>,
+    memory_max_bytes: u64,
+}
+
+impl DeviceEngine {
+    /// An engine on a platform.
+    pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
+        Self {
+            memory: DeviceMemory::new(platform, options.memory_bytes),
+            catalog: Arc::default(),
+            queries_running: Arc::default(),
+            queries_run: Arc::default(),
+            memory_max_bytes: options.memory_bytes,
+        }
+    }
+
+    /// `cuda` or `emulated`.
+    pub fn device(&self) -> &'static str {
+        self.memory.platform().name()
+    }
+
+    /// Starts a query and waits for its first rows.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`crate::Engine::run`].
+    pub async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+        self.queries_running.fetch_add(1, Ordering::Relaxed);
+        let guard = Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
+        let queue = Queue::new(&self.memory)?;
+        let run = Run { request, queue, catalog: self.catalog.clone(), guard };
+        Ok(Box::new(DeviceStream::start(run).await?))
+    }
+
+    /// What a query would read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceEngine::run`].
+    pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
+        let mut context = QueryContext {
+            queue: Queue::new(&self.memory)?,
+            catalog: self.catalog.clone(),
+            parameters: request.parameters.clone(),
+            cancelled: Arc::default(),
+            metrics: QueryMetrics::default(),
+        };
+        compile(&request.plan, &mut context)?;
+        context.metrics.operators.clear();
+        Ok(context.metrics)
+    }
+
+    /// Queries that ended and that run now.
+    pub fn query_counts(&self) -> (u64, u64) {
+        (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
+    }
+
+    /// Device memory in use, and the most that may be.
+    pub fn memory_bytes(&self) -> (u64, u64) {
+        (self.memory.used_bytes(), self.memory_max_bytes)
+    }
+}
+
+/// Counts a query as running for as long as it lives.
+struct RunningGuard {
+    running: Arc<AtomicU64>,
+    run: Arc<AtomicU64>,
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.run.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,182 @@
+//! A query on a thread of its own, and the stream of what it gives.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use pystachio_plan::{Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use tokio::sync::mpsc;
+
+use super::{QueryContext, compile::compile};
+use crate::{
+    ResultStream,
+    operation::{Queue, column_schema, to_arrow},
+    storage::FileCatalog,
+};
+
+/// Batches that wait for the reader.
+const BATCHES_AHEAD: usize = 4;
+
+/// What a running query needs.
+pub(super) struct Run {
+    pub(super) request: QueryRequest,
+    pub(super) queue: Queue,
+    pub(super) catalog: Arc<FileCatalog>,
+    /// Dropped when the query ends.
+    pub(super) guard: Box<dyn Send>,
+}
+
+/// Batches of a query that runs on a thread of its own. Dropping it stops the query.
+pub(super) struct DeviceStream {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    /// The first batch, if it is known already.
+    first: Option<Result<RecordBatch>>,
+    cancelled: Arc<AtomicBool>,
+    metrics: Arc<Mutex<QueryMetrics>>,
+}
+
+impl DeviceStream {
+    /// Starts a query, and waits for its first batch or its end.
+    ///
+    /// # Errors
+    ///
+    /// What the query fails with before it has given a row.
+    pub(super) async fn start(run: Run) -> Result<Self> {
+        let types = output_types(&run.request)?;
+        let schema = column_schema(&types);
+        let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
+        let worker = Worker {
+            run,
+            schema: schema.clone(),
+            sender,
+            cancelled: cancelled.clone(),
+            metrics: metrics.clone(),
+        };
+        std::thread::Builder::new()
+            .name("pystachio-query".to_owned())
+            .stack_size(THREAD_STACK_BYTES)
+            .spawn(move || worker.work())
+            .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
+        let mut stream = Self { schema, batches: mpsc::channel(1).1, first: None, cancelled, metrics };
+        match batches.recv().await {
+            Some(Err(error)) => return Err(error),
+            first => stream.first = first,
+        }
+        stream.batches = batches;
+        Ok(stream)
+    }
+}
+
+/// Plans are trees that code walks recursively. Address space, not memory.
+const THREAD_STACK_BYTES: usize = 64 << 20;
+
+fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>> {
+    let columns = request.plan.root.columns();
+    let type_of = |id| {
+        let found = columns.iter().find(|(known, _)| *known == id).map(|(_, data_type)| data_type.clone());
+        found.ok_or_else(|| Error::internal("a plan returns an unknown column"))
+    };
+    request.plan.outputs.iter().map(|id| type_of(*id)).collect()
+}
+
+impl Drop for DeviceStream {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+#[async_trait]
+impl ResultStream for DeviceStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        match self.first.take() {
+            Some(batch) => batch.map(Some),
+            None => self.batches.recv().await.transpose(),
+        }
+    }
+
+    fn metrics(&self) -> QueryMetrics {
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The thread's side.
+struct Worker {
+    run: Run,
+    schema: SchemaRef,
+    sender: mpsc::Sender<Result<RecordBatch>>,
+    cancelled: Arc<AtomicBool>,
+    metrics: Arc<Mutex<QueryMetrics>>,
+}
+
+impl Worker {
+    fn work(self) {
+        // A panic ends the query, not the process.
+        let result = catch_unwind(AssertUnwindSafe(|| self.execute())).unwrap_or_else(|payload| {
+            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(Error::internal(format!("the engine failed while it ran the query: {text}")))
+        });
+        if let Err(error) = result {
+            // Nobody is there to hear of a query that was dropped.
+            let _ = self.sender.blocking_send(Err(error));
+        }
+        drop(self.run.guard);
+    }
+
+    fn execute(&self) -> Result<()> {
+        let started = Instant::now();
+        let request = &self.run.request;
+        let mut context = QueryContext {
+            queue: self.run.queue.clone(),
+            catalog: self.run.catalog.clone(),
+            parameters: request.parameters.clone(),
+            cancelled: self.cancelled.clone(),
+            metrics: QueryMetrics::default(),
+        };
+        let mut root = compile(&request.plan, &mut context)?;
+        context.metrics.prepare_us = started.elapsed().as_micros() as u64;
+        let batch_rows = (request.batch_rows_max as usize).max(1);
+        while let Some(chunk) = root.next(&mut context)? {
+            if chunk.row_count == 0 {
+                continue;
+            }
+            let batch = to_arrow(&context.queue, &chunk, &self.schema)?;
+            drop(chunk);
+            context.metrics.row_count += batch.num_rows() as u64;
+            self.publish(&context, request.with_metrics, started);
+            for first in (0..batch.num_rows()).step_by(batch_rows) {
+                let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
+                if self.sender.blocking_send(Ok(part)).is_err() {
+                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+                }
+            }
+        }
+        context.queue.wait()?;
+        self.publish(&context, request.with_metrics, started);
+        Ok(())
+    }
+
+    fn publish(&self, context: &QueryContext, with_operators: bool, started: Instant) {
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        *metrics = context.metrics.clone();
+        if !with_operators {
+            metrics.operators.clear();
+        }
+        metrics.elapsed_us = started.elapsed().as_micros() as u64;
+        metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
+    }
+}
