@@ -35,7 +35,7 @@ test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 	@scripts/test.sh
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
-	@scripts/setup.sh bench
+	@scripts/setup.sh
 	@SF='$(SF)' QUERIES='$(QUERIES)' RUNS='$(RUNS)' scripts/bench.sh
 
 install: ## Install into the PostgreSQL of PG_CONFIG=/path/to/pg_config

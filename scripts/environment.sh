@@ -40,6 +40,19 @@ find_pg_config() {
     return 1
 }
 
+# Prints the CUDA compiler to use: PYSTACHIO_NVCC, else one that is installed, else the one that setup.sh fetched.
+find_nvcc() {
+    local candidate
+    for candidate in "${PYSTACHIO_NVCC:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc \
+        "$cache_root/cuda/nvidia/cu13/bin/nvcc"; do
+        if [[ -n $candidate && -x $candidate ]]; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
 # Prints the major version of a pg_config, and fails where pystachio has no build for it.
 server_version() {
     local text
@@ -79,3 +92,7 @@ state_root() {
     [[ -d $other && ! -L $other && $owner == "$(id -u)" ]] || die "$other exists and is not a folder of ours"
     printf '%s\n' "$other"
 }
+
+# Every build must see the same compiler, or it is one more build.
+PYSTACHIO_NVCC=$(find_nvcc || true)
+export PYSTACHIO_NVCC

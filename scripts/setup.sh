@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and running needs, on Debian 12 or newer and Ubuntu. Does nothing where all is there.
 #
-# usage: scripts/setup.sh [bench]     `bench` adds what the benchmarks' private environment needs
+# usage: scripts/setup.sh
 source "$(dirname "$0")/environment.sh"
 
 missing_packages() {
@@ -18,9 +18,7 @@ missing_packages() {
     command -v python3 >/dev/null || server_packages+=(python3)
     command -v xz >/dev/null || server_packages+=(xz-utils)
     ldconfig -p | grep -q 'libpq\.so\.5' || server_packages+=(libpq5)
-    if [[ ${2:-} == bench ]] && ! python3 -c 'import ensurepip' 2>/dev/null; then
-        server_packages+=(python3-venv)
-    fi
+    python3 -c 'import ensurepip' 2>/dev/null || server_packages+=(python3-venv)
     printf '%s\n' "${server_packages[@]}"
 }
 
@@ -71,6 +69,20 @@ install_cargo_pgrx() {
     cargo install cargo-pgrx --version "$PGRX_VERSION" --locked --force --target-dir "$CARGO_TARGET_DIR/cargo-pgrx" >&2
 }
 
+# The CUDA compiler, from PyPI: it needs no GPU and no driver. Without it the build has no CUDA kernels.
+NVCC_PACKAGES=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
+    nvidia-cuda-runtime==13.0.96)
+install_nvcc() {
+    local environment=$cache_root/cuda-venv
+    find_nvcc >/dev/null && return
+    say "installing the CUDA compiler (105 MB)"
+    rm -rf "$environment" "$cache_root/cuda"
+    python3 -m venv "$environment" >&2
+    "$environment/bin/pip" install -q --disable-pip-version-check --no-deps --target "$cache_root/cuda" \
+        "${NVCC_PACKAGES[@]}" >&2
+    rm -rf "$environment"
+}
+
 # The user that owns the clusters when we are root, where the package did not make it.
 make_server_user() {
     [[ $(id -u) == 0 ]] || return 0
@@ -83,7 +95,7 @@ if command -v apt-get >/dev/null; then
         if [[ $(id -u) == 0 ]]; then apt-get update -q >&2; else sudo apt-get update -q >&2; fi
     fi
     version=$(wanted_version)
-    mapfile -t packages < <(missing_packages "$version" "${1:-}" | sed '/^$/d')
+    mapfile -t packages < <(missing_packages "$version" | sed '/^$/d')
     if [[ ${#packages[@]} -gt 0 ]]; then
         if [[ $(id -u) == 0 ]]; then apt-get update -q >&2; elif command -v sudo >/dev/null; then sudo apt-get update -q >&2; fi
         install_packages "${packages[@]}"
@@ -93,3 +105,4 @@ elif ! find_pg_config >/dev/null; then
 fi
 make_server_user
 install_cargo_pgrx
+install_nvcc

@@ -48,7 +48,7 @@ fn build() -> Result<(), String> {
 }
 
 fn find_compiler() -> Option<PathBuf> {
-    if let Some(named) = env::var_os("PYSTACHIO_NVCC") {
+    if let Some(named) = env::var_os("PYSTACHIO_NVCC").filter(|named| !named.is_empty()) {
         return Some(named.into());
     }
     let in_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());

@@ -194,6 +194,8 @@ pub struct ColumnDescription {
 /// What a query cost the engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryMetrics {
+    /// What ran it, and why not the server's device if it did not; empty for the server's only engine.
+    pub device: String,
     /// Rows returned.
     pub row_count: u64,
     /// From the request to the last batch, time blocked on the socket included.

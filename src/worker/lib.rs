@@ -15,13 +15,14 @@
 //! engine is. A panic ends a request, never the process. Between an engine and a slow reader there are at
 //! most two batches.
 //!
-//! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` knows
-//! which engine there is.
+//! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` and
+//! `paired.rs` know which engines there are.
 
 mod counters;
 mod encoding;
 mod frames;
 mod options;
+mod paired;
 mod process;
 mod query;
 mod server;
@@ -31,6 +32,7 @@ pub use counters::Counters;
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
 pub use frames::{Frame, FrameReader};
 pub use options::{Command, Device, Options, USAGE, parse_arguments};
+pub use paired::PairedEngine;
 pub use process::{
     SpillFolder, end_at_memory_faults, prefer_as_oom_victim, resident_bytes, wait_for_orphaning,
 };

@@ -7,10 +7,15 @@
 use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Duration};
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
-use pystachio_engine::Engine;
+use pystachio_cuda::CudaPlatform;
+use pystachio_engine::{
+    Engine,
+    device::EmulatedPlatform,
+    execution::{DeviceEngine, DeviceOptions},
+};
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
-    Command, Device, Host, Options, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
+    Command, Device, Host, Options, PairedEngine, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
     parse_arguments, prefer_as_oom_victim, wait_for_orphaning,
 };
 use tokio::{
@@ -24,6 +29,8 @@ use tracing_subscriber::EnvFilter;
 const SOCKET_THREADS: usize = 2;
 /// Plans are trees that code walks recursively. Address space, not memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
+/// How much of a GPU's memory queries may use; the rest is the driver's and other processes'.
+const GPU_MEMORY_PERCENT: u64 = 85;
 /// How long an orderly end waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -110,14 +117,38 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime> {
 
 fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<Arc<dyn Engine>> {
     let _context = compute.enter();
+    let cpu = CpuEngine::new(CpuOptions {
+        threads: options.threads,
+        memory_bytes: options.memory_bytes,
+        cache_bytes: options.cache_bytes,
+        spill_directory: spill.path().to_owned(),
+    })?;
     match options.device {
-        Device::Cpu => Ok(Arc::new(CpuEngine::new(CpuOptions {
-            threads: options.threads,
-            memory_bytes: options.memory_bytes,
-            cache_bytes: options.cache_bytes,
-            spill_directory: spill.path().to_owned(),
-        })?)),
+        Device::Cpu => Ok(Arc::new(cpu)),
+        Device::Emulated => {
+            let device_options = DeviceOptions { memory_bytes: options.memory_bytes };
+            let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
+            Ok(Arc::new(PairedEngine::new("emulated", Ok(device), cpu)))
+        }
+        Device::Cuda => {
+            let device = open_gpu().inspect_err(|error| tracing::error!("{error}"));
+            Ok(Arc::new(PairedEngine::new("cuda", device, cpu)))
+        }
+        Device::Auto => match open_gpu() {
+            Ok(device) => Ok(Arc::new(PairedEngine::new("cuda", Ok(device), cpu))),
+            Err(reason) => {
+                tracing::info!("{reason}");
+                Ok(Arc::new(cpu))
+            }
+        },
     }
+}
+
+fn open_gpu() -> Result<DeviceEngine> {
+    let platform = CudaPlatform::open(0)?;
+    let memory_bytes = platform.memory_bytes() / 100 * GPU_MEMORY_PERCENT;
+    tracing::info!(gpu = platform.description(), memory_bytes, "GPU is open");
+    Ok(DeviceEngine::new(Arc::new(platform), &DeviceOptions { memory_bytes }))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -5,7 +5,7 @@ use pgrx::{pg_sys, prelude::*};
 use crate::{
     client,
     error::OrRaise,
-    options::{self, Device},
+    options,
     supervisor::{EngineHome, EnginePhase},
 };
 
@@ -42,9 +42,9 @@ fn engine_status(
     let state = home.read_state().filter(|_| home.is_supervised());
     let is_running = state.as_ref().is_some_and(|state| state.phase == EnginePhase::Running);
     let status = if is_running { client::status(server).or_raise() } else { None };
-    let device = match home.options.device {
-        Device::Auto => Device::Cpu.to_string(),
-        device => device.to_string(),
+    let device = match &status {
+        Some(status) => status.device.clone(),
+        None => home.options.device.to_string(),
     };
     let phase = match state.as_ref().map(|state| state.phase) {
         Some(EnginePhase::Starting) => "starting",

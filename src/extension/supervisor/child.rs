@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::EngineHome;
-use crate::{options::Device, settings};
+use crate::settings;
 
 /// How long an engine may take to end when asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,11 +34,10 @@ impl EngineProcess {
         let _ = std::fs::remove_file(home.socket());
         let executable = executable()?;
         let options = &home.options;
-        let device = if options.device == Device::Auto { Device::Cpu } else { options.device };
         let mut command = Command::new(&executable);
         command
             .arg(format!("--socket={}", home.socket().display()))
-            .arg(format!("--device={device}"))
+            .arg(format!("--device={}", options.device))
             .arg(format!("--threads={}", options.threads))
             .arg(format!("--memory={}", options.memory_bytes))
             .arg(format!("--cache={}", options.cache_bytes))

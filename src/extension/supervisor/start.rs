@@ -10,7 +10,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{EngineHome, EnginePhase, worker};
 use crate::{
-    options::{Device, ServerOptions},
+    options::ServerOptions,
     pg::wait::wait_time,
     settings,
 };
@@ -93,12 +93,8 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
 fn check_supported(home: &EngineHome) -> Result<()> {
     let ServerOptions { server_name, device, ranks, .. } = &home.options;
     let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
-    if matches!(device, Device::Cuda | Device::Emulated) {
-        let message = format!("server \"{server_name}\": this build has no engine for device '{device}'");
-        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}device 'cpu').")));
-    }
     if *ranks > 1 {
-        let message = format!("server \"{server_name}\": device 'cpu' has one rank, not {ranks}");
+        let message = format!("server \"{server_name}\": device '{device}' has one rank, not {ranks}");
         return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}ranks '1').")));
     }
     Ok(())
