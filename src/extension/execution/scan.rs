@@ -223,5 +223,10 @@ fn sum_costs(before: &QueryCost, now: QueryCost) -> QueryCost {
         (Some(before), Some(now)) => Some(super::explain::sum_metrics(before, now)),
         (before, now) => now.or_else(|| before.clone()),
     };
-    QueryCost { metrics, waited: before.waited + now.waited, elapsed: before.elapsed + now.elapsed }
+    QueryCost {
+        metrics,
+        run_count: before.run_count + now.run_count,
+        waited: before.waited + now.waited,
+        elapsed: before.elapsed + now.elapsed,
+    }
 }
