@@ -16,9 +16,13 @@ use std::{ffi::CString, time::Duration};
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{ActualRows, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
 
-use super::{query::QueryCost, scan::ScanState};
+use super::{
+    query::QueryCost,
+    scan::{ScanState, read_refusals},
+};
 use crate::{
     client,
+    error::OrRaise,
     options::{self, Device},
     scan_private::ScanPrivate,
     settings,
@@ -44,8 +48,11 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             run_count: cost.as_ref().map_or(0, |cost| cost.run_count),
         };
         writer.lines("Engine Plan", &plan_lines(&private.plan, facts));
-        if (*explain).verbose && !private.refusals.is_empty() {
-            writer.lines("Not Pushed Down", &private.refusals);
+        if (*explain).verbose {
+            let refusals = read_refusals((*node).ss.ps.plan.cast()).or_raise();
+            if !refusals.is_empty() {
+                writer.lines("Not Pushed Down", &refusals);
+            }
         }
         if (*explain).costs && !(*explain).analyze && private.parameters.is_empty() {
             write_preview(&writer, private);

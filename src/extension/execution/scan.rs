@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::OrRaise,
     pg::list,
-    scan_private::ScanPrivate,
+    scan_private::{ScanPrivate, decode_refusals},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
 };
@@ -161,13 +161,33 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
 ///
 /// `scan` is a valid plan node.
 pub unsafe fn read_private(scan: *mut pg_sys::ForeignScan) -> Result<ScanPrivate> {
-    // SAFETY: the caller says so; the list holds one bytea constant.
-    let bytes = unsafe {
-        let constant = list::pointers::<pg_sys::Const>((*scan).fdw_private).next();
-        constant.and_then(|constant| Vec::<u8>::from_datum((*constant).constvalue, (*constant).constisnull))
-    };
+    // SAFETY: the caller says so.
+    let bytes = unsafe { private_bytes(scan, 0) };
     let bytes = bytes.ok_or_else(|| Error::internal("foreign scan without a plan"))?;
     ScanPrivate::decode(&bytes)
+}
+
+/// Why parts of the scan's query were not pushed down.
+///
+/// # Errors
+///
+/// `Internal` if the planner left something else.
+///
+/// # Safety
+///
+/// `scan` is a valid plan node.
+pub unsafe fn read_refusals(scan: *mut pg_sys::ForeignScan) -> Result<Vec<String>> {
+    // SAFETY: the caller says so.
+    let bytes = unsafe { private_bytes(scan, 1) };
+    bytes.map_or_else(|| Ok(Vec::new()), |bytes| decode_refusals(&bytes))
+}
+
+unsafe fn private_bytes(scan: *mut pg_sys::ForeignScan, place: usize) -> Option<Vec<u8>> {
+    // SAFETY: a valid plan node, whose list holds bytea constants.
+    unsafe {
+        let constant = list::pointers::<pg_sys::Const>((*scan).fdw_private).nth(place)?;
+        Vec::<u8>::from_datum((*constant).constvalue, (*constant).constisnull)
+    }
 }
 
 /// One reader for each attribute of the slot, which must be of the type that was planned.
