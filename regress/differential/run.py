@@ -5,7 +5,7 @@ usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N
 
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
-Suites: data (the tables load alike), generated, edges, literals, tpch, spec (TPC-H with char(n)), rewrites, estimates.
+Suites: data (the tables load alike), generated, edges, literals, arrays, tpch, spec (TPC-H with char(n)), rewrites, estimates.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
 
@@ -24,9 +24,9 @@ from harness.claims import Claims, differences  # noqa: E402
 from harness.explain import plan_operators, plan_shape  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-SUITES = ["data", "generated", "edges", "literals", "tpch", "spec", "rewrites", "estimates"]
+SUITES = ["data", "generated", "edges", "literals", "arrays", "tpch", "spec", "rewrites", "estimates"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
-PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "generated": 58, "edges": 94}
+PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "generated": 58, "edges": 94, "arrays": 96}
 # A join's estimate may be off by this factor, and this share of the joins of TPC-H must be within it, in percent. The
 # rest is off by as much over heap tables: PostgreSQL takes the columns of a join on several (queries 9, 20) and the condition
 # of an anti join (21, 22) for independent.
@@ -257,6 +257,24 @@ def run_literals(conninfo, options):
     return claims
 
 
+def run_arrays(conninfo, options):
+    """Edge values in arrays that a generic plan is given."""
+    claims, pushdown = Claims("arrays"), Pushdown()
+    pair = Pair(conninfo, "heap", "pq", *[["SET plan_cache_mode = force_generic_plan"]] * 2)
+    for name, parameter, query, arrays in edges.array_queries(pair.expected):
+        if options.only and options.only not in name:
+            continue
+        prepare, cleanup = [f"PREPARE given ({parameter}) AS {query}"], ["DEALLOCATE given"]
+        for array in arrays:
+            compare(pair, claims, f"{name}: {array}", f"EXECUTE given ({array})", True, prepare, cleanup)
+        outcome(pair.actual, prepare[0])
+        pushdown.look(pair, name, f"EXECUTE given ({arrays[0]})")
+        outcome(pair.actual, cleanup[0])
+    pair.close()
+    finish_pushdown(claims, pushdown, options)
+    return claims
+
+
 def tpch_queries(session):
     """Number and text of the 22 queries, and of query 15 with a view in place of WITH."""
     for number in range(1, 23):
@@ -370,7 +388,7 @@ def main():
     options = parser.parse_args()
     suites = options.suite or SUITES
     folder = tables.copy_data(options.data)
-    if set(suites) & {"data", "generated", "edges", "literals", "rewrites"} or options.self_check:
+    if set(suites) & {"data", "generated", "edges", "literals", "arrays", "rewrites"} or options.self_check:
         with Session(options.conninfo) as session:
             tables.edge_schemas(session, folder, foreign=not options.self_check)
     if options.self_check:

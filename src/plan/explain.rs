@@ -157,6 +157,9 @@ impl Names {
             Function::IsNotFalse => postfix("IS NOT FALSE"),
             Function::Not => format!("(NOT {})", self.list(arguments)),
             Function::In => match arguments.split_first() {
+                Some((first, [list @ Expression::Parameter { data_type: crate::DataType::List(_), .. }])) => {
+                    format!("({} = ANY ({}))", self.expression(first), self.expression(list))
+                }
                 Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
                 None => "IN".into(),
             },

@@ -41,13 +41,14 @@ impl ScanState {
     }
 
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
-        let parameters = match &self.parameters {
+        let plan = &self.private.plan;
+        let (plan, parameters) = match &self.parameters {
             // SAFETY: the context of this scan's node.
-            Some(parameters) => unsafe { parameters.evaluate(context)? },
-            None => Vec::new(),
+            Some(parameters) => unsafe { parameters.bind(plan, context)? },
+            None => (plan.clone(), Vec::new()),
         };
         let request = Request::Run(Box::new(QueryRequest {
-            plan: self.private.plan.clone(),
+            plan,
             parameters,
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),
