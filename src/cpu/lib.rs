@@ -5,7 +5,7 @@
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers
 //! - `describe.rs`, `file_type.rs`, `statistics.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
-//! - `stream.rs`, `metrics.rs`: results and what they cost
+//! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
@@ -13,6 +13,7 @@
 //!
 //! Deliberately absent: PostgreSQL, sockets. No other crate names DataFusion.
 
+mod actual_rows;
 mod cache;
 mod describe;
 mod engine;
