@@ -249,3 +249,41 @@ def literal_queries(session):
             for operator in ("=", "<", ">=", "<>"):
                 yield (f"{name} {operator} {value[:30]}",
                        f"SELECT id FROM {name} WHERE v {operator} {value}::{kind} ORDER BY id", True)
+
+
+def array_queries(session):
+    """Edge values in arrays that only run time tells: (name, type of the array, query, arguments)."""
+    for name in ORDERED:
+        kind = session.run(f"SELECT format_type(atttypid, atttypmod) FROM pg_attribute "
+                           f"WHERE attrelid = 'heap.edge_{name}'::regclass AND attname = 'v'").scalar()
+        values = [value for (value,) in session.run(f"SELECT DISTINCT v::text FROM heap.edge_{name} WHERE v IS NOT NULL ORDER BY 1").rows]
+        kinds = [kind]
+        kinds += {"int2": ["bigint"], "int4": ["bigint", "smallint", "numeric"], "int8": ["integer", "smallint"],
+                  "numeric_15_2": ["numeric", "integer"], "numeric_9_4": ["numeric"], "numeric_38_10": ["numeric"],
+                  "varchar": ["text"], "char": ["text"], "text": ["varchar"], "float4": ["float8"],
+                  "date": ["timestamp"], "timestamp": ["date"]}.get(name, [])
+        for element in kinds:
+            some = values if element == kind else []
+            if element == "numeric":
+                some = [*values, "NaN", "Infinity", "0.12345678901234567", "1e30"]
+            arrays = ["NULL", "'{}'", "'{NULL}'", "'{NULL,NULL}'"]
+            arrays += [_array(some[:1]), _array(some), _array([*some[::2], None]), _array([*some[1::3], *some[:2]])]
+            if len(some) > 3:
+                arrays.append(f"ARRAY[{_array(some[:2])}::{element}[], {_array([some[2], None])}::{element}[]]")
+            if element in ("bigint", "integer", "smallint"):
+                arrays += ["'{1,2,3,32767,-32768}'", "'{{0,1},{2,NULL}}'"]
+            if element == "numeric":
+                arrays += ["'{NaN}'", "'{NaN,Infinity,-Infinity}'", "'{NaN,NULL}'", "'{1.50,1.5000,0.0,-0.00}'"]
+            if element in ("timestamp", "date"):
+                arrays += ["'{1994-09-01,infinity,NULL}'"]
+            query = f"SELECT id, v = ANY ($1) AS found, v <> ALL ($1) AS missing FROM edge_{name}"
+            yield (f"{name} in {element}[]", f"{element}[]", f"{query} ORDER BY id", arrays)
+            yield (f"{name} in {element}[] as a filter", f"{element}[]", f"SELECT id FROM edge_{name} WHERE v = ANY ($1) ORDER BY id", arrays)
+            yield (f"{name} not in {element}[] as a filter", f"{element}[]",
+                   f"SELECT id FROM edge_{name} WHERE NOT v = ANY ($1) OR v <> ALL ($1) ORDER BY id", arrays)
+
+
+def _array(values):
+    """The values, None for NULL, as the text of an array."""
+    quoted = ('"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if value is not None else "NULL" for value in values)
+    return "'{" + ",".join(quoted).replace("'", "''") + "}'"

@@ -1,4 +1,4 @@
-"""Reads EXPLAIN: whether a query runs as one scan, and why not."""
+"""Reads EXPLAIN: whether a query runs as one scan, why not, and what its operators gave."""
 
 import json
 import re
@@ -20,6 +20,46 @@ def plan_shape(session, query):
     _collect(document[0]["Plan"], nodes)
     _reasons(document, reasons)
     return PlanShape(one_scan, nodes, sorted(set(reasons)))
+
+
+class PlanOperator:
+    """An operator of the pushed plan: `estimate` and `actual` rows (None if not told), and whether operators above
+    kept it from giving all of its rows."""
+
+    def __init__(self, line):
+        found = re.fullmatch(r"( *)(.*?)  \(rows=(\d+)(?: actual=(\d+))?( reduced)?\)", line)
+        if not found:
+            raise ValueError(f"not an operator of a plan with rows: {line!r}")
+        self.depth, self.text, self.estimate = len(found[1]) // 2, found[2], int(found[3])
+        self.actual, self.reduced = found[4] and int(found[4]), bool(found[5])
+
+    @property
+    def kind(self):
+        """`scan`, `join`, `aggregate`, or the first word."""
+        if re.match(r"(Inner|Left|Full|Semi|Anti|Null-aware anti) join", self.text):
+            return "join"
+        word = self.text.split()[0].lower()
+        return "aggregate" if word == "distinct" else word
+
+    @property
+    def factor(self):
+        """How far the estimate is off, 1 for right. Of a reduced operator only an estimate below counts."""
+        estimate, actual = max(self.estimate, 1), max(self.actual, 1)
+        return actual / estimate if self.reduced else max(actual / estimate, estimate / actual)
+
+
+def plan_operators(session, query):
+    """Runs `query` (one statement that EXPLAIN takes) and returns the PlanOperators of its scans, a list a scan."""
+    text = session.run("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query).scalar()
+    nodes = []
+    _collect_plans(json.loads(text)[0]["Plan"], nodes)
+    return [[PlanOperator(line) for line in node["Engine Plan"]] for node in nodes if "Engine Plan" in node]
+
+
+def _collect_plans(plan, nodes):
+    nodes.append(plan)
+    for child in plan.get("Plans", []):
+        _collect_plans(child, nodes)
 
 
 def _is_one_scan(plan):

@@ -16,6 +16,19 @@ BEGIN
   END LOOP;
 END $$;
 SELECT * FROM public.explain_names('SELECT c, count(*) FROM pq.t1 WHERE id < 20 GROUP BY c');
+-- A scan that runs more than once: the sum of its runs.
+SELECT * FROM public.explain_names('SELECT o.a, q.k FROM (VALUES (1), (2)) o(a), LATERAL (SELECT count(*) AS k FROM pq.t3 WHERE t3.a = o.a) q');
+-- Estimated beside actual rows; a limit keeps what is below it from giving more.
+CREATE FUNCTION public.explain_rows(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  answer json;
+BEGIN
+  EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO answer;
+  RETURN QUERY SELECT * FROM json_array_elements_text(answer -> 0 -> 'Plan' -> 'Engine Plan');
+END $$;
+SELECT * FROM public.explain_rows('SELECT x.c, count(DISTINCT y.id) FROM pq.t1 x LEFT JOIN pq.t2 y ON x.a = y.a GROUP BY x.c HAVING count(DISTINCT y.id) > 20 ORDER BY 1');
+SELECT * FROM public.explain_rows('SELECT c, count(*) FROM pq.t1 WHERE a IN (SELECT a FROM pq.t2 WHERE k) GROUP BY c ORDER BY 2 DESC, 1 LIMIT 3');
+SELECT * FROM public.explain_rows('SELECT count(*) FROM pq.t1');
 -- EXPLAIN alone reads no rows, and its JSON can be read.
 CREATE FUNCTION public.explain_json(query text) RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
@@ -25,4 +38,4 @@ BEGIN
   RETURN answer;
 END $$;
 SELECT public.explain_json('SELECT c, count(*) FROM pq.t1 GROUP BY c') -> 0 -> 'Plan' ->> 'Node Type';
-DROP FUNCTION public.explain_names, public.explain_json;
+DROP FUNCTION public.explain_names, public.explain_rows, public.explain_json;

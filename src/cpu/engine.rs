@@ -150,7 +150,7 @@ impl CpuEngine {
                 pool,
                 output_types,
                 batch_rows_max: (request.batch_rows_max as usize).max(1),
-                with_metrics: request.with_metrics,
+                counted: request.with_metrics.then(|| request.plan.root.clone()),
                 started,
                 prepare_us: micros(started),
                 _guard: guard,

@@ -4,14 +4,16 @@
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
 //! - `sample.rs`: rows for ANALYZE; `generate.rs`: TPC-H data
-//! - `stream.rs`, `metrics.rs`: results and what they cost
+//! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
 //! in a plan and need no qualifier. A result is PostgreSQL's or an error.
 //!
-//! Deliberately absent: files and footers (`pystachio_engine::storage`), PostgreSQL, sockets. No other crate names DataFusion.
+//! Deliberately absent: files and footers (`pystachio_engine::storage`), PostgreSQL, sockets. No other crate
+//! names DataFusion.
 
+mod actual_rows;
 mod cache;
 mod engine;
 mod error;

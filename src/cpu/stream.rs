@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use futures::StreamExt;
 use pystachio_engine::ResultStream;
-use pystachio_plan::{Error, QueryMetrics, Result};
+use pystachio_plan::{Error, QueryMetrics, Relation, Result};
 use tokio::{
     runtime::Handle,
     sync::mpsc,
@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use crate::{
+    actual_rows,
     error::{from_arrow, from_datafusion, from_panic},
     metrics::{self, QueryPool},
 };
@@ -37,7 +38,8 @@ pub(crate) struct RunningQuery {
     pub(crate) pool: Arc<QueryPool>,
     pub(crate) output_types: Vec<pystachio_plan::DataType>,
     pub(crate) batch_rows_max: usize,
-    pub(crate) with_metrics: bool,
+    /// The plan's operators, if what each of them gave is asked for.
+    pub(crate) counted: Option<Arc<Relation>>,
     pub(crate) started: Instant,
     pub(crate) prepare_us: u64,
     /// Whatever ends with the query.
@@ -127,7 +129,10 @@ impl ResultStream for QueryStream {
             memory_peak_bytes: self.query.pool.peak_bytes(),
             ..QueryMetrics::default()
         };
-        metrics::collect(&self.query.plan, self.query.with_metrics, &mut result);
+        metrics::collect(&self.query.plan, self.query.counted.is_some(), &mut result);
+        if let Some(root) = &self.query.counted {
+            result.actual_rows = actual_rows::collect(root, &self.query.plan);
+        }
         result
     }
 }

@@ -1,7 +1,7 @@
 //! What the planner leaves in a ForeignScan node for the executor: `fdw_private`.
 //!
-//! It is a list of one `bytea` constant (plans are copied by the plan cache, so no pointers). The
-//! expressions whose values the engine needs at run time are in `fdw_exprs`, in the order of
+//! It is a list of `bytea` constants (plans are copied by the plan cache, so no pointers): a [`ScanPrivate`],
+//! and why parts of the query were not pushed down, where there are such. The expressions whose values the engine needs at run time are in `fdw_exprs`, in the order of
 //! [`ScanPrivate::parameters`].
 
 use pystachio_plan::{DataType, Error, Plan, Result};
@@ -18,8 +18,6 @@ pub struct ScanPrivate {
     pub attributes: Vec<ScanAttribute>,
     /// The types that the values of `fdw_exprs` are converted to, in order.
     pub parameters: Vec<DataType>,
-    /// Why parts of the query were not pushed down, for EXPLAIN (VERBOSE).
-    pub refusals: Vec<String>,
 }
 
 /// Where an attribute of the scan's tuple slot comes from.
@@ -66,4 +64,23 @@ impl ScanPrivate {
         postcard::from_bytes(bytes)
             .map_err(|error| Error::internal(format!("plan can't be decoded: {error}")))
     }
+}
+
+/// The bytes of the reasons that EXPLAIN (VERBOSE) shows.
+///
+/// # Errors
+///
+/// `Internal` if they can't be encoded.
+pub fn encode_refusals(refusals: &[String]) -> Result<Vec<u8>> {
+    postcard::to_stdvec(refusals)
+        .map_err(|error| Error::internal(format!("reasons can't be encoded: {error}")))
+}
+
+/// The reverse of [`encode_refusals`].
+///
+/// # Errors
+///
+/// `Internal` if the bytes are no reasons.
+pub fn decode_refusals(bytes: &[u8]) -> Result<Vec<String>> {
+    postcard::from_bytes(bytes).map_err(|error| Error::internal(format!("reasons can't be decoded: {error}")))
 }

@@ -3,20 +3,31 @@
 use std::collections::HashMap;
 
 use crate::{
-    AggregateCall, ColumnId, DateField, Expression, Function, JoinKind, JoinSide, Literal, NamedExpression,
-    Operator, Plan, Relation, SortKey, TrimSide, Value,
+    ActualRows, AggregateCall, ColumnId, DateField, Expression, Function, JoinKind, JoinSide, Literal,
+    NamedExpression, Operator, Plan, Relation, SortKey, TrimSide, Value,
 };
+
+/// What is shown of a plan beside its operators.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanFacts<'a> {
+    /// Show estimated rows.
+    pub estimates: bool,
+    /// Rows that the operators gave, in preorder; may be empty.
+    pub actual_rows: &'a [Option<ActualRows>],
+    /// Runs that gave them; shown if it is not one.
+    pub run_count: u64,
+}
 
 /// One line an operator, indented by two blanks a level, outermost first.
 ///
 /// # Units
 ///
-/// Estimated rows, where `with_estimates` asks for them.
-pub fn plan_lines(plan: &Plan, with_estimates: bool) -> Vec<String> {
+/// Rows: an estimate is of one run, actual rows are the sum of all runs.
+pub fn plan_lines(plan: &Plan, facts: PlanFacts<'_>) -> Vec<String> {
     let mut names = Names::default();
     names.collect(&plan.root);
     let mut lines = Vec::new();
-    write_relation(&plan.root, 0, with_estimates, &names, &mut lines);
+    write_relation(&plan.root, 0, facts, &names, &mut lines);
     lines
 }
 
@@ -146,6 +157,9 @@ impl Names {
             Function::IsNotFalse => postfix("IS NOT FALSE"),
             Function::Not => format!("(NOT {})", self.list(arguments)),
             Function::In => match arguments.split_first() {
+                Some((first, [list @ Expression::Parameter { data_type: crate::DataType::List(_), .. }])) => {
+                    format!("({} = ANY ({}))", self.expression(first), self.expression(list))
+                }
                 Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
                 None => "IN".into(),
             },
@@ -180,16 +194,30 @@ impl Names {
 fn write_relation(
     relation: &Relation,
     depth: usize,
-    with_estimates: bool,
+    facts: PlanFacts<'_>,
     names: &Names,
     lines: &mut Vec<String>,
 ) {
+    // Lines are in preorder, as the actual rows are.
+    let actual = facts.actual_rows.get(lines.len()).copied().flatten();
+    let mut shown = Vec::new();
+    if facts.estimates {
+        shown.push(format!("rows={:.0}", relation.estimate.rows));
+    }
+    if let Some(actual) = actual {
+        shown.push(format!("actual={}", actual.row_count));
+        if facts.run_count > 1 {
+            shown.push(format!("runs={}", facts.run_count));
+        }
+        if actual.is_reduced {
+            shown.push("reduced".into());
+        }
+    }
     let words = describe(relation, names);
-    let estimate =
-        if with_estimates { format!("  (rows={:.0})", relation.estimate.rows) } else { String::new() };
-    lines.push(format!("{}{words}{estimate}", "  ".repeat(depth)));
+    let shown = if shown.is_empty() { String::new() } else { format!("  ({})", shown.join(" ")) };
+    lines.push(format!("{}{words}{shown}", "  ".repeat(depth)));
     for input in relation.inputs() {
-        write_relation(input, depth + 1, with_estimates, names, lines);
+        write_relation(input, depth + 1, facts, names, lines);
     }
 }
 
@@ -376,5 +404,23 @@ mod tests {
             let upper = Expression::call(Function::Upper(ctype), vec![column], DataType::Text);
             assert_eq!(expression_text(&upper), "upper(column 3)");
         }
+    }
+
+    #[test]
+    fn estimates_stand_beside_actual_rows() {
+        let values = Operator::Values { columns: Vec::new(), rows: Vec::new() };
+        let limit = Operator::Limit { input: Relation::new(values, 7.4), offset: None, count: None };
+        let plan = Plan { root: Relation::new(limit, 5.0), outputs: Vec::new() };
+        let rows = |row_count, is_reduced| Some(ActualRows { row_count, is_reduced });
+        let lines = |estimates, actual_rows: &[_], run_count| {
+            plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count }).join("|")
+        };
+        assert_eq!(lines(false, &[], 0), "Limit all|  Values, 0 rows");
+        assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Values, 0 rows  (rows=7)");
+        assert_eq!(
+            lines(true, &[rows(4, false), rows(6, true)], 1),
+            "Limit all  (rows=5 actual=4)|  Values, 0 rows  (rows=7 actual=6 reduced)"
+        );
+        assert_eq!(lines(false, &[rows(8, false), None], 2), "Limit all  (actual=8 runs=2)|  Values, 0 rows");
     }
 }

@@ -30,7 +30,9 @@ pub enum Function {
     IsDistinctFrom,
     /// `IS NOT DISTINCT FROM`; never NULL.
     IsNotDistinctFrom,
-    /// `x IN (a, b, …)`: (x, literals…) → bool. True if equal to one; else NULL if x or one is NULL.
+    /// `x IN (a, b, …)`: (x, literals…) → bool. True if equal to one; else NULL if x or one is NULL. In the
+    /// extension alone the literals may be one parameter of a list type, which is replaced before the plan is
+    /// sent.
     In,
 
     // Three-valued logic.

@@ -35,15 +35,16 @@ mod value;
 
 pub use ctype::{Ctype, LocaleName};
 pub use error::{Error, ErrorKind, Result};
-pub use explain::{expression_text, plan_lines};
+pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
-    CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest, OperatorMetrics,
-    PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest, TableDescription,
+    ActualRows, CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest,
+    OperatorMetrics, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest,
+    TableDescription,
 };
 pub use prune::prune_columns;
 pub use relation::{

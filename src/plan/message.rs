@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,6 +224,18 @@ pub struct QueryMetrics {
     pub spilled_bytes: u64,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,
+    /// The rows of the plan's operators, in preorder, if asked for; `None` where the engine can't tell.
+    pub actual_rows: Vec<Option<ActualRows>>,
+}
+
+/// The rows that an operator of the plan gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActualRows {
+    /// Rows, over all threads.
+    pub row_count: u64,
+    /// Operators above (a limit, a filter that was pushed down, a join without rows to join) may have kept it
+    /// from giving more.
+    pub is_reduced: bool,
 }
 
 /// One operator of the engine's own tree.

@@ -186,13 +186,7 @@ impl Lowering<'_> {
     /// If every aggregate is DISTINCT over the same argument: the grouping that makes the argument's
     /// values distinct. `grouping` then aggregates its result.
     fn single_distinct(&self, grouping: &mut Grouping) -> Option<Grouping> {
-        let argument = grouping.calls.first()?.argument.clone()?;
-        let same = |call: &AggregateCall| {
-            call.distinct && call.filter.is_none() && call.argument.as_ref() == Some(&argument)
-        };
-        if !grouping.calls.iter().all(same) {
-            return None;
-        }
+        let argument = distinct_argument(&grouping.calls)?.clone();
         let id = self.fresh_column();
         let mut groups = grouping.groups.clone();
         groups.push(NamedExpression { id, expression: argument.clone() });
@@ -217,6 +211,21 @@ impl Grouping {
         let groups = self.groups.iter_mut().map(|group| &mut group.expression);
         groups.chain(self.calls.iter_mut().flat_map(|call| call.argument.iter_mut().chain(&mut call.filter)))
     }
+}
+
+/// Whether an aggregate with these calls is lowered to two, of which the lower makes values distinct.
+pub(crate) fn aggregates_distinct_values(calls: &[AggregateCall]) -> bool {
+    let calls: Vec<AggregateCall> = calls.iter().map(guarded).collect();
+    distinct_argument(&calls).is_some()
+}
+
+/// The argument that every call aggregates the distinct values of.
+fn distinct_argument(calls: &[AggregateCall]) -> Option<&Expression> {
+    let argument = calls.first()?.argument.as_ref()?;
+    let same = |call: &AggregateCall| {
+        call.distinct && call.filter.is_none() && call.argument.as_ref() == Some(argument)
+    };
+    calls.iter().all(same).then_some(argument)
 }
 
 /// From this part of groups to rows on, the first of two phases would hardly reduce the rows.

@@ -34,6 +34,16 @@ const SHARED_BUILD_PART: f64 = 1.0 / 6.0;
 /// A build side of more rows is never shared, since its single-threaded build is memory bound.
 const SHARED_BUILD_ROWS_MAX: f64 = 4_000_000.0;
 
+/// Whether a join's right input is DataFusion's first. The null-aware join has no mirror image.
+pub(crate) fn swaps_join(kind: JoinKind, key_count: usize, has_residual: bool, build: JoinSide) -> bool {
+    build == JoinSide::Right && !(kind == JoinKind::NullAwareAnti && is_null_aware(key_count, has_residual))
+}
+
+/// Whether DataFusion's null-aware join can run a NOT IN.
+fn is_null_aware(key_count: usize, has_residual: bool) -> bool {
+    key_count == 1 && !has_residual
+}
+
 /// A join as the plan has it.
 pub(super) struct Join<'a> {
     pub(super) kind: JoinKind,
@@ -51,7 +61,7 @@ impl Lowering<'_> {
         required: &Required,
         depth: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if join.kind == JoinKind::NullAwareAnti && (join.keys.len() != 1 || join.residual.is_some()) {
+        if join.kind == JoinKind::NullAwareAnti && !is_null_aware(join.keys.len(), join.residual.is_some()) {
             return self.lower_not_in(join, required, depth);
         }
         let mut needed = required.clone();
@@ -62,7 +72,7 @@ impl Lowering<'_> {
         join.residual.iter().for_each(|condition| require_columns(condition, &mut needed));
         let left = self.lower_side(join.left, &needed, depth)?;
         let right = self.lower_side(join.right, &needed, depth)?;
-        let swap = join.build == JoinSide::Right && join.kind != JoinKind::NullAwareAnti;
+        let swap = swaps_join(join.kind, join.keys.len(), join.residual.is_some(), join.build);
         let sides = Sides::new(join, left, right, swap);
         let plan = if join.keys.is_empty() {
             self.pair_join(join, sides, required)?

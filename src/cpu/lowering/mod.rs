@@ -20,6 +20,8 @@ mod expressions;
 mod joins;
 mod rules;
 
+pub(crate) use self::{aggregates::aggregates_distinct_values, joins::swaps_join};
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use arrow::{

@@ -1,5 +1,6 @@
 //! Plans over small Parquet files, run by the whole engine.
 
+mod actual_rows;
 mod aggregates;
 mod cache;
 mod conversions;

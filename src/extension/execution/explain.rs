@@ -4,8 +4,8 @@
 //! Foreign Scan
 //!   Engine: cpu
 //!   Engine Plan:
-//!     Limit 10
-//!       Sort by revenue DESC
+//!     Limit 10  (rows=10 actual=10)            COSTS, ANALYZE
+//!       Sort by revenue DESC  (…)
 //!   Not Pushed Down: …                         VERBOSE
 //!   Engine Time: 12.3 ms (…)                   ANALYZE
 //! ```
@@ -14,11 +14,15 @@
 use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{OperatorMetrics, QueryMetrics, QueryRequest, plan_lines};
+use pystachio_plan::{ActualRows, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
 
-use super::{query::QueryCost, scan::ScanState};
+use super::{
+    query::QueryCost,
+    scan::{ScanState, read_refusals},
+};
 use crate::{
     client,
+    error::OrRaise,
     options::{self, Device},
     scan_private::ScanPrivate,
     settings,
@@ -36,17 +40,25 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
         let writer = Writer { explain };
         let private = &state.private;
         writer.text("Engine", &engine_name(pg_sys::Oid::from(private.server_oid)));
-        writer.lines("Engine Plan", &plan_lines(&private.plan, (*explain).costs));
-        if (*explain).verbose && !private.refusals.is_empty() {
-            writer.lines("Not Pushed Down", &private.refusals);
+        let cost = if (*explain).analyze { state.cost() } else { None };
+        let metrics = cost.as_ref().and_then(|cost| cost.metrics.as_ref());
+        let facts = PlanFacts {
+            estimates: (*explain).costs,
+            actual_rows: metrics.map_or(&[], |metrics| &metrics.actual_rows),
+            run_count: cost.as_ref().map_or(0, |cost| cost.run_count),
+        };
+        writer.lines("Engine Plan", &plan_lines(&private.plan, facts));
+        if (*explain).verbose {
+            let refusals = read_refusals((*node).ss.ps.plan.cast()).or_raise();
+            if !refusals.is_empty() {
+                writer.lines("Not Pushed Down", &refusals);
+            }
         }
         if (*explain).costs && !(*explain).analyze && private.parameters.is_empty() {
             write_preview(&writer, private);
         }
-        if (*explain).analyze
-            && let Some(cost) = state.cost()
-        {
-            write_cost(&writer, &cost, (*explain).timing);
+        if let Some(cost) = &cost {
+            write_cost(&writer, cost, (*explain).timing);
         }
     }
 }
@@ -66,7 +78,24 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.cache_misses += before.cache_misses;
     now.memory_peak_bytes = now.memory_peak_bytes.max(before.memory_peak_bytes);
     now.spilled_bytes += before.spilled_bytes;
+    now.actual_rows = match now.actual_rows.len() == before.actual_rows.len() {
+        true => now
+            .actual_rows
+            .iter()
+            .zip(&before.actual_rows)
+            .map(|(now, before)| sum_rows(*before, *now))
+            .collect(),
+        false => Vec::new(),
+    };
     now
+}
+
+fn sum_rows(before: Option<ActualRows>, now: Option<ActualRows>) -> Option<ActualRows> {
+    let (before, now) = (before?, now?);
+    Some(ActualRows {
+        row_count: before.row_count + now.row_count,
+        is_reduced: before.is_reduced || now.is_reduced,
+    })
 }
 
 fn engine_name(server_oid: pg_sys::Oid) -> String {

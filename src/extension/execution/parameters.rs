@@ -1,8 +1,10 @@
 //! The values that a plan needs when it runs.
+//!
+//! Single values travel beside the plan. Arrays are written into it: `x = ANY (array)` becomes `x IN (…)`.
 #![expect(unsafe_code, reason = "evaluates PostgreSQL's expressions")]
 
 use pgrx::pg_sys;
-use pystachio_plan::{DataType, Error, Literal, Result, Value};
+use pystachio_plan::{DataType, Error, Expression, Function, Literal, Plan, Result, Value};
 
 use crate::{pg::list, types};
 
@@ -53,7 +55,7 @@ impl Parameters {
         Ok(Self { parameters })
     }
 
-    /// The values now.
+    /// The plan with the values of its arrays now, and its other parameters' values.
     ///
     /// # Errors
     ///
@@ -62,33 +64,83 @@ impl Parameters {
     /// # Safety
     ///
     /// `context` is the expression context of the node that the parameters were prepared for.
-    pub unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<Vec<Literal>> {
-        self.parameters
-            .iter()
-            .enumerate()
-            .map(|(index, parameter)| {
-                let mut is_null = false;
-                // SAFETY: as the caller says; the datum has the expression's type.
-                unsafe {
-                    let datum = pg_sys::ExecEvalExprSwitchContext(parameter.state, context, &mut is_null);
-                    if is_null {
-                        return Ok(Literal::new(Value::Null, null_type(&parameter.data_type)));
-                    }
-                    types::literal(datum, parameter.type_oid, &parameter.data_type)
-                }
-                .map_err(|mut error| {
-                    error.message = format!("${}: {}", index + 1, error.message);
-                    error
-                })
-            })
-            .collect()
+    pub unsafe fn bind(
+        &self,
+        plan: &Plan,
+        context: *mut pg_sys::ExprContext,
+    ) -> Result<(Plan, Vec<Literal>)> {
+        let mut literals = Vec::with_capacity(self.parameters.len());
+        let mut lists = Vec::with_capacity(self.parameters.len());
+        for (index, parameter) in self.parameters.iter().enumerate() {
+            // SAFETY: as the caller says.
+            let value = unsafe { parameter.evaluate(context) }.map_err(|mut error| {
+                error.message = format!("${}: {}", index + 1, error.message);
+                error
+            })?;
+            let (literal, list) = match value {
+                ParameterValue::Single(literal) => (literal, None),
+                // Nobody reads the parameter once the plan has its elements.
+                ParameterValue::List(list) => (types::null_literal(&DataType::Bool), Some(list)),
+            };
+            literals.push(literal);
+            lists.push(list);
+        }
+        let root = match lists.iter().any(Option::is_some) {
+            true => plan.root.map_expressions(&mut |expression| expand(expression, &lists)),
+            false => plan.root.clone(),
+        };
+        Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
     }
 }
 
-/// A literal always has a type of its own: a NULL `numeric` has the smallest.
-fn null_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Numeric => DataType::Decimal { precision: 1, scale: 0 },
-        other => other.clone(),
+enum ParameterValue {
+    Single(Literal),
+    List(List),
+}
+
+/// The elements of an array; `None` for the array NULL. An element without a literal equals nothing.
+type List = Option<Vec<Option<Literal>>>;
+
+impl Parameter {
+    unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<ParameterValue> {
+        let mut is_null = false;
+        // SAFETY: the expression was prepared for this context's node; the datum has the expression's type.
+        unsafe {
+            let datum = pg_sys::ExecEvalExprSwitchContext(self.state, context, &mut is_null);
+            match &self.data_type {
+                DataType::List(_) if is_null => Ok(ParameterValue::List(None)),
+                DataType::List(item) => {
+                    let element_oid = pg_sys::get_element_type(self.type_oid);
+                    let former = pg_sys::MemoryContextSwitchTo((*context).ecxt_per_tuple_memory);
+                    let elements = types::elements(datum, element_oid, item);
+                    pg_sys::MemoryContextSwitchTo(former);
+                    elements.map(|elements| ParameterValue::List(Some(elements)))
+                }
+                data_type if is_null => Ok(ParameterValue::Single(types::null_literal(data_type))),
+                data_type => types::literal(datum, self.type_oid, data_type).map(ParameterValue::Single),
+            }
+        }
     }
+}
+
+/// Writes an array's elements into `x IN (array)`.
+fn expand(expression: &mut Expression, lists: &[Option<List>]) {
+    let Expression::Call { function: Function::In, arguments, .. } = expression else { return };
+    let [value, Expression::Parameter { index, .. }] = arguments.as_slice() else { return };
+    let Some(Some(list)) = lists.get(*index as usize) else { return };
+    *expression = match list {
+        None => Expression::literal(Value::Null, DataType::Bool),
+        // Not even NULL is compared with nothing.
+        Some(items) if items.is_empty() => Expression::literal(Value::Bool(false), DataType::Bool),
+        Some(items) => {
+            let literals: Vec<_> = items.iter().flatten().cloned().map(Expression::Literal).collect();
+            if literals.is_empty() {
+                // False, and NULL for NULL.
+                Expression::predicate(Function::NotEqual, vec![value.clone(), value.clone()])
+            } else {
+                let arguments = std::iter::once(value.clone()).chain(literals).collect();
+                Expression::predicate(Function::In, arguments)
+            }
+        }
+    };
 }

@@ -33,6 +33,8 @@ pub struct RunningQuery {
 pub struct QueryCost {
     /// The engine's account, if the query ran to its end.
     pub metrics: Option<QueryMetrics>,
+    /// Runs of the query that `metrics` is the sum of.
+    pub run_count: u64,
     /// How long the backend waited for the engine.
     pub waited: Duration,
     /// From the request to the end of the answer.
@@ -92,6 +94,7 @@ impl RunningQuery {
         match answer? {
             Response::Finished(metrics) => {
                 self.cost.metrics = Some(*metrics);
+                self.cost.run_count = 1;
                 if let Some(connection) = connection {
                     connection.give_back();
                 }

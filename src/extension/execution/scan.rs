@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::OrRaise,
     pg::list,
-    scan_private::ScanPrivate,
+    scan_private::{ScanPrivate, decode_refusals},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
 };
@@ -41,13 +41,14 @@ impl ScanState {
     }
 
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
-        let parameters = match &self.parameters {
+        let plan = &self.private.plan;
+        let (plan, parameters) = match &self.parameters {
             // SAFETY: the context of this scan's node.
-            Some(parameters) => unsafe { parameters.evaluate(context)? },
-            None => Vec::new(),
+            Some(parameters) => unsafe { parameters.bind(plan, context)? },
+            None => (plan.clone(), Vec::new()),
         };
         let request = Request::Run(Box::new(QueryRequest {
-            plan: self.private.plan.clone(),
+            plan,
             parameters,
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),
@@ -161,13 +162,33 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
 ///
 /// `scan` is a valid plan node.
 pub unsafe fn read_private(scan: *mut pg_sys::ForeignScan) -> Result<ScanPrivate> {
-    // SAFETY: the caller says so; the list holds one bytea constant.
-    let bytes = unsafe {
-        let constant = list::pointers::<pg_sys::Const>((*scan).fdw_private).next();
-        constant.and_then(|constant| Vec::<u8>::from_datum((*constant).constvalue, (*constant).constisnull))
-    };
+    // SAFETY: the caller says so.
+    let bytes = unsafe { private_bytes(scan, 0) };
     let bytes = bytes.ok_or_else(|| Error::internal("foreign scan without a plan"))?;
     ScanPrivate::decode(&bytes)
+}
+
+/// Why parts of the scan's query were not pushed down.
+///
+/// # Errors
+///
+/// `Internal` if the planner left something else.
+///
+/// # Safety
+///
+/// `scan` is a valid plan node.
+pub unsafe fn read_refusals(scan: *mut pg_sys::ForeignScan) -> Result<Vec<String>> {
+    // SAFETY: the caller says so.
+    let bytes = unsafe { private_bytes(scan, 1) };
+    bytes.map_or_else(|| Ok(Vec::new()), |bytes| decode_refusals(&bytes))
+}
+
+unsafe fn private_bytes(scan: *mut pg_sys::ForeignScan, place: usize) -> Option<Vec<u8>> {
+    // SAFETY: a valid plan node, whose list holds bytea constants.
+    unsafe {
+        let constant = list::pointers::<pg_sys::Const>((*scan).fdw_private).nth(place)?;
+        Vec::<u8>::from_datum((*constant).constvalue, (*constant).constisnull)
+    }
 }
 
 /// One reader for each attribute of the slot, which must be of the type that was planned.
@@ -223,5 +244,10 @@ fn sum_costs(before: &QueryCost, now: QueryCost) -> QueryCost {
         (Some(before), Some(now)) => Some(super::explain::sum_metrics(before, now)),
         (before, now) => now.or_else(|| before.clone()),
     };
-    QueryCost { metrics, waited: before.waited + now.waited, elapsed: before.elapsed + now.elapsed }
+    QueryCost {
+        metrics,
+        run_count: before.run_count + now.run_count,
+        waited: before.waited + now.waited,
+        elapsed: before.elapsed + now.elapsed,
+    }
 }

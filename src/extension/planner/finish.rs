@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::OrRaise,
-    scan_private::{DisplayScale, ScanAttribute, ScanPrivate},
+    scan_private::{DisplayScale, ScanAttribute, ScanPrivate, encode_refusals},
 };
 
 /// Builds the plan node of a path of ours.
@@ -312,13 +312,11 @@ impl<'a> ScanBuilder<'a> {
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
         let plan = prune_columns(&Plan { root, outputs: self.outputs });
-        let refusals = with_planning(|planning| planning.refusals().to_vec());
         ScanPrivate {
             server_oid: self.info.server_oid.into(),
             plan,
             attributes: self.attributes,
             parameters: Vec::new(),
-            refusals,
         }
     }
 }
@@ -357,11 +355,21 @@ unsafe fn scan_target_list(entries: &[*mut pg_sys::Node]) -> *mut pg_sys::List {
 }
 
 unsafe fn private_list(scan: &ScanPrivate) -> *mut pg_sys::List {
-    let bytes = scan.encode().or_raise();
+    unsafe { list_of([bytes_constant(scan.encode().or_raise())]) }
+}
+
+/// Leaves in a finished scan why parts of its query were not pushed down.
+pub unsafe fn append_refusals(scan: *mut pg_sys::ForeignScan, refusals: &[String]) {
+    unsafe {
+        let constant = bytes_constant(encode_refusals(refusals).or_raise());
+        (*scan).fdw_private = pg_sys::lappend((*scan).fdw_private, constant.cast());
+    }
+}
+
+unsafe fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
     unsafe {
         let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
-        let constant = pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false);
-        list_of([constant])
+        pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false)
     }
 }
 

@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int};
 use pgrx::{pg_sys, prelude::*};
 
 use super::{
-    label,
+    finish::append_refusals,
+    label, leftover,
     nodes::{elements, node_as, tag_of},
     planning::{PlanningGuard, with_planning},
     relation_info::{RelationInfo, is_ours_oid},
@@ -102,10 +103,14 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
         for subquery in absorbed {
             compat::append_range_table(statement, (*subquery).parse);
         }
-        let (met_table, reasons) =
+        let (met_table, said) =
             with_planning(|planning| (planning.met_table(), planning.refusals().to_vec()));
-        let is_whole = !met_table || is_whole(statement);
-        (statement, is_whole, reasons)
+        if !met_table || is_whole(statement) {
+            return (statement, true, Vec::new());
+        }
+        let reasons = leftover::reasons(statement, &said);
+        leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
+        (statement, false, reasons)
     }
 }
 
@@ -114,22 +119,22 @@ unsafe fn is_whole(statement: *mut pg_sys::PlannedStmt) -> bool {
     unsafe {
         let trees = elements::<pg_sys::Plan>((*statement).subplans).chain([(*statement).planTree]);
         let mut trees = trees.filter(|tree| !tree.is_null());
-        trees.all(|tree| match node_as::<pg_sys::ForeignScan>(tree.cast(), pg_sys::NodeTag::T_ForeignScan) {
-            Some(scan) => is_ours_oid(scan.fs_server) && (*tree).qual.is_null(),
-            // Nothing is read to insert rows or to return a constant.
-            None => {
-                matches!(tag_of(tree.cast::<pg_sys::Node>()), pg_sys::NodeTag::T_Result)
-                    && (*tree).lefttree.is_null()
+        let is_scan = trees.all(|tree| {
+            match node_as::<pg_sys::ForeignScan>(tree.cast(), pg_sys::NodeTag::T_ForeignScan) {
+                Some(scan) => is_ours_oid(scan.fs_server) && (*tree).qual.is_null(),
+                // Nothing is read to insert rows or to return a constant.
+                None => {
+                    matches!(tag_of(tree.cast::<pg_sys::Node>()), pg_sys::NodeTag::T_Result)
+                        && (*tree).lefttree.is_null()
+                }
             }
-        })
+        });
+        is_scan && leftover::repeated_subplans(statement).is_empty()
     }
 }
 
 fn raise_strict(reasons: &[String]) {
-    let detail = match reasons {
-        [] => "Parts of the plan are not foreign scans of one pystachio server.".to_string(),
-        reasons => format!("Not pushed down: {}.", reasons.join("; ")),
-    };
+    let detail = format!("Not pushed down: {}.", reasons.join("; "));
     pg_sys::panic::ErrorReport::new(
         PgSqlErrorCode::ERRCODE_FEATURE_NOT_SUPPORTED,
         "query can't be pushed down whole, and pystachio.strict is on",

@@ -32,7 +32,11 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
     extra: *mut pg_sys::JoinPathExtraData,
 ) {
     unsafe {
-        if !may_push(root) || !(*joined).lateral_relids.is_null() {
+        if !may_push(root) {
+            return;
+        }
+        if !(*joined).lateral_relids.is_null() {
+            with_planning(|planning| planning.refuse("join: LATERAL".into()));
             return;
         }
         let kind = match join_type {

@@ -26,12 +26,19 @@ pub unsafe fn label_relation(
     entry: *mut pg_sys::RangeTblEntry,
 ) {
     unsafe {
-        if !may_push(root) || !(*relation).lateral_relids.is_null() || !(*relation).fdw_private.is_null() {
+        if !may_push(root) || !(*relation).fdw_private.is_null() {
+            return;
+        }
+        let is_subquery = (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY;
+        if !(*relation).lateral_relids.is_null() {
+            if is_subquery {
+                with_planning(|planning| planning.refuse("subquery: LATERAL".into()));
+            }
             return;
         }
         let built = if (*entry).inh {
             label_union(root, relation)
-        } else if (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY {
+        } else if is_subquery {
             label_subquery(relation, entry)
         } else {
             return;

@@ -15,7 +15,7 @@
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
-//! - `finish.rs`: the ForeignScan
+//! - `finish.rs`: the ForeignScan; `leftover.rs`: what stands above it in the finished plan, and why
 //!
 //! Invariants: a relation has a [`relation_info::RelationInfo`] only if all below it, every clause
 //! included, can be computed by one server's engine (base relations may keep clauses for PostgreSQL, and
@@ -36,6 +36,7 @@ mod finish;
 mod hooks;
 mod join;
 mod label;
+mod leftover;
 mod lower;
 mod nodes;
 mod planning;

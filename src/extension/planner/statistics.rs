@@ -116,10 +116,13 @@ fn average_width(column: &ColumnDescription, row_count: f64) -> i32 {
 }
 
 /// `stadistinct`: a count, or minus the fraction of distinct rows; 0 for unknown. The range bounds the
-/// distinct values of whole numbers; a range at least as wide as the table is long is taken for a key.
+/// distinct values of whole numbers; a range at least as wide as the table is long is taken for a key. Core
+/// knows how many booleans there are only where there are no statistics.
 fn distinct_bound(column: &ColumnDescription, row_count: f64) -> f64 {
     let Some(data_type) = &column.data_type else { return 0.0 };
     match (&column.minimum, &column.maximum) {
+        (Some(Value::Bool(low)), Some(Value::Bool(high))) if low == high => 1.0,
+        _ if *data_type == DataType::Bool => 2.0,
         (Some(Value::Int(low)), Some(Value::Int(high)))
             if data_type.is_integer() || *data_type == DataType::Date =>
         {

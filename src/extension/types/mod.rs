@@ -24,4 +24,4 @@ pub use block::RowBlock;
 pub use catalog::{data_type, find_column, numeric_modifier, scan_column};
 pub use column::{ColumnReader, ColumnSource};
 pub use fixed::{EPOCH_DAYS, EPOCH_MICROSECONDS};
-pub use parameter::literal;
+pub use parameter::{elements, literal, null_literal};

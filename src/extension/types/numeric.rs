@@ -146,12 +146,24 @@ pub fn decode(body: &[u8]) -> Decoded {
     } else {
         (header & LONG_NEGATIVE != 0, i32::from(word(1) as i16), 2)
     };
-    let digits: Vec<u16> = (digits_start..body.len() / 2).map(word).collect();
+    let mut digits: Vec<u16> = (digits_start..body.len() / 2).map(word).collect();
+    while digits.last() == Some(&0) {
+        digits.pop();
+    }
+    // The value is the digits as one number × 10000^(weight + 1 - digits).
+    let mut exponent = DIGITS_PER_GROUP as i32 * (weight + 1 - digits.len() as i32);
+    // Zeroes at the end of the last group are no digits of the value, and 38 digits must not overflow.
+    let (mut last, mut base) = (digits.pop().unwrap_or(0), u128::from(BASE));
+    while last != 0 && last.is_multiple_of(10) {
+        last /= 10;
+        base /= 10;
+        exponent += 1;
+    }
     let magnitude = digits
         .iter()
-        .try_fold(0u128, |value, digit| value.checked_mul(u128::from(BASE))?.checked_add(u128::from(*digit)));
-    // The value is magnitude × 10000^(weight + 1 - digits).
-    let exponent = DIGITS_PER_GROUP as i32 * (weight + 1 - digits.len() as i32);
+        .map(|digit| (*digit, u128::from(BASE)))
+        .chain([(last, base)])
+        .try_fold(0u128, |value, (digit, base)| value.checked_mul(base)?.checked_add(u128::from(digit)));
     match magnitude.and_then(|magnitude| normalize(magnitude, exponent)) {
         Some((magnitude, scale)) if magnitude < 10u128.pow(38) => {
             let unscaled = magnitude as i128;

@@ -68,6 +68,66 @@ pub unsafe fn literal(datum: Datum, type_oid: pg_sys::Oid, data_type: &DataType)
     }
 }
 
+/// The elements of an array of `element_oid`, whatever its dimensions, as `data_type`; `None` for what no
+/// number of up to 38 digits equals: NaN and infinity of `numeric`, and longer numbers.
+///
+/// # Errors
+///
+/// As of [`literal`] for an element.
+///
+/// # Safety
+///
+/// The datum is a valid array of that type.
+pub unsafe fn elements(
+    datum: Datum,
+    element_oid: pg_sys::Oid,
+    data_type: &DataType,
+) -> Result<Vec<Option<Literal>>> {
+    let (mut length, mut by_value, mut alignment) = (0i16, false, 0);
+    let (mut values, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+    // SAFETY: the caller says that the datum is an array; the others are catalog facts about its elements.
+    unsafe {
+        pg_sys::get_typlenbyvalalign(element_oid, &mut length, &mut by_value, &mut alignment);
+        pg_sys::deconstruct_array(
+            pg_sys::pg_detoast_datum(datum.cast_mut_ptr()).cast(),
+            element_oid,
+            i32::from(length),
+            by_value,
+            alignment,
+            &mut values,
+            &mut nulls,
+            &mut count,
+        );
+    }
+    (0..count.unsigned_abs() as usize)
+        .map(|place| {
+            // SAFETY: there are `count` values and flags.
+            let (value, is_null) = unsafe { (*values.add(place), *nulls.add(place)) };
+            if is_null {
+                return Ok(Some(null_literal(data_type)));
+            }
+            // SAFETY: an element of the array.
+            unsafe {
+                if element_oid == pg_sys::NUMERICOID
+                    && !matches!(numeric::decode(&varlena(value)), Decoded::Finite { .. })
+                {
+                    return Ok(None);
+                }
+                literal(value, element_oid, data_type).map(Some)
+            }
+        })
+        .collect()
+}
+
+/// A NULL. A literal always has a type of its own: a NULL `numeric` has the smallest.
+pub fn null_literal(data_type: &DataType) -> Literal {
+    let data_type = match data_type {
+        DataType::Numeric => DataType::Decimal { precision: 1, scale: 0 },
+        other => other.clone(),
+    };
+    Literal::new(Value::Null, data_type)
+}
+
 fn integer(datum: Datum, type_oid: pg_sys::Oid) -> i64 {
     match type_oid {
         pg_sys::INT2OID => i64::from(datum.value() as i16),

@@ -102,6 +102,9 @@ impl Lowered {
     }
 }
 
+/// From so many digits on a number may equal a `numeric` that no literal holds.
+const LONG_DECIMAL_DIGITS: u8 = 39;
+
 /// Lowers expressions over one scope.
 pub struct Lowering<'scope> {
     scope: &'scope Scope,
@@ -204,10 +207,30 @@ impl<'scope> Lowering<'scope> {
     /// An expression without columns becomes a parameter: PostgreSQL evaluates it when the query starts.
     unsafe fn lower_parameter(&self, node: *mut pg_sys::Node) -> Result<Option<Lowered>, Refusal> {
         unsafe {
-            let tag = tag_of(node);
-            if tag == NodeTag::T_Const {
+            if tag_of(node) == NodeTag::T_Const {
                 return Ok(None);
             }
+            if !self.is_runtime_value(node)? {
+                return Ok(None);
+            }
+            let type_oid = pg_sys::exprType(node);
+            let Some(data_type) = data_type(type_oid, -1).filter(|known| !is_list(known)) else {
+                return Err(Refusal(format!("a runtime value of type {}", type_name(type_oid))));
+            };
+            let index = with_planning(|planning| planning.parameter(node, data_type.clone()));
+            let parameter = Expression::Parameter { index, data_type: data_type.clone() };
+            if type_oid == pg_sys::BPCHAROID {
+                let trimmed = Expression::call(Function::TrimBlanks, vec![parameter], DataType::Text);
+                return Ok(Some(Lowered::plain(trimmed)));
+            }
+            let magnitude = numeric::type_magnitude(&data_type);
+            Ok(Some(Lowered::number(parameter, Scale::None, magnitude)))
+        }
+    }
+
+    /// Whether PostgreSQL can evaluate the expression when the query starts.
+    unsafe fn is_runtime_value(&self, node: *mut pg_sys::Node) -> Result<bool, Refusal> {
+        unsafe {
             let has_columns = contains(node, &|part| {
                 matches!(
                     tag_of(part),
@@ -222,25 +245,14 @@ impl<'scope> Lowering<'scope> {
                 )
             });
             if has_columns || pg_sys::contain_volatile_functions(node) {
-                return Ok(None);
+                return Ok(false);
             }
-            let is_simple = matches!(tag, NodeTag::T_Param | NodeTag::T_SQLValueFunction);
+            let is_simple = matches!(tag_of(node), NodeTag::T_Param | NodeTag::T_SQLValueFunction);
             if self.conditional.get() && !is_simple {
                 // Evaluating it early could raise an error that PostgreSQL would not raise.
                 return Err(Refusal::new("a runtime expression in a branch that may not be taken"));
             }
-            let type_oid = pg_sys::exprType(node);
-            let Some(data_type) = data_type(type_oid, -1).filter(|known| !is_list(known)) else {
-                return Err(Refusal(format!("a runtime value of type {}", type_name(type_oid))));
-            };
-            let index = with_planning(|planning| planning.parameter(node, data_type.clone()));
-            let parameter = Expression::Parameter { index, data_type: data_type.clone() };
-            if type_oid == pg_sys::BPCHAROID {
-                let trimmed = Expression::call(Function::TrimBlanks, vec![parameter], DataType::Text);
-                return Ok(Some(Lowered::plain(trimmed)));
-            }
-            let magnitude = numeric::type_magnitude(&data_type);
-            Ok(Some(Lowered::number(parameter, Scale::None, magnitude)))
+            Ok(true)
         }
     }
 
@@ -458,7 +470,7 @@ impl<'scope> Lowering<'scope> {
         }
     }
 
-    /// `x = ANY (array)`, `x <> ALL (array)` and other operators, over arrays whose elements are known.
+    /// `x = ANY (array)`, `x <> ALL (array)`, and other operators where the array's elements are known.
     unsafe fn lower_array_comparison(&self, call: &mut pg_sys::ScalarArrayOpExpr) -> LoweredResult {
         unsafe {
             pg_sys::set_sa_opfuncid(call);
@@ -474,6 +486,16 @@ impl<'scope> Lowering<'scope> {
                 (Comparison::Equal, true) => Some(false),
                 (Comparison::NotEqual, false) => Some(true),
                 _ => None,
+            };
+            let Some(items) = items else {
+                let Some(negated) = membership else {
+                    return Err(Refusal::new(
+                        "another ANY or ALL than = ANY and <> ALL over a runtime array",
+                    ));
+                };
+                let found = self.lower_runtime_membership(scalar, array)?;
+                let found = if negated { Expression::predicate(Function::Not, vec![found]) } else { found };
+                return Ok(Lowered::plain(found));
             };
             let same_type = items.iter().all(|item| {
                 item.data_type() == scalar.data_type() && matches!(item.expression, Expression::Literal(_))
@@ -500,20 +522,70 @@ impl<'scope> Lowering<'scope> {
         }
     }
 
-    unsafe fn lower_array_items(&self, array: *mut pg_sys::Node) -> Result<Vec<Lowered>, Refusal> {
+    /// `x = ANY (array)` over an array that PostgreSQL evaluates when the query starts.
+    unsafe fn lower_runtime_membership(
+        &self,
+        scalar: Lowered,
+        array: *mut pg_sys::Node,
+    ) -> Result<Expression, Refusal> {
+        unsafe {
+            let coerced = node_as::<pg_sys::ArrayCoerceExpr>(array, NodeTag::T_ArrayCoerceExpr);
+            // Its own CaseTestExpr stands for an element. Like every cast it may raise an error.
+            let source =
+                coerced.filter(|_| !self.conditional.get()).map_or(array, |coerced| coerced.arg.cast());
+            if !self.is_runtime_value(source)? || pg_sys::contain_volatile_functions(array) {
+                return Err(Refusal::new("ANY or ALL over an array of every row's own"));
+            }
+            let type_oid = pg_sys::exprType(array);
+            let refuse =
+                || Refusal(format!("ANY or ALL over a runtime value of type {}", type_name(type_oid)));
+            let element_oid = pg_sys::get_element_type(pg_sys::getBaseType(type_oid));
+            let item_type = data_type(element_oid, -1).filter(|known| !is_list(known)).ok_or_else(refuse)?;
+            let magnitude = numeric::type_magnitude(&item_type);
+            let item = Expression::Parameter { index: u32::MAX, data_type: item_type.clone() };
+            let item = Lowered::number(item, Scale::None, magnitude);
+            let compared = call::compare(Comparison::Equal, scalar, item)?;
+            // The elements come in the type in which they are compared.
+            let Expression::Call { function: Function::Equal, arguments, .. } = compared else {
+                return Err(refuse());
+            };
+            let [value, item] = <[Expression; 2]>::try_from(arguments).map_err(|_| refuse())?;
+            if matches!(value.data_type(), DataType::Decimal { precision: LONG_DECIMAL_DIGITS.., .. }) {
+                return Err(Refusal::new(
+                    "ANY or ALL of a number of more than 38 digits over a runtime array",
+                ));
+            }
+            let item_type = match &item {
+                Expression::Parameter { data_type, .. } => data_type.clone(),
+                Expression::Call { function: Function::Cast, data_type, .. }
+                    if item_type.is_integer() && data_type.is_integer() =>
+                {
+                    data_type.clone()
+                }
+                _ => return Err(refuse()),
+            };
+            let data_type = DataType::List(Box::new(item_type));
+            let index = with_planning(|planning| planning.parameter(array, data_type.clone()));
+            let list = Expression::Parameter { index, data_type };
+            Ok(Expression::predicate(Function::In, vec![value, list]))
+        }
+    }
+
+    /// The elements of an array, or `None` where only run time tells them.
+    unsafe fn lower_array_items(&self, array: *mut pg_sys::Node) -> Result<Option<Vec<Lowered>>, Refusal> {
         unsafe {
             if let Some(constant) = node_as::<pg_sys::Const>(array, NodeTag::T_Const) {
-                return constant::lower_array_constant(constant);
+                return constant::lower_array_constant(constant).map(Some);
             }
             if let Some(list) = node_as::<pg_sys::ArrayExpr>(array, NodeTag::T_ArrayExpr)
                 && !list.multidims
             {
-                return self.lower_list(list.elements);
+                return self.lower_list(list.elements).map(Some);
             }
             if let Some(relabel) = node_as::<pg_sys::RelabelType>(array, NodeTag::T_RelabelType) {
                 return self.lower_array_items(relabel.arg.cast());
             }
-            Err(Refusal::new("ANY or ALL over an array that only run time tells"))
+            Ok(None)
         }
     }
 }
