@@ -11,4 +11,12 @@
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
-    X(copy_strings, CopyStrings, BLOCK_THREADS)
+    X(copy_strings, CopyStrings, BLOCK_THREADS) \
+    X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
+    X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
+    X(decode_levels, DecodePages, BLOCK_THREADS) \
+    X(locate_strings, DecodePages, 64) \
+    X(decode_deltas, DecodePages, BLOCK_THREADS) \
+    X(build_strings, DecodePages, 32) \
+    X(decode_indexes, DecodePages, BLOCK_THREADS) \
+    X(convert_values, DecodePages, BLOCK_THREADS)

@@ -10,6 +10,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
 pub mod device;
+pub mod storage;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
