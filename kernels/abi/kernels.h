@@ -23,4 +23,12 @@
     X(finish_sums, FinishSums, BLOCK_THREADS) \
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
-    X(scatter_digits, SortDigits, BLOCK_THREADS)
+    X(scatter_digits, SortDigits, BLOCK_THREADS) \
+    X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
+    X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
+    X(decode_levels, DecodePages, BLOCK_THREADS) \
+    X(locate_strings, DecodePages, 64) \
+    X(decode_deltas, DecodePages, BLOCK_THREADS) \
+    X(build_strings, DecodePages, 32) \
+    X(decode_indexes, DecodePages, BLOCK_THREADS) \
+    X(convert_values, DecodePages, BLOCK_THREADS)

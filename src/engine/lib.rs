@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
+pub mod decode;
 pub mod device;
 mod host_locale;
 mod letter_case;

@@ -9,11 +9,13 @@ use super::{Columns, QueryContext, Source, rows::filter};
 use crate::{
     device::Chunk,
     program::Program,
-    storage::{EncodedColumnChunk, RowGroupBounds, TableFile, decode_row_group, refutes},
+    decode::{EncodedColumnChunk, check_column, chunk_range, decode_row_group},
+    storage::{RowGroupBounds, TableFile, refutes},
 };
 
 /// The row groups of a table, one a chunk.
 pub(super) struct ScanSource {
+    table: String,
     columns: Vec<ScanColumn>,
     filter: Option<Program>,
     row_groups: VecDeque<(Arc<ScanFile>, usize)>,
@@ -65,7 +67,7 @@ impl ScanSource {
             Some(condition) => Some(Program::compile(&[condition], &known, &context.parameters)?),
         };
         check_types(&known)?;
-        Ok(Self { columns: columns.to_vec(), filter, row_groups })
+        Ok(Self { table: table.to_owned(), columns: columns.to_vec(), filter, row_groups })
     }
 
     fn read(&self, context: &mut QueryContext, scan_file: &ScanFile, index: usize) -> Result<Chunk> {
@@ -76,17 +78,27 @@ impl ScanSource {
             .filter(|rows| *rows < u32::MAX as usize)
             .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))?;
         let handle = scan_file.file.handle()?;
-        let mut encoded = Vec::with_capacity(self.columns.len());
+        let mut bytes = Vec::with_capacity(self.columns.len());
         for leaf in &scan_file.leaves {
-            let metadata = row_group.column(*leaf);
-            let (offset, length) = metadata.byte_range();
-            let bytes = scan_file.file.read_range(&handle, offset, length as usize)?;
-            context.metrics.bytes_read += length;
-            encoded.push(EncodedColumnChunk { bytes, metadata: metadata.clone(), path: footer.path.clone() });
+            let range = chunk_range(row_group.column(*leaf)).ok_or_else(|| footer.changed())?;
+            bytes.push(scan_file.file.read_range(&handle, range.0, range.1 as usize)?);
+            context.metrics.bytes_read += range.1;
         }
         scan_file.file.check_unchanged(&handle)?;
+        let encoded: Vec<EncodedColumnChunk<'_>> = bytes
+            .iter()
+            .zip(&self.columns)
+            .zip(&scan_file.leaves)
+            .map(|((bytes, column), leaf)| EncodedColumnChunk {
+                bytes,
+                metadata: row_group.column(*leaf),
+                column,
+                table: &self.table,
+                path: &footer.path,
+            })
+            .collect();
         let queue = &context.queue;
-        let columns = decode_row_group(queue.memory(), &encoded, &self.columns, row_count, queue.stream())?;
+        let columns = decode_row_group(queue.memory(), &encoded, row_count, queue.stream())?;
         Ok(Chunk { row_count, columns })
     }
 }
@@ -123,7 +135,10 @@ fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> 
     };
     let mut leaves = (0..schema.num_columns()).filter(|leaf| schema.get_column_root_idx(*leaf) == root);
     match (leaves.next(), leaves.next()) {
-        (Some(leaf), None) if schema.column(leaf).max_rep_level() == 0 => Ok(leaf),
+        (Some(leaf), None) if schema.column(leaf).max_rep_level() == 0 => {
+            check_column(&schema.column(leaf), column)?;
+            Ok(leaf)
+        }
         _ => {
             let message = format!("no kernel decodes column \"{}\": it is nested", column.name);
             Err(Error::new(ErrorKind::NotSupported, message))

@@ -1,0 +1,172 @@
+// Arguments of the kernels in parquet/.
+//
+// A batch is the pages of all columns of a row group that are decoded at once. A page's number is its place in the
+// batch. A dictionary page is a page of a column of its own, whose rows are the dictionary's entries.
+#pragma once
+
+#include "column.h"
+
+// Rows that a block of convert_values handles: 8 a thread.
+#define SLICE_ROWS 2048
+// Rows that a block of a run kernel expands at once: 4 a thread.
+#define RUN_TILE_ROWS 1024
+// Rows of a validity word.
+#define WORD_ROWS 32
+// Bytes after a page's last that may be read: kernels load whole words.
+#define PAGE_PADDING_BYTES 32
+// Threads of a block of locate_strings, of which one walks.
+#define LOCATE_THREADS 64
+// Threads of a block of build_strings.
+#define BUILD_THREADS 32
+
+// Where the n-th value that is not NULL comes from.
+enum ValueSource {
+    SOURCE_PLAIN = 0,    // source_bytes each, one after another
+    SOURCE_SPLIT = 1,    // the same, all first bytes first (BYTE_STREAM_SPLIT)
+    SOURCE_INTEGERS = 2, // int64_t in `scratch` (DELTA_BINARY_PACKED)
+    SOURCE_STRINGS = 3,  // StringPlace in `scratch`
+    SOURCE_BITS = 4,     // bits, lowest first
+    SOURCE_INDEXES = 5,  // hybrid runs of dictionary indexes, after a byte of bit width
+    SOURCE_FLAGS = 6,    // hybrid runs of one bit, after four bytes of length
+};
+
+// How definition levels are stored.
+enum LevelsForm {
+    LEVELS_NONE = 0,     // required: there are none
+    LEVELS_PREFIXED = 1, // hybrid runs after four bytes of length, then the values (page V1)
+    LEVELS_RUNS = 2,     // hybrid runs (page V2)
+    LEVELS_PACKED = 3,   // one bit a row, highest first, then the values (page V1, deprecated)
+};
+
+// What decode_deltas makes of a page.
+enum DeltaForm {
+    DELTA_NONE = 0,
+    DELTA_INT32 = 1,
+    DELTA_INT64 = 2,
+    DELTA_LENGTHS = 3, // DELTA_LENGTH_BYTE_ARRAY
+    DELTA_STRINGS = 4, // DELTA_BYTE_ARRAY
+};
+
+// How a file's value becomes a cell.
+enum Conversion {
+    CONVERT_BITS = 0,           // the value's bytes
+    CONVERT_INTEGER = 1,        // 64 bits: checked against `least` and `greatest`, times `factor`
+    CONVERT_NANOSECONDS = 2,    // the same, divided by 1000 and rounded down
+    CONVERT_WIDE_INTEGER = 3,   // 128 bits: as CONVERT_INTEGER
+    CONVERT_DECIMAL = 4,        // bytes, most significant first: as CONVERT_WIDE_INTEGER
+    CONVERT_FLOAT_TO_DOUBLE = 5,
+    CONVERT_HALF_TO_FLOAT = 6,
+    CONVERT_HALF_TO_DOUBLE = 7,
+    CONVERT_INT96 = 8,          // nanoseconds of a day and the Julian day, to microseconds
+    CONVERT_FLAG = 9,           // BOOLEAN
+    CONVERT_STRING = 10,
+};
+
+// Bits of PageColumn.flags.
+#define COLUMN_NOT_NULL 1u
+#define COLUMN_UTF8 2u
+#define COLUMN_TRIM_BLANKS 4u
+#define COLUMN_UNSIGNED 8u
+
+// Rows 32 * n to 32 * n + 31 of a page.
+typedef struct ValidityWord {
+    uint32_t mask;   // bit r: row r is not NULL
+    uint32_t before; // rows of the page before these that are not NULL
+} ValidityWord;
+static_assert(sizeof(ValidityWord) == 8, "ValidityWord has 8 bytes");
+
+// A string within a page, or within the strings built for it.
+typedef struct StringPlace {
+    uint32_t offset; // from EncodedPage.strings if that is set, from EncodedPage.values otherwise
+    uint32_t length;
+} StringPlace;
+static_assert(sizeof(StringPlace) == 8, "StringPlace has 8 bytes");
+
+// A page, decompressed.
+typedef struct EncodedPage {
+    uint64_t levels;   // LEVELS_PREFIXED, LEVELS_PACKED: the same as `values`
+    uint64_t values;   // at PageState.values_offset from here
+    uint64_t words;    // ValidityWord [ceil(row_count / 32)]; 0 if required
+    uint64_t scratch;  // uint64_t [row_count], where the source needs it
+    uint64_t prefixes; // uint64_t [row_count], for DELTA_STRINGS
+    uint64_t strings;  // PageState.string_bytes bytes, for DELTA_STRINGS
+    uint32_t levels_bytes;
+    uint32_t values_bytes;
+    uint32_t first_row; // of the column
+    uint32_t row_count;
+    uint32_t column;
+    uint32_t source;      // ValueSource
+    uint32_t levels_form; // LevelsForm
+    uint32_t delta_form;  // DeltaForm
+} EncodedPage;
+static_assert(sizeof(EncodedPage) == 80, "EncodedPage has 80 bytes");
+
+// What is found out about a page on the device.
+typedef struct PageState {
+    uint32_t values_offset; // bytes from EncodedPage.values to the first value
+    uint32_t value_count;   // rows that are not NULL
+    uint32_t dense;         // 1 if no row is NULL; `words` have no meaning then
+    uint32_t located;       // values in `scratch`
+    uint32_t wide;          // 1 if a byte of the strings may be beyond ASCII
+    uint32_t faulty;        // 1 if an entry of the dictionary has a fault
+    uint64_t string_bytes;
+} PageState;
+static_assert(sizeof(PageState) == 32, "PageState has 32 bytes");
+
+// A column, or a dictionary, that pages are decoded into.
+typedef struct PageColumn {
+    uint64_t values;     // cells
+    uint64_t validity;   // uint8_t, or 0 if required
+    uint64_t dictionary; // cells; 0 if there is none
+    uint64_t faults;     // a dictionary's own: uint8_t [entries], an ErrorCode or 0. A data column's: its dictionary's
+    uint64_t null_count; // uint32_t
+    uint64_t least[2];   // of the file's value; little end first, as the next two
+    uint64_t greatest[2];
+    uint64_t factor[2];
+    uint32_t conversion; // Conversion
+    uint32_t cell_bytes;
+    uint32_t source_bytes; // of a value of fixed width
+    uint32_t dictionary_count;
+    uint32_t dictionary_page; // its number
+    uint32_t length_max;      // characters of a text
+    uint32_t flags;
+    uint32_t shift;        // 64 - bits of an integer
+    uint32_t is_dictionary; // 1: faults are noted and not reported
+    uint32_t reserved;
+} PageColumn;
+static_assert(sizeof(PageColumn) == 128, "PageColumn has 128 bytes");
+
+// decode_levels, locate_strings, decode_deltas, build_strings, decode_indexes; convert_values
+typedef struct DecodePages {
+    uint64_t pages;   // EncodedPage
+    uint64_t columns; // PageColumn
+    uint64_t states;  // PageState, one a page
+    uint64_t list;    // uint32_t [grid]: the pages to handle; convert_values: PageSlice [grid]
+    uint64_t status;
+} DecodePages;
+static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");
+
+// Rows of a page.
+typedef struct PageSlice {
+    uint32_t page;
+    uint32_t first_row; // of the page
+} PageSlice;
+static_assert(sizeof(PageSlice) == 8, "PageSlice has 8 bytes");
+
+// A page, or a part of one, to decompress.
+typedef struct CompressedPage {
+    uint64_t source;
+    uint64_t target;
+    uint32_t source_bytes;
+    uint32_t target_bytes; // exactly
+    uint32_t page;         // its number
+    uint32_t reserved;
+} CompressedPage;
+static_assert(sizeof(CompressedPage) == 32, "CompressedPage has 32 bytes");
+
+// decompress_snappy, decompress_lz4
+typedef struct DecompressPages {
+    uint64_t pages; // CompressedPage [grid]
+    uint64_t status;
+} DecompressPages;
+static_assert(sizeof(DecompressPages) == 16, "DecompressPages has 16 bytes");

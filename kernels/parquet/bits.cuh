@@ -1,0 +1,64 @@
+// Numbers at any address and of any width.
+//
+// Loads read whole aligned words, so up to 3 bytes before and PAGE_PADDING_BYTES after what they return must be
+// readable; buffers are allocated so.
+#pragma once
+
+#include "../abi/launch.h"
+
+DEVICE uint8_t load_u8(uint64_t address) { return *(const uint8_t *)address; }
+
+DEVICE uint32_t load_u32(uint64_t address) {
+    const uint32_t *words = (const uint32_t *)(address & ~3ull);
+    uint32_t shift = (uint32_t)(address & 3) * 8;
+    uint32_t low = words[0];
+    return shift == 0 ? low : (low >> shift) | (words[1] << (32 - shift));
+}
+
+DEVICE uint64_t load_u64(uint64_t address) {
+    const uint32_t *words = (const uint32_t *)(address & ~3ull);
+    uint32_t shift = (uint32_t)(address & 3) * 8;
+    uint64_t low = (uint64_t)words[1] << 32 | words[0];
+    return shift == 0 ? low : (low >> shift) | ((uint64_t)words[2] << (64 - shift));
+}
+
+DEVICE uint64_t swap_bytes(uint64_t value) {
+    value = (value & 0x00ff00ff00ff00ffull) << 8 | ((value >> 8) & 0x00ff00ff00ff00ffull);
+    value = (value & 0x0000ffff0000ffffull) << 16 | ((value >> 16) & 0x0000ffff0000ffffull);
+    return value << 32 | value >> 32;
+}
+
+// At most 32 bits at a bit position, lowest bit first.
+DEVICE uint32_t load_bits(uint64_t address, uint64_t bit, uint32_t width) {
+    if (width == 0) return 0;
+    uint64_t first = address + (bit >> 3);
+    const uint32_t *words = (const uint32_t *)(first & ~3ull);
+    uint32_t shift = (uint32_t)(first & 3) * 8 + (uint32_t)(bit & 7);
+    uint64_t value = words[0];
+    if (shift + width > 32) value |= (uint64_t)words[1] << 32;
+    return (uint32_t)((value >> shift) & ((1ull << width) - 1));
+}
+
+// At most 64 bits at a bit position.
+DEVICE uint64_t load_wide_bits(uint64_t address, uint64_t bit, uint32_t width) {
+    if (width <= 32) return load_bits(address, bit, width);
+    uint64_t low = load_bits(address, bit, 32);
+    return low | (uint64_t)load_bits(address, bit + 32, width - 32) << 32;
+}
+
+// A variable-length number at *at, which moves past it; false if it does not end before `end`.
+DEVICE bool read_varint(uint64_t address, uint32_t end, uint32_t *at, uint64_t *value) {
+    uint64_t result = 0;
+    for (uint32_t shift = 0; shift < 64 && *at < end; shift += 7) {
+        uint8_t byte = load_u8(address + *at);
+        (*at)++;
+        result |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            *value = result;
+            return true;
+        }
+    }
+    return false;
+}
+
+DEVICE int64_t decode_zigzag(uint64_t value) { return (int64_t)(value >> 1) ^ -(int64_t)(value & 1); }

@@ -1,0 +1,300 @@
+// Converts values that lie at known places into cells.
+//
+// Grid:    one block a listed slice of SLICE_ROWS rows of a page.
+// Inputs:  pages of every source but runs; what earlier kernels wrote to their states, words and scratch.
+// Outputs: the column's cells of the rows that are not NULL. String cells point into the page.
+// Status:  ERROR_PAGE if a page has fewer values than rows that are not NULL; ERROR_VALUE_RANGE, ERROR_TEXT_TOO_LONG,
+//          ERROR_INVALID_UTF8, which for a dictionary are noted at the entry instead.
+// Traffic: a value read and a cell written a row; text that is not all ASCII is read too.
+#include "bits.cuh"
+#include "page.cuh"
+#include "text.cuh"
+
+#define ROWS_PER_THREAD (SLICE_ROWS / BLOCK_THREADS)
+
+struct Slice {
+    const EncodedPage &page;
+    const PageColumn &column;
+    PageState &state;
+    uint64_t status;
+    uint64_t data;     // of the first value
+    uint32_t capacity; // values that the page has; for SOURCE_SPLIT the distance of a value's bytes, too
+    uint32_t source;
+    uint32_t number;
+};
+
+// A value's bytes, `stride` apart.
+struct ValueBytes {
+    uint64_t address;
+    uint32_t length;
+    uint32_t stride;
+};
+
+// Notes or reports that a value can't be held.
+DEVICE void fail_value(const Slice &slice, uint64_t row, uint32_t code) {
+    if (slice.column.is_dictionary) {
+        ((uint8_t *)slice.column.faults)[row] = (uint8_t)code;
+        slice.state.faulty = 1;
+    } else {
+        report_error(slice.status, code, slice.number);
+    }
+}
+
+DEVICE uint32_t value_capacity(const EncodedPage &page, const PageState &state, uint32_t width) {
+    uint32_t bytes = value_bytes(page, state);
+    switch (page.source) {
+        case SOURCE_INTEGERS:
+        case SOURCE_STRINGS: return state.located;
+        case SOURCE_BITS: return bytes > 0x1fffffff ? 0xffffffffu : bytes * 8;
+        default: return width ? bytes / width : 0;
+    }
+}
+
+DEVICE ValueBytes value_bytes_at(const Slice &slice, uint32_t index) {
+    const uint32_t width = slice.column.source_bytes;
+    if (slice.source == SOURCE_STRINGS) {
+        StringPlace place = ((const StringPlace *)slice.page.scratch)[index];
+        uint64_t base = slice.page.strings ? slice.page.strings : slice.page.values;
+        return ValueBytes{base + place.offset, place.length, 1};
+    }
+    if (slice.source == SOURCE_SPLIT) return ValueBytes{slice.data + index, width, slice.capacity};
+    return ValueBytes{slice.data + (uint64_t)index * width, width, 1};
+}
+
+// Up to 8 bytes of a value, lowest first.
+DEVICE uint64_t gather_bytes(const ValueBytes &value, uint32_t first, uint32_t count) {
+    uint64_t result = 0;
+    for (uint32_t byte = 0; byte < count; byte++) {
+        result |= (uint64_t)load_u8(value.address + (uint64_t)(first + byte) * value.stride) << (8 * byte);
+    }
+    return result;
+}
+
+DEVICE uint64_t load_fixed(const Slice &slice, uint32_t index) {
+    const uint32_t width = slice.column.source_bytes;
+    if (slice.source == SOURCE_INTEGERS) return ((const uint64_t *)slice.page.scratch)[index];
+    if (slice.source == SOURCE_SPLIT) return gather_bytes(value_bytes_at(slice, index), 0, width);
+    return width == 4 ? load_u32(slice.data + (uint64_t)index * 4) : load_u64(slice.data + (uint64_t)index * 8);
+}
+
+// An integer of the file, extended from its bits.
+DEVICE int64_t load_integer(const Slice &slice, uint32_t index) {
+    uint64_t value = load_fixed(slice, index) << slice.column.shift;
+    if (slice.column.flags & COLUMN_UNSIGNED) return (int64_t)(value >> slice.column.shift);
+    return (int64_t)value >> slice.column.shift;
+}
+
+DEVICE int128 wide(const uint64_t *halves) { return (int128)((uint128)halves[1] << 64 | halves[0]); }
+
+DEVICE void store_integer(const PageColumn &column, uint64_t row, int64_t value) {
+    switch (column.cell_bytes) {
+        case 2: ((int16_t *)column.values)[row] = (int16_t)value; break;
+        case 4: ((int32_t *)column.values)[row] = (int32_t)value; break;
+        case 8: ((int64_t *)column.values)[row] = value; break;
+        default: ((int128 *)column.values)[row] = value;
+    }
+}
+
+DEVICE void store_wide(const Slice &slice, uint64_t row, int128 value) {
+    const PageColumn &column = slice.column;
+    if (value < wide(column.least) || value > wide(column.greatest)) {
+        fail_value(slice, row, ERROR_VALUE_RANGE);
+        value = 0;
+    }
+    value *= wide(column.factor);
+    if (column.cell_bytes == 16) {
+        ((int128 *)column.values)[row] = value;
+    } else {
+        store_integer(column, row, (int64_t)value);
+    }
+}
+
+struct ConvertBits {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        const PageColumn &column = slice.column;
+        switch (column.cell_bytes) {
+            case 4: ((uint32_t *)column.values)[row] = (uint32_t)load_fixed(slice, index); break;
+            case 8: ((uint64_t *)column.values)[row] = load_fixed(slice, index); break;
+            default: {
+                ValueBytes value = value_bytes_at(slice, index);
+                if (value.length != 16) {
+                    report_error(slice.status, ERROR_PAGE, slice.number);
+                    return;
+                }
+                ((Cell16 *)column.values)[row] = Cell16{gather_bytes(value, 0, 8), gather_bytes(value, 8, 8)};
+            }
+        }
+    }
+};
+
+struct ConvertInteger {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        const PageColumn &column = slice.column;
+        int64_t value = load_integer(slice, index);
+        if (value < (int64_t)column.least[0] || value > (int64_t)column.greatest[0]) {
+            fail_value(slice, row, ERROR_VALUE_RANGE);
+            value = 0;
+        }
+        if (column.conversion == CONVERT_NANOSECONDS) {
+            int64_t quotient = value / 1000;
+            store_integer(column, row, quotient - (value % 1000 < 0));
+        } else {
+            store_integer(column, row, value * (int64_t)column.factor[0]);
+        }
+    }
+};
+
+struct ConvertWideInteger {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        int64_t value = load_integer(slice, index);
+        bool is_unsigned = slice.column.flags & COLUMN_UNSIGNED;
+        store_wide(slice, row, is_unsigned ? (int128)(uint64_t)value : (int128)value);
+    }
+};
+
+struct ConvertDecimal {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        ValueBytes value = value_bytes_at(slice, index);
+        bool is_fixed = slice.column.source_bytes != 0;
+        if (value.length == 0 || (is_fixed && value.length != slice.column.source_bytes)) {
+            report_error(slice.status, ERROR_PAGE, slice.number);
+            return;
+        }
+        if (value.length <= 8 && value.stride == 1) {
+            int64_t number = (int64_t)swap_bytes(load_u64(value.address)) >> (64 - 8 * value.length);
+            store_wide(slice, row, number);
+            return;
+        }
+        // The sign fills what the value's bytes do not.
+        int8_t sign = (int8_t)load_u8(value.address) < 0 ? -1 : 0;
+        uint128 number = (uint128)(int128)sign;
+        bool fits = true;
+        for (uint32_t byte = 0; byte < value.length; byte++) {
+            if (value.length - byte > 16) fits = fits && load_u8(value.address + (uint64_t)byte * value.stride) == (uint8_t)sign;
+            number = number << 8 | load_u8(value.address + (uint64_t)byte * value.stride);
+        }
+        if (value.length > 16) fits = fits && ((int128)number < 0) == (sign < 0);
+        if (fits) {
+            store_wide(slice, row, (int128)number);
+        } else {
+            fail_value(slice, row, ERROR_VALUE_RANGE);
+        }
+    }
+};
+
+struct ConvertFloatToDouble {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        float value = __builtin_bit_cast(float, (uint32_t)load_fixed(slice, index));
+        ((double *)slice.column.values)[row] = (double)value;
+    }
+};
+
+// IEEE's 16 bits as its 32: every value is exact.
+DEVICE float half_to_float(uint32_t half) {
+    uint32_t sign = (half & 0x8000) << 16, exponent = (half >> 10) & 31, fraction = half & 1023;
+    if (exponent == 31) return __builtin_bit_cast(float, sign | 0x7f800000 | fraction << 13);
+    if (exponent != 0) return __builtin_bit_cast(float, sign | (exponent + 112) << 23 | fraction << 13);
+    // 2^-24 times the fraction.
+    float magnitude = (float)fraction * __builtin_bit_cast(float, 103u << 23);
+    return __builtin_bit_cast(float, sign | __builtin_bit_cast(uint32_t, magnitude));
+}
+
+struct ConvertHalf {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        ValueBytes value = value_bytes_at(slice, index);
+        if (value.length != 2) {
+            report_error(slice.status, ERROR_PAGE, slice.number);
+            return;
+        }
+        float number = half_to_float((uint32_t)gather_bytes(value, 0, 2));
+        if (slice.column.conversion == CONVERT_HALF_TO_FLOAT) {
+            ((float *)slice.column.values)[row] = number;
+        } else {
+            ((double *)slice.column.values)[row] = (double)number;
+        }
+    }
+};
+
+struct ConvertInt96 {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        const uint64_t julian_day_of_epoch = 2440588, day_microseconds = 86400000000ull;
+        uint64_t address = slice.data + (uint64_t)index * 12;
+        int64_t nanoseconds = (int64_t)load_u64(address);
+        uint64_t days = (uint64_t)(int64_t)(int32_t)load_u32(address + 8) - julian_day_of_epoch;
+        // Wraps, as other readers do.
+        int64_t value = (int64_t)(days * day_microseconds + (uint64_t)(nanoseconds / 1000));
+        if (value < (int64_t)slice.column.least[0]) fail_value(slice, row, ERROR_VALUE_RANGE);
+        ((int64_t *)slice.column.values)[row] = value;
+    }
+};
+
+struct ConvertFlag {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        ((uint8_t *)slice.column.values)[row] = (load_u8(slice.data + index / 8) >> (index % 8)) & 1;
+    }
+};
+
+struct ConvertString {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        const PageColumn &column = slice.column;
+        ValueBytes value = value_bytes_at(slice, index);
+        if (column.source_bytes && value.length != column.source_bytes) {
+            report_error(slice.status, ERROR_PAGE, slice.number);
+            return;
+        }
+        if ((column.flags & COLUMN_UTF8) && slice.state.wide && !is_utf8(value.address, value.length)) {
+            fail_value(slice, row, ERROR_INVALID_UTF8);
+        }
+        if (column.flags & COLUMN_TRIM_BLANKS) {
+            while (value.length && load_u8(value.address + value.length - 1) == ' ') value.length--;
+        }
+        if (value.length > column.length_max && count_characters(value.address, value.length) > column.length_max) {
+            fail_value(slice, row, ERROR_TEXT_TOO_LONG);
+        }
+        ((StringCell *)column.values)[row] = StringCell{value.address, value.length, 0};
+    }
+};
+
+template <class Convert>
+DEVICE void convert_rows(const Slice &slice, uint32_t first_row) {
+    const uint32_t dense = slice.state.dense;
+    Convert convert;
+    for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+        uint32_t row = first_row + item * BLOCK_THREADS + threadIdx.x;
+        uint32_t index;
+        if (row >= slice.page.row_count || !find_value(slice.page, dense, row, &index)) continue;
+        if (index >= slice.capacity) {
+            report_error(slice.status, ERROR_PAGE, slice.number);
+            continue;
+        }
+        convert.apply(slice, index, (uint64_t)slice.page.first_row + row);
+    }
+}
+
+KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
+    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
+    const EncodedPage &page = page_at(args, place.page);
+    const PageColumn &column = column_at(args, page.column);
+    PageState &state = state_at(args, place.page);
+    const Slice slice{page,
+                      column,
+                      state,
+                      args.status,
+                      page.values + state.values_offset,
+                      value_capacity(page, state, column.source_bytes),
+                      page.source,
+                      place.page};
+    switch (column.conversion) {
+        case CONVERT_BITS: convert_rows<ConvertBits>(slice, place.first_row); break;
+        case CONVERT_INTEGER:
+        case CONVERT_NANOSECONDS: convert_rows<ConvertInteger>(slice, place.first_row); break;
+        case CONVERT_WIDE_INTEGER: convert_rows<ConvertWideInteger>(slice, place.first_row); break;
+        case CONVERT_DECIMAL: convert_rows<ConvertDecimal>(slice, place.first_row); break;
+        case CONVERT_FLOAT_TO_DOUBLE: convert_rows<ConvertFloatToDouble>(slice, place.first_row); break;
+        case CONVERT_HALF_TO_FLOAT:
+        case CONVERT_HALF_TO_DOUBLE: convert_rows<ConvertHalf>(slice, place.first_row); break;
+        case CONVERT_INT96: convert_rows<ConvertInt96>(slice, place.first_row); break;
+        case CONVERT_FLAG: convert_rows<ConvertFlag>(slice, place.first_row); break;
+        default: convert_rows<ConvertString>(slice, place.first_row);
+    }
+}

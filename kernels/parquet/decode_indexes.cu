@@ -1,0 +1,95 @@
+// Expands runs of dictionary indexes into the dictionary's cells, and runs of flags into booleans.
+//
+// Grid:    one block a listed page, of source SOURCE_INDEXES or SOURCE_FLAGS.
+// Inputs:  the page, its state, and the dictionary's cells.
+// Outputs: the column's cells of the page's rows that are not NULL.
+// Status:  ERROR_PAGE if runs end early; ERROR_DICTIONARY_INDEX; the fault of a dictionary's entry that is used.
+// Traffic: bit width of an index read, a cell read from the dictionary (mostly from cache) and written a row.
+// Source:  one walker and many expanders, as libcudf's page decoder; the walker here is one tile ahead, so that the
+//          other warps do not wait for it.
+#include "page.cuh"
+#include "runs.cuh"
+
+#define ROWS_PER_THREAD (RUN_TILE_ROWS / BLOCK_THREADS)
+
+// Values of a page before a tile.
+DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t value_count, uint32_t row) {
+    if (row >= page.row_count) return value_count;
+    return dense ? row : ((const ValidityWord *)page.words)[row / WORD_ROWS].before;
+}
+
+DEVICE void copy_cell(const PageColumn &column, uint32_t entry, uint64_t row) {
+    switch (column.cell_bytes) {
+        case 1: ((uint8_t *)column.values)[row] = ((const uint8_t *)column.dictionary)[entry]; break;
+        case 2: ((uint16_t *)column.values)[row] = ((const uint16_t *)column.dictionary)[entry]; break;
+        case 4: ((uint32_t *)column.values)[row] = ((const uint32_t *)column.dictionary)[entry]; break;
+        case 8: ((uint64_t *)column.values)[row] = ((const uint64_t *)column.dictionary)[entry]; break;
+        default: ((Cell16 *)column.values)[row] = ((const Cell16 *)column.dictionary)[entry];
+    }
+}
+
+// Where the runs lie. Says false if they do not fit the page.
+DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes, RunCursor *cursor) {
+    if (page.source == SOURCE_FLAGS) {
+        if (bytes < 4) return false;
+        uint32_t length = load_u32(data);
+        *cursor = open_runs(data, 4, length > bytes - 4 ? bytes : 4 + length, 1);
+        return length <= bytes - 4;
+    }
+    if (bytes < 1) return false;
+    uint32_t width = load_u8(data);
+    *cursor = open_runs(data, 1, bytes, width);
+    return width <= 32;
+}
+
+KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
+    SHARED RunTable tables[2];
+    SHARED uint32_t width, failed;
+    const uint32_t number = listed_page(args);
+    const EncodedPage &page = page_at(args, number);
+    const PageColumn &column = column_at(args, page.column);
+    const PageState &state = state_at(args, number);
+    const uint32_t dense = state.dense, value_count = state.value_count;
+    const uint64_t data = page.values + state.values_offset;
+    if (value_count == 0) return;
+    const bool is_flags = page.source == SOURCE_FLAGS;
+    const bool has_faults = !is_flags && state_at(args, column.dictionary_page).faulty;
+    RunCursor cursor = open_runs(0, 0, 0, 0);
+    if (threadIdx.x == 0) {
+        failed = !open_indexes(page, data, value_bytes(page, state), &cursor);
+        width = cursor.width;
+        uint32_t wanted = values_before(page, dense, value_count, RUN_TILE_ROWS);
+        if (!failed && wanted && !list_runs(cursor, tables[0], wanted)) failed = 1;
+        if (failed) report_error(args.status, ERROR_PAGE, number);
+    }
+    __syncthreads();
+    if (failed) return;
+    uint32_t before = 0;
+    for (uint32_t tile = 0; tile < page.row_count; tile += RUN_TILE_ROWS) {
+        const uint32_t after = values_before(page, dense, value_count, tile + RUN_TILE_ROWS);
+        if (threadIdx.x == 0) {
+            uint32_t wanted = values_before(page, dense, value_count, tile + 2 * RUN_TILE_ROWS) - after;
+            RunTable &table = tables[(tile / RUN_TILE_ROWS + 1) % 2];
+            if (wanted && !list_runs(cursor, table, wanted)) report_error(args.status, ERROR_PAGE, number);
+        }
+        const RunTable &table = tables[tile / RUN_TILE_ROWS % 2];
+        for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+            uint32_t row = tile + item * BLOCK_THREADS + threadIdx.x;
+            uint32_t index;
+            if (row >= page.row_count || !find_value(page, dense, row, &index)) continue;
+            uint32_t entry = run_value(table, data, width, index - before);
+            uint64_t target = (uint64_t)page.first_row + row;
+            if (is_flags) {
+                ((uint8_t *)column.values)[target] = entry != 0;
+            } else if (entry >= column.dictionary_count) {
+                report_error(args.status, ERROR_DICTIONARY_INDEX, number);
+            } else {
+                copy_cell(column, entry, target);
+                uint8_t fault = has_faults ? ((const uint8_t *)column.faults)[entry] : 0;
+                if (fault) report_error(args.status, fault, number);
+            }
+        }
+        before = after;
+        __syncthreads();
+    }
+}

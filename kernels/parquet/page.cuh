@@ -1,0 +1,36 @@
+// A page as its kernels see it.
+#pragma once
+
+#include "../abi/parquet.h"
+#include "../abi/status.h"
+
+DEVICE const EncodedPage &page_at(const DecodePages &args, uint32_t number) {
+    return ((const EncodedPage *)args.pages)[number];
+}
+DEVICE PageState &state_at(const DecodePages &args, uint32_t number) { return ((PageState *)args.states)[number]; }
+DEVICE const PageColumn &column_at(const DecodePages &args, uint32_t number) {
+    return ((const PageColumn *)args.columns)[number];
+}
+DEVICE uint32_t listed_page(const DecodePages &args) { return ((const uint32_t *)args.list)[blockIdx.x]; }
+
+// Bytes of a page's values; 0 if its levels took more than there are.
+DEVICE uint32_t value_bytes(const EncodedPage &page, const PageState &state) {
+    return page.values_bytes > state.values_offset ? page.values_bytes - state.values_offset : 0;
+}
+
+// Whether a row is not NULL, and then the number of its value in *index.
+DEVICE bool find_value(const EncodedPage &page, uint32_t dense, uint32_t row, uint32_t *index) {
+    *index = row;
+    if (dense) return true;
+    ValidityWord word = ((const ValidityWord *)page.words)[row / WORD_ROWS];
+    uint32_t bit = 1u << (row % WORD_ROWS);
+    *index = word.before + (uint32_t)__popc(word.mask & (bit - 1));
+    return (word.mask & bit) != 0;
+}
+
+typedef __int128 int128;
+typedef unsigned __int128 uint128;
+
+struct Cell16 {
+    uint64_t low, high;
+};

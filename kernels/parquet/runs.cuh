@@ -1,0 +1,117 @@
+// Parquet's hybrid of repeated and bit-packed runs.
+//
+// One thread walks the headers and lists the runs of a tile in a table; all threads expand.
+//
+// Source: Parquet's Encodings.md, "Run Length Encoding / Bit-Packing Hybrid". As other readers do, a header of 0 is
+// padding that ends the runs, and the last packed run may be shorter than it says.
+#pragma once
+
+#include "../abi/parquet.h"
+#include "bits.cuh"
+
+// Headers are numbers of at most 32 bits.
+#define RUN_HEADER_BYTES_MAX 5
+
+struct RunCursor {
+    uint64_t data;
+    uint32_t at; // of the next header
+    uint32_t end;
+    uint32_t width;
+    uint32_t packed;
+    uint32_t value; // of a repeated run; the offset of a packed one's first byte
+    uint64_t passed;
+    uint64_t left;
+};
+
+// The runs of a tile. `first` is twice the tile's value that a run starts at, plus 1 if it is packed; it is negative
+// for a packed run that starts up to 7 values before the tile.
+struct RunTable {
+    uint32_t count;
+    int32_t first[RUN_TILE_ROWS + 1];
+    uint32_t data[RUN_TILE_ROWS + 1];
+};
+
+DEVICE RunCursor open_runs(uint64_t data, uint32_t at, uint32_t end, uint32_t width) {
+    return RunCursor{data, at, end, width, 0, 0, 0, 0};
+}
+
+// The next run that has values; false at the end.
+DEVICE bool next_run(RunCursor &cursor) {
+    while (cursor.left == 0) {
+        uint32_t limit = cursor.end - cursor.at > RUN_HEADER_BYTES_MAX ? cursor.at + RUN_HEADER_BYTES_MAX : cursor.end;
+        uint64_t header = 0;
+        if (!read_varint(cursor.data, limit, &cursor.at, &header) || header == 0) return false;
+        uint64_t bytes_left = cursor.end - cursor.at;
+        cursor.packed = (uint32_t)(header & 1);
+        cursor.passed = 0;
+        if (cursor.packed) {
+            uint64_t groups = header >> 1;
+            uint64_t bytes = groups * cursor.width;
+            cursor.value = cursor.at;
+            cursor.left = groups * 8;
+            if (bytes > bytes_left) {
+                bytes = bytes_left;
+                cursor.left = bytes_left * 8 / cursor.width;
+            }
+            cursor.at += (uint32_t)bytes;
+        } else {
+            uint32_t bytes = (cursor.width + 7) / 8;
+            if (bytes > bytes_left) return false;
+            cursor.value = 0;
+            for (uint32_t byte = 0; byte < bytes; byte++) {
+                cursor.value |= (uint32_t)load_u8(cursor.data + cursor.at + byte) << (8 * byte);
+            }
+            cursor.left = header >> 1;
+            cursor.at += bytes;
+        }
+    }
+    return true;
+}
+
+// Lists the runs of the next `wanted` values, 1 to RUN_TILE_ROWS. False if the data end before; zeros fill the rest.
+DEVICE bool list_runs(RunCursor &cursor, RunTable &table, uint32_t wanted) {
+    uint32_t filled = 0, count = 0;
+    bool complete = true;
+    while (filled < wanted) {
+        if (!next_run(cursor)) {
+            table.first[count] = (int32_t)filled * 2;
+            table.data[count] = 0;
+            count++;
+            complete = false;
+            break;
+        }
+        uint32_t taken = cursor.left < wanted - filled ? (uint32_t)cursor.left : wanted - filled;
+        int32_t first = (int32_t)filled;
+        uint32_t data = cursor.value;
+        if (cursor.packed) {
+            first -= (int32_t)(cursor.passed % 8);
+            data += (uint32_t)(cursor.passed / 8 * cursor.width);
+        }
+        table.first[count] = first * 2 + (int32_t)cursor.packed;
+        table.data[count] = data;
+        count++;
+        filled += taken;
+        cursor.passed += taken;
+        cursor.left -= taken;
+    }
+    table.count = count;
+    return complete;
+}
+
+// Value `place` of the tile.
+DEVICE uint32_t run_value(const RunTable &table, uint64_t data, uint32_t width, uint32_t place) {
+    uint32_t low = 0, high = table.count;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if ((table.first[middle] >> 1) <= (int32_t)place) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    int32_t first = table.first[low];
+    uint32_t value = table.data[low];
+    if ((first & 1) == 0) return value;
+    uint64_t bit = (uint64_t)((int32_t)place - (first >> 1)) * width;
+    return load_bits(data + value, bit, width);
+}

@@ -1,0 +1,183 @@
+//! What the kernels in kernels/parquet are given, laid out as in kernels/abi/parquet.h.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Rows that a block of `convert_values` handles.
+pub(super) const SLICE_ROWS: u32 = 2048;
+/// Rows of a validity word.
+pub(super) const WORD_ROWS: u32 = 32;
+/// Bytes after a page's last that may be read.
+pub(super) const PAGE_PADDING_BYTES: u64 = 32;
+
+/// `ValueSource`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum ValueSource {
+    Plain = 0,
+    Split = 1,
+    Integers = 2,
+    Strings = 3,
+    Bits = 4,
+    Indexes = 5,
+    Flags = 6,
+}
+
+/// `LevelsForm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum LevelsForm {
+    None = 0,
+    Prefixed = 1,
+    Runs = 2,
+    Packed = 3,
+}
+
+/// `DeltaForm`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum DeltaForm {
+    None = 0,
+    Int32 = 1,
+    Int64 = 2,
+    Lengths = 3,
+    Strings = 4,
+}
+
+/// `Conversion`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum ConversionCode {
+    Bits = 0,
+    Integer = 1,
+    Nanoseconds = 2,
+    WideInteger = 3,
+    Decimal = 4,
+    FloatToDouble = 5,
+    HalfToFloat = 6,
+    HalfToDouble = 7,
+    Int96 = 8,
+    Flag = 9,
+    String = 10,
+}
+
+/// Bits of [`PageColumn::flags`].
+pub(super) mod column_flags {
+    pub(in crate::decode) const NOT_NULL: u32 = 1;
+    pub(in crate::decode) const UTF8: u32 = 2;
+    pub(in crate::decode) const TRIM_BLANKS: u32 = 4;
+    pub(in crate::decode) const UNSIGNED: u32 = 8;
+}
+
+/// `ErrorCode`, as far as the kernels in kernels/parquet report it.
+pub(super) mod error_code {
+    pub(in crate::decode) const TEXT_TOO_LONG: u32 = 15;
+    pub(in crate::decode) const NULL_IN_COLUMN: u32 = 16;
+    pub(in crate::decode) const PAGE: u32 = 32;
+    pub(in crate::decode) const DICTIONARY_INDEX: u32 = 33;
+    pub(in crate::decode) const COMPRESSED_PAGE: u32 = 34;
+    pub(in crate::decode) const INVALID_UTF8: u32 = 35;
+    pub(in crate::decode) const VALUE_RANGE: u32 = 36;
+}
+
+/// A page, decompressed.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct EncodedPage {
+    pub(super) levels: u64,
+    pub(super) values: u64,
+    pub(super) words: u64,
+    pub(super) scratch: u64,
+    pub(super) prefixes: u64,
+    pub(super) strings: u64,
+    pub(super) levels_bytes: u32,
+    pub(super) values_bytes: u32,
+    pub(super) first_row: u32,
+    pub(super) row_count: u32,
+    pub(super) column: u32,
+    pub(super) source: u32,
+    pub(super) levels_form: u32,
+    pub(super) delta_form: u32,
+}
+const _: () = assert!(size_of::<EncodedPage>() == 80);
+
+/// What is found out about a page on the device.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct PageState {
+    pub(super) values_offset: u32,
+    pub(super) value_count: u32,
+    pub(super) dense: u32,
+    pub(super) located: u32,
+    pub(super) wide: u32,
+    pub(super) faulty: u32,
+    pub(super) string_bytes: u64,
+}
+const _: () = assert!(size_of::<PageState>() == 32);
+
+/// A column, or a dictionary, that pages are decoded into.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct PageColumn {
+    pub(super) values: u64,
+    pub(super) validity: u64,
+    pub(super) dictionary: u64,
+    pub(super) faults: u64,
+    pub(super) null_count: u64,
+    pub(super) least: [u64; 2],
+    pub(super) greatest: [u64; 2],
+    pub(super) factor: [u64; 2],
+    pub(super) conversion: u32,
+    pub(super) cell_bytes: u32,
+    pub(super) source_bytes: u32,
+    pub(super) dictionary_count: u32,
+    pub(super) dictionary_page: u32,
+    pub(super) length_max: u32,
+    pub(super) flags: u32,
+    pub(super) shift: u32,
+    pub(super) is_dictionary: u32,
+    pub(super) reserved: u32,
+}
+const _: () = assert!(size_of::<PageColumn>() == 128);
+
+/// Arguments of the kernels that decode.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DecodePages {
+    pub(super) pages: u64,
+    pub(super) columns: u64,
+    pub(super) states: u64,
+    pub(super) list: u64,
+    pub(super) status: u64,
+}
+const _: () = assert!(size_of::<DecodePages>() == 40);
+
+/// Rows of a page.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct PageSlice {
+    pub(super) page: u32,
+    pub(super) first_row: u32,
+}
+const _: () = assert!(size_of::<PageSlice>() == 8);
+
+/// A page, or a part of one, to decompress.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct CompressedPage {
+    pub(super) source: u64,
+    pub(super) target: u64,
+    pub(super) source_bytes: u32,
+    pub(super) target_bytes: u32,
+    pub(super) page: u32,
+    pub(super) reserved: u32,
+}
+const _: () = assert!(size_of::<CompressedPage>() == 32);
+
+/// Arguments of the kernels that decompress.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DecompressPages {
+    pub(super) pages: u64,
+    pub(super) status: u64,
+}
+const _: () = assert!(size_of::<DecompressPages>() == 16);

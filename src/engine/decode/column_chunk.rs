@@ -1,0 +1,113 @@
+//! A chunk's bytes, what is known about it, and what of it can be decoded.
+
+use std::path::Path;
+
+use parquet::{
+    basic::{CompressionCodec, Type as PhysicalType},
+    file::metadata::ColumnChunkMetaData,
+    schema::types::ColumnDescriptor,
+};
+use pystachio_plan::{Result, ScanColumn};
+
+use super::{
+    abi::{DeltaForm, ValueSource},
+    conversion::ColumnConversion,
+    page_header::PageEncoding,
+};
+
+/// One column of one row group, as it is in its file.
+#[derive(Clone, Copy, Debug)]
+pub struct EncodedColumnChunk<'a> {
+    /// The file's bytes in [`chunk_range`].
+    pub bytes: &'a [u8],
+    /// From the footer.
+    pub metadata: &'a ColumnChunkMetaData,
+    /// What it is declared as.
+    pub column: &'a ScanColumn,
+    /// The foreign table, for messages.
+    pub table: &'a str,
+    /// The file, for messages.
+    pub path: &'a Path,
+}
+
+/// Where a chunk's bytes are in the file: the first byte and their count. `None` if the footer says what
+/// can't be.
+pub fn chunk_range(metadata: &ColumnChunkMetaData) -> Option<(u64, u64)> {
+    let start = match metadata.dictionary_page_offset() {
+        Some(offset) if offset > 0 => offset.min(metadata.data_page_offset()),
+        _ => metadata.data_page_offset(),
+    };
+    Some((u64::try_from(start).ok()?, u64::try_from(metadata.compressed_size()).ok()?))
+}
+
+/// Whether chunks of a column can be decoded as it is declared, as far as the footer tells.
+///
+/// # Errors
+///
+/// `NotSupported`, naming the column: the CPU engine must read it, or say why it can't.
+pub fn check_column(descriptor: &ColumnDescriptor, column: &ScanColumn) -> Result<()> {
+    ColumnConversion::plan(descriptor, column).map(|_| ())
+}
+
+/// Who decompresses a chunk's pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codec {
+    None,
+    Snappy,
+    Lz4,
+    Host,
+}
+
+impl Codec {
+    /// The codec of a chunk; `None` if there is no decoder.
+    pub(super) fn of(codec: CompressionCodec) -> Option<Self> {
+        Some(match codec {
+            CompressionCodec::UNCOMPRESSED => Self::None,
+            CompressionCodec::SNAPPY => Self::Snappy,
+            CompressionCodec::LZ4_RAW => Self::Lz4,
+            CompressionCodec::ZSTD
+            | CompressionCodec::GZIP
+            | CompressionCodec::BROTLI
+            | CompressionCodec::LZ4 => Self::Host,
+            _ => return None,
+        })
+    }
+
+    /// The most bytes that a compressed page can stand for.
+    pub(super) fn uncompressed_bytes_max(self, compressed_bytes: u64) -> u64 {
+        match self {
+            // A copy of 64 bytes takes three, and the length at most five.
+            Self::Snappy => compressed_bytes.saturating_mul(22),
+            // A byte of a length's extension stands for 255 bytes; 15 and 19 come without one.
+            Self::Lz4 => compressed_bytes.saturating_mul(255).saturating_add(64),
+            Self::None | Self::Host => u64::MAX,
+        }
+    }
+}
+
+/// How a data page's values are found, by their encoding and type; `None` if no kernel does.
+pub(super) fn value_source(
+    encoding: PageEncoding,
+    physical: PhysicalType,
+) -> Option<(ValueSource, DeltaForm)> {
+    use PhysicalType::{BOOLEAN, BYTE_ARRAY, DOUBLE, FIXED_LEN_BYTE_ARRAY, FLOAT, INT32, INT64};
+    Some(match (encoding, physical) {
+        (PageEncoding::Plain, BOOLEAN) => (ValueSource::Bits, DeltaForm::None),
+        (PageEncoding::Plain, BYTE_ARRAY) => (ValueSource::Strings, DeltaForm::None),
+        (PageEncoding::Plain, _) => (ValueSource::Plain, DeltaForm::None),
+        (PageEncoding::Dictionary, physical) if physical != BOOLEAN => {
+            (ValueSource::Indexes, DeltaForm::None)
+        }
+        (PageEncoding::Rle, BOOLEAN) => (ValueSource::Flags, DeltaForm::None),
+        (PageEncoding::DeltaBinaryPacked, INT32) => (ValueSource::Integers, DeltaForm::Int32),
+        (PageEncoding::DeltaBinaryPacked, INT64) => (ValueSource::Integers, DeltaForm::Int64),
+        (PageEncoding::DeltaLengthByteArray, BYTE_ARRAY) => (ValueSource::Strings, DeltaForm::Lengths),
+        (PageEncoding::DeltaByteArray, BYTE_ARRAY | FIXED_LEN_BYTE_ARRAY) => {
+            (ValueSource::Strings, DeltaForm::Strings)
+        }
+        (PageEncoding::ByteStreamSplit, INT32 | INT64 | FLOAT | DOUBLE | FIXED_LEN_BYTE_ARRAY) => {
+            (ValueSource::Split, DeltaForm::None)
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,232 @@
+//! From a file's column to the column as it is declared, as kernels are told.
+//!
+//! Invariants: a conversion that is planned gives every value that the CPU engine's gives, or an error.
+//! Pairs of types without a conversion are left to the CPU engine.
+
+use parquet::{basic::Type as PhysicalType, schema::types::ColumnDescriptor};
+use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
+
+use super::{
+    abi::{ConversionCode, PageColumn, column_flags},
+    file_type::{FileTimeUnit, FileType},
+};
+use crate::device::CellType;
+
+/// Days from 1970-01-01 to PostgreSQL's first and last date.
+const DATE_DAYS: std::ops::RangeInclusive<i128> = -2_440_588..=2_145_042_905;
+/// Microseconds from 1970-01-01 to PostgreSQL's first timestamp; its last lies beyond 64 bits.
+const TIMESTAMP_US_MIN: i128 = -210_866_803_200_000_000;
+/// Microseconds of a day; PostgreSQL's `time` reaches 24:00.
+const DAY_US: i128 = 86_400_000_000;
+const UUID_BYTES: u32 = 16;
+const INT96_BYTES: u32 = 12;
+
+const INT64: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
+const INT128: std::ops::RangeInclusive<i128> = i128::MIN..=i128::MAX;
+const _: () = assert!(TIMESTAMP_US_MIN % 1000 == 0 && DAY_US % 1000 == 0);
+
+/// How one column's values become cells.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnConversion {
+    pub(super) cell_type: CellType,
+    code: ConversionCode,
+    /// Of the file's value, before it is multiplied by `factor`.
+    range: std::ops::RangeInclusive<i128>,
+    factor: i128,
+    /// Bytes of a value; 0 for byte arrays and booleans.
+    pub(super) source_bytes: u32,
+    flags: u32,
+    length_max: u32,
+    integer_bits: u32,
+}
+
+/// A number's code, range and factor.
+struct Step {
+    code: ConversionCode,
+    range: std::ops::RangeInclusive<i128>,
+    factor: i128,
+}
+
+impl Step {
+    fn new(code: ConversionCode) -> Self {
+        Self { code, range: INT64, factor: 1 }
+    }
+
+    fn integer(range: std::ops::RangeInclusive<i128>, factor: i128) -> Self {
+        Self { code: ConversionCode::Integer, range, factor }
+    }
+}
+
+impl ColumnConversion {
+    /// The conversion of a column, decided by types alone.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for what kernels do not convert, naming the column.
+    pub(super) fn plan(descriptor: &ColumnDescriptor, column: &ScanColumn) -> Result<Self> {
+        let refused = || {
+            let message = format!("no kernel reads column \"{}\" as {}", column.name, column.data_type);
+            Error::new(ErrorKind::NotSupported, message)
+        };
+        let is_flat = descriptor.max_rep_level() == 0
+            && descriptor.max_def_level() <= 1
+            && descriptor.path().parts().len() == 1;
+        if !is_flat {
+            let message = format!("no kernel reads column \"{}\", which is nested", column.name);
+            return Err(Error::new(ErrorKind::NotSupported, message));
+        }
+        let file = FileType::of(descriptor).ok_or_else(refused)?;
+        let cell_type = CellType::of(&column.data_type)?;
+        let physical = descriptor.physical_type();
+        let source_bytes = source_bytes(descriptor);
+        let step = plan_step(file, &column.data_type, physical).ok_or_else(refused)?;
+        if cell_type == CellType::Bytes16 && source_bytes != UUID_BYTES {
+            return Err(refused());
+        }
+        let (integer_bits, is_signed) = match file {
+            FileType::Integer { bits, is_signed } => (bits, is_signed),
+            _ if physical == PhysicalType::INT32 => (32, true),
+            _ => (64, true),
+        };
+        let mut code = step.code;
+        let is_copy = code == ConversionCode::Integer
+            && step.factor == 1
+            && is_signed
+            && integer_bits == source_bytes * 8
+            && source_bytes == cell_type.bytes()
+            && (step.range == INT64 || (source_bytes == 4 && step.range == INT32_ALL));
+        if is_copy {
+            code = ConversionCode::Bits;
+        }
+        let is_text = column.data_type == DataType::Text;
+        let mut flags = 0;
+        let flag_of = |condition: bool, flag: u32| if condition { flag } else { 0 };
+        flags |= flag_of(column.not_null && descriptor.max_def_level() > 0, column_flags::NOT_NULL);
+        flags |= flag_of(is_text, column_flags::UTF8);
+        flags |= flag_of(is_text && column.trim_blanks, column_flags::TRIM_BLANKS);
+        flags |= flag_of(!is_signed, column_flags::UNSIGNED);
+        Ok(Self {
+            cell_type,
+            code,
+            range: step.range,
+            factor: step.factor,
+            source_bytes,
+            flags,
+            length_max: column.length_max.filter(|_| is_text).unwrap_or(u32::MAX),
+            integer_bits,
+        })
+    }
+
+    /// The part of a kernel's column that the conversion decides.
+    pub(super) fn page_column(&self) -> PageColumn {
+        PageColumn {
+            least: halves(*self.range.start()),
+            greatest: halves(*self.range.end()),
+            factor: halves(self.factor),
+            conversion: self.code as u32,
+            cell_bytes: self.cell_type.bytes(),
+            source_bytes: self.source_bytes,
+            length_max: self.length_max,
+            flags: self.flags,
+            shift: 64 - self.integer_bits,
+            ..PageColumn::default()
+        }
+    }
+}
+
+const INT32_ALL: std::ops::RangeInclusive<i128> = i32::MIN as i128..=i32::MAX as i128;
+
+fn halves(value: i128) -> [u64; 2] {
+    [value as u64, (value >> 64) as u64]
+}
+
+fn source_bytes(descriptor: &ColumnDescriptor) -> u32 {
+    match descriptor.physical_type() {
+        PhysicalType::INT32 | PhysicalType::FLOAT => 4,
+        PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
+        PhysicalType::INT96 => INT96_BYTES,
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => u32::try_from(descriptor.type_length()).unwrap_or(0),
+        PhysicalType::BOOLEAN | PhysicalType::BYTE_ARRAY => 0,
+    }
+}
+
+fn plan_step(file: FileType, declared: &DataType, physical: PhysicalType) -> Option<Step> {
+    use ConversionCode as Code;
+    use FileTimeUnit::{Microseconds, Milliseconds, Nanoseconds};
+    let step = match (declared, file) {
+        (DataType::Bool, FileType::Bool) => Step::new(Code::Flag),
+        (DataType::Int16 | DataType::Int32 | DataType::Int64, FileType::Integer { bits, is_signed }) => {
+            // An unsigned integer takes a signed one of more bits.
+            let bits_needed = if is_signed { bits } else { bits + 1 };
+            (bits_needed <= integer_bits(declared)).then(|| Step::integer(INT64, 1))?
+        }
+        (DataType::Decimal { precision, scale }, file) => plan_decimal(file, *precision, *scale, physical)?,
+        (DataType::Float32, FileType::Float) | (DataType::Float64, FileType::Double) => Step::new(Code::Bits),
+        (DataType::Float64, FileType::Float) => Step::new(Code::FloatToDouble),
+        (DataType::Float32, FileType::Half) => Step::new(Code::HalfToFloat),
+        (DataType::Float64, FileType::Half) => Step::new(Code::HalfToDouble),
+        (DataType::Date, FileType::Date) => Step::integer(DATE_DAYS, 1),
+        (DataType::Time, FileType::Time(Milliseconds)) => Step::integer(0..=DAY_US / 1000, 1000),
+        (DataType::Time, FileType::Time(Microseconds)) => Step::integer(0..=DAY_US, 1),
+        (DataType::Time, FileType::Time(Nanoseconds)) => {
+            Step { code: Code::Nanoseconds, range: 0..=DAY_US * 1000 + 999, factor: 1 }
+        }
+        (DataType::Timestamp, FileType::Timestamp { unit, is_utc: false })
+        | (DataType::TimestampTz, FileType::Timestamp { unit, is_utc: true }) => match unit {
+            Milliseconds => Step::integer(TIMESTAMP_US_MIN / 1000..=i128::from(i64::MAX / 1000), 1000),
+            Microseconds => Step::integer(TIMESTAMP_US_MIN..=i128::from(i64::MAX), 1),
+            Nanoseconds => Step::new(Code::Nanoseconds),
+        },
+        (DataType::Timestamp, FileType::Int96) => {
+            Step { code: Code::Int96, range: TIMESTAMP_US_MIN..=i128::from(i64::MAX), factor: 1 }
+        }
+        (DataType::Text, FileType::Text | FileType::Bytes)
+        | (DataType::Bytea, FileType::Bytes | FileType::FixedBytes) => Step::new(Code::String),
+        (DataType::Uuid, FileType::FixedBytes) => Step::new(Code::Bits),
+        _ => return None,
+    };
+    Some(step)
+}
+
+fn integer_bits(declared: &DataType) -> u32 {
+    match declared {
+        DataType::Int16 => 16,
+        DataType::Int32 => 32,
+        _ => 64,
+    }
+}
+
+/// A decimal to at least as many digits after the point, checked where it might have too many before it.
+fn plan_decimal(file: FileType, precision: u8, scale: u8, physical: PhysicalType) -> Option<Step> {
+    let (file_precision, file_scale, is_decimal, is_wide) = match file {
+        FileType::Decimal { precision, scale, is_wide } => (precision, scale, true, is_wide),
+        FileType::Integer { bits: 8, .. } => (3, 0, false, false),
+        FileType::Integer { bits: 16, .. } => (5, 0, false, false),
+        FileType::Integer { bits: 32, .. } => (10, 0, false, false),
+        FileType::Integer { bits: _, is_signed: true } => (19, 0, false, false),
+        FileType::Integer { bits: _, is_signed: false } => (20, 0, false, false),
+        _ => return None,
+    };
+    let digits = scale.checked_sub(file_scale)?;
+    let may_overflow = file_precision.saturating_sub(file_scale) > precision.saturating_sub(scale);
+    let is_same = is_decimal && file_precision == precision && digits == 0;
+    let is_checked = !is_same && (digits > 0 || may_overflow || is_wide);
+    let factor = 10_i128.checked_pow(digits.into())?;
+    let cell = CellType::of(&DataType::Decimal { precision, scale }).ok()?;
+    let cell_range = if cell == CellType::Int64 { INT64 } else { INT128 };
+    let range = if is_checked {
+        let greatest = (10_i128.checked_pow(precision.into())? - 1) / factor;
+        -greatest..=greatest
+    } else {
+        cell_range
+    };
+    let is_unsigned64 = matches!(file, FileType::Integer { bits: 64, is_signed: false });
+    let code = match physical {
+        PhysicalType::INT32 | PhysicalType::INT64 if cell == CellType::Int64 && !is_unsigned64 => {
+            ConversionCode::Integer
+        }
+        PhysicalType::INT32 | PhysicalType::INT64 => ConversionCode::WideInteger,
+        _ => ConversionCode::Decimal,
+    };
+    Some(Step { code, range, factor })
+}

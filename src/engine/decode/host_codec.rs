@@ -1,0 +1,118 @@
+//! Pages that the host decompresses, because no kernel does: Zstandard, gzip, Brotli and Hadoop's LZ4.
+//!
+//! Each page is given to the `parquet` crate's own reader on its own, so what decompresses there does here,
+//! with the same result, on as many threads as there are.
+
+use std::{
+    io::Read,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytes::{Buf, Bytes};
+use parquet::{
+    basic::CompressionCodec,
+    column::page::PageReader,
+    errors::{ParquetError, Result as ParquetResult},
+    file::{
+        metadata::ColumnChunkMetaData,
+        reader::{ChunkReader, Length},
+        serialized_reader::SerializedPageReader,
+    },
+};
+
+/// Threads that decompress the pages of one row group.
+const THREADS_MAX: usize = 16;
+
+/// A page with its header, as it is in the file.
+#[derive(Clone, Copy)]
+pub(super) struct HostPage<'a> {
+    pub(super) metadata: &'a ColumnChunkMetaData,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Decompresses pages; each result is the page's bytes without its header, or what is wrong with it.
+pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<Result<Bytes, String>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(THREADS_MAX).min(pages.len());
+    if threads <= 1 {
+        return pages.iter().map(|page| decompress_page(*page)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(pages.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(page) = pages.get(number) else { break };
+                    let result = decompress_page(*page);
+                    results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn decompress_page(page: HostPage<'_>) -> Result<Bytes, String> {
+    read_page(page).map_err(|error| match error {
+        ParquetError::General(message) | ParquetError::EOF(message) => {
+            message.trim_end_matches('.').to_owned()
+        }
+        other => other.to_string(),
+    })
+}
+
+fn read_page(page: HostPage<'_>) -> ParquetResult<Bytes> {
+    let metadata = ColumnChunkMetaData::builder(page.metadata.column_descr_ptr())
+        .set_compression_codec(codec(page.metadata))
+        .set_data_page_offset(0)
+        .set_total_compressed_size(page.bytes.len() as i64)
+        .build()?;
+    let mut reader = SerializedPageReader::new(Arc::new(PageBytes(page.bytes)), &metadata, 0, None)?;
+    let page = reader.get_next_page()?.ok_or_else(|| ParquetError::EOF("there is no page".to_owned()))?;
+    Ok(page.buffer().clone())
+}
+
+fn codec(metadata: &ColumnChunkMetaData) -> CompressionCodec {
+    metadata.compression_codec()
+}
+
+/// A page as a file of its own.
+struct PageBytes<'a>(&'a [u8]);
+
+impl PageBytes<'_> {
+    fn tail(&self, start: u64) -> ParquetResult<&[u8]> {
+        let tail = usize::try_from(start).ok().and_then(|start| self.0.get(start..));
+        tail.ok_or_else(|| ParquetError::EOF("a page ends too early".to_owned()))
+    }
+}
+
+impl Length for PageBytes<'_> {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl<'a> ChunkReader for PageBytes<'a> {
+    type T = &'a [u8];
+
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        self.0.get(start..).ok_or_else(|| ParquetError::EOF("a page ends too early".to_owned()))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        let mut bytes = vec![0; length.min(self.0.len())];
+        if bytes.len() < length {
+            return Err(ParquetError::EOF("a page ends too early".to_owned()));
+        }
+        self.tail(start)?.reader().read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    }
+}

@@ -1,0 +1,39 @@
+//! Parquet column chunks, decoded on a device.
+//!
+//! - `row_group.rs`: the columns of a row group at once: what callers use
+//! - `column_chunk.rs`: a chunk's bytes and types, and what can be decoded
+//! - `page_header.rs`, `page_list.rs`: where a chunk's pages are
+//! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
+//! - `page_layout.rs`: where a page's levels and values are once it is decompressed
+//! - `page_batch.rs`: pages as kernels are given them, and their launches
+//! - `host_codec.rs`: formats that the host decompresses
+//! - `fault.rs`: a kernel's status as an error
+//! - `abi.rs`: structures of kernels/abi/parquet.h
+//!
+//! ```text
+//! bytes ─► page list ─► upload ─► decompress ─► levels ─► locate strings, deltas ─► convert ─► indexes ─► Column
+//!                                 one launch each, over all pages of all columns of the row group
+//! ```
+//!
+//! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read against the
+//! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
+//! into pages that the column keeps alive.
+//!
+//! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
+
+mod abi;
+mod column_chunk;
+mod conversion;
+mod fault;
+mod file_type;
+mod host_codec;
+mod page_batch;
+mod page_header;
+mod page_layout;
+mod page_list;
+mod row_group;
+#[cfg(test)]
+mod tests;
+
+pub use column_chunk::{EncodedColumnChunk, check_column, chunk_range};
+pub use row_group::{PendingRowGroup, decode_column_chunk, decode_row_group};

@@ -1,0 +1,206 @@
+//! The pages of a row group as kernels are given them, and the launches that decode them.
+//!
+//! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, one a block.
+
+use bytemuck::{Pod, cast_slice};
+use pystachio_plan::Result;
+
+use super::abi::{
+    CompressedPage, DecodePages, DecompressPages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState,
+    SLICE_ROWS, ValueSource,
+};
+use crate::device::{Buffer, DeviceMemory, Kernel, Stream};
+
+/// Arrays start at multiples of this.
+const ARRAY_ALIGNMENT: usize = 16;
+
+/// Where a page is in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageOrigin {
+    /// The chunk's place among those decoded at once.
+    pub(super) chunk: usize,
+    /// The page's place in its chunk, the dictionary included.
+    pub(super) page: usize,
+}
+
+/// A page to be decoded.
+pub(super) struct BatchPage {
+    pub(super) page: EncodedPage,
+    pub(super) source: ValueSource,
+    pub(super) delta_form: DeltaForm,
+    pub(super) is_optional: bool,
+    pub(super) origin: PageOrigin,
+}
+
+/// Strings that were built for pages of a chunk, to be kept alive by its column.
+pub(super) struct BuiltStrings {
+    pub(super) chunk: usize,
+    pub(super) buffer: Buffer,
+}
+
+/// Pages and columns that are decoded at once.
+#[derive(Default)]
+pub(super) struct PageBatch {
+    pages: Vec<EncodedPage>,
+    states: Vec<PageState>,
+    origins: Vec<PageOrigin>,
+    columns: Vec<PageColumn>,
+    snappy: Vec<CompressedPage>,
+    lz4: Vec<CompressedPage>,
+    with_levels: Vec<u32>,
+    with_strings: Vec<u32>,
+    with_deltas: Vec<u32>,
+    with_prefixes: Vec<u32>,
+    with_runs: Vec<u32>,
+    slices: Vec<PageSlice>,
+}
+
+impl PageBatch {
+    /// The number that the next page gets.
+    pub(super) fn next_page(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Adds a column and returns its number.
+    pub(super) fn add_column(&mut self, column: PageColumn) -> u32 {
+        self.columns.push(column);
+        (self.columns.len() - 1) as u32
+    }
+
+    pub(super) fn add_snappy(&mut self, page: CompressedPage) {
+        self.snappy.push(page);
+    }
+
+    pub(super) fn add_lz4(&mut self, page: CompressedPage) {
+        self.lz4.push(page);
+    }
+
+    /// Adds a page, in the order of [`PageBatch::next_page`].
+    pub(super) fn add_page(&mut self, added: BatchPage) {
+        let number = self.next_page();
+        let mut state = PageState::default();
+        if added.is_optional {
+            self.with_levels.push(number);
+        } else {
+            state.dense = 1;
+            state.value_count = added.page.row_count;
+        }
+        match (added.source, added.delta_form) {
+            (ValueSource::Strings, DeltaForm::None) => self.with_strings.push(number),
+            (_, DeltaForm::None) => {}
+            (_, form) => {
+                self.with_deltas.push(number);
+                if form == DeltaForm::Strings {
+                    self.with_prefixes.push(number);
+                }
+            }
+        }
+        if matches!(added.source, ValueSource::Indexes | ValueSource::Flags) {
+            self.with_runs.push(number);
+        } else {
+            let first_rows = (0..added.page.row_count).step_by(SLICE_ROWS as usize);
+            self.slices.extend(first_rows.map(|first_row| PageSlice { page: number, first_row }));
+        }
+        let page =
+            EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };
+        self.pages.push(page);
+        self.states.push(state);
+        self.origins.push(added.origin);
+    }
+
+    /// Where the page with a number is in its file.
+    pub(super) fn origin(&self, page: u32) -> Option<PageOrigin> {
+        self.origins.get(page as usize).copied()
+    }
+
+    /// Enqueues everything. Waits only if there are pages whose strings must be built, for their size.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, `Device`.
+    pub(super) fn launch(
+        &self,
+        memory: &DeviceMemory,
+        status: u64,
+        stream: Stream,
+    ) -> Result<Vec<BuiltStrings>> {
+        let mut arrays = PackedArrays::default();
+        let pages = arrays.add(&self.pages);
+        let columns = arrays.add(&self.columns);
+        let states = arrays.add(&self.states);
+        let snappy = arrays.add(&self.snappy);
+        let lz4 = arrays.add(&self.lz4);
+        let lists = [&self.with_levels, &self.with_strings, &self.with_deltas, &self.with_prefixes]
+            .map(|list| arrays.add(list));
+        let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
+        let with_runs = arrays.add(&self.with_runs);
+        let slices = arrays.add(&self.slices);
+        let tasks = memory.upload(&arrays.bytes, stream)?;
+        let at = |offset: usize| tasks.address() + offset as u64;
+        let decompress = |kernel, list: usize, count: usize| {
+            let arguments = DecompressPages { pages: at(list), status };
+            memory.launch(kernel, count as u32, &arguments, stream)
+        };
+        decompress(Kernel::DecompressSnappy, snappy, self.snappy.len())?;
+        decompress(Kernel::DecompressLz4, lz4, self.lz4.len())?;
+        let mut arguments =
+            DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
+        let decode = |kernel, arguments: DecodePages, list: usize, count: usize| {
+            memory.launch(kernel, count as u32, &DecodePages { list: at(list), ..arguments }, stream)
+        };
+        decode(Kernel::DecodeLevels, arguments, with_levels, self.with_levels.len())?;
+        decode(Kernel::LocateStrings, arguments, with_strings, self.with_strings.len())?;
+        decode(Kernel::DecodeDeltas, arguments, with_deltas, self.with_deltas.len())?;
+        let mut built = Vec::new();
+        let mut rebuilt_pages = None;
+        if !self.with_prefixes.is_empty() {
+            let mut pages = self.pages.clone();
+            built = self.allocate_strings(memory, at(states), &mut pages, stream)?;
+            let buffer = memory.upload(&pages, stream)?;
+            arguments.pages = buffer.address();
+            decode(Kernel::BuildStrings, arguments, with_prefixes, self.with_prefixes.len())?;
+            rebuilt_pages = Some(buffer);
+        }
+        decode(Kernel::ConvertValues, arguments, slices, self.slices.len())?;
+        decode(Kernel::DecodeIndexes, arguments, with_runs, self.with_runs.len())?;
+        drop(rebuilt_pages);
+        Ok(built)
+    }
+
+    /// Memory for the strings of pages that store only what differs from the string before.
+    fn allocate_strings(
+        &self,
+        memory: &DeviceMemory,
+        states: u64,
+        pages: &mut [EncodedPage],
+        stream: Stream,
+    ) -> Result<Vec<BuiltStrings>> {
+        let states: Vec<PageState> = memory.download_from(states, self.states.len(), stream)?;
+        let mut built = Vec::with_capacity(self.with_prefixes.len());
+        for number in &self.with_prefixes {
+            let number = *number as usize;
+            // Whole words are loaded.
+            let bytes = states[number].string_bytes + super::abi::PAGE_PADDING_BYTES;
+            let buffer = memory.allocate(bytes, stream)?;
+            pages[number].strings = buffer.address();
+            built.push(BuiltStrings { chunk: self.origins[number].chunk, buffer });
+        }
+        Ok(built)
+    }
+}
+
+/// Arrays one after another, to be uploaded at once.
+#[derive(Default)]
+struct PackedArrays {
+    bytes: Vec<u8>,
+}
+
+impl PackedArrays {
+    /// Appends an array and returns where it starts.
+    fn add<T: Pod>(&mut self, values: &[T]) -> usize {
+        self.bytes.resize(self.bytes.len().next_multiple_of(ARRAY_ALIGNMENT), 0);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(cast_slice(values));
+        start
+    }
+}

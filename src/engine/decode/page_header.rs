@@ -1,0 +1,388 @@
+//! The header in front of every page.
+//!
+//! Invariants: no input makes the parser panic, recurse deeper than [`DEPTH_MAX`] or read beyond its bytes.
+//! Fields that are not known are skipped.
+//!
+//! Deliberately absent: statistics of pages, and checksums, which the CPU engine does not check either.
+//!
+//! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol.
+
+/// Structures, lists and maps within one another; the format's own are three deep.
+const DEPTH_MAX: usize = 16;
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    pub(super) uncompressed_bytes: u32,
+    pub(super) compressed_bytes: u32,
+    pub(super) kind: PageKind,
+}
+
+/// What a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageKind {
+    /// The values that indexes of later pages mean.
+    Dictionary { value_count: u32, encoding: PageEncoding },
+    /// Levels and values, compressed together.
+    DataV1 { value_count: u32, encoding: PageEncoding, definition_encoding: PageEncoding },
+    /// Levels, then values, of which only these are compressed.
+    DataV2 {
+        value_count: u32,
+        encoding: PageEncoding,
+        definition_bytes: u32,
+        repetition_bytes: u32,
+        is_compressed: bool,
+    },
+    /// Not read.
+    Index,
+}
+
+/// How values or levels are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageEncoding {
+    Plain,
+    /// `PLAIN_DICTIONARY` or `RLE_DICTIONARY`, which mean the same.
+    Dictionary,
+    Rle,
+    BitPacked,
+    DeltaBinaryPacked,
+    DeltaLengthByteArray,
+    DeltaByteArray,
+    ByteStreamSplit,
+    Unknown(i32),
+}
+
+impl PageEncoding {
+    fn of(code: i32) -> Self {
+        match code {
+            0 => Self::Plain,
+            2 | 8 => Self::Dictionary,
+            3 => Self::Rle,
+            4 => Self::BitPacked,
+            5 => Self::DeltaBinaryPacked,
+            6 => Self::DeltaLengthByteArray,
+            7 => Self::DeltaByteArray,
+            9 => Self::ByteStreamSplit,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+impl PageHeader {
+    /// The header at the start of `bytes`, and how long it is.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, in words.
+    pub(super) fn parse(bytes: &[u8]) -> Result<(Self, usize), &'static str> {
+        let mut input = CompactInput { rest: bytes };
+        let mut fields = HeaderFields::default();
+        input.fields(0, &mut |input, field, kind| fields.read(input, field, kind))?;
+        Ok((fields.finish()?, bytes.len() - input.rest.len()))
+    }
+}
+
+#[derive(Default)]
+struct HeaderFields {
+    page_type: Option<i32>,
+    uncompressed_bytes: Option<i32>,
+    compressed_bytes: Option<i32>,
+    data: Option<KindFields>,
+    dictionary: Option<KindFields>,
+    data_v2: Option<KindFields>,
+}
+
+/// Integers and the one boolean of a header of some kind, by number of the field.
+#[derive(Clone, Copy)]
+struct KindFields {
+    integers: [Option<i32>; 8],
+    is_compressed: bool,
+}
+
+impl HeaderFields {
+    fn read(&mut self, input: &mut CompactInput<'_>, field: i64, kind: Kind) -> Result<(), &'static str> {
+        match (field, kind) {
+            (1, Kind::Integer) => self.page_type = Some(input.integer()?),
+            (2, Kind::Integer) => self.uncompressed_bytes = Some(input.integer()?),
+            (3, Kind::Integer) => self.compressed_bytes = Some(input.integer()?),
+            (5, Kind::Struct) => self.data = Some(KindFields::read(input)?),
+            (7, Kind::Struct) => self.dictionary = Some(KindFields::read(input)?),
+            (8, Kind::Struct) => self.data_v2 = Some(KindFields::read(input)?),
+            _ => input.skip(kind, 0)?,
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<PageHeader, &'static str> {
+        let kind = match self.page_type.ok_or(INCOMPLETE)? {
+            0 => {
+                let fields = self.data.ok_or(INCOMPLETE)?;
+                PageKind::DataV1 {
+                    value_count: fields.count(1)?,
+                    encoding: fields.encoding(2)?,
+                    definition_encoding: fields.encoding(3)?,
+                }
+            }
+            1 => PageKind::Index,
+            2 => {
+                let fields = self.dictionary.ok_or(INCOMPLETE)?;
+                PageKind::Dictionary { value_count: fields.count(1)?, encoding: fields.encoding(2)? }
+            }
+            3 => {
+                let fields = self.data_v2.ok_or(INCOMPLETE)?;
+                PageKind::DataV2 {
+                    value_count: fields.count(1)?,
+                    encoding: fields.encoding(4)?,
+                    definition_bytes: fields.count(5)?,
+                    repetition_bytes: fields.count(6)?,
+                    is_compressed: fields.is_compressed,
+                }
+            }
+            _ => return Err("a page is of unknown type"),
+        };
+        Ok(PageHeader {
+            uncompressed_bytes: unsigned(self.uncompressed_bytes)?,
+            compressed_bytes: unsigned(self.compressed_bytes)?,
+            kind,
+        })
+    }
+}
+
+impl KindFields {
+    fn read(input: &mut CompactInput<'_>) -> Result<Self, &'static str> {
+        let mut result = Self { integers: [None; 8], is_compressed: true };
+        input.fields(1, &mut |input, field, kind| {
+            match (usize::try_from(field).ok().and_then(|field| result.integers.get_mut(field)), kind) {
+                (Some(_), Kind::Bool(value)) if field == 7 => result.is_compressed = value,
+                (Some(slot), Kind::Integer) => *slot = Some(input.integer()?),
+                _ => input.skip(kind, 1)?,
+            }
+            Ok(())
+        })?;
+        Ok(result)
+    }
+
+    fn count(&self, field: usize) -> Result<u32, &'static str> {
+        unsigned(self.integers.get(field).copied().flatten())
+    }
+
+    fn encoding(&self, field: usize) -> Result<PageEncoding, &'static str> {
+        self.integers.get(field).copied().flatten().map(PageEncoding::of).ok_or(INCOMPLETE)
+    }
+}
+
+fn unsigned(value: Option<i32>) -> Result<u32, &'static str> {
+    u32::try_from(value.ok_or(INCOMPLETE)?).map_err(|_| "a page header has a negative number")
+}
+
+const INCOMPLETE: &str = "a page header lacks a field";
+const TRUNCATED: &str = "a page header ends too early";
+
+/// The types of the compact protocol. A boolean field's value is in its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Bool(bool),
+    Byte,
+    Integer,
+    Double,
+    Binary,
+    List,
+    Map,
+    Struct,
+    Uuid,
+}
+
+impl Kind {
+    fn of(code: u8) -> Result<Self, &'static str> {
+        Ok(match code & 0x0f {
+            1 => Self::Bool(true),
+            2 => Self::Bool(false),
+            3 => Self::Byte,
+            4..=6 => Self::Integer,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 | 10 => Self::List,
+            11 => Self::Map,
+            12 => Self::Struct,
+            13 => Self::Uuid,
+            _ => return Err("a page header has a field of unknown type"),
+        })
+    }
+}
+
+/// A place in an encoded structure.
+struct CompactInput<'a> {
+    rest: &'a [u8],
+}
+
+impl CompactInput<'_> {
+    fn byte(&mut self) -> Result<u8, &'static str> {
+        let (byte, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(*byte)
+    }
+
+    fn advance(&mut self, bytes: u64) -> Result<(), &'static str> {
+        let bytes = usize::try_from(bytes).map_err(|_| TRUNCATED)?;
+        self.rest = self.rest.get(bytes..).ok_or(TRUNCATED)?;
+        Ok(())
+    }
+
+    fn varint(&mut self) -> Result<u64, &'static str> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a page header has a number that is too long")
+    }
+
+    fn signed(&mut self) -> Result<i64, &'static str> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn integer(&mut self) -> Result<i32, &'static str> {
+        i32::try_from(self.signed()?).map_err(|_| "a page header has a number that is too large")
+    }
+
+    /// Calls `visit` at the value of every field of a structure; it must move past the value.
+    fn fields(
+        &mut self,
+        depth: usize,
+        visit: &mut dyn FnMut(&mut Self, i64, Kind) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        if depth > DEPTH_MAX {
+            return Err("a page header is nested too deeply");
+        }
+        let mut field = 0_i64;
+        loop {
+            let header = self.byte()?;
+            if header == 0 {
+                return Ok(());
+            }
+            let delta = i64::from(header >> 4);
+            field = if delta == 0 { self.signed()? } else { field.saturating_add(delta) };
+            visit(self, field, Kind::of(header)?)?;
+        }
+    }
+
+    /// Moves past a field's value.
+    fn skip(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
+        match kind {
+            Kind::Bool(_) => Ok(()),
+            _ => self.skip_element(kind, depth),
+        }
+    }
+
+    /// Moves past a value that is not a field's, where a boolean has a byte.
+    fn skip_element(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
+        if depth > DEPTH_MAX {
+            return Err("a page header is nested too deeply");
+        }
+        match kind {
+            Kind::Bool(_) | Kind::Byte => self.advance(1),
+            Kind::Integer => self.varint().map(|_| ()),
+            Kind::Double => self.advance(8),
+            Kind::Uuid => self.advance(16),
+            Kind::Binary => {
+                let bytes = self.varint()?;
+                self.advance(bytes)
+            }
+            Kind::List => {
+                let header = self.byte()?;
+                let count = if header >> 4 == 15 { self.varint()? } else { u64::from(header >> 4) };
+                if count == 0 {
+                    return Ok(());
+                }
+                let element = Kind::of(header)?;
+                (0..count).try_for_each(|_| self.skip_element(element, depth + 1))
+            }
+            Kind::Map => {
+                let count = self.varint()?;
+                if count == 0 {
+                    return Ok(());
+                }
+                let kinds = self.byte()?;
+                let (key, value) = (Kind::of(kinds >> 4)?, Kind::of(kinds)?);
+                (0..count).try_for_each(|_| {
+                    self.skip_element(key, depth + 1)?;
+                    self.skip_element(value, depth + 1)
+                })
+            }
+            Kind::Struct => self.fields(depth + 1, &mut |input, _, kind| input.skip(kind, depth + 1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::tests::Random;
+
+    /// A data page of 7 values, PLAIN with RLE levels; 300 bytes, 200 compressed; statistics and a checksum.
+    const DATA_V1: [u8; 26] = [
+        0x15, 0, 0x15, 0xd8, 4, 0x15, 0x90, 3, 0x15, 0x05, 0x1c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0x1c,
+        0x18, 1, b'x', 0, 0, 0,
+    ];
+
+    #[test]
+    fn headers_with_statistics_and_checksums_are_read() {
+        let mut bytes = DATA_V1.to_vec();
+        bytes.extend([1, 2, 3]);
+        let (header, header_bytes) = PageHeader::parse(&bytes).unwrap();
+        assert_eq!(header_bytes, DATA_V1.len());
+        let kind = PageKind::DataV1 {
+            value_count: 7,
+            encoding: PageEncoding::Plain,
+            definition_encoding: PageEncoding::Rle,
+        };
+        assert_eq!(header, PageHeader { uncompressed_bytes: 300, compressed_bytes: 200, kind });
+    }
+
+    #[test]
+    fn every_truncated_header_is_an_error() {
+        for end in 0..DATA_V1.len() {
+            assert!(PageHeader::parse(&DATA_V1[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error() {
+        // Field 9, a structure with field 1, a structure, and so on.
+        let mut bytes = vec![0x9c];
+        bytes.extend([0x1c; 1000]);
+        assert_eq!(PageHeader::parse(&bytes), Err("a page header is nested too deeply"));
+        let mut lists = vec![0x99];
+        lists.extend([0x19; 1000]);
+        assert_eq!(PageHeader::parse(&lists), Err("a page header is nested too deeply"));
+    }
+
+    #[test]
+    fn random_bytes_never_panic() {
+        let seed = 20_260_101;
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut parsed = 0;
+        for round in 0..200_000 {
+            let length = random.below(64) as usize;
+            let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            if round % 2 == 0 {
+                // Mostly right.
+                bytes = DATA_V1.to_vec();
+                for _ in 0..random.below(4) {
+                    let place = random.below(bytes.len() as u64) as usize;
+                    bytes[place] = random.next() as u8;
+                }
+            }
+            if let Ok((_, header_bytes)) = PageHeader::parse(&bytes) {
+                assert!(header_bytes <= bytes.len());
+                parsed += 1;
+            }
+        }
+        assert!(parsed > 1000, "{parsed}");
+    }
+}

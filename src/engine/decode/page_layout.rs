@@ -1,0 +1,120 @@
+//! Where a page's levels and values are once it is decompressed.
+//!
+//! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
+//! buffer of the encoded chunk.
+
+use super::{
+    column_chunk::Codec,
+    page_header::PageKind,
+    page_list::ListedPage,
+};
+
+/// Decompressed pages start at multiples of this.
+const PAGE_ALIGNMENT: u64 = 16;
+
+/// Which of a chunk's two buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PageMemory {
+    Encoded,
+    Decompressed,
+}
+
+/// Bytes in one of a chunk's buffers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Section {
+    pub(super) memory: PageMemory,
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+}
+
+/// A page's sections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageLayout {
+    /// The definition levels of a page V2.
+    pub(super) levels: Option<Section>,
+    /// The values; in a page V1 levels come before them.
+    pub(super) values: Section,
+    /// The encoded bytes that the device decompresses into `values`.
+    pub(super) compressed: Option<Section>,
+}
+
+/// Lays out the decompressed pages of a chunk.
+#[derive(Debug)]
+pub(super) struct LayoutBuilder {
+    codec: Codec,
+    /// Bytes of the buffer of decompressed pages so far.
+    pub(super) decompressed_bytes: u64,
+}
+
+impl LayoutBuilder {
+    pub(super) fn new(codec: Codec) -> Self {
+        Self { codec, decompressed_bytes: 0 }
+    }
+
+    /// The layout of a chunk's next page. `host_bytes` is what the host has decompressed it to.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the page, in words.
+    pub(super) fn add(&mut self, page: &ListedPage, host_bytes: Option<usize>) -> Result<PageLayout, &'static str> {
+        let (definition_bytes, repetition_bytes, is_compressed, is_v2) = match page.header.kind {
+            PageKind::DataV2 { definition_bytes, repetition_bytes, is_compressed, .. } => {
+                (definition_bytes, repetition_bytes, is_compressed, true)
+            }
+            _ => (0, 0, true, false),
+        };
+        let body_bytes = page.header.compressed_bytes;
+        let start = page.body.start as u64;
+        let levels_bytes = definition_bytes.checked_add(repetition_bytes).ok_or(LEVELS_TOO_LONG)?;
+        let whole = match host_bytes {
+            Some(bytes) => {
+                let bytes = u32::try_from(bytes).map_err(|_| "a page is too large")?;
+                Some(Section { memory: PageMemory::Decompressed, offset: self.reserve(bytes), bytes })
+            }
+            None if self.codec == Codec::None || !is_compressed => {
+                Some(Section { memory: PageMemory::Encoded, offset: start, bytes: body_bytes })
+            }
+            None => None,
+        };
+        if let Some(whole) = whole {
+            let values_bytes = whole.bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
+            let levels = Section {
+                offset: whole.offset + u64::from(repetition_bytes),
+                bytes: definition_bytes,
+                ..whole
+            };
+            let values =
+                Section { offset: whole.offset + u64::from(levels_bytes), bytes: values_bytes, ..whole };
+            return Ok(PageLayout { levels: is_v2.then_some(levels), values, compressed: None });
+        }
+        let compressed_bytes = body_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
+        let values_bytes = page.header.uncompressed_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
+        if u64::from(values_bytes) > self.codec.uncompressed_bytes_max(compressed_bytes.into()) {
+            return Err("it is too short for what it should decompress to");
+        }
+        let encoded = |offset: u32, bytes| Section {
+            memory: PageMemory::Encoded,
+            offset: start + u64::from(offset),
+            bytes,
+        };
+        let values = Section {
+            memory: PageMemory::Decompressed,
+            offset: self.reserve(values_bytes),
+            bytes: values_bytes,
+        };
+        Ok(PageLayout {
+            levels: is_v2.then(|| encoded(repetition_bytes, definition_bytes)),
+            values,
+            // Nothing is the compressed form of nothing, in some writers' pages without values.
+            compressed: (values_bytes > 0).then(|| encoded(levels_bytes, compressed_bytes)),
+        })
+    }
+
+    fn reserve(&mut self, bytes: u32) -> u64 {
+        let offset = self.decompressed_bytes;
+        self.decompressed_bytes = (offset + u64::from(bytes)).next_multiple_of(PAGE_ALIGNMENT);
+        offset
+    }
+}
+
+const LEVELS_TOO_LONG: &str = "its levels are longer than the page";
