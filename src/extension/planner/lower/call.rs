@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap};
 
-use pgrx::pg_sys;
+use pgrx::{IntoDatum, pg_sys};
 use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval, Value};
 
 use super::{
@@ -234,8 +234,12 @@ impl CallSite {
             Shipping::Concat => self.text_function(Function::Concat, arguments),
             Shipping::ConcatSkippingNulls => self.text_function(Function::ConcatSkippingNulls, arguments),
             Shipping::Replace => self.text_function(Function::Replace, arguments),
-            Shipping::End { is_left } => {
-                self.text_function(if is_left { Function::Left } else { Function::Right }, arguments)
+            Shipping::End { is_left: true } => self.text_function(Function::Left, arguments),
+            Shipping::End { is_left: false } => {
+                if right_wraps() && arguments.get(1).is_none_or(may_be_least_integer) {
+                    return Err(self.refuse("with a count of -2147483648, which this server's version negates wrongly"));
+                }
+                self.text_function(Function::Right, arguments)
             }
             Shipping::StartsWith => {
                 self.check_texts(&arguments, 2)?;
@@ -611,5 +615,27 @@ impl TimeField for DateField {
     /// Whether the field is of the time of day, which a date does not have.
     fn is_of_time(&self) -> bool {
         matches!(self, Self::Microseconds | Self::Milliseconds | Self::Second | Self::Minute | Self::Hour)
+    }
+}
+
+/// Whether the server's `right` takes the least integer for its own negation and returns the whole text, as some
+/// minor versions do. Asked once a session.
+fn right_wraps() -> bool {
+    static WRAPS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *WRAPS.get_or_init(|| {
+        // SAFETY: a built-in function over constants; what it returns is read before anything is freed.
+        unsafe {
+            let text = "a".into_datum().unwrap_or(pg_sys::Datum::from(0));
+            let end = pgrx::direct_function_call::<&str>(pg_sys::text_right, &[Some(text), i32::MIN.into_datum()]);
+            end != Some("")
+        }
+    })
+}
+
+/// Whether an integer argument may be -2147483648.
+fn may_be_least_integer(argument: &Lowered) -> bool {
+    match &argument.expression {
+        Expression::Literal(literal) => literal.value == Value::Int(i64::from(i32::MIN)),
+        _ => true,
     }
 }
