@@ -10,6 +10,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
 pub mod device;
+pub mod program;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
