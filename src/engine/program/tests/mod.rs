@@ -3,11 +3,13 @@
 //! - `cases.rs`: every function against values that PostgreSQL printed
 //! - `case_file.rs`: the files of those values
 //! - `claims.rs`: laziness, NULL, registers, errors
+//! - `oracle.rs`: decimals against integers of any size
 //! - `queries.rs`: expressions of TPC-H
 
 mod case_file;
 mod cases;
 mod claims;
+mod oracle;
 mod queries;
 
 use std::sync::Arc;
