@@ -9,6 +9,8 @@
     X(scan_totals, ScanTotals, BLOCK_THREADS) \
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
+    X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \
+    X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \

@@ -24,6 +24,8 @@ enum ErrorCode {
     ERROR_INTERVAL_RANGE = 14,     // interval out of range
     ERROR_TEXT_TOO_LONG = 15,      // a file's text exceeds varchar(n)
     ERROR_NULL_IN_COLUMN = 16,     // a file's NULL in a column declared NOT NULL
+    ERROR_DATE_TO_TIMESTAMP = 24,  // date out of range for timestamp
+    ERROR_TEXT_BYTES = 25,         // a made text exceeds TEXT_BYTES_MAX
     ERROR_PAGE = 32,               // a corrupt data page; `detail` is the page's number in its batch
     ERROR_DICTIONARY_INDEX = 33,   // an index beyond its dictionary; `detail` as of ERROR_PAGE
     ERROR_COMPRESSED_PAGE = 34,    // a page that does not decompress; `detail` as of ERROR_PAGE

@@ -13,9 +13,11 @@
 
 pub mod decode;
 pub mod device;
+pub mod execution;
 mod host_locale;
 mod letter_case;
 pub mod operation;
+pub mod program;
 pub mod storage;
 
 pub use letter_case::{CaseMap, LetterCase};

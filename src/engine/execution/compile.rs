@@ -11,12 +11,12 @@ use pystachio_plan::{
 use super::{
     Columns, Operator, QueryContext, Source,
     aggregate::{AggregateSource, Call},
-    join::{JoinSource, JoinState},
+    join::{JoinSource, JoinState, Residual},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
     scan::ScanSource,
     sort::SortSource,
 };
-use crate::program::Program;
+use crate::program::{Filter, Program};
 
 /// Relations nested deeper are refused, so that a plan can't exhaust the stack.
 const DEPTH_MAX: usize = 500;
@@ -77,7 +77,7 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         PlanOperator::Filter { input, predicate } => {
             let place = describe(context, "Filter".to_owned(), depth);
             let input = self::relation(input, context, depth + 1)?;
-            let predicate = compile_one(predicate, &input.columns, &context.parameters)?;
+            let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
             Ok(operator(columns, FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
@@ -109,10 +109,6 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, context, depth),
     }
-}
-
-fn compile_one(expression: &Expression, columns: &[(ColumnId, DataType)], parameters: &[Literal]) -> Result<Program> {
-    Program::compile(std::slice::from_ref(expression), columns, parameters)
 }
 
 fn compile_named(
@@ -259,7 +255,15 @@ impl Join<'_> {
             None => None,
             Some(residual) => {
                 let both: Columns = left.columns.iter().chain(&right.columns).cloned().collect();
-                Some(compile_one(residual, &both, &context.parameters)?)
+                let mut reads = vec![false; both.len()];
+                residual.walk(&mut |part| {
+                    if let Expression::Column { id, .. } = part
+                        && let Some(place) = both.iter().position(|(known, _)| known == id)
+                    {
+                        reads[place] = true;
+                    }
+                });
+                Some(Residual { condition: Filter::compile(residual, &both, &context.parameters)?, reads })
             }
         };
         let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };

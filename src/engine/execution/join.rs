@@ -10,7 +10,7 @@ use super::{Operator, QueryContext, Source};
 use crate::{
     device::{Buffer, Chunk, Column},
     operation::{JoinTable, Pairs, ProbeMode, Queue},
-    program::Program,
+    program::{Filter, Program},
 };
 
 /// Pairs of a join without keys that are tried at once.
@@ -25,8 +25,15 @@ pub(super) struct JoinSource {
     /// The keys' values on either side; `None` if there are none.
     pub(super) keys: Option<(Program, Program)>,
     /// The condition on a pair, over left columns and then right columns.
-    pub(super) residual: Option<Program>,
+    pub(super) residual: Option<Residual>,
     pub(super) state: JoinState,
+}
+
+/// A condition on a pair.
+pub(super) struct Residual {
+    pub(super) condition: Filter,
+    /// Which columns of a pair it reads.
+    pub(super) reads: Vec<bool>,
 }
 
 /// How far a join is.
@@ -155,8 +162,8 @@ impl JoinSource {
         }
         let queue = &context.queue;
         let chunk = self.pair_chunk(queue, built, probe, &pairs, Some(residual))?;
-        let flags = residual.evaluate_filter(queue.memory(), &chunk, queue.stream())?;
-        let kept = queue.select(&flags, chunk.row_count)?;
+        let flags = residual.condition.evaluate(queue.memory(), &chunk, queue.stream())?;
+        let kept = queue.select(&flags.values, chunk.row_count)?;
         queue.select_pairs(&pairs, &kept)
     }
 
@@ -167,7 +174,7 @@ impl JoinSource {
         built: &Built,
         probe: &Chunk,
         pairs: &Pairs,
-        reader: Option<&Program>,
+        reader: Option<&Residual>,
     ) -> Result<Chunk> {
         let (left, left_rows, right, right_rows) = match self.build_side {
             JoinSide::Left => (&built.chunk, &pairs.build, probe, &pairs.probe),
@@ -178,7 +185,7 @@ impl JoinSource {
         let columns = sides
             .enumerate()
             .map(|(place, (column, rows))| {
-                if reader.is_some_and(|reader| !reader.reads(place)) {
+                if reader.is_some_and(|reader| !reader.reads[place]) {
                     return Ok(column.clone());
                 }
                 queue.gather(column, rows)

@@ -24,8 +24,6 @@ mod rows;
 mod run;
 mod scan;
 mod sort;
-#[cfg(test)]
-mod tests;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 

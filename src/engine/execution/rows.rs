@@ -5,13 +5,13 @@ use pystachio_plan::Result;
 use super::{Operator, QueryContext, Source};
 use crate::{
     device::Chunk,
-    program::Program,
+    program::{Filter, Program},
 };
 
 /// The rows for which a condition is true.
 pub(super) struct FilterSource {
     pub(super) input: Operator,
-    pub(super) predicate: Program,
+    pub(super) predicate: Filter,
 }
 
 impl Source for FilterSource {
@@ -22,13 +22,13 @@ impl Source for FilterSource {
 }
 
 /// The rows of a chunk for which a condition is true.
-pub(super) fn filter(context: &QueryContext, chunk: Chunk, predicate: &Program) -> Result<Chunk> {
+pub(super) fn filter(context: &QueryContext, chunk: Chunk, predicate: &Filter) -> Result<Chunk> {
     if chunk.row_count == 0 {
         return Ok(chunk);
     }
     let queue = &context.queue;
-    let flags = predicate.evaluate_filter(queue.memory(), &chunk, queue.stream())?;
-    let rows = queue.select(&flags, chunk.row_count)?;
+    let flags = predicate.evaluate(queue.memory(), &chunk, queue.stream())?;
+    let rows = queue.select(&flags.values, chunk.row_count)?;
     if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use pystachio_plan::{Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
 use tokio::sync::mpsc;
 
 use super::{QueryContext, compile::compile};
@@ -170,13 +170,31 @@ impl Worker {
         Ok(())
     }
 
+    /// Notes what the query has cost so far.
     fn publish(&self, context: &QueryContext, with_operators: bool, started: Instant) {
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         *metrics = context.metrics.clone();
         if !with_operators {
             metrics.operators.clear();
         }
+        metrics.actual_rows = if with_operators { actual_rows(context) } else { Vec::new() };
         metrics.elapsed_us = started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
     }
+}
+
+/// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it.
+fn actual_rows(context: &QueryContext) -> Vec<Option<ActualRows>> {
+    let mut limit_depth: Option<u32> = None;
+    let rows = context.metrics.operators.iter().map(|operator| {
+        if limit_depth.is_some_and(|depth| operator.depth <= depth) {
+            limit_depth = None;
+        }
+        let is_reduced = limit_depth.is_some();
+        if operator.description == "Limit" && limit_depth.is_none() {
+            limit_depth = Some(operator.depth);
+        }
+        operator.row_count.map(|row_count| ActualRows { row_count, is_reduced })
+    });
+    rows.collect()
 }

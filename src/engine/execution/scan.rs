@@ -8,7 +8,7 @@ use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, FileSet, 
 use super::{Columns, QueryContext, Source, rows::filter};
 use crate::{
     device::Chunk,
-    program::Program,
+    program::Filter,
     decode::{EncodedColumnChunk, check_column, chunk_range, decode_row_group},
     storage::{RowGroupBounds, TableFile, refutes},
 };
@@ -17,7 +17,7 @@ use crate::{
 pub(super) struct ScanSource {
     table: String,
     columns: Vec<ScanColumn>,
-    filter: Option<Program>,
+    filter: Option<Filter>,
     row_groups: VecDeque<(Arc<ScanFile>, usize)>,
 }
 
@@ -64,7 +64,7 @@ impl ScanSource {
         let known: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
         let filter = match Expression::all_of(filters.to_vec()) {
             None => None,
-            Some(condition) => Some(Program::compile(&[condition], &known, &context.parameters)?),
+            Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
         check_types(&known)?;
         Ok(Self { table: table.to_owned(), columns: columns.to_vec(), filter, row_groups })

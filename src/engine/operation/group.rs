@@ -167,7 +167,7 @@ impl Queue {
                     strings: Vec::new(),
                 })
             }
-            (Accumulator::Sum, Some(input)) => {
+            (Accumulator::Sum, Some(_)) => {
                 let sums = self.allocate_filled::<[u64; 2]>(group_count, 0)?;
                 arguments.sums = sums.address();
                 self.add(&arguments, group_count)?;

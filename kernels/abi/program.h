@@ -1,0 +1,251 @@
+// Byte-code of scalar expressions: what evaluate_program interprets.
+//
+// A program computes one row. Its registers and constants are cells of 16 bytes:
+//
+//   integer   low: int64_t. booleans (0, 1), integers, dates, times, timestamps, decimals of at most 18 digits
+//   wide      low, high: __int128. decimals of 19 to 38 digits
+//   float     low: double. `real` is held as the double of the same value
+//   text      StringCell; uuid: 16 bytes in order; interval: IntervalCell
+//
+// A register is NULL or not; a constant never is. An instruction does nothing in rows that an enclosing PUSH or NARROW
+// has made inactive, and a strict instruction gives NULL where an operand is NULL, so that nothing fails there.
+//
+// Invariants: every PUSH has its POP further down; `skip` of PUSH and of NARROW is the place of that POP. A register is
+// written before it is read in every row that reads it.
+//
+// Source: a register machine interpreted by every thread for a row of its own is ours; masks instead of branches are
+// those of Levinthal, Porter, "Chap - a SIMD graphics processor", SIGGRAPH 1984.
+#pragma once
+
+#include <stdint.h>
+
+#include "column.h"
+
+// Registers of a program, and of the kernel for small programs.
+#define PROGRAM_REGISTERS 64
+#define PROGRAM_REGISTERS_SMALL 16
+// Input columns that a program may load, and output columns.
+#define PROGRAM_COLUMNS_MAX 96
+#define PROGRAM_OUTPUTS_MAX 64
+// Nested PUSHes: a bit each.
+#define PROGRAM_DEPTH_MAX 64
+// Marks an operand that is the number of a constant; the others are registers.
+#define OPERAND_CONSTANT 0x8000u
+// A text that a function makes has at most this many bytes, as in PostgreSQL.
+#define TEXT_BYTES_MAX 0x3fffffffu
+
+typedef struct Instruction {
+    uint16_t opcode; // Opcode
+    uint16_t target; // register; of STORE_ the number of the output
+    uint16_t a;      // operands: registers or constants; of LOAD_ the number of the column
+    uint16_t b;
+    uint16_t c;
+    uint16_t mode;   // by opcode
+    uint32_t detail; // by opcode; `fault`: an ErrorCode and its detail from bit 8 on
+} Instruction;
+
+// X(opcode). The order is the numbering and part of the contract with the host.
+//
+// After PROGRAM_STRICT every operand that an opcode does not use is a constant.
+#define PROGRAM_OPCODES(X)                                                                                       \
+    /* Activity. mode: Condition on a; detail: skip. */                                                          \
+    X(PUSH)                                                                                                      \
+    X(NARROW)                                                                                                    \
+    X(POP)                                                                                                       \
+    /* Columns. */                                                                                               \
+    X(LOAD_BOOL)                                                                                                 \
+    X(LOAD_INT16)                                                                                                \
+    X(LOAD_INT32)                                                                                                \
+    X(LOAD_INT64)                                                                                                \
+    X(LOAD_FLOAT32)                                                                                              \
+    X(LOAD_CELL)                                                                                                 \
+    X(STORE_INT8)                                                                                                \
+    X(STORE_INT16)                                                                                               \
+    X(STORE_INT32)                                                                                               \
+    X(STORE_INT64)                                                                                               \
+    X(STORE_FLOAT32)                                                                                             \
+    X(STORE_CELL)                                                                                                \
+    X(STORE_FLAG)                                                                                                \
+    /* Choices. */                                                                                               \
+    X(MOVE)                                                                                                      \
+    X(SET_NULL)                                                                                                  \
+    X(AND)                                                                                                       \
+    X(OR)                                                                                                        \
+    X(TEST)     /* mode: Condition on a */                                                                       \
+    X(SELECT)   /* a is true ? b : c */                                                                          \
+    X(COALESCE) /* a is NULL ? b : a */                                                                          \
+    X(NULL_IF)  /* b is true ? NULL : a */                                                                       \
+    X(CHOOSE)   /* a is NULL or c is true ? b : a */                                                             \
+    X(DISTINCT) /* neither a nor b is NULL ? c : both are NULL ? mode : 1 - mode */                              \
+    /* From here on strict. Ordering: mode is a set of OrderingBit. Ranges: mode is a count of bits. */          \
+    X(NOT)                                                                                                       \
+    X(NOT_ZERO)                                                                                                  \
+    X(COMPARE_INTEGER)                                                                                           \
+    X(COMPARE_WIDE)                                                                                              \
+    X(COMPARE_FLOAT)                                                                                             \
+    X(ADD_INTEGER)                                                                                               \
+    X(SUBTRACT_INTEGER)                                                                                          \
+    X(MULTIPLY_INTEGER)                                                                                          \
+    X(CHECK_INTEGER)                                                                                             \
+    X(WIDEN)                                                                                                     \
+    X(MULTIPLY_INTO_WIDE)                                                                                        \
+    X(ADD_WIDE)                                                                                                  \
+    X(SUBTRACT_WIDE)                                                                                             \
+    X(TIMESTAMP_TO_DATE)                                                                                         \
+    X(EXTRACT_DATE) /* mode: ProgramField */                                                                     \
+    /* Integers and decimals. */                                                                                 \
+    X(DIVIDE_INTEGER)                                                                                            \
+    X(MODULO_INTEGER)                                                                                            \
+    X(ROUND_INTEGER) /* a / b, half away from zero; b > 0 */                                                     \
+    X(LIMIT_INTEGER) /* a, a fault unless -b < a < b */                                                          \
+    X(NARROW_WIDE)                                                                                               \
+    X(MULTIPLY_WIDE)                                                                                             \
+    X(ROUND_WIDE)                                                                                                \
+    X(LIMIT_WIDE)                                                                                                \
+    X(SIGN_WIDE)                                                                                                 \
+    X(COMPARE_SCALED) /* detail: powers of ten that a and, from bit 8 on, b are multiplied by */                 \
+    X(MODULO_WIDE)    /* detail: as of COMPARE_SCALED */                                                         \
+    X(ROUND_DECIMAL)  /* mode: Rounding of a to b digits; detail: scale of a, scale of the result */             \
+    X(DIVIDE_DECIMAL) /* a / b to c digits; detail: scales of a, of b and of the result, 8 bits each */          \
+    X(LEADING_GROUP)  /* of a, with its display scale b; detail: scale */                                        \
+    X(QUOTIENT_SCALE) /* of two LEADING_GROUPs */                                                                \
+    /* Floats. mode: 1 for `real`. */                                                                            \
+    X(ADD_FLOAT)                                                                                                 \
+    X(SUBTRACT_FLOAT)                                                                                            \
+    X(MULTIPLY_FLOAT)                                                                                            \
+    X(DIVIDE_FLOAT)                                                                                              \
+    X(NEGATE_FLOAT)                                                                                              \
+    X(ABSOLUTE_FLOAT)                                                                                            \
+    X(SIGN_FLOAT)                                                                                                \
+    X(ROUND_FLOAT) /* mode: Rounding */                                                                          \
+    X(SQUARE_ROOT)                                                                                               \
+    X(INTEGER_TO_FLOAT)                                                                                          \
+    X(WIDE_TO_FLOAT) /* detail: scale */                                                                         \
+    X(DOUBLE_TO_REAL)                                                                                            \
+    X(FLOAT_TO_INTEGER)                                                                                          \
+    /* Dates and times. mode: ProgramField. */                                                                   \
+    X(EXTRACT_TIME)                                                                                              \
+    X(EXTRACT_TIMESTAMP)                                                                                         \
+    X(TRUNCATE_TIMESTAMP)                                                                                        \
+    X(ADD_DAYS)                                                                                                  \
+    X(SUBTRACT_DAYS)                                                                                             \
+    X(DATE_TO_TIMESTAMP)                                                                                         \
+    X(TIMESTAMP_TO_TIME)                                                                                         \
+    X(ADD_INTERVAL)                                                                                              \
+    X(TIMESTAMP_DIFFERENCE)                                                                                      \
+    X(COMPARE_INTERVAL)                                                                                          \
+    /* Text that exists already. */                                                                              \
+    X(COMPARE_TEXT)                                                                                              \
+    X(COMPARE_UUID)                                                                                              \
+    X(SEARCH) /* whether a is among sorted constants; b: their first number and count; mode: ProgramOrder */     \
+    X(LIKE)   /* mode: 1 to fold ASCII letters */                                                                \
+    X(SUBSTRING)                                                                                                 \
+    X(SUBSTRING_FROM)                                                                                            \
+    X(LEFT)                                                                                                      \
+    X(RIGHT)                                                                                                     \
+    X(TRIM) /* mode: TrimBit set */                                                                              \
+    X(LENGTH)                                                                                                    \
+    X(OCTET_LENGTH)                                                                                              \
+    X(POSITION)                                                                                                  \
+    X(STARTS_WITH)                                                                                               \
+    /* Text that is made. */                                                                                     \
+    X(FOLD_TEXT) /* mode: 1 for upper */                                                                         \
+    X(CONCAT)                                                                                                    \
+    X(REPLACE)                                                                                                   \
+    X(PAD_BLANKS)                                                                                                \
+    X(WRITE_TEXT) /* a as text; mode: ProgramText */
+
+enum Opcode {
+#define PROGRAM_OPCODE(name) OPCODE_##name,
+    PROGRAM_OPCODES(PROGRAM_OPCODE)
+#undef PROGRAM_OPCODE
+};
+
+// The first strict opcode, the first of those that are rare and large, and the first of those on text.
+#define PROGRAM_STRICT OPCODE_NOT
+#define PROGRAM_RARE OPCODE_DIVIDE_INTEGER
+#define PROGRAM_TEXT OPCODE_COMPARE_TEXT
+
+enum Condition {
+    CONDITION_ALWAYS = 0,
+    CONDITION_NULL = 1,
+    CONDITION_NOT_NULL = 2,
+    CONDITION_TRUE = 3,
+    CONDITION_NOT_TRUE = 4,
+    CONDITION_FALSE = 5,
+    CONDITION_NOT_FALSE = 6,
+};
+
+enum OrderingBit { ORDERING_LESS = 1, ORDERING_EQUAL = 2, ORDERING_GREATER = 4 };
+
+enum TrimBit { TRIM_LEADING = 1, TRIM_TRAILING = 2 };
+
+enum Rounding { ROUNDING_ROUND = 0, ROUNDING_TRUNCATE = 1, ROUNDING_CEILING = 2, ROUNDING_FLOOR = 3 };
+
+// How SEARCH compares.
+enum ProgramOrder {
+    ORDER_INTEGER = 0,
+    ORDER_WIDE = 1,
+    ORDER_FLOAT = 2,
+    ORDER_TEXT = 3,
+    ORDER_UUID = 4,
+    ORDER_INTERVAL = 5,
+};
+
+enum ProgramField {
+    FIELD_MICROSECONDS = 0,
+    FIELD_MILLISECONDS = 1,
+    FIELD_SECOND = 2,
+    FIELD_MINUTE = 3,
+    FIELD_HOUR = 4,
+    FIELD_DAY = 5,
+    FIELD_WEEK = 6,
+    FIELD_MONTH = 7,
+    FIELD_QUARTER = 8,
+    FIELD_YEAR = 9,
+    FIELD_DECADE = 10,
+    FIELD_CENTURY = 11,
+    FIELD_MILLENNIUM = 12,
+    FIELD_DAY_OF_WEEK = 13,
+    FIELD_ISO_DAY_OF_WEEK = 14,
+    FIELD_DAY_OF_YEAR = 15,
+    FIELD_ISO_YEAR = 16,
+    FIELD_EPOCH = 17,
+};
+
+// What WRITE_TEXT writes.
+enum ProgramText {
+    TEXT_OF_INTEGER = 0,
+    TEXT_OF_BOOL = 1,
+    TEXT_OF_DATE = 2,
+    TEXT_OF_TIME = 3,
+    TEXT_OF_TIMESTAMP = 4,
+    TEXT_OF_TIMESTAMP_UTC = 5,
+    TEXT_OF_UUID = 6,
+};
+
+// Where the cells and the validity bytes of a column are; no validity: 0.
+typedef struct ProgramColumn {
+    uint64_t values;
+    uint64_t validity;
+} ProgramColumn;
+
+// evaluate_program, evaluate_small_program
+typedef struct EvaluateProgram {
+    uint64_t instructions; // Instruction [instruction_count]
+    uint64_t constants;    // 16 bytes each
+    uint64_t row_count;
+    uint64_t status;           // Status
+    uint64_t text;             // where new text goes
+    uint64_t text_bytes_max;   // its size
+    uint64_t text_bytes;       // uint64_t: bytes wanted so far; above text_bytes_max rows were given up
+    uint32_t instruction_count;
+    uint32_t reserved;
+    ProgramColumn columns[PROGRAM_COLUMNS_MAX];
+    ProgramColumn outputs[PROGRAM_OUTPUTS_MAX];
+} EvaluateProgram;
+
+static_assert(sizeof(Instruction) == 16, "an instruction has 16 bytes");
+static_assert(sizeof(ProgramColumn) == 16, "a program's column has 16 bytes");
+static_assert(sizeof(EvaluateProgram) == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX), "EvaluateProgram");
+static_assert(sizeof(EvaluateProgram) <= 4096, "a kernel's argument has at most 4096 bytes");

@@ -1,0 +1,29 @@
+// Evaluates scalar expressions over the rows of a chunk: an interpreter of the byte-code in abi/program.h.
+//
+// Grid:    any number of blocks of BLOCK_THREADS; a thread evaluates a row at a time.
+// Inputs:  instructions, constants, columns.
+// Outputs: outputs[]: cells, and validity bytes where given. Cells of NULL rows are not written.
+// Status:  the errors of PostgreSQL's functions, for rows that PostgreSQL evaluates them for. Nothing in the outputs has
+//          a meaning then, nor if *text_bytes ends above text_bytes_max.
+// Traffic: every loaded column once and every output once; registers stay in the L1 cache. A dispatch costs about as
+//          much as the arithmetic of an instruction.
+// Source:  see abi/program.h.
+//
+// Needs --fmad=false, so that no compiler may ever fuse a product and a sum of floats.
+#include "../abi/program.h"
+#include "../abi/launch.h"
+#include "machine.cuh"
+
+// Four blocks of a multiprocessor hide the latency of a dispatch.
+#if defined(__CUDACC__)
+#define PROGRAM_KERNEL(name) \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4) name(const __grid_constant__ EvaluateProgram args)
+#else
+#define PROGRAM_KERNEL(name) KERNEL(name, EvaluateProgram, BLOCK_THREADS)
+#endif
+
+// Any program.
+PROGRAM_KERNEL(evaluate_program) { run_program<PROGRAM_REGISTERS, true>(args); }
+
+// Programs of at most PROGRAM_REGISTERS_SMALL registers without text.
+PROGRAM_KERNEL(evaluate_small_program) { run_program<PROGRAM_REGISTERS_SMALL, false>(args); }

@@ -1,0 +1,255 @@
+// The machine: fetches, masks, and the instructions that are frequent and small.
+#pragma once
+
+#include "datetime.cuh"
+#include "float.cuh"
+#include "write_text.cuh"
+
+// One row: its activity and which of its registers are not NULL, a bit each.
+struct RowState {
+    uint64_t valid;
+    uint64_t saved; // activity at every PUSH, the last one lowest
+    bool active;
+};
+
+// DEVICE for the functions of a struct.
+#if defined(__CUDACC__)
+#define METHOD __device__ __forceinline__
+#else
+#define METHOD inline
+#endif
+
+// Operands are read before the target is written: it may be the same register.
+template <uint32_t REGISTERS>
+struct Machine {
+    Cell registers[REGISTERS];
+    const Cell *constants;
+    RowState row;
+
+    METHOD const Cell *operand(uint16_t number) const {
+        return (number & OPERAND_CONSTANT) ? constants + (number & (OPERAND_CONSTANT - 1)) : registers + number;
+    }
+    METHOD bool is_valid(uint16_t number) const {
+        return (number & OPERAND_CONSTANT) != 0 || ((row.valid >> (number & 63)) & 1) != 0;
+    }
+    METHOD bool is_true(uint16_t number) const { return is_valid(number) && operand(number)->low != 0; }
+    METHOD void set_valid(uint16_t target, bool valid) {
+        const uint64_t bit = 1ull << target;
+        row.valid = valid ? row.valid | bit : row.valid & ~bit;
+    }
+    METHOD void set_boolean(uint16_t target, bool valid, bool value) {
+        registers[target].low = value;
+        set_valid(target, valid);
+    }
+
+    METHOD bool holds(uint32_t condition, uint16_t number) const {
+        switch (condition) {
+            case CONDITION_NULL: return !is_valid(number);
+            case CONDITION_NOT_NULL: return is_valid(number);
+            case CONDITION_TRUE: return is_true(number);
+            case CONDITION_NOT_TRUE: return !is_true(number);
+            case CONDITION_FALSE: return is_valid(number) && operand(number)->low == 0;
+            case CONDITION_NOT_FALSE: return !is_valid(number) || operand(number)->low != 0;
+            default: return true; // CONDITION_ALWAYS
+        }
+    }
+
+    // The place of the next instruction. The warp skips what none of its rows needs.
+    METHOD uint32_t change_activity(const Instruction &in, uint32_t place) {
+        if (in.opcode == OPCODE_POP) {
+            row.active = row.saved & 1;
+            row.saved >>= 1;
+            return place + 1;
+        }
+        if (in.opcode == OPCODE_PUSH) row.saved = (row.saved << 1) | (row.active ? 1 : 0);
+        row.active = row.active && holds(in.mode, in.a);
+        return __ballot_sync(0xffffffffu, row.active) ? place + 1 : in.detail;
+    }
+
+    METHOD void load(const EvaluateProgram &args, const Instruction &in, uint64_t row_index) {
+        const ProgramColumn column = args.columns[in.a];
+        const bool valid = column.validity == 0 || ((const uint8_t *)column.validity)[row_index] != 0;
+        set_valid(in.target, valid);
+        if (!valid) return;
+        Cell *target = registers + in.target;
+        switch (in.opcode) {
+            case OPCODE_LOAD_BOOL: target->low = ((const uint8_t *)column.values)[row_index]; break;
+            case OPCODE_LOAD_INT16: set_integer(target, ((const int16_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_INT32: set_integer(target, ((const int32_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_INT64: set_integer(target, ((const int64_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_FLOAT32: set_float(target, ((const float *)column.values)[row_index]); break;
+            default: *target = ((const Cell *)column.values)[row_index]; // OPCODE_LOAD_CELL
+        }
+    }
+
+    METHOD void store(const EvaluateProgram &args, const Instruction &in, uint64_t row_index) const {
+        const ProgramColumn output = args.outputs[in.target];
+        if (in.opcode == OPCODE_STORE_FLAG) {
+            ((uint8_t *)output.values)[row_index] = is_true(in.a);
+            return;
+        }
+        const bool valid = is_valid(in.a);
+        if (output.validity != 0) ((uint8_t *)output.validity)[row_index] = valid;
+        if (!valid) return;
+        const Cell *value = operand(in.a);
+        switch (in.opcode) {
+            case OPCODE_STORE_INT8: ((uint8_t *)output.values)[row_index] = (uint8_t)value->low; break;
+            case OPCODE_STORE_INT16: ((uint16_t *)output.values)[row_index] = (uint16_t)value->low; break;
+            case OPCODE_STORE_INT32: ((uint32_t *)output.values)[row_index] = (uint32_t)value->low; break;
+            case OPCODE_STORE_INT64: ((uint64_t *)output.values)[row_index] = value->low; break;
+            case OPCODE_STORE_FLOAT32: ((float *)output.values)[row_index] = (float)float_of(*value); break;
+            default: ((Cell *)output.values)[row_index] = *value; // OPCODE_STORE_CELL
+        }
+    }
+
+    METHOD void copy(uint16_t target, uint16_t source) {
+        registers[target] = *operand(source);
+        set_valid(target, is_valid(source));
+    }
+
+    // Instructions that look at NULL themselves.
+    METHOD void choose(const Instruction &in) {
+        const bool a_valid = is_valid(in.a);
+        switch (in.opcode) {
+            case OPCODE_MOVE: copy(in.target, in.a); break;
+            case OPCODE_SET_NULL: set_valid(in.target, false); break;
+            case OPCODE_AND:
+            case OPCODE_OR: {
+                // The value that decides alone: false for AND.
+                const bool decisive = in.opcode == OPCODE_OR;
+                const bool b_valid = is_valid(in.b);
+                const bool a_decides = a_valid && (operand(in.a)->low != 0) == decisive;
+                const bool b_decides = b_valid && (operand(in.b)->low != 0) == decisive;
+                const bool decided = a_decides || b_decides;
+                set_boolean(in.target, decided || (a_valid && b_valid), decided == decisive);
+                break;
+            }
+            case OPCODE_TEST: set_boolean(in.target, true, holds(in.mode, in.a)); break;
+            case OPCODE_SELECT: copy(in.target, is_true(in.a) ? in.b : in.c); break;
+            case OPCODE_COALESCE: copy(in.target, a_valid ? in.a : in.b); break;
+            case OPCODE_NULL_IF: {
+                const bool equal = is_true(in.b);
+                copy(in.target, in.a);
+                if (equal) set_valid(in.target, false);
+                break;
+            }
+            case OPCODE_CHOOSE: copy(in.target, !a_valid || is_true(in.c) ? in.b : in.a); break;
+            default: { // OPCODE_DISTINCT
+                const bool b_valid = is_valid(in.b);
+                const bool value = a_valid && b_valid ? operand(in.c)->low != 0 : (a_valid != b_valid) != (in.mode != 0);
+                set_boolean(in.target, true, value);
+            }
+        }
+    }
+
+    // Strict instructions that are frequent and small. Returns a fault.
+    METHOD Fault calculate(const Instruction &in) {
+        Cell *target = registers + in.target;
+        const Cell *a_cell = operand(in.a), *b_cell = operand(in.b);
+        const int64_t a = integer_of(*a_cell), b = integer_of(*b_cell);
+        int64_t result = 0;
+        int128 wide;
+        bool overflow;
+        switch (in.opcode) {
+            case OPCODE_NOT: result = a == 0; break;
+            case OPCODE_NOT_ZERO: result = a != 0; break;
+            case OPCODE_COMPARE_INTEGER: result = ordering_holds(in.mode, compare_numbers(a, b)); break;
+            case OPCODE_COMPARE_WIDE:
+                result = ordering_holds(in.mode, compare_numbers(wide_of(*a_cell), wide_of(*b_cell)));
+                break;
+            case OPCODE_COMPARE_FLOAT:
+                result = ordering_holds(in.mode, compare_floats(float_of(*a_cell), float_of(*b_cell)));
+                break;
+            case OPCODE_ADD_INTEGER:
+            case OPCODE_SUBTRACT_INTEGER:
+            case OPCODE_MULTIPLY_INTEGER:
+            case OPCODE_CHECK_INTEGER: {
+                overflow = in.opcode == OPCODE_ADD_INTEGER        ? add_overflows(a, b, &result)
+                           : in.opcode == OPCODE_SUBTRACT_INTEGER ? subtract_overflows(a, b, &result)
+                           : in.opcode == OPCODE_MULTIPLY_INTEGER ? multiply_overflows(a, b, &result)
+                                                                  : (result = a, false);
+                const uint32_t unused = 64 - in.mode;
+                if (overflow || (int64_t)((uint64_t)result << unused) >> unused != result) return in.detail;
+                break;
+            }
+            case OPCODE_WIDEN: set_wide(target, a); return 0;
+            case OPCODE_MULTIPLY_INTO_WIDE: set_wide(target, (int128)a * b); return 0;
+            case OPCODE_ADD_WIDE:
+            case OPCODE_SUBTRACT_WIDE:
+                overflow = in.opcode == OPCODE_ADD_WIDE ? add_overflows(wide_of(*a_cell), wide_of(*b_cell), &wide)
+                                                        : subtract_overflows(wide_of(*a_cell), wide_of(*b_cell), &wide);
+                if (overflow) return in.detail;
+                set_wide(target, wide);
+                return 0;
+            case OPCODE_TIMESTAMP_TO_DATE: result = divide_floor(a, DAY_MICROSECONDS); break;
+            default: result = date_field(in.mode, a); // OPCODE_EXTRACT_DATE
+        }
+        set_integer(target, result);
+        return 0;
+    }
+};
+
+// Strict instructions that are rare or large, on operands that are not NULL.
+DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, const Cell *b, const Cell *c) {
+    if (in.opcode <= OPCODE_LIMIT_INTEGER) return run_integer(in, target, integer_of(*a), integer_of(*b));
+    if (in.opcode <= OPCODE_QUOTIENT_SCALE) return run_decimal(in, target, *a, *b, *c);
+    if (in.opcode <= OPCODE_FLOAT_TO_INTEGER) return run_float(in, target, *a, *b);
+    return run_datetime(in, target, *a, *b);
+}
+
+// As run_rare, for the functions of text.
+DEVICE_CALL Fault run_any_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell *a,
+                               const Cell *b, const Cell *c) {
+    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c, (const Cell *)args.constants);
+    return run_write_text(args, in, target, *a, *b, *c);
+}
+
+// Evaluates rows first, first + step, ... The threads of a warp stay together.
+template <uint32_t REGISTERS, bool HAS_TEXT>
+DEVICE void run_program(const EvaluateProgram &args) {
+    Machine<REGISTERS> machine;
+    machine.constants = (const Cell *)args.constants;
+    const Instruction *program = (const Instruction *)args.instructions;
+    const uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;
+    for (uint64_t first = (uint64_t)blockIdx.x * BLOCK_THREADS; first < args.row_count; first += step) {
+        const uint64_t row_index = first + threadIdx.x;
+        machine.row = RowState{0, 0, row_index < args.row_count};
+        for (uint32_t place = 0; place < args.instruction_count;) {
+            const Instruction in = program[place];
+            if (in.opcode <= OPCODE_POP) {
+                place = machine.change_activity(in, place);
+                continue;
+            }
+            place++;
+            if (!machine.row.active) continue;
+            if (in.opcode < OPCODE_STORE_INT8) {
+                machine.load(args, in, row_index);
+            } else if (in.opcode < OPCODE_MOVE) {
+                machine.store(args, in, row_index);
+            } else if (in.opcode < PROGRAM_STRICT) {
+                machine.choose(in);
+            } else {
+                const bool valid = machine.is_valid(in.a) && machine.is_valid(in.b) && machine.is_valid(in.c);
+                machine.set_valid(in.target, valid);
+                if (!valid) continue;
+                Fault fault;
+                if (in.opcode < PROGRAM_RARE) {
+                    fault = machine.calculate(in);
+                } else {
+                    Cell *target = machine.registers + in.target;
+                    const Cell *a = machine.operand(in.a), *b = machine.operand(in.b), *c = machine.operand(in.c);
+                    if (!HAS_TEXT || in.opcode < PROGRAM_TEXT) {
+                        fault = run_rare(in, target, a, b, c);
+                    } else {
+                        fault = run_any_text(args, in, target, a, b, c);
+                    }
+                }
+                if (fault == 0) continue;
+                // The row's values have no meaning from here on.
+                machine.row.active = false;
+                machine.row.saved = 0;
+                if (fault != FAULT_NO_SPACE) report_error(args.status, fault & 0xff, fault >> 8);
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+// Functions that make new text. Its bytes go into space that the launch gives; a row that finds none left is given up,
+// and the host launches again with as much space as was wanted.
+//
+// Source: PostgreSQL 15, `varlena.c` (`replace_text`), `datetime.c` (`EncodeDateOnly`, `EncodeDateTime`,
+// `EncodeTimeOnly`).
+#pragma once
+
+#include "calendar.cuh"
+#include "text.cuh"
+
+// Bytes of the longest text of a value: a timestamp with zone and era.
+#define WRITTEN_BYTES_MAX 64
+
+// Space for a text; null if there is not enough.
+DEVICE uint8_t *take_space(const EvaluateProgram &args, uint64_t bytes) {
+    const uint64_t offset = atomicAdd((unsigned long long *)args.text_bytes, (unsigned long long)bytes);
+    if (offset + bytes > args.text_bytes_max) return nullptr;
+    return (uint8_t *)(args.text + offset);
+}
+
+DEVICE void copy_bytes(uint8_t *target, const uint8_t *source, uint32_t bytes) {
+    for (uint32_t place = 0; place < bytes; place++) target[place] = source[place];
+}
+
+DEVICE Fault concat_text(const EvaluateProgram &args, Cell *target, const Text &a, const Text &b, const Text &c) {
+    const uint64_t length = (uint64_t)a.length + b.length + c.length;
+    if (length > TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, length);
+    if (!bytes) return FAULT_NO_SPACE;
+    copy_bytes(bytes, a.bytes, a.length);
+    copy_bytes(bytes + a.length, b.bytes, b.length);
+    copy_bytes(bytes + a.length + b.length, c.bytes, c.length);
+    set_text(target, bytes, (uint32_t)length);
+    return 0;
+}
+
+DEVICE bool is_folded(uint8_t byte, bool upper) {
+    return upper ? byte >= 'a' && byte <= 'z' : byte >= 'A' && byte <= 'Z';
+}
+
+DEVICE Fault fold_text(const EvaluateProgram &args, Cell *target, const Text &a, bool upper) {
+    uint32_t place = 0;
+    while (place < a.length && !is_folded(a.bytes[place], upper)) place++;
+    if (place == a.length) {
+        set_text(target, a.bytes, a.length);
+        return 0;
+    }
+    uint8_t *bytes = take_space(args, a.length);
+    if (!bytes) return FAULT_NO_SPACE;
+    for (place = 0; place < a.length; place++) {
+        bytes[place] = is_folded(a.bytes[place], upper) ? a.bytes[place] ^ 0x20 : a.bytes[place];
+    }
+    set_text(target, bytes, a.length);
+    return 0;
+}
+
+DEVICE Fault replace_text(const EvaluateProgram &args, Cell *target, const Text &a, const Text &from, const Text &to) {
+    uint64_t found = 0;
+    if (from.length > 0) {
+        for (uint32_t place = find_part(a, from, 0); place < a.length; place = find_part(a, from, place + from.length))
+            found++;
+    }
+    if (found == 0) {
+        set_text(target, a.bytes, a.length);
+        return 0;
+    }
+    const uint64_t length = a.length - found * from.length + found * to.length;
+    if (length > TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, length);
+    if (!bytes) return FAULT_NO_SPACE;
+    uint8_t *end = bytes;
+    uint32_t done = 0;
+    while (done < a.length) {
+        uint32_t place = find_part(a, from, done);
+        if (place > a.length) place = a.length;
+        copy_bytes(end, a.bytes + done, place - done);
+        end += place - done;
+        if (place == a.length) break;
+        copy_bytes(end, to.bytes, to.length);
+        end += to.length;
+        done = place + from.length;
+    }
+    set_text(target, bytes, (uint32_t)length);
+    return 0;
+}
+
+DEVICE Fault pad_blanks(const EvaluateProgram &args, Cell *target, const Text &a, int64_t width) {
+    const int64_t missing = width - count_characters(a.bytes, a.length);
+    if (missing <= 0) {
+        set_text(target, a.bytes, a.length);
+        return 0;
+    }
+    if (a.length + missing > (int64_t)TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, a.length + (uint64_t)missing);
+    if (!bytes) return FAULT_NO_SPACE;
+    copy_bytes(bytes, a.bytes, a.length);
+    for (int64_t place = 0; place < missing; place++) bytes[a.length + place] = ' ';
+    set_text(target, bytes, a.length + (uint32_t)missing);
+    return 0;
+}
+
+// A number of at least `width` digits, zeros in front. Returns the end.
+DEVICE uint8_t *write_number(uint8_t *end, uint64_t value, uint32_t width) {
+    uint8_t digits[20];
+    uint32_t count = 0;
+    while (value > 0 || count < width) {
+        digits[count++] = (uint8_t)('0' + value % 10);
+        value /= 10;
+    }
+    while (count > 0) *end++ = digits[--count];
+    return end;
+}
+
+DEVICE uint8_t *write_date(uint8_t *end, const CivilDate &date) {
+    end = write_number(end, (uint64_t)(date.year > 0 ? date.year : 1 - date.year), 4);
+    *end++ = '-';
+    end = write_number(end, (uint64_t)date.month, 2);
+    *end++ = '-';
+    return write_number(end, (uint64_t)date.day, 2);
+}
+
+DEVICE uint8_t *write_era(uint8_t *end, const CivilDate &date) {
+    if (date.year > 0) return end;
+    *end++ = ' ';
+    *end++ = 'B';
+    *end++ = 'C';
+    return end;
+}
+
+DEVICE uint8_t *write_time(uint8_t *end, int64_t time) {
+    end = write_number(end, (uint64_t)(time / HOUR_MICROSECONDS), 2);
+    *end++ = ':';
+    end = write_number(end, (uint64_t)(time / MINUTE_MICROSECONDS % 60), 2);
+    *end++ = ':';
+    end = write_number(end, (uint64_t)(time / SECOND_MICROSECONDS % 60), 2);
+    uint64_t fraction = (uint64_t)(time % SECOND_MICROSECONDS);
+    if (fraction == 0) return end;
+    uint32_t width = 6;
+    for (; fraction % 10 == 0; fraction /= 10) width--;
+    *end++ = '.';
+    return write_number(end, fraction, width);
+}
+
+DEVICE uint8_t *write_timestamp(uint8_t *end, int64_t timestamp, bool zone) {
+    const CivilDate date = date_of_days(divide_floor(timestamp, DAY_MICROSECONDS));
+    end = write_date(end, date);
+    *end++ = ' ';
+    end = write_time(end, modulo_floor(timestamp, DAY_MICROSECONDS));
+    if (zone) {
+        *end++ = '+';
+        *end++ = '0';
+        *end++ = '0';
+    }
+    return write_era(end, date);
+}
+
+DEVICE uint8_t *write_uuid(uint8_t *end, const Cell &cell) {
+    for (uint32_t index = 0; index < 16; index++) {
+        if (index == 4 || index == 6 || index == 8 || index == 10) *end++ = '-';
+        const uint8_t byte = (uint8_t)((index < 8 ? cell.low : cell.high) >> (8 * (index % 8)));
+        const uint8_t digits[2] = {(uint8_t)(byte >> 4), (uint8_t)(byte & 15)};
+        for (uint32_t digit = 0; digit < 2; digit++) {
+            *end++ = (uint8_t)(digits[digit] < 10 ? '0' + digits[digit] : 'a' + digits[digit] - 10);
+        }
+    }
+    return end;
+}
+
+// PostgreSQL's text of a value.
+DEVICE Fault write_value(const EvaluateProgram &args, uint32_t kind, Cell *target, const Cell &cell) {
+    uint8_t text[WRITTEN_BYTES_MAX];
+    uint8_t *end = text;
+    const int64_t value = integer_of(cell);
+    switch (kind) {
+        case TEXT_OF_INTEGER:
+            if (value < 0) *end++ = '-';
+            end = write_number(end, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
+            break;
+        case TEXT_OF_BOOL: {
+            const uint64_t word = value ? 0x65757274ull : 0x65736c6166ull; // "true", "false"
+            for (uint64_t rest = word; rest > 0; rest >>= 8) *end++ = (uint8_t)rest;
+            break;
+        }
+        case TEXT_OF_DATE: {
+            const CivilDate date = date_of_days(value);
+            end = write_era(write_date(end, date), date);
+            break;
+        }
+        case TEXT_OF_TIME: end = write_time(end, value); break;
+        case TEXT_OF_UUID: end = write_uuid(end, cell); break;
+        default: end = write_timestamp(end, value, kind == TEXT_OF_TIMESTAMP_UTC);
+    }
+    const uint32_t length = (uint32_t)(end - text);
+    uint8_t *bytes = take_space(args, length);
+    if (!bytes) return FAULT_NO_SPACE;
+    copy_bytes(bytes, text, length);
+    set_text(target, bytes, length);
+    return 0;
+}
+
+// The functions that make new text.
+DEVICE Fault run_write_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell &a,
+                            const Cell &b, const Cell &c) {
+    switch (in.opcode) {
+        case OPCODE_FOLD_TEXT: return fold_text(args, target, text_of(a), in.mode != 0);
+        case OPCODE_CONCAT: return concat_text(args, target, text_of(a), text_of(b), text_of(c));
+        case OPCODE_REPLACE: return replace_text(args, target, text_of(a), text_of(b), text_of(c));
+        case OPCODE_PAD_BLANKS: return pad_blanks(args, target, text_of(a), integer_of(b));
+        default: return write_value(args, in.mode, target, a); // OPCODE_WRITE_TEXT
+    }
+}

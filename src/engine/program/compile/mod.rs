@@ -1,0 +1,381 @@
+//! Expressions become instructions.
+//!
+//! - `logic.rs`: AND, OR, CASE, COALESCE and their laziness
+//! - `comparison.rs`: comparisons, IN, GREATEST, NULLIF
+//! - `arithmetic.rs`: integers and floats; `decimal.rs`: decimals; `cast.rs`: changes of type
+//! - `datetime.rs`, `text.rs`: dates, times and text
+//!
+//! Invariants: every function returns a slot whose kind is [`Kind::of`] the expression's type. What the
+//! device has no exact arithmetic for is `NotSupported`, and names function and types.
+
+mod arithmetic;
+mod cast;
+mod comparison;
+mod datetime;
+mod decimal;
+mod logic;
+mod text;
+
+use std::collections::HashMap;
+
+use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
+
+use super::{
+    abi::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
+    builder::{Builder, Slot},
+    constants::Cell,
+    opcode::Opcode,
+};
+use crate::device::CellType;
+
+/// How deep expressions may nest. Compiling recurses; this fits a thread's stack.
+const DEPTH_MAX: u32 = 1_000;
+
+/// What a register holds; see kernels/abi/program.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// 64 bits.
+    Integer,
+    /// 128 bits.
+    Wide,
+    /// A double, or a real as the double of its value.
+    Float,
+    /// Text or bytea.
+    Text,
+    /// 16 bytes.
+    Uuid,
+    /// Months, days, microseconds.
+    Interval,
+}
+
+impl Kind {
+    /// How values of a type are held.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for types that no kernel has.
+    pub(super) fn of(data_type: &DataType) -> Result<Self> {
+        Ok(match CellType::of(data_type)? {
+            CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => Self::Integer,
+            CellType::Int128 => Self::Wide,
+            CellType::Float32 | CellType::Float64 => Self::Float,
+            CellType::String => Self::Text,
+            CellType::Bytes16 => Self::Uuid,
+            CellType::Interval => Self::Interval,
+        })
+    }
+}
+
+/// A value with its type.
+#[derive(Clone, Debug)]
+pub(super) struct Typed {
+    pub(super) slot: Slot,
+    pub(super) kind: Kind,
+    pub(super) data_type: DataType,
+}
+
+/// Compiles expressions over one input.
+pub(super) struct Compiler<'a> {
+    pub(super) builder: Builder,
+    input: HashMap<ColumnId, (usize, &'a DataType)>,
+    parameters: &'a [Literal],
+    /// The columns that the program loads: their place in the input, by their number in the program.
+    pub(super) loaded: Vec<usize>,
+    depth: u32,
+}
+
+impl<'a> Compiler<'a> {
+    /// A compiler without instructions.
+    pub(super) fn new(input: &'a [(ColumnId, DataType)], parameters: &'a [Literal], shares: bool) -> Self {
+        let input =
+            input.iter().enumerate().map(|(place, (id, data_type))| (*id, (place, data_type))).collect();
+        Self { builder: Builder::new(shares), input, parameters, loaded: Vec::new(), depth: 0 }
+    }
+
+    /// The place of a column in the input.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the input has no such column.
+    pub(super) fn place(&self, id: ColumnId) -> Result<usize> {
+        self.column(id).map(|(place, _)| place)
+    }
+
+    /// Compiles an expression and writes it to an output.
+    pub(super) fn output(&mut self, expression: &Expression, output: usize) -> Result<()> {
+        let data_type = expression.data_type();
+        let value = self.compile_as(expression, data_type)?;
+        let opcode = match CellType::of(data_type)? {
+            CellType::Bool => Opcode::StoreInt8,
+            CellType::Int16 => Opcode::StoreInt16,
+            CellType::Int32 => Opcode::StoreInt32,
+            CellType::Int64 | CellType::Float64 => Opcode::StoreInt64,
+            CellType::Float32 => Opcode::StoreFloat32,
+            CellType::Int128 | CellType::String | CellType::Bytes16 | CellType::Interval => Opcode::StoreCell,
+        };
+        self.builder.store(opcode, value, output_number(output)?)
+    }
+
+    /// Compiles a condition and writes to an output where it is true.
+    pub(super) fn filter(&mut self, condition: &Expression, output: usize) -> Result<()> {
+        let value = self.compile_as(condition, &DataType::Bool)?;
+        self.builder.store(Opcode::StoreFlag, value, output_number(output)?)
+    }
+
+    /// Compiles an expression.
+    fn compile(&mut self, expression: &Expression) -> Result<Typed> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                format!("expression nests too deep: more than {DEPTH_MAX} levels"),
+            )
+            .with_hint("Split the expression, for example over subqueries."));
+        }
+        let compiled = match expression {
+            Expression::Column { id, .. } => self.load(*id),
+            Expression::Literal(literal) => self.literal(literal),
+            Expression::Parameter { index, .. } => match self.parameters.get(*index as usize) {
+                Some(literal) => self.literal(literal),
+                None => Err(Error::internal(format!(
+                    "parameter {index} has no value: the query has {} parameters",
+                    self.parameters.len()
+                ))),
+            },
+            Expression::Call { function, arguments, data_type } => {
+                let slot = self.call(*function, arguments, data_type)?;
+                typed(slot, data_type)
+            }
+            Expression::Case { branches, otherwise, data_type } => {
+                let slot = self.case(expression, branches, otherwise.as_deref(), data_type)?;
+                typed(slot, data_type)
+            }
+        };
+        self.depth -= 1;
+        compiled
+    }
+
+    /// The expression's value held as `data_type`, which is its own type but for precision and scale.
+    fn compile_as(&mut self, expression: &Expression, data_type: &DataType) -> Result<Slot> {
+        let value = self.compile(expression)?;
+        self.align(value, data_type)
+    }
+
+    /// The literal that an expression is, or the value of the parameter that it is.
+    fn constant<'e>(&self, expression: &'e Expression) -> Option<&'e Literal>
+    where
+        'a: 'e,
+    {
+        match expression {
+            Expression::Literal(literal) => Some(literal),
+            Expression::Parameter { index, .. } => self.parameters.get(*index as usize),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, function: Function, arguments: &[Expression], data_type: &DataType) -> Result<Slot> {
+        match function {
+            Function::And | Function::Or => self.logic(function, arguments),
+            Function::Not
+            | Function::IsNull
+            | Function::IsNotNull
+            | Function::IsTrue
+            | Function::IsNotTrue
+            | Function::IsFalse
+            | Function::IsNotFalse => self.test(function, argument(function, arguments, 0)?),
+            Function::Coalesce => self.coalesce(arguments, data_type),
+            Function::In => self.is_in(arguments),
+            Function::Equal
+            | Function::NotEqual
+            | Function::Less
+            | Function::LessEqual
+            | Function::Greater
+            | Function::GreaterEqual
+            | Function::IsDistinctFrom
+            | Function::IsNotDistinctFrom => {
+                let a = self.compile(argument(function, arguments, 0)?)?;
+                let b = self.compile(argument(function, arguments, 1)?)?;
+                self.compare(function, &a, &b)
+            }
+            Function::NullIf => self.null_if(arguments, data_type),
+            Function::Greatest | Function::Least => self.extreme(function, arguments, data_type),
+            _ => {
+                let values = arguments
+                    .iter()
+                    .map(|argument| self.compile(argument))
+                    .collect::<Result<Vec<Typed>>>()?;
+                let call = Call { function, values: &values, data_type };
+                self.apply(&call)
+            }
+        }
+    }
+
+    /// A function of values that are all evaluated.
+    fn apply(&mut self, call: &Call<'_>) -> Result<Slot> {
+        match call.function {
+            Function::Add
+            | Function::Subtract
+            | Function::Multiply
+            | Function::Divide
+            | Function::Modulo
+            | Function::Negate
+            | Function::Absolute
+            | Function::Sign
+            | Function::Round
+            | Function::Truncate
+            | Function::Ceiling
+            | Function::Floor
+            | Function::SquareRoot => match call.data_type {
+                DataType::Decimal { .. } => self.decimal_arithmetic(call),
+                data_type if data_type.is_integer() => self.integer_arithmetic(call),
+                _ => self.float_arithmetic(call),
+            },
+            Function::DivideDecimal => self.divide_decimal(call),
+            Function::QuotientScale => self.quotient_scale(call),
+            Function::Cast => self.cast(call),
+            Function::Extract(_)
+            | Function::DateTrunc(_)
+            | Function::AddDays
+            | Function::SubtractDays
+            | Function::DaysBetween
+            | Function::AddInterval
+            | Function::TimestampDifference => self.datetime(call),
+            Function::Variance { .. } | Function::VarianceScale { .. } => Err(call.not_supported()),
+            _ => self.text(call),
+        }
+    }
+
+    fn column(&self, id: ColumnId) -> Result<(usize, &'a DataType)> {
+        self.input
+            .get(&id)
+            .copied()
+            .ok_or_else(|| Error::internal(format!("the input has no column {}", id.0)))
+    }
+
+    fn load(&mut self, id: ColumnId) -> Result<Typed> {
+        let (place, data_type) = self.column(id)?;
+        let number = match self.loaded.iter().position(|loaded| *loaded == place) {
+            Some(number) => number,
+            None if self.loaded.len() == PROGRAM_COLUMNS_MAX => {
+                return Err(Error::new(
+                    ErrorKind::NotSupported,
+                    format!("expressions read more than {PROGRAM_COLUMNS_MAX} columns at once on the GPU"),
+                ));
+            }
+            None => {
+                self.loaded.push(place);
+                self.loaded.len() - 1
+            }
+        };
+        let opcode = match CellType::of(data_type)? {
+            CellType::Bool => Opcode::LoadBool,
+            CellType::Int16 => Opcode::LoadInt16,
+            CellType::Int32 => Opcode::LoadInt32,
+            CellType::Int64 | CellType::Float64 => Opcode::LoadInt64,
+            CellType::Float32 => Opcode::LoadFloat32,
+            CellType::Int128 | CellType::String | CellType::Bytes16 | CellType::Interval => Opcode::LoadCell,
+        };
+        // At most PROGRAM_COLUMNS_MAX.
+        let slot = self.builder.load(opcode, number as u16)?;
+        typed(slot, data_type)
+    }
+
+    fn literal(&mut self, literal: &Literal) -> Result<Typed> {
+        if literal.value == Value::Null {
+            // NULL has every type; `Numeric` is that of a parameter without a value.
+            let kind = Kind::of(&literal.data_type).unwrap_or(Kind::Integer);
+            return Ok(Typed { slot: Slot::Null, kind, data_type: literal.data_type.clone() });
+        }
+        let cell = literal_cell(literal)?;
+        let slot = self.builder.constant(cell)?;
+        typed(slot, &literal.data_type)
+    }
+}
+
+/// A function of evaluated arguments.
+pub(super) struct Call<'a> {
+    pub(super) function: Function,
+    pub(super) values: &'a [Typed],
+    pub(super) data_type: &'a DataType,
+}
+
+impl Call<'_> {
+    fn value(&self, index: usize) -> Result<&Typed> {
+        self.values
+            .get(index)
+            .ok_or_else(|| Error::internal(format!("{:?} has too few arguments", self.function)))
+    }
+
+    /// An argument of a kind.
+    fn slot(&self, index: usize, kind: Kind) -> Result<Slot> {
+        let value = self.value(index)?;
+        if value.kind == kind || value.slot == Slot::Null {
+            Ok(value.slot)
+        } else {
+            Err(self.not_supported())
+        }
+    }
+
+    /// The error of a function that the device does not have for these types.
+    fn not_supported(&self) -> Error {
+        let types: Vec<String> = self.values.iter().map(|value| value.data_type.to_string()).collect();
+        let message = format!(
+            "{:?} of {} with a result of type {} is not supported on the GPU",
+            self.function,
+            types.join(", "),
+            self.data_type
+        );
+        Error::new(ErrorKind::NotSupported, message)
+    }
+}
+
+/// A literal that is not NULL as a cell.
+pub(super) fn literal_cell(literal: &Literal) -> Result<Cell> {
+    let kind = Kind::of(&literal.data_type)?;
+    Ok(match (&literal.value, kind) {
+        (Value::Bool(value), Kind::Integer) => Cell::integer(i128::from(*value)),
+        (Value::Int(value), Kind::Integer | Kind::Wide) => Cell::integer(i128::from(*value)),
+        (Value::Decimal(value), Kind::Integer) if i64::try_from(*value).is_ok() => Cell::integer(*value),
+        (Value::Decimal(value), Kind::Wide) => Cell::integer(*value),
+        (Value::Float(value), Kind::Float) if literal.data_type == DataType::Float32 => {
+            Cell::float(f64::from(*value as f32))
+        }
+        (Value::Float(value), Kind::Float) => Cell::float(*value),
+        (Value::Text(value), Kind::Text) => Cell::Text(value.as_bytes().to_vec()),
+        (Value::Bytes(value), Kind::Text) => Cell::Text(value.clone()),
+        (Value::Bytes(value), Kind::Uuid) if value.len() == 16 => {
+            let half = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            let (low, high) = value.split_at(8);
+            Cell::Bits([half(low), half(high)])
+        }
+        (Value::Interval(value), Kind::Interval) => {
+            let days_and_months = u64::from(value.months as u32) << 32 | u64::from(value.days as u32);
+            Cell::Bits([value.microseconds as u64, days_and_months])
+        }
+        _ => {
+            return Err(Error::internal(format!(
+                "{:?} is not a value of type {}",
+                literal.value, literal.data_type
+            )));
+        }
+    })
+}
+
+fn typed(slot: Slot, data_type: &DataType) -> Result<Typed> {
+    Ok(Typed { slot, kind: Kind::of(data_type)?, data_type: data_type.clone() })
+}
+
+fn argument(function: Function, arguments: &[Expression], index: usize) -> Result<&Expression> {
+    arguments.get(index).ok_or_else(|| Error::internal(format!("{function:?} has too few arguments")))
+}
+
+fn output_number(output: usize) -> Result<u16> {
+    if output < PROGRAM_OUTPUTS_MAX {
+        // Below PROGRAM_OUTPUTS_MAX.
+        return Ok(output as u16);
+    }
+    Err(Error::new(
+        ErrorKind::NotSupported,
+        format!("more than {PROGRAM_OUTPUTS_MAX} expressions are computed at once on the GPU"),
+    ))
+}

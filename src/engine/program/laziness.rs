@@ -1,0 +1,64 @@
+//! Which expressions must not, or should not, be evaluated for rows that do not need them.
+
+use pystachio_plan::{DataType, Expression, Function, Literal, Value};
+
+/// Whether an expression is to be evaluated only for rows that reach it: it could fail, or takes long.
+pub(super) fn is_lazy(expression: &Expression) -> bool {
+    let own = match expression {
+        Expression::Call { function, arguments, data_type } => {
+            is_slow(*function) || may_fail(*function, arguments, data_type)
+        }
+        _ => false,
+    };
+    own || expression.children().into_iter().any(is_lazy)
+}
+
+/// Functions that cost more than the skipping of them.
+fn is_slow(function: Function) -> bool {
+    matches!(
+        function,
+        Function::Like
+            | Function::ILike(_)
+            | Function::Position
+            | Function::Replace
+            | Function::Concat
+            | Function::ConcatSkippingNulls
+            | Function::Upper(_)
+            | Function::Lower(_)
+            | Function::PadBlanks
+            | Function::QuotientScale
+    )
+}
+
+/// Whether a function could fail for a row that PostgreSQL would not evaluate it for.
+fn may_fail(function: Function, arguments: &[Expression], data_type: &DataType) -> bool {
+    match function {
+        // The precision of a decimal result is a bound that holds for every row.
+        Function::Add | Function::Subtract | Function::Multiply | Function::Negate | Function::Absolute => {
+            !data_type.is_decimal()
+        }
+        Function::Divide
+        | Function::Modulo
+        | Function::DivideDecimal
+        | Function::SquareRoot
+        | Function::DateTrunc(_)
+        | Function::AddDays
+        | Function::SubtractDays
+        | Function::DaysBetween
+        | Function::AddInterval
+        | Function::TimestampDifference => true,
+        Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => data_type.is_decimal(),
+        Function::Cast => match (arguments.first().map(Expression::data_type), data_type) {
+            (Some(from), to) if from == to => false,
+            (Some(DataType::Int16), DataType::Int32 | DataType::Int64)
+            | (Some(DataType::Int32), DataType::Int64) => false,
+            (Some(from), to) if from.is_integer() && to.is_float() => false,
+            _ => true,
+        },
+        Function::Substring => match arguments.get(2) {
+            Some(Expression::Literal(Literal { value: Value::Int(count), .. })) => *count < 0,
+            other => other.is_some(),
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,77 @@
+//! Whether an expression can be NULL, as far as its inputs' lack of NULL tells.
+
+use std::collections::BTreeSet;
+
+use pystachio_plan::{ColumnId, Expression, Function, Literal, Value};
+
+/// When a value can be NULL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Nullability {
+    /// Whatever the input is.
+    Always,
+    /// Only if one of these columns has a NULL.
+    WithColumns(BTreeSet<ColumnId>),
+}
+
+impl Nullability {
+    const NEVER: Self = Self::WithColumns(BTreeSet::new());
+
+    fn is_never(&self) -> bool {
+        *self == Self::NEVER
+    }
+
+    fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::WithColumns(mut columns), Self::WithColumns(more)) => {
+                columns.extend(more);
+                Self::WithColumns(columns)
+            }
+            _ => Self::Always,
+        }
+    }
+}
+
+/// When an expression can be NULL.
+pub(super) fn nullability(expression: &Expression, parameters: &[Literal]) -> Nullability {
+    let any = |parts: &[Expression]| {
+        parts.iter().map(|part| nullability(part, parameters)).fold(Nullability::NEVER, Nullability::or)
+    };
+    let constant = |value: Option<&Value>| match value {
+        Some(Value::Null) | None => Nullability::Always,
+        Some(_) => Nullability::NEVER,
+    };
+    match expression {
+        Expression::Column { id, .. } => Nullability::WithColumns(BTreeSet::from([*id])),
+        Expression::Literal(literal) => constant(Some(&literal.value)),
+        Expression::Parameter { index, .. } => {
+            constant(parameters.get(*index as usize).map(|literal| &literal.value))
+        }
+        Expression::Case { otherwise: None, .. } => Nullability::Always,
+        Expression::Case { branches, otherwise: Some(otherwise), .. } => branches
+            .iter()
+            .map(|branch| nullability(&branch.result, parameters))
+            .fold(nullability(otherwise, parameters), Nullability::or),
+        Expression::Call { function, arguments, .. } => match function {
+            Function::IsDistinctFrom
+            | Function::IsNotDistinctFrom
+            | Function::IsNull
+            | Function::IsNotNull
+            | Function::IsTrue
+            | Function::IsNotTrue
+            | Function::IsFalse
+            | Function::IsNotFalse
+            | Function::ConcatSkippingNulls => Nullability::NEVER,
+            Function::NullIf | Function::Variance { .. } | Function::VarianceScale { .. } => {
+                Nullability::Always
+            }
+            Function::Coalesce | Function::Greatest | Function::Least => {
+                if arguments.iter().any(|argument| nullability(argument, parameters).is_never()) {
+                    Nullability::NEVER
+                } else {
+                    any(arguments)
+                }
+            }
+            _ => any(arguments),
+        },
+    }
+}

@@ -1,0 +1,172 @@
+//! Expressions of TPC-H, as the planner lowers them.
+
+use pystachio_plan::{CaseBranch, DataType, DateField, Expression, Function, Value};
+
+use super::{Device, column, decimal, input_of, text};
+use crate::program::Program;
+
+fn call(function: Function, arguments: Vec<Expression>, data_type: DataType) -> Expression {
+    Expression::call(function, arguments, data_type)
+}
+
+fn all(conditions: Vec<Expression>) -> Expression {
+    Expression::predicate(Function::And, conditions)
+}
+
+fn test(function: Function, a: Expression, b: Expression) -> Expression {
+    Expression::predicate(function, vec![a, b])
+}
+
+fn number(value: i128, scale: u8) -> Expression {
+    Expression::literal(Value::Decimal(value), decimal(12, scale))
+}
+
+fn texts(values: &[&str]) -> Vec<Value> {
+    values.iter().map(|value| Value::Text((*value).to_owned())).collect()
+}
+
+fn decimals(values: &[i128]) -> Vec<Value> {
+    values.iter().map(|value| Value::Decimal(*value)).collect()
+}
+
+#[test]
+fn revenue_and_charge_of_query_1() {
+    let device = Device::new();
+    for (product, charge) in [(decimal(12, 4), decimal(16, 6)), (decimal(30, 4), decimal(36, 6))] {
+        let money = || decimal(15, 2);
+        let one = || number(1, 0);
+        let kept = call(Function::Subtract, vec![one(), column(1, money())], decimal(16, 2));
+        let revenue = call(Function::Multiply, vec![column(0, money()), kept], product.clone());
+        let taxed = call(Function::Add, vec![one(), column(2, money())], decimal(16, 2));
+        let charge = call(Function::Multiply, vec![revenue.clone(), taxed], charge);
+        let columns = vec![
+            (money(), decimals(&[104_949_50, 90_001, 1])),
+            (money(), decimals(&[10, 0, 7])),
+            (money(), decimals(&[8, 0, 1])),
+        ];
+        let program = Program::compile(&[revenue, charge], &input_of(&columns), &[]).expect("a program");
+        let chunk = device.chunk(&columns, 3);
+        let results = program.evaluate(&device.memory, &chunk, device.stream).expect("columns");
+        assert_eq!(device.values(&results[0], 3), decimals(&[10_494_950 * 90, 9_000_100, 93]));
+        let charges = decimals(&[10_494_950 * 90 * 108, 900_010_000, 93 * 101]);
+        assert_eq!(device.values(&results[1], 3), charges);
+    }
+}
+
+#[test]
+fn the_filter_of_query_6() {
+    let device = Device::new();
+    let money = || decimal(15, 2);
+    let date = |days| Expression::literal(Value::Int(days), DataType::Date);
+    let condition = all(vec![
+        test(Function::GreaterEqual, column(0, DataType::Date), date(8_766)),
+        test(Function::Less, column(0, DataType::Date), date(9_131)),
+        test(Function::GreaterEqual, column(1, money()), number(5, 2)),
+        test(Function::LessEqual, column(1, money()), number(7, 2)),
+        test(Function::Less, column(2, money()), number(24, 0)),
+    ]);
+    let columns = vec![
+        (DataType::Date, [8_766, 9_130, 9_131, 8_800, 8_800].map(Value::Int).to_vec()),
+        (money(), decimals(&[5, 7, 6, 8, 6])),
+        (money(), decimals(&[2_399, 100, 100, 100, 2_400])),
+    ];
+    let flags = device.filter(&condition, &columns, 5).expect("flags");
+    assert_eq!(flags, [true, true, false, false, false]);
+}
+
+#[test]
+fn the_year_and_the_profit_of_query_9() {
+    let device = Device::new();
+    let year = call(Function::Extract(DateField::Year), vec![column(0, DataType::Date)], decimal(20, 0));
+    let green = test(Function::Like, column(1, DataType::Text), text("%green%"));
+    let columns = vec![
+        (DataType::Date, [0, 10_440, -1].map(Value::Int).to_vec()),
+        (DataType::Text, texts(&["forest green lace", "gree", "green"])),
+    ];
+    assert_eq!(device.evaluate(&year, &columns, 3).expect("years"), decimals(&[1970, 1998, 1969]));
+    assert_eq!(device.filter(&green, &columns, 3).expect("flags"), [true, false, true]);
+}
+
+#[test]
+fn the_counts_of_query_12_and_the_share_of_query_14() {
+    let device = Device::new();
+    let priority = || column(0, DataType::Text);
+    let urgent = Expression::predicate(
+        Function::Or,
+        vec![
+            test(Function::Equal, priority(), text("1-URGENT")),
+            test(Function::Equal, priority(), text("2-HIGH")),
+        ],
+    );
+    let count = Expression::Case {
+        branches: vec![CaseBranch { condition: urgent, result: Expression::int32(1) }],
+        otherwise: Some(Box::new(Expression::int32(0))),
+        data_type: DataType::Int32,
+    };
+    let promo = Expression::Case {
+        branches: vec![CaseBranch {
+            condition: test(Function::Like, priority(), text("1%")),
+            result: call(Function::Multiply, vec![column(1, decimal(15, 2)), number(150, 2)], decimal(27, 4)),
+        }],
+        otherwise: Some(Box::new(number(0, 0))),
+        data_type: decimal(27, 4),
+    };
+    let columns = vec![
+        (DataType::Text, texts(&["1-URGENT", "2-HIGH", "5-LOW"])),
+        (decimal(15, 2), decimals(&[100, 200, 300])),
+    ];
+    let counts = device.evaluate(&count, &columns, 3).expect("counts");
+    assert_eq!(counts, [Value::Int(1), Value::Int(1), Value::Int(0)]);
+    assert_eq!(device.evaluate(&promo, &columns, 3).expect("shares"), decimals(&[15_000, 0, 0]));
+}
+
+#[test]
+fn the_comments_of_query_13_and_the_codes_of_query_22() {
+    let device = Device::new();
+    let like = test(Function::Like, column(0, DataType::Text), text("%special%requests%"));
+    let unusual = Expression::predicate(Function::Not, vec![like]);
+    let columns =
+        vec![(DataType::Text, texts(&["a special lot of requests", "requests special", "", "13-555"]))];
+    assert_eq!(device.filter(&unusual, &columns, 4).expect("flags"), [false, true, true, true]);
+    let code = call(
+        Function::Substring,
+        vec![column(0, DataType::Text), Expression::int32(1), Expression::int32(2)],
+        DataType::Text,
+    );
+    let codes = ["13", "31", "23", "29", "30", "18", "17"].map(text);
+    let condition = Expression::predicate(Function::In, std::iter::once(code).chain(codes).collect());
+    assert_eq!(device.filter(&condition, &columns, 4).expect("flags"), [false, false, false, true]);
+}
+
+#[test]
+fn the_alternatives_of_query_19() {
+    let device = Device::new();
+    let alternative = |brand: &str, containers: [&str; 4], low: i128, size: i32| {
+        let container = column(1, DataType::Text);
+        let containers = std::iter::once(container).chain(containers.map(text)).collect();
+        all(vec![
+            test(Function::Equal, column(0, DataType::Text), text(brand)),
+            Expression::predicate(Function::In, containers),
+            test(Function::GreaterEqual, column(2, decimal(15, 2)), number(low, 0)),
+            test(Function::LessEqual, column(2, decimal(15, 2)), number(low + 10, 0)),
+            test(Function::GreaterEqual, column(3, DataType::Int32), Expression::int32(1)),
+            test(Function::LessEqual, column(3, DataType::Int32), Expression::int32(size)),
+        ])
+    };
+    let condition = Expression::predicate(
+        Function::Or,
+        vec![
+            alternative("Brand#12", ["SM CASE", "SM BOX", "SM PACK", "SM PKG"], 1, 5),
+            alternative("Brand#23", ["MED BAG", "MED BOX", "MED PKG", "MED PACK"], 10, 10),
+            alternative("Brand#34", ["LG CASE", "LG BOX", "LG PACK", "LG PKG"], 20, 15),
+        ],
+    );
+    let columns = vec![
+        (DataType::Text, texts(&["Brand#12", "Brand#23", "Brand#34", "Brand#12", "Brand#23"])),
+        (DataType::Text, texts(&["SM BOX", "MED PACK", "LG PKG", "MED BOX", "MED BAG"])),
+        (decimal(15, 2), decimals(&[1_100, 2_000, 3_001, 500, 1_000])),
+        (DataType::Int32, [5, 10, 15, 1, 11].map(Value::Int).to_vec()),
+    ];
+    let flags = device.filter(&condition, &columns, 5).expect("flags");
+    assert_eq!(flags, [true, true, false, false, false]);
+}
