@@ -1,6 +1,7 @@
 // The machine: fetches, masks, and the instructions that are frequent and small.
 #pragma once
 
+#include "compare.cuh"
 #include "datetime.cuh"
 #include "float.cuh"
 #include "write_text.cuh"
@@ -190,17 +191,20 @@ struct Machine {
 };
 
 // Strict instructions that are rare or large, on operands that are not NULL.
-DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, const Cell *b, const Cell *c) {
+DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, const Cell *b, const Cell *c,
+                           const Cell *constants) {
     if (in.opcode <= OPCODE_LIMIT_INTEGER) return run_integer(in, target, integer_of(*a), integer_of(*b));
     if (in.opcode <= OPCODE_QUOTIENT_SCALE) return run_decimal(in, target, *a, *b, *c);
     if (in.opcode <= OPCODE_FLOAT_TO_INTEGER) return run_float(in, target, *a, *b);
-    return run_datetime(in, target, *a, *b);
+    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b);
+    run_comparison(in, target, *a, *b, constants);
+    return 0;
 }
 
 // As run_rare, for the functions of text.
 DEVICE_CALL Fault run_any_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell *a,
                                const Cell *b, const Cell *c) {
-    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c, (const Cell *)args.constants);
+    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c);
     return run_write_text(args, in, target, *a, *b, *c);
 }
 
@@ -239,7 +243,7 @@ DEVICE void run_program(const EvaluateProgram &args) {
                     Cell *target = machine.registers + in.target;
                     const Cell *a = machine.operand(in.a), *b = machine.operand(in.b), *c = machine.operand(in.c);
                     if (!HAS_TEXT || in.opcode < PROGRAM_TEXT) {
-                        fault = run_rare(in, target, a, b, c);
+                        fault = run_rare(in, target, a, b, c, machine.constants);
                     } else {
                         fault = run_any_text(args, in, target, a, b, c);
                     }

@@ -109,9 +109,9 @@ impl Opcode {
         self >= Self::FoldText
     }
 
-    /// Whether only the kernel for programs with text has it.
+    /// Whether only the kernel for any program has it.
     pub(super) fn needs_text(self) -> bool {
-        self >= Self::CompareText
+        self >= Self::Like
     }
 
     /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
@@ -198,6 +198,8 @@ mod tests {
             ("quotientscale", Opcode::QuotientScale),
             ("floattointeger", Opcode::FloatToInteger),
             ("comparetext", Opcode::CompareText),
+            ("search", Opcode::Search),
+            ("like", Opcode::Like),
             ("startswith", Opcode::StartsWith),
             ("writetext", Opcode::WriteText),
         ] {
