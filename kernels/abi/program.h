@@ -134,10 +134,11 @@ typedef struct Instruction {
     X(ADD_INTERVAL)                                                                                              \
     X(TIMESTAMP_DIFFERENCE)                                                                                      \
     X(COMPARE_INTERVAL)                                                                                          \
-    /* Text that exists already. */                                                                              \
+    /* Comparisons of cells of 16 bytes. */                                                                      \
     X(COMPARE_TEXT)                                                                                              \
     X(COMPARE_UUID)                                                                                              \
     X(SEARCH) /* whether a is among sorted constants; b: their first number and count; mode: ProgramOrder */     \
+    /* Text that exists already. */                                                                              \
     X(LIKE)   /* mode: 1 to fold ASCII letters */                                                                \
     X(SUBSTRING)                                                                                                 \
     X(SUBSTRING_FROM)                                                                                            \
@@ -161,10 +162,11 @@ enum Opcode {
 #undef PROGRAM_OPCODE
 };
 
-// The first strict opcode, the first of those that are rare and large, and the first of those on text.
+// The first strict opcode, the first of those that are rare and large, and the first of those that only the kernel for
+// any program has: functions of text.
 #define PROGRAM_STRICT OPCODE_NOT
 #define PROGRAM_RARE OPCODE_DIVIDE_INTEGER
-#define PROGRAM_TEXT OPCODE_COMPARE_TEXT
+#define PROGRAM_TEXT OPCODE_LIKE
 
 enum Condition {
     CONDITION_ALWAYS = 0,

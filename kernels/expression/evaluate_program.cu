@@ -25,5 +25,5 @@
 // Any program.
 PROGRAM_KERNEL(evaluate_program) { run_program<PROGRAM_REGISTERS, true>(args); }
 
-// Programs of at most PROGRAM_REGISTERS_SMALL registers without text.
+// Programs of at most PROGRAM_REGISTERS_SMALL registers without functions of text.
 PROGRAM_KERNEL(evaluate_small_program) { run_program<PROGRAM_REGISTERS_SMALL, false>(args); }

@@ -1,13 +1,25 @@
 // The machine: fetches, masks, and the instructions that are frequent and small.
 #pragma once
 
+#include "compare.cuh"
 #include "datetime.cuh"
 #include "float.cuh"
 #include "write_text.cuh"
 
-// One row: its activity and which of its registers are not NULL, a bit each.
+// A bit a register; fewer instructions handle 32 of them.
+template <bool IS_SMALL>
+struct RegisterMask {
+    typedef uint64_t Bits;
+};
+template <>
+struct RegisterMask<true> {
+    typedef uint32_t Bits;
+};
+
+// One row: its activity and which of its registers are not NULL.
+template <class Bits>
 struct RowState {
-    uint64_t valid;
+    Bits valid;
     uint64_t saved; // activity at every PUSH, the last one lowest
     bool active;
 };
@@ -22,19 +34,21 @@ struct RowState {
 // Operands are read before the target is written: it may be the same register.
 template <uint32_t REGISTERS>
 struct Machine {
+    typedef typename RegisterMask<REGISTERS <= 32>::Bits Bits;
+
     Cell registers[REGISTERS];
     const Cell *constants;
-    RowState row;
+    RowState<Bits> row;
 
     METHOD const Cell *operand(uint16_t number) const {
         return (number & OPERAND_CONSTANT) ? constants + (number & (OPERAND_CONSTANT - 1)) : registers + number;
     }
     METHOD bool is_valid(uint16_t number) const {
-        return (number & OPERAND_CONSTANT) != 0 || ((row.valid >> (number & 63)) & 1) != 0;
+        return (number & OPERAND_CONSTANT) != 0 || ((row.valid >> (number & (sizeof(Bits) * 8 - 1))) & 1) != 0;
     }
     METHOD bool is_true(uint16_t number) const { return is_valid(number) && operand(number)->low != 0; }
     METHOD void set_valid(uint16_t target, bool valid) {
-        const uint64_t bit = 1ull << target;
+        const Bits bit = (Bits)1 << target;
         row.valid = valid ? row.valid | bit : row.valid & ~bit;
     }
     METHOD void set_boolean(uint16_t target, bool valid, bool value) {
@@ -190,17 +204,20 @@ struct Machine {
 };
 
 // Strict instructions that are rare or large, on operands that are not NULL.
-DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, const Cell *b, const Cell *c) {
+DEVICE_CALL Fault run_rare(const Instruction &in, Cell *target, const Cell *a, const Cell *b, const Cell *c,
+                           const Cell *constants) {
     if (in.opcode <= OPCODE_LIMIT_INTEGER) return run_integer(in, target, integer_of(*a), integer_of(*b));
     if (in.opcode <= OPCODE_QUOTIENT_SCALE) return run_decimal(in, target, *a, *b, *c);
     if (in.opcode <= OPCODE_FLOAT_TO_INTEGER) return run_float(in, target, *a, *b);
-    return run_datetime(in, target, *a, *b);
+    if (in.opcode <= OPCODE_COMPARE_INTERVAL) return run_datetime(in, target, *a, *b);
+    run_comparison(in, target, *a, *b, constants);
+    return 0;
 }
 
 // As run_rare, for the functions of text.
 DEVICE_CALL Fault run_any_text(const EvaluateProgram &args, const Instruction &in, Cell *target, const Cell *a,
                                const Cell *b, const Cell *c) {
-    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c, (const Cell *)args.constants);
+    if (in.opcode <= OPCODE_STARTS_WITH) return run_text(in, target, *a, *b, *c);
     return run_write_text(args, in, target, *a, *b, *c);
 }
 
@@ -213,7 +230,7 @@ DEVICE void run_program(const EvaluateProgram &args) {
     const uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;
     for (uint64_t first = (uint64_t)blockIdx.x * BLOCK_THREADS; first < args.row_count; first += step) {
         const uint64_t row_index = first + threadIdx.x;
-        machine.row = RowState{0, 0, row_index < args.row_count};
+        machine.row = {0, 0, row_index < args.row_count};
         for (uint32_t place = 0; place < args.instruction_count;) {
             const Instruction in = program[place];
             if (in.opcode <= OPCODE_POP) {
@@ -229,7 +246,9 @@ DEVICE void run_program(const EvaluateProgram &args) {
             } else if (in.opcode < PROGRAM_STRICT) {
                 machine.choose(in);
             } else {
-                const bool valid = machine.is_valid(in.a) && machine.is_valid(in.b) && machine.is_valid(in.c);
+                // Only rare instructions have three operands.
+                const bool valid = machine.is_valid(in.a) && machine.is_valid(in.b) &&
+                                   (in.opcode < PROGRAM_RARE || machine.is_valid(in.c));
                 machine.set_valid(in.target, valid);
                 if (!valid) continue;
                 Fault fault;
@@ -239,7 +258,7 @@ DEVICE void run_program(const EvaluateProgram &args) {
                     Cell *target = machine.registers + in.target;
                     const Cell *a = machine.operand(in.a), *b = machine.operand(in.b), *c = machine.operand(in.c);
                     if (!HAS_TEXT || in.opcode < PROGRAM_TEXT) {
-                        fault = run_rare(in, target, a, b, c);
+                        fault = run_rare(in, target, a, b, c, machine.constants);
                     } else {
                         fault = run_any_text(args, in, target, a, b, c);
                     }

@@ -8,8 +8,6 @@
 #include "integer.cuh"
 #include "like.cuh"
 
-DEVICE int compare_text(const Text &a, const Text &b) { return compare_bytes(a.bytes, a.length, b.bytes, b.length); }
-
 DEVICE bool is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
 DEVICE int64_t count_characters(const uint8_t *bytes, uint32_t length) {
@@ -93,54 +91,15 @@ DEVICE bool starts_with(const Text &text, const Text &prefix) {
     return prefix.length <= text.length && compare_bytes(text.bytes, prefix.length, prefix.bytes, prefix.length) == 0;
 }
 
-DEVICE int compare_ordered(uint32_t order, const Cell &a, const Cell &b) {
-    switch (order) {
-        case ORDER_INTEGER: return compare_numbers(integer_of(a), integer_of(b));
-        case ORDER_WIDE: return compare_numbers(wide_of(a), wide_of(b));
-        case ORDER_FLOAT: return compare_floats(float_of(a), float_of(b));
-        case ORDER_TEXT: return compare_text(text_of(a), text_of(b));
-        case ORDER_UUID: return compare_bytes((const uint8_t *)&a, 16, (const uint8_t *)&b, 16);
-        default: return compare_numbers(interval_span(interval_of(a)), interval_span(interval_of(b)));
-    }
-}
-
-// Whether a cell equals one of `count` sorted cells.
-DEVICE bool search_cells(uint32_t order, const Cell &cell, const Cell *sorted, uint64_t count) {
-    uint64_t first = 0;
-    while (count > 0) {
-        const uint64_t half = count / 2;
-        const int ordering = compare_ordered(order, cell, sorted[first + half]);
-        if (ordering == 0) return true;
-        if (ordering > 0) {
-            first += half + 1;
-            count -= half + 1;
-        } else {
-            count = half;
-        }
-    }
-    return false;
-}
-
 // The functions of text that makes no new bytes.
-DEVICE Fault run_text(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell, const Cell &c_cell,
-                      const Cell *constants) {
+DEVICE Fault run_text(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell,
+                      const Cell &c_cell) {
     const Text a = text_of(a_cell), b = text_of(b_cell);
     const int64_t number = integer_of(b_cell), count = integer_of(c_cell);
     Text result = a;
     int64_t integer;
     Fault fault = 0;
     switch (in.opcode) {
-        case OPCODE_COMPARE_TEXT:
-            if (a.length != b.length && (in.mode == ORDERING_EQUAL || in.mode == (ORDERING_LESS | ORDERING_GREATER))) {
-                integer = in.mode != ORDERING_EQUAL;
-            } else {
-                integer = ordering_holds(in.mode, compare_text(a, b));
-            }
-            break;
-        case OPCODE_COMPARE_UUID:
-            integer = ordering_holds(in.mode, compare_ordered(ORDER_UUID, a_cell, b_cell));
-            break;
-        case OPCODE_SEARCH: integer = search_cells(in.mode, a_cell, constants + b_cell.low, b_cell.high); break;
         case OPCODE_LIKE: integer = matches_like(a, b, in.mode != 0, &fault); break;
         case OPCODE_LENGTH: integer = count_characters(a.bytes, a.length); break;
         case OPCODE_OCTET_LENGTH: integer = a.length; break;

@@ -104,7 +104,8 @@ impl Constants {
 
     fn push(&mut self, cell: Cell) -> Result<u16> {
         match u16::try_from(self.cells.len()) {
-            Ok(number) if number < OPERAND_CONSTANT => {
+            // All bits set are no operand.
+            Ok(number) if number < OPERAND_CONSTANT - 1 => {
                 self.cells.push(cell);
                 Ok(number)
             }

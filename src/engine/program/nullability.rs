@@ -65,10 +65,12 @@ pub(super) fn nullability(expression: &Expression, parameters: &[Literal]) -> Nu
                 Nullability::Always
             }
             Function::Coalesce | Function::Greatest | Function::Least => {
-                if arguments.iter().any(|argument| nullability(argument, parameters).is_never()) {
+                let parts: Vec<Nullability> =
+                    arguments.iter().map(|argument| nullability(argument, parameters)).collect();
+                if parts.iter().any(Nullability::is_never) {
                     Nullability::NEVER
                 } else {
-                    any(arguments)
+                    parts.into_iter().fold(Nullability::NEVER, Nullability::or)
                 }
             }
             _ => any(arguments),

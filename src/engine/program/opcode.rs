@@ -1,10 +1,21 @@
 //! The instructions of kernels/abi/program.h.
 
-/// What an instruction does. The order is that of `PROGRAM_OPCODES`, where every one is described.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u16)]
-pub(super) enum Opcode {
-    Push = 0,
+macro_rules! opcodes {
+    ($($name:ident,)*) => {
+        /// What an instruction does. The order is that of `PROGRAM_OPCODES`, where every one is described.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u16)]
+        pub(super) enum Opcode {
+            $($name,)*
+        }
+
+        #[cfg(test)]
+        const OPCODE_NAMES: &[&str] = &[$(stringify!($name),)*];
+    };
+}
+
+opcodes! {
+    Push,
     Narrow,
     Pop,
     LoadBool,
@@ -109,9 +120,9 @@ impl Opcode {
         self >= Self::FoldText
     }
 
-    /// Whether only the kernel for programs with text has it.
+    /// Whether only the kernel for any program has it.
     pub(super) fn needs_text(self) -> bool {
-        self >= Self::CompareText
+        self >= Self::Like
     }
 
     /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
@@ -179,30 +190,75 @@ pub(super) mod ordering {
 #[cfg(test)]
 #[expect(clippy::expect_used, reason = "a test fails by panicking")]
 mod tests {
-    use super::Opcode;
+    use super::{Condition, OPCODE_NAMES, Order, WrittenText};
+    use crate::program::{abi, status::code};
+
+    const PROGRAM_HEADER: &str = include_str!("../../../kernels/abi/program.h");
+    const STATUS_HEADER: &str = include_str!("../../../kernels/abi/status.h");
+
+    /// What a header says a name is.
+    fn number(header: &str, name: &str) -> u64 {
+        let value = header
+            .lines()
+            .map(|line| line.trim_start().trim_start_matches("#define "))
+            .filter_map(|line| line.strip_prefix(name))
+            .find_map(|rest| rest.trim_start_matches([' ', '=']).split([',', ' ', '}']).next())
+            .expect("a definition")
+            .trim_end_matches('u');
+        match value.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).expect("a number"),
+            None => value.parse().expect("a number"),
+        }
+    }
 
     #[test]
     fn opcodes_are_those_of_the_kernel() {
-        let header = include_str!("../../../kernels/abi/program.h");
-        let names: Vec<String> = header
+        let names: Vec<String> = PROGRAM_HEADER
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("X("))
             .map(|line| line.split(')').next().expect("a name").replace('_', "").to_lowercase())
             .collect();
-        assert_eq!(names.len(), Opcode::WriteText as usize + 1);
-        for (name, opcode) in [
-            ("push", Opcode::Push),
-            ("setnull", Opcode::SetNull),
-            ("not", Opcode::Not),
-            ("divideinteger", Opcode::DivideInteger),
-            ("quotientscale", Opcode::QuotientScale),
-            ("floattointeger", Opcode::FloatToInteger),
-            ("comparetext", Opcode::CompareText),
-            ("startswith", Opcode::StartsWith),
-            ("writetext", Opcode::WriteText),
-        ] {
-            assert_eq!(names.get(opcode as usize).map(String::as_str), Some(name));
-            assert_eq!(format!("{opcode:?}").to_lowercase(), name);
-        }
+        let own: Vec<String> = OPCODE_NAMES.iter().map(|name| name.to_lowercase()).collect();
+        assert_eq!(own, names);
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_kernel() {
+        let program =
+            |name: &str, value: usize| assert_eq!(number(PROGRAM_HEADER, name), value as u64, "{name}");
+        program("PROGRAM_REGISTERS ", abi::PROGRAM_REGISTERS);
+        program("PROGRAM_REGISTERS_SMALL ", abi::PROGRAM_REGISTERS_SMALL);
+        program("PROGRAM_COLUMNS_MAX ", abi::PROGRAM_COLUMNS_MAX);
+        program("PROGRAM_OUTPUTS_MAX ", abi::PROGRAM_OUTPUTS_MAX);
+        program("PROGRAM_DEPTH_MAX ", abi::PROGRAM_DEPTH_MAX);
+        program("OPERAND_CONSTANT ", usize::from(abi::OPERAND_CONSTANT));
+        program("CONDITION_NULL ", Condition::Null as usize);
+        program("CONDITION_TRUE ", Condition::True as usize);
+        program("CONDITION_NOT_FALSE ", Condition::NotFalse as usize);
+        program("ORDER_TEXT ", Order::Text as usize);
+        program("ORDER_INTERVAL ", Order::Interval as usize);
+        program("TEXT_OF_UUID ", WrittenText::Uuid as usize);
+    }
+
+    #[test]
+    fn error_codes_are_those_of_the_kernel() {
+        let status =
+            |name: &str, value: u32| assert_eq!(number(STATUS_HEADER, name), u64::from(value), "{name}");
+        status("ERROR_INT16_RANGE ", code::INT16_RANGE);
+        status("ERROR_INT32_RANGE ", code::INT32_RANGE);
+        status("ERROR_INT64_RANGE ", code::INT64_RANGE);
+        status("ERROR_DECIMAL_RANGE ", code::DECIMAL_RANGE);
+        status("ERROR_NUMERIC_OVERFLOW ", code::NUMERIC_OVERFLOW);
+        status("ERROR_DIVISION_BY_ZERO ", code::DIVISION_BY_ZERO);
+        status("ERROR_FLOAT_OVERFLOW ", code::FLOAT_OVERFLOW);
+        status("ERROR_FLOAT_UNDERFLOW ", code::FLOAT_UNDERFLOW);
+        status("ERROR_NEGATIVE_LENGTH ", code::NEGATIVE_LENGTH);
+        status("ERROR_DATE_RANGE ", code::DATE_RANGE);
+        status("ERROR_TIMESTAMP_RANGE ", code::TIMESTAMP_RANGE);
+        status("ERROR_SQUARE_ROOT ", code::SQUARE_ROOT);
+        status("ERROR_PATTERN ", code::PATTERN);
+        status("ERROR_INTERVAL_RANGE ", code::INTERVAL_RANGE);
+        status("ERROR_DATE_TO_TIMESTAMP ", code::DATE_TO_TIMESTAMP);
+        status("ERROR_TEXT_BYTES ", code::TEXT_BYTES);
     }
 }

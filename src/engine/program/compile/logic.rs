@@ -6,7 +6,7 @@
 
 use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result};
 
-use super::{Compiler, Kind, Slot, typed};
+use super::{Compiler, Slot};
 use crate::program::{
     laziness::is_lazy,
     opcode::{Condition, Opcode},
@@ -148,20 +148,16 @@ impl Compiler<'_> {
         otherwise: Option<&Expression>,
         data_type: &DataType,
     ) -> Result<Slot> {
-        let mut conditions = Vec::with_capacity(branches.len());
-        for branch in branches {
-            let condition = self.compile_as(&branch.condition, &DataType::Bool)?;
-            conditions.push((condition, self.compile_as(&branch.result, data_type)?));
-        }
         let mut chosen = match otherwise {
             Some(otherwise) => self.compile_as(otherwise, data_type)?,
             None => Slot::Null,
         };
-        for (condition, result) in conditions.into_iter().rev() {
+        // From the last one on, so that no branch waits for the others.
+        for branch in branches.iter().rev() {
+            let condition = self.compile_as(&branch.condition, &DataType::Bool)?;
+            let result = self.compile_as(&branch.result, data_type)?;
             chosen = self.builder.lenient(Opcode::Select, &[condition, result, chosen], 0)?;
         }
-        // A choice among constants that are all NULL is still a value of the type.
-        debug_assert!(typed(chosen, data_type).is_ok_and(|value| Kind::of(data_type) == Ok(value.kind)));
         Ok(chosen)
     }
 }

@@ -299,6 +299,21 @@ fn an_expression_that_nests_too_deep_is_refused() {
 }
 
 #[test]
+fn choices_that_all_rows_make_may_nest() {
+    let mut nested = divisor();
+    for level in 0..400 {
+        let condition = Expression::predicate(Function::Equal, vec![divisor(), Expression::int32(level)]);
+        nested = Expression::Case {
+            branches: vec![CaseBranch { condition, result: Expression::int32(level) }],
+            otherwise: Some(Box::new(nested)),
+            data_type: DataType::Int32,
+        };
+        nested = Expression::call(Function::Coalesce, vec![nested, divisor()], DataType::Int32);
+    }
+    assert_eq!(run(&nested, &divisors()).expect("values"), divisors()[0].1);
+}
+
+#[test]
 fn long_lists_are_searched() {
     let device = Device::new();
     let is_in = |value: Expression, items: Vec<Expression>| {
