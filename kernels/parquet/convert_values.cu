@@ -12,14 +12,14 @@
 
 #define ROWS_PER_THREAD (SLICE_ROWS / BLOCK_THREADS)
 
+// Copies, so that they are held in registers and not read again after every cell that is written.
 struct Slice {
-    const EncodedPage &page;
-    const PageColumn &column;
+    EncodedPage page;
+    PageColumn column;
     PageState &state;
     uint64_t status;
     uint64_t data;     // of the first value
     uint32_t capacity; // values that the page has; for SOURCE_SPLIT the distance of a value's bytes, too
-    uint32_t source;
     uint32_t number;
 };
 
@@ -52,12 +52,12 @@ DEVICE uint32_t value_capacity(const EncodedPage &page, const PageState &state, 
 
 DEVICE ValueBytes value_bytes_at(const Slice &slice, uint32_t index) {
     const uint32_t width = slice.column.source_bytes;
-    if (slice.source == SOURCE_STRINGS) {
+    if (slice.page.source == SOURCE_STRINGS) {
         StringPlace place = ((const StringPlace *)slice.page.scratch)[index];
         uint64_t base = slice.page.strings ? slice.page.strings : slice.page.values;
         return ValueBytes{base + place.offset, place.length, 1};
     }
-    if (slice.source == SOURCE_SPLIT) return ValueBytes{slice.data + index, width, slice.capacity};
+    if (slice.page.source == SOURCE_SPLIT) return ValueBytes{slice.data + index, width, slice.capacity};
     return ValueBytes{slice.data + (uint64_t)index * width, width, 1};
 }
 
@@ -72,8 +72,8 @@ DEVICE uint64_t gather_bytes(const ValueBytes &value, uint32_t first, uint32_t c
 
 DEVICE uint64_t load_fixed(const Slice &slice, uint32_t index) {
     const uint32_t width = slice.column.source_bytes;
-    if (slice.source == SOURCE_INTEGERS) return ((const uint64_t *)slice.page.scratch)[index];
-    if (slice.source == SOURCE_SPLIT) return gather_bytes(value_bytes_at(slice, index), 0, width);
+    if (slice.page.source == SOURCE_INTEGERS) return ((const uint64_t *)slice.page.scratch)[index];
+    if (slice.page.source == SOURCE_SPLIT) return gather_bytes(value_bytes_at(slice, index), 0, width);
     return width == 4 ? load_u32(slice.data + (uint64_t)index * 4) : load_u64(slice.data + (uint64_t)index * 8);
 }
 
@@ -273,8 +273,8 @@ DEVICE void convert_rows(const Slice &slice, uint32_t first_row) {
 
 KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
-    const EncodedPage &page = page_at(args, place.page);
-    const PageColumn &column = column_at(args, page.column);
+    const EncodedPage page = page_at(args, place.page);
+    const PageColumn column = column_at(args, page.column);
     PageState &state = state_at(args, place.page);
     const Slice slice{page,
                       column,
@@ -282,7 +282,6 @@ KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
                       args.status,
                       page.values + state.values_offset,
                       value_capacity(page, state, column.source_bytes),
-                      page.source,
                       place.page};
     switch (column.conversion) {
         case CONVERT_BITS: convert_rows<ConvertBits>(slice, place.first_row); break;

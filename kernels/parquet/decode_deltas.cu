@@ -180,7 +180,7 @@ KERNEL(decode_deltas, DecodePages, BLOCK_THREADS) {
 }
 
 KERNEL(build_strings, DecodePages, BUILD_THREADS) {
-    const EncodedPage &page = page_at(args, listed_page(args));
+    const EncodedPage page = page_at(args, listed_page(args));
     const PageState &state = state_at(args, listed_page(args));
     const uint64_t *prefixes = (const uint64_t *)page.prefixes;
     StringPlace *places = (StringPlace *)page.scratch;

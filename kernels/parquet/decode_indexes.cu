@@ -46,9 +46,9 @@ KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
     SHARED RunTable tables[2];
     SHARED uint32_t width, failed;
     const uint32_t number = listed_page(args);
-    const EncodedPage &page = page_at(args, number);
-    const PageColumn &column = column_at(args, page.column);
-    const PageState &state = state_at(args, number);
+    const EncodedPage page = page_at(args, number);
+    const PageColumn column = column_at(args, page.column);
+    const PageState state = state_at(args, number);
     const uint32_t dense = state.dense, value_count = state.value_count;
     const uint64_t data = page.values + state.values_offset;
     if (value_count == 0) return;

@@ -33,8 +33,8 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
     SHARED RunTable table;
     SHARED uint32_t is_uniform, uniform_value;
     const uint32_t number = listed_page(args);
-    const EncodedPage &page = page_at(args, number);
-    const PageColumn &column = column_at(args, page.column);
+    const EncodedPage page = page_at(args, number);
+    const PageColumn column = column_at(args, page.column);
     PageState &state = state_at(args, number);
     uint8_t *validity = (uint8_t *)column.validity + page.first_row;
     const uint32_t row_count = page.row_count;

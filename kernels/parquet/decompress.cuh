@@ -158,7 +158,7 @@ DEVICE bool decompress_page(const CompressedPage &page) {
 
 template <class Codec>
 DEVICE void decompress_listed(const DecompressPages &args) {
-    const CompressedPage &page = ((const CompressedPage *)args.pages)[blockIdx.x];
+    const CompressedPage page = ((const CompressedPage *)args.pages)[blockIdx.x];
     bool is_sound = decompress_page<Codec>(page);
     if (!is_sound && threadIdx.x == 0) report_error(args.status, ERROR_COMPRESSED_PAGE, page.page);
 }

@@ -18,7 +18,7 @@ KERNEL(locate_strings, DecodePages, LOCATE_THREADS) {
     SHARED StringPlace places[WINDOW_BYTES / 4];
     SHARED uint32_t place_count, next_offset, failed;
     const uint32_t number = listed_page(args);
-    const EncodedPage &page = page_at(args, number);
+    const EncodedPage page = page_at(args, number);
     PageState &state = state_at(args, number);
     const uint32_t wanted = state.value_count;
     const uint32_t end = page.values_bytes;

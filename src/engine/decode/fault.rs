@@ -57,9 +57,11 @@ impl ColumnNames {
     /// The error that a kernel reported about a page.
     pub(super) fn error_of(&self, status: Status, page: usize) -> Error {
         match status.code {
-            error_code::NULL_IN_COLUMN => {
-                self.value_error(ErrorKind::NullNotAllowed, "null value in", "violates its NOT NULL declaration")
-            }
+            error_code::NULL_IN_COLUMN => self.value_error(
+                ErrorKind::NullNotAllowed,
+                "null value in",
+                "violates its NOT NULL declaration",
+            ),
             error_code::TEXT_TOO_LONG => {
                 let name = if self.trim_blanks { "character" } else { "character varying" };
                 let length_max = self.length_max.unwrap_or_default();

@@ -134,13 +134,14 @@ fn int64_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
 }
 
 fn byte_array_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
-    let decimal =
-        |precision, scale| decimal_type(precision, scale, precision > DECIMAL128_DIGITS_MAX);
+    let decimal = |precision, scale| decimal_type(precision, scale, precision > DECIMAL128_DIGITS_MAX);
     Some(match (descriptor.logical_type_ref(), descriptor.converted_type()) {
         (Some(LogicalType::String | LogicalType::Json), _)
         | (None, ConvertedType::UTF8 | ConvertedType::JSON) => FileType::Text,
         (
-            Some(LogicalType::Bson | LogicalType::Enum | LogicalType::Geometry(_) | LogicalType::Geography(_)),
+            Some(
+                LogicalType::Bson | LogicalType::Enum | LogicalType::Geometry(_) | LogicalType::Geography(_),
+            ),
             _,
         )
         | (None, ConvertedType::NONE | ConvertedType::BSON | ConvertedType::ENUM) => FileType::Bytes,

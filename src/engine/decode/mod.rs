@@ -1,7 +1,8 @@
 //! Parquet column chunks, decoded on a device.
 //!
 //! - `row_group.rs`: the columns of a row group at once: what callers use
-//! - `column_chunk.rs`: a chunk's bytes and types, and what can be decoded
+//! - `column_chunk.rs`: a chunk's bytes, and what can be decoded
+//! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_header.rs`, `page_list.rs`: where a chunk's pages are
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
@@ -22,6 +23,8 @@
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 
 mod abi;
+mod chunk_decoder;
+mod chunk_plan;
 mod column_chunk;
 mod conversion;
 mod fault;
@@ -33,6 +36,12 @@ mod page_layout;
 mod page_list;
 mod row_group;
 #[cfg(test)]
+#[expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test stops at what it did not expect"
+)]
 mod tests;
 
 pub use column_chunk::{EncodedColumnChunk, check_column, chunk_range};

@@ -3,11 +3,7 @@
 //! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
 //! buffer of the encoded chunk.
 
-use super::{
-    column_chunk::Codec,
-    page_header::PageKind,
-    page_list::ListedPage,
-};
+use super::{column_chunk::Codec, page_header::PageKind, page_list::ListedPage};
 
 /// Decompressed pages start at multiples of this.
 const PAGE_ALIGNMENT: u64 = 16;
@@ -56,7 +52,11 @@ impl LayoutBuilder {
     /// # Errors
     ///
     /// What is wrong with the page, in words.
-    pub(super) fn add(&mut self, page: &ListedPage, host_bytes: Option<usize>) -> Result<PageLayout, &'static str> {
+    pub(super) fn add(
+        &mut self,
+        page: &ListedPage,
+        host_bytes: Option<usize>,
+    ) -> Result<PageLayout, &'static str> {
         let (definition_bytes, repetition_bytes, is_compressed, is_v2) = match page.header.kind {
             PageKind::DataV2 { definition_bytes, repetition_bytes, is_compressed, .. } => {
                 (definition_bytes, repetition_bytes, is_compressed, true)

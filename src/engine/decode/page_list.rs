@@ -39,6 +39,10 @@ impl PageList {
     /// The number of the page and what is wrong with it, in words.
     pub(super) fn read(chunk: &[u8], row_count: u32) -> Result<Self, (usize, &'static str)> {
         let mut list = Self::default();
+        if row_count == 0 {
+            // Footers of some writers do not say where the pages of such a chunk are.
+            return Ok(list);
+        }
         let mut start = 0;
         let mut rows = 0_u32;
         let mut page_count = 0;

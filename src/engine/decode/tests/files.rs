@@ -27,7 +27,8 @@ fn files_of_the_sql_tests_are_read_as_the_reader_does() {
             let field = schema.field(root);
             let context = format!("{} {}", path.display(), field);
             let Some(declared) = natural_type(field.data_type()) else {
-                let error = decode_column(&file, leaf, &column(field.name(), pystachio_plan::DataType::Int32));
+                let error =
+                    decode_column(&file, leaf, &column(field.name(), pystachio_plan::DataType::Int32));
                 assert_eq!(error.unwrap_err().kind, ErrorKind::NotSupported, "{context}");
                 continue;
             };

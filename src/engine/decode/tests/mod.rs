@@ -84,7 +84,11 @@ fn footer(file: &[u8]) -> ParquetMetaData {
 }
 
 /// Decodes top-level columns of every row group; one list of values a column.
-fn decode_columns(file: &[u8], metadata: &ParquetMetaData, columns: &[(usize, ScanColumn)]) -> Result<Vec<Values>> {
+fn decode_columns(
+    file: &[u8],
+    metadata: &ParquetMetaData,
+    columns: &[(usize, ScanColumn)],
+) -> Result<Vec<Values>> {
     let memory = memory();
     let mut results = vec![Vec::new(); columns.len()];
     for row_group in metadata.row_groups() {
@@ -126,15 +130,25 @@ fn column_values(memory: &DeviceMemory, column: &Column, row_count: usize) -> Va
     }
     let number = |value: i128| Value::Number(value);
     let values: Vec<Value> = match column.cell_type {
-        CellType::Bool => cells::<u8>(memory, column, row_count).iter().map(|v| number((*v).into())).collect(),
-        CellType::Int16 => cells::<i16>(memory, column, row_count).iter().map(|v| number((*v).into())).collect(),
-        CellType::Int32 => cells::<i32>(memory, column, row_count).iter().map(|v| number((*v).into())).collect(),
-        CellType::Int64 => cells::<i64>(memory, column, row_count).iter().map(|v| number((*v).into())).collect(),
+        CellType::Bool => {
+            cells::<u8>(memory, column, row_count).iter().map(|v| number((*v).into())).collect()
+        }
+        CellType::Int16 => {
+            cells::<i16>(memory, column, row_count).iter().map(|v| number((*v).into())).collect()
+        }
+        CellType::Int32 => {
+            cells::<i32>(memory, column, row_count).iter().map(|v| number((*v).into())).collect()
+        }
+        CellType::Int64 => {
+            cells::<i64>(memory, column, row_count).iter().map(|v| number((*v).into())).collect()
+        }
         CellType::Int128 => cells::<i128>(memory, column, row_count).iter().map(|v| number(*v)).collect(),
         CellType::Float32 => {
             cells::<u32>(memory, column, row_count).iter().map(|v| Value::Float((*v).into())).collect()
         }
-        CellType::Float64 => cells::<u64>(memory, column, row_count).iter().map(|v| Value::Float(*v)).collect(),
+        CellType::Float64 => {
+            cells::<u64>(memory, column, row_count).iter().map(|v| Value::Float(*v)).collect()
+        }
         CellType::Bytes16 => {
             cells::<[u8; 16]>(memory, column, row_count).iter().map(|v| Value::Bytes(v.to_vec())).collect()
         }

@@ -61,7 +61,8 @@ pub(super) fn reader_metadata(metadata: &ParquetMetaData) -> ArrowReaderMetadata
         .iter()
         .enumerate()
         .map(|(root, field)| {
-            let leaf = (0..descriptor.num_columns()).find(|leaf| descriptor.get_column_root_idx(*leaf) == root);
+            let leaf =
+                (0..descriptor.num_columns()).find(|leaf| descriptor.get_column_root_idx(*leaf) == root);
             let is_int96 =
                 leaf.is_some_and(|leaf| descriptor.column(leaf).physical_type() == PhysicalType::INT96);
             let data_type = match field.data_type() {
@@ -126,9 +127,11 @@ pub(super) fn array_values(array: &ArrayRef, declared: &DataType) -> Result<Valu
     let rounded = |value: i64| exact(value.div_euclid(1000).into());
     let thousand = |value: i64| exact(i128::from(value) * 1000);
     match array.data_type() {
-        ArrowType::Boolean => {
-            Ok(array.as_boolean().iter().map(|value| value.map(|value| Value::Number(value.into()))).collect())
-        }
+        ArrowType::Boolean => Ok(array
+            .as_boolean()
+            .iter()
+            .map(|value| value.map(|value| Value::Number(value.into())))
+            .collect()),
         ArrowType::Int8 => numbers!(array, Int8Type, |value| whole(value.into())),
         ArrowType::UInt8 => numbers!(array, UInt8Type, |value| whole(value.into())),
         ArrowType::Int16 => numbers!(array, Int16Type, |value| whole(value.into())),
@@ -167,12 +170,18 @@ pub(super) fn array_values(array: &ArrayRef, declared: &DataType) -> Result<Valu
         ArrowType::Binary if *declared == DataType::Text => {
             let is_text = |value: &[u8]| std::str::from_utf8(value).is_ok();
             let array = binary(array);
-            if array.iter().flatten().all(|value| is_text(value)) { Ok(to_values(array)) } else { Err("UTF-8".into()) }
+            if array.iter().flatten().all(|value| is_text(value)) {
+                Ok(to_values(array))
+            } else {
+                Err("UTF-8".into())
+            }
         }
         ArrowType::Binary => Ok(to_values(binary(array))),
-        ArrowType::FixedSizeBinary(_) => {
-            Ok(array.as_fixed_size_binary().iter().map(|value| value.map(|value| Value::Bytes(value.to_vec()))).collect())
-        }
+        ArrowType::FixedSizeBinary(_) => Ok(array
+            .as_fixed_size_binary()
+            .iter()
+            .map(|value| value.map(|value| Value::Bytes(value.to_vec())))
+            .collect()),
         other => Err(format!("no oracle for {other}")),
     }
 }

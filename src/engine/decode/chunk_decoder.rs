@@ -1,0 +1,310 @@
+//! One chunk's memory on the device, and its pages in the batch.
+
+use bytes::Bytes;
+use pystachio_plan::Result;
+
+use super::{
+    abi::{
+        CompressedPage, DeltaForm, EncodedPage, LevelsForm, PAGE_PADDING_BYTES, PageColumn, ValueSource,
+        WORD_ROWS,
+    },
+    chunk_plan::{ChunkPlan, encoding},
+    column_chunk::{Codec, value_source},
+    page_batch::{BatchPage, PageBatch, PageOrigin},
+    page_header::{PageEncoding, PageKind},
+    page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
+    page_list::ListedPage,
+};
+use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream};
+
+/// Bytes of a value in a page's scratch memory.
+const SCRATCH_BYTES: u64 = 8;
+/// Bytes of a validity word.
+const WORD_BYTES: u64 = 8;
+/// Bytes of a string's length in a page.
+const LENGTH_BYTES: u64 = 4;
+/// Adds a chunk's pages to a batch.
+pub(super) struct ChunkDecoder<'a> {
+    pub(super) memory: &'a DeviceMemory,
+    pub(super) stream: Stream,
+    pub(super) plan: &'a ChunkPlan<'a>,
+    pub(super) number: usize,
+    pub(super) null_count: u64,
+    pub(super) batch: &'a mut PageBatch,
+    /// Memory that must live until the kernels are enqueued.
+    pub(super) scratch: &'a mut Vec<Buffer>,
+}
+
+/// A chunk's two buffers in device memory.
+struct ChunkBuffers {
+    encoded: Option<Buffer>,
+    decompressed: Option<Buffer>,
+}
+
+impl ChunkBuffers {
+    fn address(&self, section: Section) -> u64 {
+        let buffer = match section.memory {
+            PageMemory::Encoded => &self.encoded,
+            PageMemory::Decompressed => &self.decompressed,
+        };
+        buffer.as_ref().map_or(0, |buffer| buffer.address() + section.offset)
+    }
+}
+
+impl ChunkDecoder<'_> {
+    /// Enqueues the chunk's upload, adds its pages, and returns the column that they are decoded into.
+    pub(super) fn add(&mut self, host_pages: &[Bytes], row_count: u32) -> Result<Column> {
+        let plan = self.plan;
+        let layouts = self.lay_out(host_pages)?;
+        let keeps_encoded = layouts.iter().any(|layout| layout.values.memory == PageMemory::Encoded);
+        let buffers = self.upload(&layouts, host_pages)?;
+        let cell_bytes = u64::from(plan.conversion.cell_type.bytes());
+        let rows = u64::from(row_count);
+        let values = self.allocate(rows * cell_bytes)?;
+        let validity = plan.is_optional.then(|| self.allocate(rows)).transpose()?;
+        let mut column = plan.conversion.page_column();
+        column.values = values.address();
+        column.validity = validity.as_ref().map_or(0, Buffer::address);
+        column.null_count = self.null_count;
+        let mut space = self.allocate_scratch()?;
+        let mut layouts = layouts.iter();
+        if let (Some(page), Some(layout)) =
+            (&plan.pages.dictionary, plan.pages.dictionary.as_ref().and_then(|_| layouts.next()))
+        {
+            self.add_dictionary(page, *layout, &buffers, &mut column, &mut space)?;
+        }
+        let column_number = self.batch.add_column(column);
+        for (page, layout) in plan.pages.data.iter().zip(layouts) {
+            let mut encoded = self.encoded_page(page, *layout, &buffers, column_number);
+            if plan.is_optional {
+                encoded.words = space.take_words(page.row_count);
+            }
+            self.add_data_page(page, *layout, encoded, &mut space)?;
+        }
+        let mut strings: Vec<Buffer> = buffers.decompressed.into_iter().collect();
+        match buffers.encoded {
+            Some(encoded) if keeps_encoded => strings.push(encoded),
+            encoded => self.scratch.extend(encoded),
+        }
+        if plan.conversion.cell_type != CellType::String {
+            self.scratch.append(&mut strings);
+        }
+        Ok(Column {
+            data_type: plan.chunk.column.data_type.clone(),
+            cell_type: plan.conversion.cell_type,
+            values,
+            validity,
+            strings,
+        })
+    }
+
+    fn lay_out(&self, host_pages: &[Bytes]) -> Result<Vec<PageLayout>> {
+        let mut builder = LayoutBuilder::new(self.plan.codec);
+        self.plan
+            .pages()
+            .enumerate()
+            .map(|(place, page)| {
+                let host_bytes = host_pages.get(place).map(Bytes::len);
+                builder
+                    .add(page, host_bytes)
+                    .map_err(|reason| self.plan.names.corrupt_page(page.number, reason))
+            })
+            .collect()
+    }
+
+    /// Uploads what is encoded, once, and makes room for what is decompressed.
+    fn upload(&self, layouts: &[PageLayout], host_pages: &[Bytes]) -> Result<ChunkBuffers> {
+        let platform = self.memory.platform();
+        let sections = || layouts.iter().map(|layout| layout.values);
+        let decompressed_bytes = sections()
+            .filter(|section| section.memory == PageMemory::Decompressed)
+            .map(|section| section.offset + u64::from(section.bytes))
+            .max()
+            .unwrap_or(0);
+        let decompressed = (decompressed_bytes > 0)
+            .then(|| self.memory.allocate(decompressed_bytes + PAGE_PADDING_BYTES, self.stream))
+            .transpose()?;
+        if self.plan.codec == Codec::Host {
+            for (layout, page) in layouts.iter().zip(host_pages) {
+                // A page V2 starts with its levels, whose lengths the layout has taken from its start.
+                let start = layout.values.offset + u64::from(layout.values.bytes) - page.len() as u64;
+                if let Some(buffer) = &decompressed {
+                    platform.upload(page, buffer.address() + start, self.stream)?;
+                }
+            }
+            return Ok(ChunkBuffers { encoded: None, decompressed });
+        }
+        let bytes = self.plan.chunk.bytes;
+        let encoded = self.memory.allocate(bytes.len() as u64 + PAGE_PADDING_BYTES, self.stream)?;
+        platform.upload(bytes, encoded.address(), self.stream)?;
+        Ok(ChunkBuffers { encoded: Some(encoded), decompressed })
+    }
+
+    /// Adds a dictionary as a column of its own, and says to the data's column where it is.
+    fn add_dictionary(
+        &mut self,
+        page: &ListedPage,
+        layout: PageLayout,
+        buffers: &ChunkBuffers,
+        column: &mut PageColumn,
+        space: &mut ScratchSpace,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let entries = u64::from(page.row_count);
+        if !matches!(encoding(page), PageEncoding::Plain | PageEncoding::Dictionary) {
+            return Err(plan.not_supported("a dictionary of an unknown encoding"));
+        }
+        let entry_bytes = match plan.conversion.source_bytes {
+            0 => LENGTH_BYTES,
+            bytes => bytes.into(),
+        };
+        if entries * entry_bytes > u64::from(layout.values.bytes) {
+            return Err(plan.names.corrupt_page(page.number, "a dictionary has fewer values than it says"));
+        }
+        let values = self.allocate(entries * u64::from(plan.conversion.cell_type.bytes()))?;
+        let faults = self.memory.allocate_zeroed(entries.max(1), self.stream)?;
+        column.dictionary = values.address();
+        column.faults = faults.address();
+        column.dictionary_count = page.row_count;
+        column.dictionary_page = self.batch.next_page();
+        let mut dictionary = plan.conversion.page_column();
+        dictionary.values = values.address();
+        dictionary.faults = faults.address();
+        dictionary.is_dictionary = 1;
+        let number = self.batch.add_column(dictionary);
+        let mut encoded = self.encoded_page(page, layout, buffers, number);
+        let (source, delta_form) = value_source(PageEncoding::Plain, plan.physical)
+            .ok_or_else(|| plan.not_supported("a dictionary"))?;
+        if source == ValueSource::Strings {
+            encoded.scratch = space.take_values(page.row_count);
+        }
+        self.scratch.extend([values, faults]);
+        let origin = PageOrigin { chunk: self.number, page: page.number };
+        self.batch.add_page(BatchPage { page: encoded, source, delta_form, is_optional: false, origin });
+        Ok(())
+    }
+
+    fn add_data_page(
+        &mut self,
+        page: &ListedPage,
+        layout: PageLayout,
+        mut encoded: EncodedPage,
+        space: &mut ScratchSpace,
+    ) -> Result<()> {
+        let plan = self.plan;
+        let (source, delta_form) = value_source(encoding(page), plan.physical)
+            .filter(|(source, _)| {
+                // A string's bytes must lie side by side.
+                *source != ValueSource::Split || plan.conversion.cell_type != CellType::String
+            })
+            .ok_or_else(|| plan.not_supported(&format!("encoding {:?}", encoding(page))))?;
+        if matches!(source, ValueSource::Strings | ValueSource::Integers) {
+            encoded.scratch = space.take_values(page.row_count);
+        }
+        if delta_form == DeltaForm::Strings {
+            encoded.prefixes = space.take_values(page.row_count);
+        }
+        let levels_form = match (plan.is_optional, page.header.kind, layout.levels) {
+            (false, ..) => LevelsForm::None,
+            (true, _, Some(_)) => LevelsForm::Runs,
+            (true, PageKind::DataV1 { definition_encoding: PageEncoding::Rle, .. }, None) => {
+                LevelsForm::Prefixed
+            }
+            (true, PageKind::DataV1 { definition_encoding: PageEncoding::BitPacked, .. }, None) => {
+                LevelsForm::Packed
+            }
+            _ => return Err(plan.not_supported("levels of an unknown encoding")),
+        };
+        encoded.levels_form = levels_form as u32;
+        let origin = PageOrigin { chunk: self.number, page: page.number };
+        let is_optional = plan.is_optional;
+        self.batch.add_page(BatchPage { page: encoded, source, delta_form, is_optional, origin });
+        Ok(())
+    }
+
+    /// A page's places in memory; enqueues its decompression.
+    fn encoded_page(
+        &mut self,
+        page: &ListedPage,
+        layout: PageLayout,
+        buffers: &ChunkBuffers,
+        column: u32,
+    ) -> EncodedPage {
+        // In a page V1 the levels come first in the same section.
+        let levels = layout.levels.unwrap_or(layout.values);
+        if let Some(compressed) = layout.compressed {
+            let task = CompressedPage {
+                source: buffers.address(compressed),
+                target: buffers.address(layout.values),
+                source_bytes: compressed.bytes,
+                target_bytes: layout.values.bytes,
+                page: self.batch.next_page(),
+                reserved: 0,
+            };
+            match self.plan.codec {
+                Codec::Snappy => self.batch.add_snappy(task),
+                _ => self.batch.add_lz4(task),
+            }
+        }
+        EncodedPage {
+            levels: buffers.address(levels),
+            values: buffers.address(layout.values),
+            levels_bytes: levels.bytes,
+            values_bytes: layout.values.bytes,
+            first_row: page.first_row,
+            row_count: page.row_count,
+            column,
+            ..EncodedPage::default()
+        }
+    }
+
+    fn allocate(&self, bytes: u64) -> Result<Buffer> {
+        self.memory.allocate(bytes.max(1), self.stream)
+    }
+
+    /// Memory of the pages' own, one piece after another.
+    fn allocate_scratch(&mut self) -> Result<ScratchSpace> {
+        let plan = self.plan;
+        let of_page = |page: &ListedPage, encoding| {
+            let rows = u64::from(page.row_count);
+            let words = if plan.is_optional { rows.div_ceil(WORD_ROWS.into()) * WORD_BYTES } else { 0 };
+            let values = match value_source(encoding, plan.physical) {
+                Some((_, DeltaForm::Strings)) => 2 * rows * SCRATCH_BYTES,
+                Some((ValueSource::Strings | ValueSource::Integers, _)) => rows * SCRATCH_BYTES,
+                _ => 0,
+            };
+            words + values
+        };
+        let data: u64 = plan.pages.data.iter().map(|page| of_page(page, encoding(page))).sum();
+        let dictionary = plan.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
+        let bytes = data + dictionary;
+        let buffer = self.allocate(bytes)?;
+        let space = ScratchSpace { next: buffer.address(), end: buffer.address() + bytes };
+        self.scratch.push(buffer);
+        Ok(space)
+    }
+}
+
+/// Scratch memory of a chunk's pages.
+struct ScratchSpace {
+    next: u64,
+    end: u64,
+}
+
+impl ScratchSpace {
+    /// The address of the next piece.
+    fn take(&mut self, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next += bytes;
+        assert!(self.next <= self.end, "a chunk's pages take more scratch memory than was counted");
+        address
+    }
+
+    fn take_values(&mut self, row_count: u32) -> u64 {
+        self.take(u64::from(row_count) * SCRATCH_BYTES)
+    }
+
+    fn take_words(&mut self, row_count: u32) -> u64 {
+        self.take(u64::from(row_count.div_ceil(WORD_ROWS)) * WORD_BYTES)
+    }
+}
