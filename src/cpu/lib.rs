@@ -26,7 +26,6 @@ mod scan;
 mod stream;
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod query_tests;
 
 pub use engine::{CpuEngine, CpuOptions};

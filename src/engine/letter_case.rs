@@ -212,7 +212,6 @@ impl fmt::Debug for CaseMap {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a test fails by panicking")]
 mod tests {
     use pystachio_plan::LocaleName;
 

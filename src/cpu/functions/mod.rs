@@ -34,7 +34,6 @@ mod text;
 mod variance;
 
 #[cfg(test)]
-#[expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests;
 
 use arrow::datatypes::SchemaRef;

@@ -319,7 +319,6 @@ impl CompactInput<'_> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod tests {
     use super::*;
     use crate::decode::tests::Random;

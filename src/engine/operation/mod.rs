@@ -20,7 +20,6 @@ mod queue;
 mod select;
 mod sort;
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that fails may panic")]
 mod tests;
 
 pub use fault::{FaultContext, StatusCell};

@@ -29,7 +29,6 @@ mod registers;
 mod status;
 
 #[cfg(test)]
-#[expect(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;
 
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, Result};

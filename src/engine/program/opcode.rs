@@ -188,7 +188,6 @@ pub(super) mod ordering {
 }
 
 #[cfg(test)]
-#[expect(clippy::expect_used, reason = "a test fails by panicking")]
 mod tests {
     use super::{Condition, OPCODE_NAMES, Order, WrittenText};
     use crate::program::{abi, status::code};

@@ -132,6 +132,9 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
         writer.text("Engine Result", "not read to its end");
         return;
     };
+    if !metrics.device.is_empty() {
+        writer.text("Ran On", &metrics.device);
+    }
     writer.number("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);
     writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));

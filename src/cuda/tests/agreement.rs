@@ -1,0 +1,301 @@
+//! The GPU against the emulated device: the same operations give the same results.
+//!
+//! Without a GPU every test says so and passes; with PYSTACHIO_REQUIRE_GPU=1 that is a failure.
+//! `PYSTACHIO_TEST_PARQUET` names folders of further Parquet files, separated by colons.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow::array::RecordBatch;
+use pystachio_cuda::CudaPlatform;
+use pystachio_engine::{
+    decode::{EncodedColumnChunk, check_column, chunk_range, decode_column_chunk},
+    device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
+    operation::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow},
+    program::{Filter, Program},
+    storage::{FileCatalog, file_type},
+};
+use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal, ScanColumn, Value};
+
+const MEMORY_BYTES: u64 = 8 << 30;
+/// Row groups of a file that are compared.
+const ROW_GROUPS_MAX: usize = 2;
+
+/// The emulated device and the GPU, or nothing without one.
+fn devices() -> Option<[Queue; 2]> {
+    let gpu = match CudaPlatform::open(0) {
+        Ok(platform) => platform,
+        Err(error) => {
+            assert!(std::env::var("PYSTACHIO_REQUIRE_GPU").as_deref() != Ok("1"), "{error}");
+            println!("skipped: {error}");
+            return None;
+        }
+    };
+    let queue = |platform: Arc<dyn Platform>| {
+        Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES)).expect("a queue")
+    };
+    Some([queue(Arc::new(EmulatedPlatform::new())), queue(Arc::new(gpu))])
+}
+
+fn batch(queue: &Queue, columns: Vec<Column>, row_count: usize) -> RecordBatch {
+    let types: Vec<DataType> = columns.iter().map(|column| column.data_type.clone()).collect();
+    to_arrow(queue, &Chunk { row_count, columns }, &column_schema(&types)).expect("a batch")
+}
+
+fn parquet_files() -> Vec<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+    let named = std::env::var("PYSTACHIO_TEST_PARQUET").unwrap_or_default();
+    let folders = named.split(':').filter(|name| !name.is_empty()).map(PathBuf::from);
+    let mut files = Vec::new();
+    for folder in std::iter::once(own).chain(folders) {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        files.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
+    files.sort();
+    files
+}
+
+/// A column of a file on a device, decoded.
+struct Decoded {
+    name: String,
+    columns: Vec<Column>,
+    row_count: usize,
+}
+
+/// Calls `visit` with every column that can be decoded, on every device.
+fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
+    let catalog = FileCatalog::default();
+    for path in parquet_files() {
+        let files = FileSet { paths: vec![path.to_string_lossy().into_owned()] };
+        let file = catalog.open_all(&files).expect("a file").remove(0);
+        let metadata = file.footer.metadata().clone();
+        let schema = metadata.file_metadata().schema_descr();
+        for (index, row_group) in metadata.row_groups().iter().enumerate().take(ROW_GROUPS_MAX) {
+            for leaf in 0..schema.num_columns() {
+                let field = &schema.root_schema().get_fields()[schema.get_column_root_idx(leaf)];
+                let Some(data_type) = file_type(field).data_type else { continue };
+                let column = ScanColumn {
+                    id: ColumnId(1),
+                    name: field.name().to_owned(),
+                    data_type,
+                    not_null: false,
+                    length_max: None,
+                    trim_blanks: false,
+                };
+                if row_group.num_rows() == 0 || check_column(&schema.column(leaf), &column).is_err() {
+                    continue;
+                }
+                let row_count = row_group.num_rows() as usize;
+                let (offset, bytes) = chunk_range(row_group.column(leaf)).expect("a range");
+                let handle = file.handle().expect("a handle");
+                let bytes = file.read_range(&handle, offset, bytes as usize).expect("bytes");
+                let chunk = EncodedColumnChunk {
+                    bytes: &bytes,
+                    metadata: row_group.column(leaf),
+                    column: &column,
+                    table: "t",
+                    path: &path,
+                };
+                let name = format!(
+                    "{} {} row group {index} {:?} {:?}",
+                    path.display(),
+                    column.name,
+                    row_group.column(leaf).compression(),
+                    row_group.column(leaf).encodings().collect::<Vec<_>>()
+                );
+                let columns: Result<Vec<Column>, _> = queues
+                    .iter()
+                    .map(|queue| decode_column_chunk(queue.memory(), &chunk, row_count, queue.stream()))
+                    .collect();
+                match columns {
+                    Ok(columns) => visit(Decoded { name, columns, row_count }),
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn column_chunks_decode_alike() {
+    let Some(queues) = devices() else { return };
+    let (mut compared, mut failed) = (0, Vec::new());
+    for_every_column(&queues, |decoded| {
+        let batches: Vec<RecordBatch> = queues
+            .iter()
+            .zip(&decoded.columns)
+            .map(|(queue, column)| batch(queue, vec![column.clone()], decoded.row_count))
+            .collect();
+        compared += 1;
+        if batches[0] != batches[1] {
+            let differs = |row: &usize| batches[0].slice(*row, 1) != batches[1].slice(*row, 1);
+            let rows: Vec<usize> = (0..decoded.row_count).filter(differs).collect();
+            failed.push(format!("{}: {} rows differ, first {:?}", decoded.name, rows.len(), &rows[..rows.len().min(4)]));
+        }
+    });
+    println!("compared {compared} column chunks");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn operations_agree_over_every_type() {
+    let Some(queues) = devices() else { return };
+    let mut failed = Vec::new();
+    for_every_column(&queues, |decoded| {
+        let rows = decoded.row_count;
+        let mut check = |what: &str, results: [RecordBatch; 2]| {
+            if results[0] != results[1] {
+                failed.push(format!("{}: {what}", decoded.name));
+            }
+        };
+        let each = |work: &dyn Fn(&Queue, &Column) -> RecordBatch| -> [RecordBatch; 2] {
+            [work(&queues[0], &decoded.columns[0]), work(&queues[1], &decoded.columns[1])]
+        };
+        for (descending, nulls_first) in [(false, false), (true, false), (false, true)] {
+            check(
+                "sort",
+                each(&|queue, column| {
+                    let keys = [SortColumn { column: column.clone(), descending, nulls_first }];
+                    let order = queue.sort(&keys, rows).expect("an order");
+                    batch(queue, vec![queue.gather(column, &order).expect("rows")], rows)
+                }),
+            );
+        }
+        check(
+            "group and count",
+            each(&|queue, column| {
+                let keys = [column.clone()];
+                let grouping = queue.group(&keys, rows).expect("groups");
+                let leaders = grouping.leaders.clone().expect("leaders");
+                let accumulate = |accumulator, input| {
+                    queue.accumulate(&grouping, accumulator, input, &DataType::Int64).expect("an aggregate")
+                };
+                let found = [
+                    queue.gather(column, &leaders).expect("keys"),
+                    accumulate(Accumulator::Count, None),
+                    accumulate(Accumulator::Count, Some(column)),
+                ];
+                // Which row stands for a group has no order on a GPU.
+                let order = queue
+                    .sort(
+                        &[SortColumn { column: found[0].clone(), descending: false, nulls_first: true }],
+                        grouping.group_count,
+                    )
+                    .expect("an order");
+                let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
+                batch(queue, sorted, grouping.group_count)
+            }),
+        );
+        check(
+            "least and greatest",
+            each(&|queue, column| {
+                let grouping = queue.group(&[], rows).expect("one group");
+                let value = |accumulator| {
+                    queue.accumulate(&grouping, accumulator, Some(column), &column.data_type).expect("a value")
+                };
+                batch(queue, vec![value(Accumulator::Min), value(Accumulator::Max)], 1)
+            }),
+        );
+        check(
+            "join with itself",
+            each(&|queue, column| {
+                let few = rows.min(2000);
+                let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
+                let build = queue.slice(&chunk, 0, few).expect("a slice");
+                let table = queue.build(build.columns, few).expect("a table");
+                let pairs =
+                    queue.probe(&table, &[column.clone()], rows, ProbeMode::First).expect("pairs");
+                batch(queue, vec![queue.gather(column, &pairs.probe).expect("rows")], pairs.probe.count)
+            }),
+        );
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn programs_agree_over_every_type() {
+    let Some(queues) = devices() else { return };
+    let mut failed = Vec::new();
+    for_every_column(&queues, |decoded| {
+        let data_type = decoded.columns[0].data_type.clone();
+        let input = [(ColumnId(1), data_type.clone())];
+        let column = || Expression::column(ColumnId(1), data_type.clone());
+        let null = Expression::Literal(Literal { value: Value::Null, data_type: data_type.clone() });
+        let mut expressions = vec![
+            Expression::predicate(Function::IsNull, vec![column()]),
+            Expression::predicate(Function::IsNotDistinctFrom, vec![column(), null]),
+            Expression::predicate(Function::LessEqual, vec![column(), column()]),
+        ];
+        if data_type == DataType::Text {
+            let text = |text: &str| Expression::literal(Value::Text(text.to_owned()), DataType::Text);
+            expressions.push(Expression::predicate(Function::Like, vec![column(), text("%a%")]));
+            expressions.push(Expression::predicate(Function::Equal, vec![column(), text("BUILDING")]));
+            expressions.push(Expression::call(Function::Length, vec![column()], DataType::Int32));
+            let upper = Function::Upper(pystachio_plan::Ctype::Ascii);
+            expressions.push(Expression::call(upper, vec![column()], DataType::Text));
+        }
+        if let DataType::Decimal { precision: 1..=18, scale } = data_type {
+            let one = Expression::literal(Value::Decimal(1), DataType::Decimal { precision: 1, scale: 0 });
+            let difference = DataType::Decimal { precision: 19, scale };
+            let rest = Expression::call(Function::Subtract, vec![one, column()], difference);
+            let product = DataType::Decimal { precision: 38, scale: scale * 2 };
+            expressions.push(Expression::call(Function::Multiply, vec![column(), rest], product));
+        }
+        for expression in expressions {
+            let Ok(program) = Program::compile(std::slice::from_ref(&expression), &input, &[]) else { continue };
+            let run = |index: usize| {
+                let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
+                let chunk = Chunk { row_count: decoded.row_count, columns: vec![column.clone()] };
+                let values = program.evaluate(queue.memory(), &chunk, queue.stream());
+                values.map(|values| batch(queue, values, decoded.row_count))
+            };
+            let results = [run(0), run(1)];
+            if results[0] != results[1] {
+                failed.push(format!("{}: {expression:?}", decoded.name));
+            }
+            if *expression.data_type() == DataType::Bool {
+                let filter = Filter::compile(&expression, &input, &[]).expect("a filter");
+                let select = |index: usize| {
+                    let (queue, column) = (&queues[index], &decoded.columns[index]);
+                    let chunk = Chunk { row_count: decoded.row_count, columns: vec![column.clone()] };
+                    let flags = filter.evaluate(queue.memory(), &chunk, queue.stream()).expect("flags");
+                    let rows = queue.select(&flags.values, decoded.row_count).expect("rows");
+                    batch(queue, vec![queue.gather(column, &rows).expect("cells")], rows.count)
+                };
+                if select(0) != select(1) {
+                    failed.push(format!("{}: filter {expression:?}", decoded.name));
+                }
+            }
+        }
+    });
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[test]
+fn debug_program() {
+    let Some(queues) = devices() else { return };
+    let input = [(ColumnId(1), DataType::Int64)];
+    let column = || Expression::column(ColumnId(1), DataType::Int64);
+    let is_null = Expression::predicate(Function::IsNull, vec![column()]);
+    let le = Expression::predicate(Function::LessEqual, vec![column(), Expression::literal(Value::Int(3), DataType::Int64)]);
+    let as_int = |e: &Expression| Expression::call(Function::Cast, vec![e.clone()], DataType::Int32);
+    let add = Expression::call(Function::Add, vec![column(), column()], DataType::Int64);
+    for e in [is_null.clone(), le.clone(), as_int(&is_null), as_int(&le), add] {
+        let program = Program::compile(std::slice::from_ref(&e), &input, &[]).unwrap();
+        for queue in &queues {
+            let cells: Vec<i64> = (1..=8).collect();
+            let values = queue.memory().upload(&cells, queue.stream()).unwrap();
+            let c = Column { data_type: DataType::Int64, cell_type: pystachio_engine::device::CellType::Int64, values, validity: None, strings: vec![] };
+            let chunk = Chunk { row_count: 8, columns: vec![c] };
+            let v = program.evaluate(queue.memory(), &chunk, queue.stream()).unwrap();
+            let raw: Vec<u8> = queue.memory().download(&v[0].values, v[0].values.bytes() as usize, queue.stream()).unwrap();
+            println!("{:?} {} {:?} validity {}", e.data_type(), queue.memory().platform().name(), raw, v[0].validity.is_some());
+            queue.wait().unwrap();
+            let raw: Vec<u8> = queue.memory().download(&v[0].values, v[0].values.bytes() as usize, queue.stream()).unwrap();
+            println!("   after wait {:?}", raw);
+        }
+    }
+}
