@@ -9,7 +9,7 @@
 //! - `value.rs`: single values: literals, parameters, statistics
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
-//! - `explain.rs`: plans in words
+//! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
 //! - `error.rs`: the one error that crosses it
 //!
@@ -20,6 +20,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, files. This crate must stay cheap to build and to
 //! load into a backend.
 
+mod depth;
 mod error;
 mod explain;
 mod expression;
@@ -31,9 +32,10 @@ mod relation;
 mod types;
 mod value;
 
+pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{expression_text, plan_lines};
-pub use expression::{CaseBranch, Expression};
+pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };

@@ -44,7 +44,7 @@ use datafusion::{
 };
 use pystachio_plan::{
     ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression, Operator, Plan,
-    Relation, Result, SortKey,
+    RELATION_DEPTH_MAX, Relation, Result, SortKey,
 };
 
 use self::expressions::PhysicalInput;
@@ -54,8 +54,9 @@ use crate::{
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
 };
 
-/// Relations nested deeper are refused, so that a plan can't exhaust the stack.
-const DEPTH_MAX: usize = 500;
+/// Relations nested deeper are refused, so that a plan can't exhaust the stack. Those that are decoded are
+/// not as deep.
+const DEPTH_MAX: usize = 2 * RELATION_DEPTH_MAX;
 
 /// The columns that an operator's reader needs.
 type Required = BTreeSet<ColumnId>;
