@@ -42,6 +42,7 @@ use datafusion::{
         union::UnionExec,
     },
 };
+use pystachio_engine::StopFlag;
 use pystachio_plan::{
     ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression, Operator, Plan,
     RELATION_DEPTH_MAX, Relation, Result, SortKey,
@@ -69,6 +70,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) scans: &'a ScanContext,
     /// DataFusion's settings.
     pub(crate) config: &'a Arc<ConfigOptions>,
+    /// Set when the query is not wanted any more.
+    pub(crate) stop: &'a StopFlag,
     /// The next id of a column that the plan does not have; counts down from the greatest.
     pub(crate) next_column: std::cell::Cell<u32>,
 }
