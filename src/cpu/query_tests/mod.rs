@@ -4,6 +4,7 @@ mod aggregates;
 mod cache;
 mod conversions;
 mod faults;
+mod forms;
 mod joins;
 mod memory;
 mod orders;
