@@ -2,7 +2,8 @@
 //!
 //! - `engine.rs`: [`CpuEngine`], what the host starts
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
-//! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
+//! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
+//!   `pool.rs`: the memory of both
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers
 //! - `describe.rs`, `file_type.rs`, `statistics.rs`, `sample.rs`: tables for the planner; `generate.rs`: TPC-H data
 //! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
@@ -25,9 +26,11 @@ mod functions;
 mod generate;
 mod lowering;
 mod metrics;
+mod pool;
 mod sample;
 mod scan;
 mod statistics;
+mod stopping;
 mod stream;
 
 #[cfg(test)]

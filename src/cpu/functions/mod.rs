@@ -37,6 +37,8 @@ mod variance;
 #[expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 mod tests;
 
+pub(crate) use self::call::normalize_float;
+
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::Expr;
 use pystachio_plan::{AggregateCall, Expression, Literal, Result};
