@@ -1,6 +1,7 @@
 """The systems that are compared. Each gives rows for a query; all read the same Parquet files.
 
-Invariants: a peer uses `threads` threads; `run` returns after the last row has reached this process.
+Invariants: a peer uses `threads` threads. `receive` returns after the last row has reached this process, in the form in
+which the peer's own library holds it: turning values into Python's takes longer than many queries. `run` does that too.
 Deliberately absent: timing, and the comparison of answers (run.py).
 """
 
@@ -27,6 +28,9 @@ class PostgresPeer:
     def run(self, sql):
         return self.session.run(sql).rows
 
+    def receive(self, sql):
+        self.session.receive(sql)
+
     def close(self):
         self.session.close()
 
@@ -50,6 +54,9 @@ class DuckdbPeer:
 
     def run(self, sql):
         return self.connection.execute(sql).fetchall()
+
+    def receive(self, sql):
+        self.connection.sql(sql).to_arrow_table()
 
     def close(self):
         self.connection.close()
@@ -77,6 +84,9 @@ class DatafusionPeer:
         for batch in self.context.sql(sql).collect():
             rows.extend(zip(*[column.to_pylist() for column in batch.columns]))
         return rows
+
+    def receive(self, sql):
+        self.context.sql(sql).collect()
 
     def close(self):
         self.context = None

@@ -122,7 +122,7 @@ def measure(peers, queries, runs):
             for peer in order:
                 if (name, peer.name) not in absent:
                     begin = time.perf_counter()
-                    peer.run(sql)
+                    peer.receive(sql)
                     seconds[name][peer.name].append(time.perf_counter() - begin)
         row = {peer: statistics.median(values) for peer, values in seconds[name].items() if values}
         print(f"{name:<5}" + "".join(f" {peer.name} {row[peer.name]:.3f}" if peer.name in row else f" {peer.name} -" for peer in peers), flush=True)
@@ -149,7 +149,7 @@ def median_seconds(peers, sql, runs):
     for round_number in range(runs + 1):
         for peer in peers:
             begin = time.perf_counter()
-            peer.run(sql)
+            peer.receive(sql)
             if round_number:
                 samples[peer.name].append(time.perf_counter() - begin)
     return {name: statistics.median(values) for name, values in samples.items()}

@@ -135,6 +135,58 @@ def cursor_closed(place):
         place.wait_idle()
 
 
+def cursor_after_an_error(place):
+    """An error within a savepoint stops the engine's work at once, and the cursor has no rows any more."""
+    for query, sqlstate in ((LONG_QUERY, "57014"), ("SELECT o_orderkey / (o_orderkey - 7) FROM orders", "22012")):
+        with place.session() as session:
+            session.run("BEGIN")
+            session.run(f"DECLARE failing CURSOR FOR {query}")
+            session.run("DECLARE other CURSOR FOR SELECT n_nationkey FROM nation ORDER BY 1")
+            require(session.run("FETCH 5 FROM other").rows[4][0] == "4", "another cursor works before")
+            session.run("SAVEPOINT before")
+            session.start("FETCH ALL FROM failing")
+            if sqlstate == "57014":
+                place.wait_running()
+                session.cancel()
+            try:
+                session.finish(10)
+                raise AssertionError("the failing cursor gave rows")
+            except QueryError as error:
+                require(error.sqlstate == sqlstate, f"{error}")
+            place.wait_idle()
+            session.run("ROLLBACK TO before")
+            expect_error(session, "FETCH ALL FROM failing", ["55000", sqlstate])
+            session.run("ROLLBACK TO before")
+            require(session.run("FETCH 5 FROM other").rows[4][0] == "9", "another cursor works after")
+            session.run("COMMIT")
+        place.wait_idle()
+        with place.session("SET statement_timeout = '300ms'") if sqlstate == "57014" else place.session() as session:
+            # The same in PL/pgSQL, whose EXCEPTION clause is a subtransaction.
+            session.run(f"""CREATE FUNCTION pg_temp.first_state() RETURNS text LANGUAGE plpgsql AS $$
+                DECLARE failing refcursor; found_row record; state text := 'none';
+                BEGIN
+                  OPEN failing FOR {query};
+                  LOOP
+                    BEGIN
+                      FETCH failing INTO found_row;
+                      EXIT WHEN NOT FOUND;
+                    EXCEPTION WHEN division_by_zero OR query_canceled OR object_not_in_prerequisite_state THEN
+                      GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE;
+                      EXIT;
+                    END;
+                  END LOOP;
+                  BEGIN
+                    FETCH failing INTO found_row;
+                    state := state || ' and no error';
+                  EXCEPTION WHEN OTHERS THEN
+                    state := state || ' and an error';
+                  END;
+                  RETURN state;
+                END $$""")
+            require(session.run("SELECT pg_temp.first_state()").scalar() == f"{sqlstate} and an error", "the second FETCH fails too")
+        place.wait_idle()
+
+
 def many_clients(place):
     """32 clients, different queries at once, all answers right."""
     queries = [place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in range(1, 23)]
@@ -242,4 +294,4 @@ def supervisor_killed(place):
 
 
 TESTS = [engine_killed, engine_segfault, engine_killed_again_and_again, statement_timeout, cancel_request, backend_terminated,
-         client_gone, cursor_closed, many_clients, memory_option, dropped_server, dropped_database, supervisor_killed]
+         client_gone, cursor_closed, cursor_after_an_error, many_clients, memory_option, dropped_server, dropped_database, supervisor_killed]

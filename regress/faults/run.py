@@ -13,7 +13,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, bare, files, processes  # noqa: E402
+from faults import access, bare, cancel, files, nesting, processes  # noqa: E402
 from faults.support import Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims  # noqa: E402
@@ -41,7 +41,7 @@ def main():
     place.tpch = folder
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
-    for module in (access, files, processes):
+    for module in (access, cancel, files, nesting, processes):
         for test in module.TESTS:
             if options.only and options.only not in test.__name__:
                 continue

@@ -119,6 +119,14 @@ class Session:
         """Runs one or more statements and returns the result of the last one that has one."""
         return self._take(_pq.PQexec(self._connection, sql.encode()))
 
+    def receive(self, sql):
+        """Runs one statement until all of its rows are here, and looks at none."""
+        result = _pq.PQexec(self._connection, sql.encode())
+        if not result or _pq.PQresultStatus(result) not in (_COMMAND_OK, _TUPLES_OK):
+            self._take(result)
+        else:
+            _pq.PQclear(result)
+
     def start(self, sql):
         """Sends statements and returns at once; `finish` waits for them."""
         if not _pq.PQsendQuery(self._connection, sql.encode()):

@@ -2,7 +2,9 @@
 //!
 //! Invariants: an entry is found only by the identity of the file it was read from, so a changed file
 //! never meets old data. What is held is at most `bytes_max`, counted by unique Arrow buffers. Entries
-//! are immutable and shared; evicting one does not disturb a query that reads it.
+//! are immutable and shared; evicting one does not disturb a query that reads it. A chunk's memory is
+//! reserved in the engine's pool once, by the scan that decodes it, for as long as anyone holds the chunk;
+//! queries that need memory get that of chunks that nobody but the cache holds.
 //!
 //! Deliberately absent: decoding, which `scan` does; two scans that miss the same column both decode it,
 //! and one result is kept.
@@ -14,6 +16,7 @@ use std::{
 };
 
 use arrow::array::{Array, ArrayData, ArrayRef};
+use datafusion::execution::memory_pool::MemoryReservation;
 use pystachio_plan::{CacheEntry, DataType, ScanColumn};
 
 use pystachio_engine::storage::FileIdentity;
@@ -37,8 +40,14 @@ pub(crate) struct ChunkVariant {
     trim_blanks: bool,
 }
 
-/// A column of a row group: arrays that all columns of the row group cut at the same rows.
-pub(crate) type Chunk = Arc<[ArrayRef]>;
+/// A column of a row group.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// Arrays that all columns of the row group cut at the same rows.
+    pub(crate) pieces: Vec<ArrayRef>,
+    /// The memory of the arrays.
+    reservation: MemoryReservation,
+}
 
 /// Where a chunk comes from, for `pystachio.cache`.
 #[derive(Clone, Debug)]
@@ -66,9 +75,8 @@ struct CacheState {
 
 #[derive(Debug)]
 struct Entry {
-    chunk: Chunk,
+    chunk: Arc<Chunk>,
     source: ChunkSource,
-    memory_bytes: usize,
     last_use: u64,
     hits: u64,
 }
@@ -81,6 +89,18 @@ impl ChunkVariant {
             length_max: column.length_max,
             trim_blanks: column.trim_blanks,
         }
+    }
+}
+
+impl Chunk {
+    /// A column whose arrays take what is left reserved: `reservation` has as much at least.
+    pub(crate) fn new(pieces: Vec<ArrayRef>, reservation: MemoryReservation) -> Self {
+        reservation.resize(chunk_bytes(&pieces));
+        Self { pieces, reservation }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.reservation.size()
     }
 }
 
@@ -103,7 +123,7 @@ impl ColumnCache {
     }
 
     /// The chunk, if it is held; this counts as a use.
-    pub(crate) fn get(&self, key: &ChunkKey) -> Option<Chunk> {
+    pub(crate) fn get(&self, key: &ChunkKey) -> Option<Arc<Chunk>> {
         let mut state = self.lock();
         let state = &mut *state;
         let entry = state.entries.get_mut(key)?;
@@ -118,8 +138,8 @@ impl ColumnCache {
 
     /// Keeps a chunk, if need be in place of those used least recently. A chunk larger than the cache is
     /// not kept.
-    pub(crate) fn insert(&self, key: ChunkKey, chunk: &Chunk, source: ChunkSource) {
-        let memory_bytes = chunk_bytes(chunk);
+    pub(crate) fn insert(&self, key: ChunkKey, chunk: &Arc<Chunk>, source: ChunkSource) {
+        let memory_bytes = chunk.memory_bytes();
         if memory_bytes > self.bytes_max {
             return;
         }
@@ -136,7 +156,28 @@ impl ColumnCache {
         let last_use = state.clock;
         state.used_bytes += memory_bytes;
         state.by_use.insert(last_use, key.clone());
-        state.entries.insert(key, Entry { chunk: chunk.clone(), source, memory_bytes, last_use, hits: 0 });
+        state.entries.insert(key, Entry { chunk: chunk.clone(), source, last_use, hits: 0 });
+    }
+
+    /// Gives back at least so many bytes, of what was used least recently; false if there was nothing to
+    /// give. Chunks that a scan holds too stay: dropping them would free nothing.
+    pub(crate) fn give_back(&self, bytes: usize) -> bool {
+        let mut freed_bytes = 0;
+        let mut dropped = Vec::new();
+        let mut state = self.lock();
+        let by_use: Vec<ChunkKey> = state.by_use.values().cloned().collect();
+        for key in by_use {
+            if freed_bytes >= bytes {
+                break;
+            }
+            let unused = state.entries.get(&key).is_some_and(|entry| Arc::strong_count(&entry.chunk) == 1);
+            if unused && let Some(entry) = state.remove(&key) {
+                freed_bytes += entry.chunk.memory_bytes();
+                dropped.push(entry);
+            }
+        }
+        drop(state);
+        freed_bytes > 0
     }
 
     /// Says which content a path has now; what is held of another is dropped.
@@ -155,7 +196,7 @@ impl ColumnCache {
                     .filter(|(key, entry)| &*entry.source.path == path && key.identity != identity)
                     .map(|(key, _)| key.clone())
                     .collect();
-                stale.iter().for_each(|key| state.remove(key));
+                stale.iter().for_each(|key| drop(state.remove(key)));
             }
         }
         state.identities.insert(path.to_owned(), identity);
@@ -174,7 +215,7 @@ impl ColumnCache {
                 hits: 0,
             });
             row.row_group_count += 1;
-            row.memory_bytes += entry.memory_bytes as u64;
+            row.memory_bytes += entry.chunk.memory_bytes() as u64;
             row.hits += entry.hits;
         }
         rows.into_values().collect()
@@ -186,16 +227,16 @@ impl ColumnCache {
 }
 
 impl CacheState {
-    fn remove(&mut self, key: &ChunkKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.used_bytes -= entry.memory_bytes;
-            self.by_use.remove(&entry.last_use);
-        }
+    fn remove(&mut self, key: &ChunkKey) -> Option<Entry> {
+        let entry = self.entries.remove(key)?;
+        self.used_bytes -= entry.chunk.memory_bytes();
+        self.by_use.remove(&entry.last_use);
+        Some(entry)
     }
 }
 
 /// The memory of a chunk's arrays; a buffer that several share counts once.
-pub(crate) fn chunk_bytes(chunk: &[ArrayRef]) -> usize {
+fn chunk_bytes(chunk: &[ArrayRef]) -> usize {
     let mut seen = HashSet::new();
     chunk.iter().map(|array| data_bytes(&array.to_data(), &mut seen) + size_of::<ArrayData>()).sum()
 }

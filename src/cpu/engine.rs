@@ -3,7 +3,8 @@
 //! Memory: queries reserve from one pool of the option `memory`. Operators that can spill (sorts,
 //! aggregates, exchanges) share evenly what the others leave, and write to the spill directory beyond
 //! that: first come, first served would let one partition of a sort starve the other. A join that is
-//! refused ends its query with an error. The column cache has its own budget.
+//! refused ends its query with an error. What scans decode is reserved there too, and stays so while the
+//! column cache keeps it: the cache is part of `memory`, has a budget within it, and gives way to queries.
 
 use std::{
     path::PathBuf,
@@ -20,14 +21,14 @@ use datafusion::{
     execution::{
         TaskContext,
         disk_manager::{DiskManagerBuilder, DiskManagerMode},
-        memory_pool::{FairSpillPool, MemoryPool, TrackConsumersPool},
+        memory_pool::{MemoryPool, TrackConsumersPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     physical_plan::ExecutionPlan,
     prelude::SessionConfig,
 };
 use pystachio_engine::{
-    Engine, GenerateProgress, ResultStream,
+    Engine, GenerateProgress, ResultStream, StopFlag,
     storage::{describe, from_io},
 };
 use pystachio_plan::{
@@ -42,6 +43,7 @@ use crate::{
     generate,
     lowering::Lowering,
     metrics::{self, QueryPool},
+    pool::EnginePool,
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
     stream::{QueryStream, RunningQuery, micros},
@@ -63,9 +65,9 @@ const SORT_MERGE_BYTES_MAX: usize = 10 << 20;
 pub struct CpuOptions {
     /// Threads that compute: partitions of every operator.
     pub threads: usize,
-    /// Memory for running queries.
+    /// Memory for running queries and for the column cache.
     pub memory_bytes: u64,
-    /// Memory for decoded columns; 0 turns the column cache off.
+    /// The part of it for decoded columns; 0 turns the column cache off.
     pub cache_bytes: u64,
     /// Where operators that outgrow their memory write; made if absent.
     pub spill_directory: PathBuf,
@@ -101,7 +103,7 @@ impl CpuEngine {
         std::fs::create_dir_all(&options.spill_directory)
             .map_err(|error| from_io(&options.spill_directory, "create", &error))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let pool = TrackConsumersPool::new(FairSpillPool::new(memory_bytes), NAMED_CONSUMERS);
+        let pool = TrackConsumersPool::new(EnginePool::new(memory_bytes), NAMED_CONSUMERS);
         let merge_fan_in = (memory_bytes / (options.threads.max(1) * SORT_RUN_BYTES)).clamp(2, SORT_RUNS_MAX);
         let spill = DiskManagerMode::Directories(vec![options.spill_directory.clone()]);
         let environment = RuntimeEnvBuilder::new()
@@ -120,13 +122,18 @@ impl CpuEngine {
         Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
     }
 
-    fn prepare(&self, request: QueryRequest) -> impl FnOnce() -> Result<RunningQuery> + Send + 'static {
+    fn prepare(
+        &self,
+        request: QueryRequest,
+        stop: StopFlag,
+    ) -> impl FnOnce() -> Result<RunningQuery> + Send + 'static {
         let started = Instant::now();
-        let (scans, session) = (self.scans.clone(), self.session.clone());
-        let environment = self.environment.clone();
+        let (scans, session) =
+            (self.scans.clone(), self.session.clone().with_extension(Arc::new(stop.clone())));
+        let (environment, cache) = (self.environment.clone(), self.scans.cache.clone());
         let guard = Box::new(RunningGuard::new(self.counters.clone()));
         move || {
-            let plan = lower(&request, &scans, &session)?;
+            let plan = lower(&request, &scans, &session, &stop)?;
             let columns = request.plan.root.columns();
             let output_types = request
                 .plan
@@ -135,7 +142,7 @@ impl CpuEngine {
                 .filter_map(|id| columns.iter().find(|(column, _)| column == id))
                 .map(|(_, data_type)| data_type.clone())
                 .collect();
-            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone()));
+            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone(), cache, stop.clone()));
             let environment = RuntimeEnv {
                 memory_pool: pool.clone() as Arc<dyn MemoryPool>,
                 disk_manager: environment.disk_manager.clone(),
@@ -152,6 +159,7 @@ impl CpuEngine {
                 batch_rows_max: (request.batch_rows_max as usize).max(1),
                 counted: request.with_metrics.then(|| request.plan.root.clone()),
                 started,
+                stop,
                 prepare_us: micros(started),
                 _guard: guard,
             })
@@ -163,11 +171,13 @@ fn lower(
     request: &QueryRequest,
     scans: &ScanContext,
     session: &SessionConfig,
+    stop: &StopFlag,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let lowering = Lowering {
         parameters: &request.parameters,
         scans,
         config: session.options(),
+        stop,
         next_column: std::cell::Cell::new(u32::MAX),
     };
     lowering.lower_plan(&request.plan)
@@ -194,15 +204,15 @@ impl Engine for CpuEngine {
         self.run_blocking(move || describe(&catalog, &files)).await
     }
 
-    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
-        let query = self.run_blocking(self.prepare(request)).await?;
+    async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+        let query = self.run_blocking(self.prepare(request, stop)).await?;
         Ok(Box::new(QueryStream::start(query, &self.runtime)))
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
         let (scans, session) = (self.scans.clone(), self.session.clone());
         self.run_blocking(move || {
-            let plan = lower(&request, &scans, &session)?;
+            let plan = lower(&request, &scans, &session, &StopFlag::default())?;
             scan::preview(&plan);
             let mut metrics = QueryMetrics::default();
             metrics::collect(&plan, false, &mut metrics);
@@ -229,14 +239,16 @@ impl Engine for CpuEngine {
     }
 
     fn status(&self) -> EngineStatus {
+        let cache_used_bytes = self.scans.cache.used_bytes();
         EngineStatus {
             engine_pid: std::process::id(),
             device: "cpu".to_owned(),
             queries_run: self.counters.run.load(Ordering::Relaxed),
             queries_running: self.counters.running.load(Ordering::Relaxed),
-            memory_used_bytes: self.environment.memory_pool.reserved() as u64,
+            memory_used_bytes: self.environment.memory_pool.reserved().saturating_sub(cache_used_bytes)
+                as u64,
             memory_max_bytes: self.options.memory_bytes,
-            cache_used_bytes: self.scans.cache.used_bytes() as u64,
+            cache_used_bytes: cache_used_bytes as u64,
             cache_max_bytes: self.scans.cache.bytes_max() as u64,
             ..EngineStatus::default()
         }

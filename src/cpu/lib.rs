@@ -2,7 +2,8 @@
 //!
 //! - `engine.rs`: [`CpuEngine`], what the host starts
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
-//! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries
+//! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
+//!   `pool.rs`: the memory of both
 //! - `sample.rs`: rows for ANALYZE; `generate.rs`: TPC-H data
 //! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
@@ -21,8 +22,10 @@ mod functions;
 mod generate;
 mod lowering;
 mod metrics;
+mod pool;
 mod sample;
 mod scan;
+mod stopping;
 mod stream;
 
 #[cfg(test)]

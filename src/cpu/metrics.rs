@@ -13,8 +13,14 @@ use datafusion::{
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
+use pystachio_engine::StopFlag;
 use pystachio_plan::{OperatorMetrics, QueryMetrics};
 
+use crate::{cache::ColumnCache, stopping};
+
+/// The least that is taken from the column cache at once. An operator that may spill gets only its share of
+/// what is given back.
+const CACHE_STEP_BYTES: usize = 16 << 20;
 /// Operators nested deeper are left out.
 const DEPTH_MAX: u32 = 200;
 
@@ -78,17 +84,21 @@ fn count(operator: &mut OperatorMetrics, name: &str, number: u64) {
     }
 }
 
-/// The engine's memory pool as one query sees it: what the query reserves is counted.
+/// The engine's memory pool as one query sees it: what the query reserves is counted. A query that is not
+/// wanted any more gets nothing: operators that work for long within one poll, such as a sort that spills,
+/// ask for memory again and again. What the pool does not have is taken from the column cache.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
     engine: Arc<dyn MemoryPool>,
+    cache: Arc<ColumnCache>,
+    stop: StopFlag,
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
 }
 
 impl QueryPool {
-    pub(crate) fn new(engine: Arc<dyn MemoryPool>) -> Self {
-        Self { engine, used_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) }
+    pub(crate) fn new(engine: Arc<dyn MemoryPool>, cache: Arc<ColumnCache>, stop: StopFlag) -> Self {
+        Self { engine, cache, stop, used_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) }
     }
 
     /// The most that was reserved at once.
@@ -132,7 +142,12 @@ impl MemoryPool for QueryPool {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
-        self.engine.try_grow(reservation, additional)?;
+        stopping::check(&self.stop)?;
+        let mut grown = self.engine.try_grow(reservation, additional);
+        while grown.is_err() && self.cache.give_back(additional.max(CACHE_STEP_BYTES)) {
+            grown = self.engine.try_grow(reservation, additional);
+        }
+        grown?;
         self.count(additional);
         Ok(())
     }

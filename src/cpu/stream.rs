@@ -2,7 +2,8 @@
 //!
 //! A task of the engine's runtime drives the query and hands batches over through a short queue, so that
 //! the host may poll from any runtime, and a panic anywhere in the query becomes an error. Dropping the
-//! stream aborts that task, which drops the operators and with them the tasks and memory they hold.
+//! stream aborts that task, which drops the operators and with them the tasks and memory they hold; the
+//! query's flag ends what is in the middle of a poll.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,7 +15,7 @@ use arrow::{
 use async_trait::async_trait;
 use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use futures::StreamExt;
-use pystachio_engine::ResultStream;
+use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_plan::{Error, QueryMetrics, Relation, Result};
 use tokio::{
     runtime::Handle,
@@ -41,6 +42,8 @@ pub(crate) struct RunningQuery {
     /// The plan's operators, if what each of them gave is asked for.
     pub(crate) counted: Option<Arc<Relation>>,
     pub(crate) started: Instant,
+    /// Set when the result is not wanted any more.
+    pub(crate) stop: StopFlag,
     pub(crate) prepare_us: u64,
     /// Whatever ends with the query.
     pub(crate) _guard: Box<dyn Send + Sync>,
@@ -96,6 +99,7 @@ impl QueryStream {
 
 impl Drop for QueryStream {
     fn drop(&mut self) {
+        self.query.stop.stop();
         self.abort.abort();
     }
 }

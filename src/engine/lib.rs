@@ -18,9 +18,11 @@ mod host_locale;
 mod letter_case;
 pub mod operation;
 pub mod program;
+mod stop;
 pub mod storage;
 
 pub use letter_case::{CaseMap, LetterCase};
+pub use stop::StopFlag;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
@@ -40,12 +42,13 @@ pub trait Engine: Send + Sync + 'static {
     async fn describe(&self, files: &FileSet) -> Result<TableDescription>;
 
     /// Starts a query. Its batches have one column per output of the plan, laid out as
-    /// [`pystachio_plan::DataType::to_arrow`] says.
+    /// [`pystachio_plan::DataType::to_arrow`] says. `stop` ends it within a batch of rows, also where
+    /// every thread of the engine is busy; the answer is not wanted then.
     ///
     /// # Errors
     ///
     /// Those of the files, of the plan's functions, `NotSupported` and `OutOfMemory`.
-    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>>;
+    async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>>;
 
     /// What a query would read: the counts of files and row groups, those ruled out by statistics
     /// included. Reads footers at most.

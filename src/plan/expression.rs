@@ -2,10 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ColumnId, DataType, Function, Literal, Value};
+use crate::{
+    ColumnId, DataType, Function, Literal, Value,
+    depth::{EXPRESSION_DEPTH_MAX, decode_levels},
+};
 
 /// A typed scalar expression over the columns of an operator's input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Expression {
     /// A column of the input.
     Column {
@@ -42,6 +46,17 @@ pub enum Expression {
         /// The type of every result.
         data_type: DataType,
     },
+}
+
+decode_levels!(Expression, EXPRESSION_DEPTH, EXPRESSION_DEPTH_MAX, "expression");
+
+/// How large an expression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpressionSize {
+    /// Levels, its own included.
+    pub depth: usize,
+    /// Expressions in it, itself included.
+    pub parts: usize,
 }
 
 /// WHEN condition THEN result.
@@ -113,6 +128,17 @@ impl Expression {
             }
             Self::Case { .. } => false,
         }
+    }
+
+    /// How large the expression is.
+    pub fn size(&self) -> ExpressionSize {
+        let mut size = ExpressionSize { depth: 1, parts: 1 };
+        for child in self.children() {
+            let below = child.size();
+            size.depth = size.depth.max(below.depth + 1);
+            size.parts += below.parts;
+        }
+        size
     }
 
     /// Calls `visit` on this expression and on everything below it.

@@ -10,7 +10,7 @@
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
 //! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
-//! - `explain.rs`: plans in words
+//! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
 //! - `error.rs`: the one error that crosses it
 //!
@@ -22,6 +22,7 @@
 //! load into a backend.
 
 mod ctype;
+mod depth;
 mod error;
 mod explain;
 mod expression;
@@ -34,9 +35,10 @@ mod types;
 mod value;
 
 pub use ctype::{Ctype, LocaleName};
+pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{PlanFacts, expression_text, plan_lines};
-pub use expression::{CaseBranch, Expression};
+pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };

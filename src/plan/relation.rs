@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Aggregate, DataType, Expression, FileSet};
+use crate::{
+    Aggregate, DataType, Expression, FileSet,
+    depth::{RELATION_DEPTH_MAX, decode_levels},
+};
 
 /// The identity of a column within one plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -19,12 +22,15 @@ pub struct Estimate {
 
 /// An operator with its estimate. Cheap to clone: inputs are shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct Relation {
     /// The operator and its inputs.
     pub operator: Operator,
     /// What the planner expects of it.
     pub estimate: Estimate,
 }
+
+decode_levels!(Relation, RELATION_DEPTH, RELATION_DEPTH_MAX, "plan");
 
 /// A relational operator. Each variant says which columns it has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -287,6 +293,11 @@ impl Relation {
             }
         }
         Arc::new(Relation { operator, estimate: self.estimate })
+    }
+
+    /// Operators from this one down to the lowest.
+    pub fn depth(&self) -> usize {
+        1 + self.inputs().into_iter().map(|input| input.depth()).max().unwrap_or(0)
     }
 
     /// The operators directly below this one.

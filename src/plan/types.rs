@@ -5,6 +5,8 @@ use std::fmt;
 use arrow_schema::{DataType as ArrowType, Field, IntervalUnit, TimeUnit};
 use serde::{Deserialize, Serialize};
 
+use crate::depth::{DATA_TYPE_DEPTH_MAX, decode_levels};
+
 /// The most digits an Arrow `Decimal128` holds.
 pub(crate) const DECIMAL128_DIGITS_MAX: u8 = 38;
 /// The most digits an Arrow `Decimal256` holds.
@@ -15,6 +17,7 @@ pub(crate) const DECIMAL256_DIGITS_MAX: u8 = 76;
 /// PostgreSQL's `varchar`, `char(n)`, `json` and enums are [`DataType::Text`] here. A `char(n)` value is
 /// held without its trailing blanks; the extension pads it where blanks are significant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum DataType {
     /// `boolean`.
     Bool,
@@ -58,6 +61,8 @@ pub enum DataType {
     /// An array. Columns of this type are returned as they are; no function takes them.
     List(Box<DataType>),
 }
+
+decode_levels!(DataType, DATA_TYPE_DEPTH, DATA_TYPE_DEPTH_MAX, "type");
 
 impl DataType {
     /// How values of this type are laid out in the batches that an engine returns.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream, execution::DeviceEngine};
+use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag, execution::DeviceEngine};
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result,
     SampleRequest, TableDescription,
@@ -43,9 +43,9 @@ impl Engine for PairedEngine {
         self.cpu.describe(files).await
     }
 
-    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+    async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let device = self.device.as_ref().map_err(Clone::clone)?;
-        let refusal = match device.run(request.clone()).await {
+        let refusal = match device.run(request.clone(), stop.clone()).await {
             Ok(stream) => return Ok(Box::new(NamedStream { stream, device: self.device_name.to_owned() })),
             Err(error) if is_refusal(&error) => error,
             Err(error) => return Err(error),
@@ -53,7 +53,7 @@ impl Engine for PairedEngine {
         tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
         let device = format!("cpu ({})", refusal.message);
         *self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.message);
-        Ok(Box::new(NamedStream { stream: self.cpu.run(request).await?, device }))
+        Ok(Box::new(NamedStream { stream: self.cpu.run(request, stop).await?, device }))
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures::FutureExt;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream};
+use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag};
 use pystachio_plan::{
     Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Response, Result, SampleRequest,
 };
@@ -43,10 +43,10 @@ impl Answer {
         Self { engine, counters, parts, started: Instant::now() }
     }
 
-    /// Runs a plan.
-    pub async fn run(self, request: QueryRequest) {
+    /// Runs a plan, for as long as it is wanted.
+    pub async fn run(self, request: QueryRequest, stop: StopFlag) {
         let running = self.counters.start_query();
-        let work = async { self.send_rows(self.engine.run(request).await?).await };
+        let work = async { self.send_rows(self.engine.run(request, stop).await?).await };
         let last = settle(work).await;
         // The client may look at the counters as soon as it has the last part.
         drop(running);

@@ -11,6 +11,7 @@
 
 use std::{pin::pin, sync::Arc};
 
+use pystachio_engine::StopFlag;
 use pystachio_plan::{
     EngineStatus, Error, ErrorKind, FrameKind, PROTOCOL_VERSION, Request, Response, Result, decode_message,
 };
@@ -56,11 +57,22 @@ struct Session {
 }
 
 /// A task that stops when this is dropped.
-struct Job(AbortHandle);
+struct Job {
+    task: AbortHandle,
+    stop: StopFlag,
+}
+
+impl Job {
+    fn stop(&self) {
+        // The task ends when a thread finds it waiting, and what it has busy threads compute before that.
+        self.stop.stop();
+        self.task.abort();
+    }
+}
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.0.abort();
+        self.stop();
     }
 }
 
@@ -125,8 +137,9 @@ impl Session {
         let (sender, parts) = channel(PARTS_WAITING_MAX);
         let answer = Answer::new(self.host.engine().clone(), self.host.counters().clone(), sender);
         let compute = self.host.compute();
+        let stop = StopFlag::default();
         let task = match request {
-            Request::Run(request) => compute.spawn(answer.run(*request)),
+            Request::Run(request) => compute.spawn(answer.run(*request, stop.clone())),
             Request::Sample(request) => compute.spawn(answer.sample(request)),
             Request::Generate(request) => compute.spawn(answer.generate(request)),
             // Not among the queries, so that planning does not wait for them.
@@ -136,7 +149,7 @@ impl Session {
                 unreachable!("answered without a job")
             }
         };
-        (Job(task.abort_handle()), parts)
+        (Job { task: task.abort_handle(), stop }, parts)
     }
 
     /// Writes an answer to its end. Returns whether the connection is still open.
@@ -149,7 +162,7 @@ impl Session {
                 written = &mut writing => return written.map(|()| true),
                 request = next_request(reader) => match request? {
                     Some(Request::Cancel) => {
-                        job.0.abort();
+                        job.stop();
                         stop.cancel();
                     }
                     Some(_) => return Err(protocol("a request before the last one was answered")),

@@ -84,7 +84,7 @@ pub(super) fn call(kernel: Kernel, arguments: Vec<Expr>, result: &DataType) -> E
 }
 
 /// A float with one NaN and one zero.
-pub(super) fn normalize_float(value: Expr, data_type: &DataType) -> Expr {
+pub(crate) fn normalize_float(value: Expr, data_type: &DataType) -> Expr {
     call(Kernel::NormalizeFloat, vec![value], data_type)
 }
 

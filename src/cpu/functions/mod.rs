@@ -36,6 +36,8 @@ mod variance;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::call::normalize_float;
+
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::Expr;
 use pystachio_plan::{AggregateCall, Expression, Literal, Result};

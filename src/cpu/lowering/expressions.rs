@@ -6,26 +6,19 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray},
-    datatypes::{DataType as ArrowType, Float32Type, Float64Type, SchemaRef},
-};
+use arrow::datatypes::SchemaRef;
 use datafusion::{
     common::DFSchema,
     config::ConfigOptions,
-    error::{DataFusionError, Result as DataFusionResult},
     execution::context::ExecutionProps,
-    logical_expr::{
-        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-        physical_planning_context::PhysicalPlanningContext,
-    },
+    logical_expr::{Expr, physical_planning_context::PhysicalPlanningContext},
     physical_expr::{PhysicalExpr, aggregate::LoweredAggregateBuilder, create_physical_expr},
 };
 use pystachio_plan::{AggregateCall, DataType, Expression, Literal, Result};
 
 use crate::{
     error::from_datafusion,
-    functions::{LoweringInput, lower_aggregate, lower_expression},
+    functions::{LoweringInput, lower_aggregate, lower_expression, normalize_float},
 };
 
 /// An operator's input, ready to make expressions over it physical.
@@ -58,7 +51,10 @@ impl<'a> PhysicalInput<'a> {
     /// The expression with the plan expression's value, fit for comparison by bits.
     pub(super) fn physical_key(&self, expression: &Expression) -> Result<Arc<dyn PhysicalExpr>> {
         let lowered = lower_expression(expression, &self.lowering())?;
-        self.make_physical(&if expression.data_type().is_float() { normalized(lowered) } else { lowered })
+        self.make_physical(&match expression.data_type() {
+            data_type if data_type.is_float() => normalize_float(lowered, data_type),
+            _ => lowered,
+        })
     }
 
     /// The aggregate of a call, over this input.
@@ -109,60 +105,5 @@ pub(super) fn common_key_type(left: &DataType, right: &DataType) -> DataType {
             }
             _ => left.clone(),
         },
-    }
-}
-
-/// A float expression fit for comparison by bits.
-fn normalized(expression: Expr) -> Expr {
-    Arc::new(ScalarUDF::from(NormalizeFloat::new())).call(vec![expression])
-}
-
-/// `x`, with one zero and one NaN.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct NormalizeFloat {
-    signature: Signature,
-}
-
-impl NormalizeFloat {
-    fn new() -> Self {
-        Self { signature: Signature::any(1, Volatility::Immutable) }
-    }
-}
-
-impl ScalarUDFImpl for NormalizeFloat {
-    fn name(&self) -> &str {
-        "normalize_float"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, argument_types: &[ArrowType]) -> DataFusionResult<ArrowType> {
-        match argument_types {
-            [data_type] => Ok(data_type.clone()),
-            _ => Err(DataFusionError::Internal("normalize_float takes one argument".to_owned())),
-        }
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> DataFusionResult<ColumnarValue> {
-        let values = ColumnarValue::values_to_arrays(&arguments.args)?;
-        let [values] = values.as_slice() else {
-            return Err(DataFusionError::Internal("normalize_float takes one argument".to_owned()));
-        };
-        let result: ArrayRef = match values.data_type() {
-            ArrowType::Float32 => Arc::new(
-                values
-                    .as_primitive::<Float32Type>()
-                    .unary::<_, Float32Type>(|value| if value.is_nan() { f32::NAN } else { value + 0.0 }),
-            ),
-            ArrowType::Float64 => Arc::new(
-                values
-                    .as_primitive::<Float64Type>()
-                    .unary::<_, Float64Type>(|value| if value.is_nan() { f64::NAN } else { value + 0.0 }),
-            ),
-            _ => values.clone(),
-        };
-        Ok(ColumnarValue::Array(result))
     }
 }

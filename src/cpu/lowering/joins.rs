@@ -24,7 +24,7 @@ use super::{
     expressions::{PhysicalInput, common_key_type},
     keep_columns, require_columns,
 };
-use crate::{column_name, error::from_datafusion};
+use crate::{column_name, error::from_datafusion, stopping::StoppableCondition};
 
 /// A build side of fewer rows is built once and shared, however few the probe side's are.
 const SHARED_BUILD_ROWS: f64 = 100_000.0;
@@ -190,7 +190,8 @@ impl Lowering<'_> {
         }
         let schema = Arc::new(Schema::new(fields));
         let input = PhysicalInput::new(schema.clone(), self.parameters, self.config)?;
-        Ok(Some(JoinFilter::new(input.physical(residual)?, indices, schema)))
+        let condition = StoppableCondition::new(input.physical(residual)?, self.stop.clone());
+        Ok(Some(JoinFilter::new(Arc::new(condition), indices, schema)))
     }
 }
 

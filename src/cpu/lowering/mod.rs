@@ -44,9 +44,10 @@ use datafusion::{
         union::UnionExec,
     },
 };
+use pystachio_engine::StopFlag;
 use pystachio_plan::{
     ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression, Operator, Plan,
-    Relation, Result, SortKey,
+    RELATION_DEPTH_MAX, Relation, Result, SortKey,
 };
 
 use self::expressions::PhysicalInput;
@@ -56,8 +57,9 @@ use crate::{
     scan::{RowGroupScanExec, ScanContext, ScanRequest},
 };
 
-/// Relations nested deeper are refused, so that a plan can't exhaust the stack.
-const DEPTH_MAX: usize = 500;
+/// Relations nested deeper are refused, so that a plan can't exhaust the stack. Those that are decoded are
+/// not as deep.
+const DEPTH_MAX: usize = 2 * RELATION_DEPTH_MAX;
 
 /// The columns that an operator's reader needs.
 type Required = BTreeSet<ColumnId>;
@@ -70,6 +72,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) scans: &'a ScanContext,
     /// DataFusion's settings.
     pub(crate) config: &'a Arc<ConfigOptions>,
+    /// Set when the query is not wanted any more.
+    pub(crate) stop: &'a StopFlag,
     /// The next id of a column that the plan does not have; counts down from the greatest.
     pub(crate) next_column: std::cell::Cell<u32>,
 }

@@ -18,14 +18,13 @@ use datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
         coalesce_partitions::CoalescePartitionsExec,
-        coop::CooperativeExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
-        sorts::sort_preserving_merge::SortPreservingMergeExec,
+        sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
     },
 };
 use pystachio_plan::Result;
 
-use crate::error::from_datafusion;
+use crate::{error::from_datafusion, stopping::StoppableExec};
 
 /// Places exchanges, pushes filters and limits, answers from statistics; one partition comes out, in the
 /// order of the plan.
@@ -50,8 +49,8 @@ pub(super) fn optimize(
         Arc::new(TopKRepartition::new()),
         Arc::new(ProjectionPushdown::new()),
         Arc::new(EnsureCooperative::new()),
-        Arc::new(YieldingJoins),
         Arc::new(FilterPushdown::new_post_optimization()),
+        Arc::new(StoppableOutputs),
     ];
     let mut plan = plan;
     for rule in rules {
@@ -60,31 +59,34 @@ pub(super) fn optimize(
     Ok(merge_partitions(plan))
 }
 
-/// Makes joins yield. One batch of a join's input may become any number of batches of its output, which
-/// an operator above would otherwise take without ever waiting, so that nothing could stop the query.
+/// Makes joins and sorts stop and yield. One batch of a join's input may become any number of batches of its
+/// output, and a sort has all of its output at hand; an operator above would otherwise take them without ever
+/// waiting, so that nothing could stop the query.
 #[derive(Debug)]
-struct YieldingJoins;
+struct StoppableOutputs;
 
-impl PhysicalOptimizerRule for YieldingJoins {
+impl PhysicalOptimizerRule for StoppableOutputs {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let yielding = plan.transform_up(|node| {
-            let is_join =
-                node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
-            Ok(if is_join {
-                Transformed::yes(Arc::new(CooperativeExec::new(node)) as _)
+        let stoppable = plan.transform_up(|node| {
+            let gives_many = node.is::<HashJoinExec>()
+                || node.is::<NestedLoopJoinExec>()
+                || node.is::<CrossJoinExec>()
+                || node.is::<SortExec>();
+            Ok(if gives_many {
+                Transformed::yes(Arc::new(StoppableExec::new(node)) as _)
             } else {
                 Transformed::no(node)
             })
         })?;
-        Ok(yielding.data)
+        Ok(stoppable.data)
     }
 
     fn name(&self) -> &str {
-        "yielding_joins"
+        "stoppable_outputs"
     }
 
     fn schema_check(&self) -> bool {

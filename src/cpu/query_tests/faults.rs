@@ -105,7 +105,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
     let plan = Plan { root: scan(&path, &[(1, "v", DataType::Int64)]), outputs: vec![ColumnId(1)] };
     let request = QueryRequest { plan, parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000 };
-    let mut stream = fixture.engine.run(request).await?;
+    let mut stream = fixture.engine.run(request, StopFlag::default()).await?;
     assert!(stream.next_batch().await?.is_some());
     change(&path);
     let mut row_count = 1000;
@@ -141,40 +141,59 @@ async fn a_file_truncated_while_it_is_read_is_an_error() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_stream_ends_its_query() {
-    let fixture = Fixture::with_memory(1 << 30, 0);
-    let numbers: Vec<_> = (0..300_000).map(|row| Some(row % 3)).collect();
-    let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
-    let side = |id| scan(&path, &[(id, "v", DataType::Int64)]);
-    // Billions of pairs.
-    let join = Relation::new(
-        Operator::Join {
-            kind: pystachio_plan::JoinKind::Inner,
-            left: side(1),
-            right: side(2),
-            keys: vec![pystachio_plan::JoinKey { left: column(1), right: column(2) }],
-            residual: None,
-            build: pystachio_plan::JoinSide::Left,
-        },
-        1e10,
-    );
+/// The count of the pairs that a join keeps.
+fn pair_count(path: &Path, keys: bool, residual: Option<Expression>) -> Plan {
+    let side = |id| scan(path, &[(id, "v", DataType::Int64)]);
+    let keys =
+        if keys { vec![pystachio_plan::JoinKey { left: column(1), right: column(2) }] } else { Vec::new() };
+    let join = Operator::Join {
+        kind: pystachio_plan::JoinKind::Inner,
+        left: side(1),
+        right: side(2),
+        keys,
+        residual,
+        build: pystachio_plan::JoinSide::Left,
+    };
     let count = Operator::Aggregate {
-        input: join,
+        input: Relation::new(join, 1e10),
         groups: Vec::new(),
         aggregates: vec![call(3, Aggregate::Count, None, DataType::Int64)],
     };
-    let plan = Plan { root: Relation::new(count, 1.0), outputs: vec![ColumnId(3)] };
-    let request = QueryRequest { plan, parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000 };
-    let mut stream = fixture.engine.run(request).await.unwrap();
+    Plan { root: Relation::new(count, 1.0), outputs: vec![ColumnId(3)] }
+}
+
+/// Runs a query that takes minutes, on every thread of the engine, and ends it by `end`.
+async fn ends_soon(plan: impl Fn(&Path) -> Plan, end: impl Fn(StopFlag, Box<dyn ResultStream>)) {
+    let fixture = Fixture::with_memory(1 << 30, 0);
+    let numbers: Vec<_> = (0..300_000).map(|row| Some(row % 3)).collect();
+    let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
+    let request =
+        QueryRequest { plan: plan(&path), parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000 };
+    let stop = StopFlag::default();
+    let mut stream = fixture.engine.run(request, stop.clone()).await.unwrap();
     let waited = tokio::time::timeout(std::time::Duration::from_millis(200), stream.next_batch()).await;
     assert!(waited.is_err());
     assert_eq!(fixture.engine.status().queries_running, 1);
-    let dropped = std::time::Instant::now();
-    drop(stream);
-    while fixture.engine.status().memory_used_bytes > 0 {
-        assert!(dropped.elapsed().as_millis() < 500);
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    let ended = std::time::Instant::now();
+    end(stop, stream);
+    while fixture.engine.status().memory_used_bytes > 0 || fixture.engine.status().queries_running > 0 {
+        assert!(ended.elapsed().as_millis() < 500);
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    assert_eq!(fixture.engine.status().queries_running, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_ends_its_query() {
+    ends_soon(|path| pair_count(path, true, None), |_, stream| drop(stream)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_ends_joins_that_keep_no_pair() {
+    let never = || Some(compare(Function::Less, call_add(column(1), column(2)), int(0)));
+    ends_soon(|path| pair_count(path, true, never()), |_, stream| drop(stream)).await;
+    ends_soon(|path| pair_count(path, false, never()), |_, stream| drop(stream)).await;
+}
+
+fn call_add(left: Expression, right: Expression) -> Expression {
+    Expression::call(Function::Add, vec![left, right], DataType::Int64)
 }

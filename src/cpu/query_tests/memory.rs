@@ -26,7 +26,8 @@ async fn a_sort_larger_than_memory_spills() {
     assert_eq!(values.len(), 1_000_000);
     assert!(values.is_sorted());
     assert!(answer.metrics.spilled_bytes > 0);
-    assert!(answer.metrics.memory_peak_bytes > 1 << 20 && answer.metrics.memory_peak_bytes <= 48 << 20);
+    let peak_bytes = answer.metrics.memory_peak_bytes;
+    assert!(peak_bytes > 1 << 20 && peak_bytes <= 48 << 20, "{peak_bytes}");
     assert_eq!(fixture.engine.status().memory_used_bytes, 0);
 }
 
@@ -65,4 +66,62 @@ async fn a_join_larger_than_memory_names_the_option() {
     assert!(error.message.contains("\"memory\""), "{error}");
     assert_eq!(fixture.run(input(&path, 1), &[1]).await.unwrap().rows.len(), 400_000);
     assert_eq!(fixture.engine.status().memory_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_group_larger_than_memory_names_the_option() {
+    for cache_bytes in [0, 64 << 20] {
+        let fixture = Fixture::with_memory(2 << 20, cache_bytes);
+        let numbers: Vec<_> =
+            (0..1_000_000_i64).map(|row| Some(row.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64))).collect();
+        let path = fixture.write("t", vec![("v", int64s(&numbers))], 1_000_000);
+        let plan = scan(&path, &[(1, "v", DataType::Int64)]);
+        let error = fixture.run(plan, &[1]).await.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+        assert!(error.message.contains("\"memory\""), "{error}");
+        let status = fixture.engine.status();
+        assert_eq!((status.memory_used_bytes, status.cache_used_bytes), (0, 0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_scan_decodes_counts_once() {
+    let fixture = Fixture::with_memory(64 << 20, 32 << 20);
+    let numbers: Vec<_> = (0..1_000_000_i64).map(|row| Some(row % 1000)).collect();
+    let path = fixture.write("t", vec![("v", int64s(&numbers))], 100_000);
+    let plan = || scan(&path, &[(1, "v", DataType::Int64)]);
+    let peaks = [
+        fixture.run(plan(), &[1]).await.unwrap().metrics.memory_peak_bytes,
+        fixture.run(plan(), &[1]).await.unwrap().metrics.memory_peak_bytes,
+    ];
+    // All row groups are in the cache after the first run, which reserved them.
+    assert!(peaks[0] > 8_000_000 && peaks[0] < 12_000_000, "{peaks:?}");
+    assert!(peaks[1] < 1_000_000, "{peaks:?}");
+    let status = fixture.engine.status();
+    assert!(status.cache_used_bytes > 8_000_000 && status.cache_used_bytes < 12_000_000, "{status:?}");
+    assert_eq!(status.memory_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cache_gives_way_to_a_query() {
+    let fixture = Fixture::with_memory(64 << 20, 60 << 20);
+    let numbers: Vec<_> = (0..6_000_000_i64).map(Some).collect();
+    let path = fixture.write("large", vec![("v", int64s(&numbers))], 500_000);
+    fixture.run(scan(&path, &[(1, "v", DataType::Int64)]), &[1]).await.unwrap();
+    let before = fixture.engine.status().cache_used_bytes;
+    assert!(before > 40 << 20, "{before}");
+    let path = table(&fixture, 200_000);
+    let operator = Operator::Join {
+        kind: JoinKind::Inner,
+        left: input(&path, 1),
+        right: input(&path, 3),
+        keys: vec![JoinKey { left: column(1), right: column(3) }],
+        residual: None,
+        build: JoinSide::Right,
+    };
+    let answer = fixture.run(Relation::new(operator, 2e5), &[2, 4]).await.unwrap();
+    assert_eq!(answer.rows.len(), 200_000);
+    let status = fixture.engine.status();
+    assert!(status.cache_used_bytes < before, "{status:?}");
+    assert_eq!(status.memory_used_bytes, 0);
 }

@@ -5,6 +5,7 @@ mod aggregates;
 mod cache;
 mod conversions;
 mod faults;
+mod forms;
 mod joins;
 mod memory;
 mod orders;
@@ -20,7 +21,7 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
-use pystachio_engine::Engine;
+use pystachio_engine::{Engine, ResultStream, StopFlag};
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, Error, Expression, FileSet, Function, Literal,
     NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn, Value,
@@ -79,7 +80,7 @@ impl Fixture {
         let plan = Plan { root, outputs: outputs.iter().copied().map(ColumnId).collect() };
         let plan = pystachio_plan::prune_columns(&plan);
         let request = QueryRequest { plan, parameters, with_metrics: true, batch_rows_max: 1000 };
-        let mut stream = self.engine.run(request).await?;
+        let mut stream = self.engine.run(request, StopFlag::default()).await?;
         let schema = stream.schema();
         let mut rows = Vec::new();
         while let Some(batch) = stream.next_batch().await? {

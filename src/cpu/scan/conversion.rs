@@ -229,11 +229,9 @@ impl Step {
         };
         let digits = scale.checked_sub(file_scale)?;
         let checked = file_precision.saturating_sub(file_scale) > precision.saturating_sub(scale);
-        let same = matches!(
-            file,
-            ArrowType::Decimal128(p, _) | ArrowType::Decimal256(p, _) if *p == precision
-        );
-        Some(if same && digits == 0 { Self::Same } else { Self::Rescale { digits, checked } })
+        // A file may store few digits in many bytes, which are read as the wider type.
+        let same = *file == DataType::Decimal { precision, scale }.to_arrow();
+        Some(if same { Self::Same } else { Self::Rescale { digits, checked } })
     }
 
     fn apply(&self, array: &ArrayRef, declared: &DataType) -> std::result::Result<ArrayRef, Failure> {

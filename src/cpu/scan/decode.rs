@@ -67,6 +67,18 @@ impl ColumnReader {
         Ok(Self { reader, places, columns: columns.to_vec(), rows_left, bytes_read })
     }
 
+    /// Bytes that a reader of these columns reads and holds.
+    pub(crate) fn bytes_to_read(file: &ScanFile, row_group: usize, columns: &[usize]) -> usize {
+        let metadata = file.footer().metadata();
+        let schema = metadata.file_metadata().schema_descr();
+        let roots: Vec<usize> = columns.iter().map(|column| file.columns[*column].index).collect();
+        let leaves = metadata.row_group(row_group).columns().iter().enumerate();
+        leaves
+            .filter(|(leaf, _)| roots.contains(&schema.get_column_root_idx(*leaf)))
+            .map(|(_, column)| usize::try_from(column.compressed_size()).unwrap_or(0))
+            .sum()
+    }
+
     /// The next batch: one array a column, converted as declared; `None` after the last.
     ///
     /// # Errors

@@ -82,9 +82,9 @@ pub(crate) struct RowGroupScanExec {
     /// The table's columns that come out.
     pub(super) projection: Vec<usize>,
     /// Conditions over the table's columns.
-    filters: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
     /// Conditions over the table's columns that change while the query runs.
-    dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) dynamic_filters: Vec<Arc<dyn PhysicalExpr>>,
     fetch: Option<usize>,
     estimate_rows: f64,
     with_bounds: bool,
@@ -358,11 +358,11 @@ impl ExecutionPlan for RowGroupScanExec {
     fn execute(
         &self,
         partition: usize,
-        _context: Arc<TaskContext>,
+        context: Arc<TaskContext>,
     ) -> DataFusionResult<SendableRecordBatchStream> {
         let metrics = ScanMetrics::new(&self.metrics, partition);
         let schema = self.schema();
-        let scan = PartitionScan::try_new(self, &self.filters, &self.dynamic_filters, self.queue(), metrics)?;
+        let scan = PartitionScan::try_new(self, self.queue(), metrics, &context)?;
         let stream = futures::stream::try_unfold(scan, |mut scan| async move {
             let batch = scan.next_batch().await?;
             Ok(batch.map(|batch| (batch, scan)))

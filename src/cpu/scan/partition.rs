@@ -12,13 +12,17 @@ use arrow::{
 };
 use datafusion::{
     error::Result as DataFusionResult,
-    physical_expr::PhysicalExpr,
+    execution::{
+        TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
     physical_plan::{
         ExecutionPlan,
         metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
     },
 };
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_engine::StopFlag;
+use pystachio_plan::{Error, ErrorKind};
 
 use super::{
     BATCH_ROWS, PIECE_ROWS,
@@ -31,6 +35,8 @@ use super::{
 use crate::{
     cache::{Chunk, ChunkKey, ColumnCache},
     error::to_datafusion,
+    pool::SCAN_CONSUMER,
+    stopping,
 };
 
 /// What a decoded value takes, roughly: a decimal, or the view of a text.
@@ -74,6 +80,12 @@ pub(super) struct PartitionScan {
     coalescer: Option<BatchCoalescer>,
     ready: VecDeque<RecordBatch>,
     metrics: ScanMetrics,
+    /// Set when the query is not wanted any more.
+    stop: StopFlag,
+    /// From which memory for what is read and decoded is reserved.
+    memory: MemoryReservation,
+    /// What readers of row groups hold, and their last batch.
+    reading: HighWater,
 }
 
 /// The row group that is being read.
@@ -86,10 +98,26 @@ struct RowGroup {
 
 enum RowGroupSource {
     /// Decoded chunks of the columns that were needed so far.
-    Chunks(Vec<Option<Chunk>>),
-    /// A reader of all columns. The lock is never contended: it lets references to the state cross
-    /// threads, for the reader itself may only move.
-    Reader(Mutex<ColumnReader>),
+    Chunks(Vec<Option<Arc<Chunk>>>),
+    /// A reader of all columns.
+    Reader(RowGroupReader),
+}
+
+/// The most that was needed so far, which stays reserved: what comes next needs as much, and operators that
+/// can spill see from the beginning what is left for them.
+struct HighWater(MemoryReservation);
+
+impl HighWater {
+    fn keep(&self, bytes: usize) -> DataFusionResult<()> {
+        self.0.try_grow(bytes.saturating_sub(self.0.size()))
+    }
+}
+
+struct RowGroupReader {
+    /// The lock is never contended: it lets references to the state cross threads, for the reader itself
+    /// may only move.
+    reader: Mutex<ColumnReader>,
+    bytes_held: usize,
 }
 
 /// Rows of the current row group that filters are evaluated on.
@@ -103,17 +131,18 @@ struct Slice {
 impl PartitionScan {
     pub(super) fn try_new(
         exec: &RowGroupScanExec,
-        filters: &[Arc<dyn PhysicalExpr>],
-        dynamic: &[Arc<dyn PhysicalExpr>],
         queue: Arc<ScanQueue>,
         metrics: ScanMetrics,
+        context: &TaskContext,
     ) -> DataFusionResult<Self> {
         let table = exec.table.clone();
-        let conditions = filters
+        let conditions = exec
+            .filters
             .iter()
             .map(|filter| Condition::try_new(filter, &table.schema))
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
+        let memory = MemoryConsumer::new(SCAN_CONSUMER).register(context.memory_pool());
         // Rows without columns are counted, not copied.
         let coalescer =
             (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
@@ -122,7 +151,7 @@ impl PartitionScan {
             projection: exec.projection.clone(),
             schema,
             conditions,
-            dynamic: dynamic.iter().cloned().map(DynamicCondition::new).collect(),
+            dynamic: exec.dynamic_filters.iter().cloned().map(DynamicCondition::new).collect(),
             pruner: None,
             pruned: None,
             queue,
@@ -130,6 +159,9 @@ impl PartitionScan {
             coalescer,
             ready: VecDeque::new(),
             metrics,
+            stop: stopping::flag_of(context),
+            reading: HighWater(memory.new_empty()),
+            memory,
             table,
         })
     }
@@ -137,6 +169,7 @@ impl PartitionScan {
     /// The next batch, or `None` after the last.
     pub(super) async fn next_batch(&mut self) -> DataFusionResult<Option<RecordBatch>> {
         loop {
+            stopping::check(&self.stop)?;
             if let Some(batch) = self.take_ready() {
                 return Ok(self.limited(batch));
             }
@@ -184,10 +217,12 @@ impl PartitionScan {
                 RowGroupSource::Chunks(vec![None; self.table.columns.len()])
             } else {
                 let columns: Vec<usize> = (0..self.table.columns.len()).collect();
+                let bytes_held = ColumnReader::bytes_to_read(file, unit.row_group, &columns);
+                self.reading.keep(bytes_held)?;
                 let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS)
                     .map_err(to_datafusion)?;
                 self.metrics.bytes_read.add(reader.bytes_read);
-                RowGroupSource::Reader(Mutex::new(reader))
+                RowGroupSource::Reader(RowGroupReader { reader: Mutex::new(reader), bytes_held })
             };
             self.current = Some(RowGroup {
                 unit,
@@ -231,7 +266,7 @@ impl PartitionScan {
     /// Evaluates the conditions on the next rows of the current row group and hands on what they keep.
     async fn read_slice(&mut self) -> DataFusionResult<()> {
         let Some(mut row_group) = self.current.take() else { return Ok(()) };
-        let Some(mut slice) = self.next_slice(&mut row_group).map_err(to_datafusion)? else { return Ok(()) };
+        let Some(mut slice) = self.next_slice(&mut row_group)? else { return Ok(()) };
         let mut selection: Option<BooleanArray> = None;
         let mut rows_kept = slice.row_count;
         for index in 0..self.conditions.len() {
@@ -272,7 +307,7 @@ impl PartitionScan {
         } else if let RowGroupSource::Reader(reader) = &mut row_group.source {
             // The reader must agree that there are no more rows.
             let file = &self.table.files[row_group.unit.file];
-            unlocked(reader).next(&self.table, file).map_err(to_datafusion)?;
+            reader.next(&self.table, file, &self.reading)?;
         }
         Ok(())
     }
@@ -326,7 +361,7 @@ impl PartitionScan {
             .collect()
     }
 
-    fn next_slice(&self, row_group: &mut RowGroup) -> Result<Option<Slice>> {
+    fn next_slice(&self, row_group: &mut RowGroup) -> DataFusionResult<Option<Slice>> {
         let file = &self.table.files[row_group.unit.file];
         let start = row_group.position;
         match &mut row_group.source {
@@ -337,7 +372,7 @@ impl PartitionScan {
             }
             RowGroupSource::Reader(reader) => {
                 let timer = self.metrics.baseline.elapsed_compute().timer();
-                let batch = unlocked(reader).next(&self.table, file)?;
+                let batch = reader.next(&self.table, file, &self.reading)?;
                 timer.done();
                 Ok(batch.map(|(row_count, columns)| {
                     row_group.position += row_count;
@@ -383,6 +418,7 @@ impl PartitionScan {
             }
         };
         let piece = chunk
+            .pieces
             .get(slice.start / PIECE_ROWS)
             .filter(|piece| slice.start % PIECE_ROWS + slice.row_count <= piece.len());
         let Some(piece) = piece else {
@@ -392,7 +428,7 @@ impl PartitionScan {
     }
 
     /// A column of a row group, from the cache or from the file.
-    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
+    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Arc<Chunk>> {
         let file = &self.table.files[unit.file];
         let key = ChunkKey {
             identity: file.footer().identity,
@@ -405,12 +441,14 @@ impl PartitionScan {
             return Ok(chunk);
         }
         self.metrics.cache_misses.add(1);
-        let chunk = self.decode(file, unit, column).await?;
+        let chunk = Arc::new(self.decode(file, unit, column).await?);
         self.cache.insert(key, &chunk, file.columns[column].source.clone());
         Ok(chunk)
     }
 
     async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
+        let reservation = self.memory.new_empty();
+        reservation.try_grow(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
         let timer = self.metrics.baseline.elapsed_compute().timer();
         let mut reader =
             ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS).map_err(to_datafusion)?;
@@ -430,14 +468,31 @@ impl PartitionScan {
                     format!("the Parquet reader cut file \"{}\" unevenly", file.path.display()),
                 )));
             }
-            pieces.extend(arrays);
+            for array in arrays {
+                reservation.try_grow(array.get_array_memory_size())?;
+                pieces.push(array);
+            }
             // Gives a cancellation the chance to arrive between pieces.
             tokio::task::yield_now().await;
         }
-        Ok(pieces.into())
+        drop(reader);
+        Ok(Chunk::new(pieces, reservation))
     }
 }
 
-fn unlocked(reader: &mut Mutex<ColumnReader>) -> &mut ColumnReader {
-    reader.get_mut().unwrap_or_else(PoisonError::into_inner)
+impl RowGroupReader {
+    /// As [`ColumnReader::next`]; the batch before is given back.
+    fn next(
+        &mut self,
+        table: &ScanTable,
+        file: &ScanFile,
+        reading: &HighWater,
+    ) -> DataFusionResult<Option<(usize, Vec<ArrayRef>)>> {
+        let reader = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let batch = reader.next(table, file).map_err(to_datafusion)?;
+        let arrays = batch.iter().flat_map(|(_, arrays)| arrays);
+        let batch_bytes: usize = arrays.map(|array| array.get_array_memory_size()).sum();
+        reading.keep(self.bytes_held + batch_bytes)?;
+        Ok(batch)
+    }
 }

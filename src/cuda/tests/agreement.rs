@@ -273,29 +273,3 @@ fn programs_agree_over_every_type() {
     });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
-
-#[test]
-fn debug_program() {
-    let Some(queues) = devices() else { return };
-    let input = [(ColumnId(1), DataType::Int64)];
-    let column = || Expression::column(ColumnId(1), DataType::Int64);
-    let is_null = Expression::predicate(Function::IsNull, vec![column()]);
-    let le = Expression::predicate(Function::LessEqual, vec![column(), Expression::literal(Value::Int(3), DataType::Int64)]);
-    let as_int = |e: &Expression| Expression::call(Function::Cast, vec![e.clone()], DataType::Int32);
-    let add = Expression::call(Function::Add, vec![column(), column()], DataType::Int64);
-    for e in [is_null.clone(), le.clone(), as_int(&is_null), as_int(&le), add] {
-        let program = Program::compile(std::slice::from_ref(&e), &input, &[]).unwrap();
-        for queue in &queues {
-            let cells: Vec<i64> = (1..=8).collect();
-            let values = queue.memory().upload(&cells, queue.stream()).unwrap();
-            let c = Column { data_type: DataType::Int64, cell_type: pystachio_engine::device::CellType::Int64, values, validity: None, strings: vec![] };
-            let chunk = Chunk { row_count: 8, columns: vec![c] };
-            let v = program.evaluate(queue.memory(), &chunk, queue.stream()).unwrap();
-            let raw: Vec<u8> = queue.memory().download(&v[0].values, v[0].values.bytes() as usize, queue.stream()).unwrap();
-            println!("{:?} {} {:?} validity {}", e.data_type(), queue.memory().platform().name(), raw, v[0].validity.is_some());
-            queue.wait().unwrap();
-            let raw: Vec<u8> = queue.memory().download(&v[0].values, v[0].values.bytes() as usize, queue.stream()).unwrap();
-            println!("   after wait {:?}", raw);
-        }
-    }
-}

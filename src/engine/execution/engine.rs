@@ -13,7 +13,7 @@ use super::{
     run::{DeviceStream, Run},
 };
 use crate::{
-    ResultStream,
+    ResultStream, StopFlag,
     device::{DeviceMemory, Platform},
     operation::Queue,
     storage::FileCatalog,
@@ -57,11 +57,11 @@ impl DeviceEngine {
     /// # Errors
     ///
     /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`crate::Engine::run`].
-    pub async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+    pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard = Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
         let queue = Queue::new(&self.memory)?;
-        let run = Run { request, queue, catalog: self.catalog.clone(), guard };
+        let run = Run { request, queue, catalog: self.catalog.clone(), guard, stop };
         Ok(Box::new(DeviceStream::start(run).await?))
     }
 
@@ -75,7 +75,7 @@ impl DeviceEngine {
             queue: Queue::new(&self.memory)?,
             catalog: self.catalog.clone(),
             parameters: request.parameters.clone(),
-            cancelled: Arc::default(),
+            stop: StopFlag::default(),
             metrics: QueryMetrics::default(),
         };
         compile(&request.plan, &mut context)?;

@@ -27,17 +27,11 @@ mod sort;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result};
 
-use crate::{device::Chunk, operation::Queue, storage::FileCatalog};
+use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};
 
 /// Columns of a source, in the order of its chunks.
 type Columns = Vec<(ColumnId, DataType)>;
@@ -47,13 +41,13 @@ struct QueryContext {
     queue: Queue,
     catalog: Arc<FileCatalog>,
     parameters: Vec<Literal>,
-    cancelled: Arc<AtomicBool>,
+    stop: StopFlag,
     metrics: QueryMetrics,
 }
 
 impl QueryContext {
     fn check_cancelled(&self) -> Result<()> {
-        if self.cancelled.load(Ordering::Relaxed) {
+        if self.stop.is_set() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
         Ok(())

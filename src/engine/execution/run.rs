@@ -2,10 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
 
@@ -16,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{QueryContext, compile::compile};
 use crate::{
-    ResultStream,
+    ResultStream, StopFlag,
     operation::{Queue, column_schema, to_arrow},
     storage::FileCatalog,
 };
@@ -31,6 +28,8 @@ pub(super) struct Run {
     pub(super) catalog: Arc<FileCatalog>,
     /// Dropped when the query ends.
     pub(super) guard: Box<dyn Send>,
+    /// Set when the result is not wanted any more.
+    pub(super) stop: StopFlag,
 }
 
 /// Batches of a query that runs on a thread of its own. Dropping it stops the query.
@@ -39,7 +38,7 @@ pub(super) struct DeviceStream {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     /// The first batch, if it is known already.
     first: Option<Result<RecordBatch>>,
-    cancelled: Arc<AtomicBool>,
+    stop: StopFlag,
     metrics: Arc<Mutex<QueryMetrics>>,
 }
 
@@ -53,13 +52,12 @@ impl DeviceStream {
         let types = output_types(&run.request)?;
         let schema = column_schema(&types);
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
-        let cancelled = Arc::new(AtomicBool::new(false));
+        let stop = run.stop.clone();
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
         let worker = Worker {
             run,
             schema: schema.clone(),
             sender,
-            cancelled: cancelled.clone(),
             metrics: metrics.clone(),
         };
         std::thread::Builder::new()
@@ -67,7 +65,7 @@ impl DeviceStream {
             .stack_size(THREAD_STACK_BYTES)
             .spawn(move || worker.work())
             .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
-        let mut stream = Self { schema, batches: mpsc::channel(1).1, first: None, cancelled, metrics };
+        let mut stream = Self { schema, batches: mpsc::channel(1).1, first: None, stop, metrics };
         match batches.recv().await {
             Some(Err(error)) => return Err(error),
             first => stream.first = first,
@@ -91,7 +89,7 @@ fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>>
 
 impl Drop for DeviceStream {
     fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.stop.set();
     }
 }
 
@@ -118,7 +116,6 @@ struct Worker {
     run: Run,
     schema: SchemaRef,
     sender: mpsc::Sender<Result<RecordBatch>>,
-    cancelled: Arc<AtomicBool>,
     metrics: Arc<Mutex<QueryMetrics>>,
 }
 
@@ -144,7 +141,7 @@ impl Worker {
             queue: self.run.queue.clone(),
             catalog: self.run.catalog.clone(),
             parameters: request.parameters.clone(),
-            cancelled: self.cancelled.clone(),
+            stop: self.run.stop.clone(),
             metrics: QueryMetrics::default(),
         };
         let mut root = compile(&request.plan, &mut context)?;

@@ -1,4 +1,7 @@
 //! One running query: its connection, its batches, and what it cost.
+//!
+//! Invariants: a query that failed has no connection any more, so that its work has stopped, and says so
+//! whenever it is asked for rows. That holds for a failure that PostgreSQL raises while we wait, too.
 
 use std::{
     collections::HashMap,
@@ -20,12 +23,23 @@ const ENCAPSULATION_BYTES: usize = 8;
 
 /// A query whose rows are being read. Dropping it stops it in the engine.
 pub struct RunningQuery {
-    // None once the answer is complete and the connection has gone back to the pool.
-    connection: Option<PooledConnection>,
+    answer: Answer,
     schema: Option<SchemaRef>,
     started: Instant,
     waited_before: Duration,
     cost: QueryCost,
+}
+
+/// How far the engine's answer is.
+enum Answer {
+    /// More of it comes over this connection.
+    Open(PooledConnection),
+    /// It is complete, and the connection has gone back to the pool.
+    Complete,
+    /// It ended with this error, and the connection is closed.
+    Failed(Error),
+    /// An ERROR ended the reading of it, and the connection is closed.
+    Interrupted,
 }
 
 /// What a query cost, seen from both sides.
@@ -52,7 +66,7 @@ impl RunningQuery {
         let waited_before = connection.waited();
         connection.send(request)?;
         Ok(Self {
-            connection: Some(connection),
+            answer: Answer::Open(connection),
             schema: None,
             started: Instant::now(),
             waited_before,
@@ -64,15 +78,36 @@ impl RunningQuery {
     ///
     /// # Errors
     ///
-    /// Those of the query.
+    /// Those of the query; the same again if it has failed before.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        loop {
-            let Some(connection) = &mut self.connection else { return Ok(None) };
-            let frame = connection.receive()?;
-            match frame.kind {
-                FrameKind::Schema => self.schema = Some(read_schema(&frame)?),
-                FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
-                FrameKind::Message => return self.finish(&frame).map(|()| None),
+        // The connection is ours while we wait: an ERROR that unwinds from here closes it.
+        let mut connection = match std::mem::replace(&mut self.answer, Answer::Interrupted) {
+            Answer::Open(connection) => connection,
+            Answer::Interrupted => return Err(interrupted()),
+            Answer::Complete => {
+                self.answer = Answer::Complete;
+                return Ok(None);
+            }
+            Answer::Failed(error) => {
+                self.answer = Answer::Failed(error.clone());
+                return Err(error);
+            }
+        };
+        match self.receive_batch(&mut connection) {
+            Ok(Some(batch)) => {
+                self.answer = Answer::Open(connection);
+                Ok(Some(batch))
+            }
+            Ok(None) => {
+                self.cost.waited = connection.waited() - self.waited_before;
+                self.cost.elapsed = self.started.elapsed();
+                connection.give_back();
+                self.answer = Answer::Complete;
+                Ok(None)
+            }
+            Err(error) => {
+                self.answer = Answer::Failed(error.clone());
+                Err(error)
             }
         }
     }
@@ -80,27 +115,28 @@ impl RunningQuery {
     /// What the query has cost so far.
     pub fn cost(&self) -> QueryCost {
         let mut cost = self.cost.clone();
-        if let Some(connection) = &self.connection {
+        if let Answer::Open(connection) = &self.answer {
             cost.waited = connection.waited() - self.waited_before;
             cost.elapsed = self.started.elapsed();
         }
         cost
     }
 
-    fn finish(&mut self, frame: &Frame) -> Result<()> {
-        let answer = client::message(frame);
-        self.cost = self.cost();
-        let connection = self.connection.take();
-        match answer? {
-            Response::Finished(metrics) => {
-                self.cost.metrics = Some(*metrics);
-                self.cost.run_count = 1;
-                if let Some(connection) = connection {
-                    connection.give_back();
-                }
-                Ok(())
+    fn receive_batch(&mut self, connection: &mut PooledConnection) -> Result<Option<RecordBatch>> {
+        loop {
+            let frame = connection.receive()?;
+            match frame.kind {
+                FrameKind::Schema => self.schema = Some(read_schema(&frame)?),
+                FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
+                FrameKind::Message => match client::message(&frame)? {
+                    Response::Finished(metrics) => {
+                        self.cost.metrics = Some(*metrics);
+                        self.cost.run_count = 1;
+                        return Ok(None);
+                    }
+                    other => return Err(client::unexpected(&other)),
+                },
             }
-            other => Err(client::unexpected(&other)),
         }
     }
 
@@ -143,6 +179,10 @@ fn split(body: &Buffer) -> Result<(&[u8], Buffer)> {
     let data_offset = ENCAPSULATION_BYTES + u32::from_le_bytes([a, b, c, d]) as usize;
     let metadata = body.get(ENCAPSULATION_BYTES..data_offset).ok_or_else(|| protocol("frame is cut off"))?;
     Ok((metadata, body.slice(data_offset)))
+}
+
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Cancelled, "the query's rows are no longer read: an error has ended it before")
 }
 
 fn protocol(what: &str) -> Error {

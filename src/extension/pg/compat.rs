@@ -1,7 +1,7 @@
 //! Everything that differs between PostgreSQL's versions, or that pgrx doesn't bind.
 #![expect(unsafe_code, reason = "declares and calls C functions")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
@@ -68,6 +68,26 @@ unsafe extern "C-unwind" {
         number_of_rels: c_int,
         initial_rels: *mut pg_sys::List,
     ) -> *mut pg_sys::RelOptInfo;
+}
+
+/// What a tree walker of core calls for each node; true ends the walk.
+pub type Walker = unsafe extern "C-unwind" fn(node: *mut pg_sys::Node, context: *mut c_void) -> bool;
+
+unsafe extern "C-unwind" {
+    #[cfg_attr(feature = "pg15", link_name = "expression_tree_walker")]
+    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
+    fn walk_children_unguarded(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool;
+}
+
+/// Calls the walker on the nodes directly below a node.
+///
+/// # Safety
+///
+/// The node is valid. An ERROR goes to the last guard before this, over frames in which nothing needs
+/// dropping.
+pub unsafe fn walk_children(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool {
+    // SAFETY: as the caller says.
+    unsafe { walk_children_unguarded(node, walker, context) }
 }
 
 /// The genetic join search, which pgrx does not bind.

@@ -75,22 +75,36 @@ pub unsafe fn outputs_of(
     target: *mut pg_sys::PathTarget,
 ) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
     let mut outputs: Vec<(*mut pg_sys::Node, Lowered)> = Vec::new();
-    unsafe {
-        for node in elements::<pg_sys::Node>((*target).exprs) {
-            collect_outputs(info, node, &mut outputs)?;
+    // A stack of its own: expressions may nest deeper than calls may.
+    let mut waiting: Vec<_> = unsafe { elements::<pg_sys::Node>((*target).exprs) }.collect();
+    waiting.reverse();
+    while let Some(node) = waiting.pop() {
+        unsafe {
+            if !add_output(info, node, &mut outputs)? {
+                let first = waiting.len();
+                super::nodes::walk_expression(node, &mut |part| {
+                    if part == node {
+                        return true;
+                    }
+                    waiting.push(part);
+                    false
+                });
+                waiting[first..].reverse();
+            }
         }
     }
     Ok(outputs)
 }
 
-unsafe fn collect_outputs(
+/// Adds a node to the outputs, if the engine can compute it as a whole. False if its parts are needed.
+unsafe fn add_output(
     info: &RelationInfo,
     node: *mut pg_sys::Node,
     outputs: &mut Vec<(*mut pg_sys::Node, Lowered)>,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     unsafe {
         if node.is_null() || outputs.iter().any(|(known, _)| pg_sys::equal((*known).cast(), node.cast())) {
-            return Ok(());
+            return Ok(true);
         }
         let is_leaf = matches!(
             tag_of(node),
@@ -98,14 +112,10 @@ unsafe fn collect_outputs(
         );
         if !is_leaf && !has_columns(node) {
             // PostgreSQL evaluates what has no columns.
-            return Ok(());
+            return Ok(true);
         }
-        if let Some(list) = node_as::<pg_sys::List>(node, pg_sys::NodeTag::T_List) {
-            let list: *const pg_sys::List = list;
-            for item in elements::<pg_sys::Node>(list.cast_mut()) {
-                collect_outputs(info, item, outputs)?;
-            }
-            return Ok(());
+        if node_as::<pg_sys::List>(node, pg_sys::NodeTag::T_List).is_some() {
+            return Ok(false);
         }
         let lowered = if is_whole(node) {
             Lowering::new(&info.scope).lower(node)
@@ -115,25 +125,14 @@ unsafe fn collect_outputs(
         match lowered {
             Ok(lowered) if output_modifier(node, &lowered).is_some() => {
                 outputs.push((node, lowered));
-                return Ok(());
+                Ok(true)
             }
-            Err(refusal) if is_leaf => return Err(refusal),
+            Err(refusal) if is_leaf => Err(refusal),
             Ok(_) if is_leaf => {
-                return Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))));
+                Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))))
             }
-            _ => {}
+            _ => Ok(false),
         }
-        let mut result = Ok(());
-        super::nodes::walk_expression(node, &mut |part| {
-            if part == node {
-                return true;
-            }
-            if result.is_ok() {
-                result = collect_outputs(info, part, outputs);
-            }
-            false
-        });
-        result
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     base::replace_paths,
     cost::{self, JoinInput},
     finish::outputs_of,
-    lower::{Lowered, Lowering, Refusal},
+    lower::{Lowered, Lowering, Refusal, check_depth},
     nodes::{elements, node_as},
     planning::with_planning,
     relation_info::{RelationInfo, place_placeholders},
@@ -139,6 +139,7 @@ impl Candidate<'_> {
             let scope = Scope::Join(self.left.scope.clone(), self.right.scope.clone());
             let conditions = self.conditions(joined, clauses, &scope)?;
             let info = self.relation(joined, conditions, build, own_cost)?;
+            check_depth(&info.relation)?;
             outputs_of(&info, (*joined).reltarget)?;
             Ok(Some(info))
         }

@@ -12,7 +12,7 @@ use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, 
 use super::{
     cost,
     join::may_push,
-    lower::{Lowered, Lowering, Refusal, Scale, common_scale, retype, unify_branches},
+    lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
     nodes::elements,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
@@ -43,7 +43,11 @@ pub unsafe fn label_relation(
         } else {
             return;
         };
-        let (routine, info) = match built {
+        let checked = built.and_then(|built| {
+            built.iter().try_for_each(|(_, info)| check_depth(&info.relation))?;
+            Ok(built)
+        });
+        let (routine, info) = match checked {
             Ok(Some(built)) => built,
             Ok(None) => return,
             Err(Refusal(reason)) => {

@@ -3,11 +3,16 @@
 //! Invariants: every function here takes pointers that PostgreSQL's planner made and that live as long as
 //! the planning in which they are used.
 
-use std::ffi::c_void;
+use std::{
+    any::Any,
+    ffi::c_void,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
 
+use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
-use pgrx::{pg_sys, prelude::*};
 
+use crate::pg::compat;
 pub use crate::pg::list::{pointers as elements, string as text_of};
 
 /// How many elements a list has.
@@ -33,22 +38,77 @@ pub unsafe fn tag_of(node: *const pg_sys::Node) -> NodeTag {
 /// Calls `visit` on the node and, while it returns true, on everything below it. Queries inside SubLinks
 /// are not entered.
 pub unsafe fn walk_expression(node: *mut pg_sys::Node, visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool) {
-    #[pg_guard]
+    let mut visit_at = |node, _depth| if visit(node) { Visited::Enter } else { Visited::Pass };
+    unsafe { walk_levels(node, &mut visit_at) }
+}
+
+/// Whether nodes below `node` nest more than `depth_max` deep, itself included.
+pub unsafe fn is_deeper(node: *mut pg_sys::Node, depth_max: usize) -> bool {
+    let mut found = false;
+    let mut visit = |_node, depth| {
+        found = found || depth > depth_max;
+        if found { Visited::Stop } else { Visited::Enter }
+    };
+    unsafe { walk_levels(node, &mut visit) };
+    found
+}
+
+/// What follows a visit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Visited {
+    /// The nodes below.
+    Enter,
+    /// The nodes beside.
+    Pass,
+    /// Nothing.
+    Stop,
+}
+
+/// Called with a node and its depth; lists are visited and are no level.
+type VisitAt<'a> = &'a mut dyn FnMut(*mut pg_sys::Node, usize) -> Visited;
+
+struct Walk<'a> {
+    visit: VisitAt<'a>,
+    depth: usize,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
+/// Walks as core's own walkers do, with about their need of stack: what core can walk can be walked here. A
+/// guard at each level would need ten times as much.
+unsafe fn walk_levels(node: *mut pg_sys::Node, visit: VisitAt<'_>) {
     unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> bool {
         if node.is_null() {
             return false;
         }
         unsafe {
-            let visit = &mut *context.cast::<&mut dyn FnMut(*mut pg_sys::Node) -> bool>();
-            if visit(node) {
-                pg_sys::expression_tree_walker(node, Some(step), context);
-            }
+            // Nothing here needs dropping while the walker runs, which may leave by an ERROR.
+            let walk = context.cast::<Walk<'_>>();
+            let level = usize::from(tag_of(node) != NodeTag::T_List);
+            (*walk).depth += level;
+            let stops = match visit_node(walk, node) {
+                Visited::Enter => compat::walk_children(node, step, context),
+                Visited::Pass => false,
+                Visited::Stop => true,
+            };
+            (*walk).depth -= level;
+            stops
         }
-        false
     }
-    let mut visit: &mut dyn FnMut(*mut pg_sys::Node) -> bool = visit;
-    unsafe {
-        step(node, (&raw mut visit).cast());
+    #[inline(never)]
+    unsafe fn visit_node(walk: *mut Walk<'_>, node: *mut pg_sys::Node) -> Visited {
+        // SAFETY: the walk is the caller's, who waits.
+        let walk = unsafe { &mut *walk };
+        let depth = walk.depth;
+        catch_unwind(AssertUnwindSafe(|| (walk.visit)(node, depth))).unwrap_or_else(|panic| {
+            walk.panic = Some(panic);
+            Visited::Stop
+        })
+    }
+    let mut walk = Walk { visit, depth: 0, panic: None };
+    let context: *mut Walk<'_> = &raw mut walk;
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };
+    if let Some(panic) = walk.panic {
+        resume_unwind(panic);
     }
 }
 

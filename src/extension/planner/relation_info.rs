@@ -12,6 +12,9 @@ use super::{
     scope::Scope,
 };
 
+/// How large an expression may be that is left to its readers, each of which has it as its own.
+const DEFERRED_PARTS_MAX: usize = 30;
+
 /// The plan of a relation, kept in `RelOptInfo.fdw_private`.
 pub struct RelationInfo {
     /// Whose engine computes it.
@@ -148,7 +151,10 @@ pub fn defer_or_name(lowered: Lowered, computed: &mut Vec<NamedExpression>) -> L
         super::lower::Scale::Varies(scale) => scale.is_null_with_columns(),
         _ => true,
     };
-    if scale_follows && lowered.expression.is_null_with_columns() {
+    if scale_follows
+        && lowered.expression.is_null_with_columns()
+        && lowered.size().parts <= DEFERRED_PARTS_MAX
+    {
         return lowered;
     }
     name_column(lowered, computed)

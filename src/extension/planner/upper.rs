@@ -10,7 +10,7 @@ use super::{
     cost,
     finish::outputs_of,
     join::may_push,
-    lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_equality, check_order},
+    lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_depth, check_equality, check_order},
     nodes::{elements, list_of, node_as, walk_expression},
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
@@ -58,6 +58,7 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
             _ => return,
         };
         let built = built.and_then(|built| {
+            check_depth(&built.relation)?;
             outputs_of(&built, target)?;
             Ok(built)
         });

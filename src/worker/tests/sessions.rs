@@ -18,7 +18,7 @@ use arrow::{
     ipc::reader::StreamReader,
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream};
+use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag};
 use pystachio_plan::{
     CacheEntry, ColumnId, EngineStatus, Error, ErrorKind, FileSet, FrameKind, GenerateRequest, Literal,
     Operator, PROTOCOL_VERSION, Plan, QueryMetrics, QueryRequest, Relation, Request, Response, Result,
@@ -175,7 +175,7 @@ impl Engine for FakeEngine {
         Ok(TableDescription { files: Vec::new(), columns: Vec::new(), row_count: 5, identity: 1 })
     }
 
-    async fn run(&self, request: QueryRequest) -> Result<Box<dyn ResultStream>> {
+    async fn run(&self, request: QueryRequest, _stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Value::Int(number) = request.parameters[0].value else { panic!("no behaviour") };
         let behaviour = BEHAVIOURS[number as usize];
         assert_ne!(behaviour, Behaviour::PanicInRun, "run of the test");

@@ -237,7 +237,8 @@ impl CallSite {
             Shipping::End { is_left: true } => self.text_function(Function::Left, arguments),
             Shipping::End { is_left: false } => {
                 if right_wraps() && arguments.get(1).is_none_or(may_be_least_integer) {
-                    return Err(self.refuse("with a count of -2147483648, which this server's version negates wrongly"));
+                    return Err(self
+                        .refuse("with a count of -2147483648, which this server's version negates wrongly"));
                 }
                 self.text_function(Function::Right, arguments)
             }
@@ -626,7 +627,8 @@ fn right_wraps() -> bool {
         // SAFETY: a built-in function over constants; what it returns is read before anything is freed.
         unsafe {
             let text = "a".into_datum().unwrap_or(pg_sys::Datum::from(0));
-            let end = pgrx::direct_function_call::<&str>(pg_sys::text_right, &[Some(text), i32::MIN.into_datum()]);
+            let end =
+                pgrx::direct_function_call::<&str>(pg_sys::text_right, &[Some(text), i32::MIN.into_datum()]);
             end != Some("")
         }
     })

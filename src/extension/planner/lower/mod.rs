@@ -19,19 +19,34 @@ use std::cell::{Cell, RefCell};
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
-use pystachio_plan::{CaseBranch, DataType, Expression, Function, Value};
+use pystachio_plan::{
+    CaseBranch, DataType, EXPRESSION_DEPTH_MAX, Expression, ExpressionSize, Function, RELATION_DEPTH_MAX,
+    Relation, Value,
+};
 
 pub use self::aggregate::LoweredAggregate;
 pub use self::numeric::{common_scale, retype, type_magnitude, unify_branches};
 
 use super::{
     collation,
-    nodes::{contains, elements, node_as, tag_of, text_of},
+    nodes::{contains, elements, is_deeper, node_as, tag_of, text_of},
     planning::with_planning,
     scope::Scope,
     shippable::Comparison,
 };
 use crate::types::data_type;
+
+/// How deep an expression may nest, before and after it is lowered. Lowering needs most stack, some 3 kB a
+/// level; with this it fits PostgreSQL's default.
+const DEPTH_MAX: usize = 200;
+/// How large a lowered expression may be. One that is used twice is there twice, so that a short one of
+/// PostgreSQL's could become one that fills the memory.
+const PARTS_MAX: usize = 100_000;
+/// How large the operand of a simple CASE may be: it is there once a branch.
+const OPERAND_PARTS_MAX: usize = 100;
+
+// What puts lowered expressions together (AND, aggregates, display scales) adds a few levels.
+const _: () = assert!(DEPTH_MAX + 50 <= EXPRESSION_DEPTH_MAX);
 
 /// Why an expression is left to PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +57,25 @@ impl Refusal {
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
+
+    fn too_deep() -> Self {
+        Self(format!("an expression nested more than {DEPTH_MAX} deep"))
+    }
+}
+
+/// Refuses a plan that an engine would not decode.
+///
+/// # Errors
+///
+/// If it is nested too deep.
+pub fn check_depth(relation: &Relation) -> Result<(), Refusal> {
+    /// Operators that are added when the plan is finished.
+    const FINISHING: usize = 10;
+    const DEPTH_MAX: usize = RELATION_DEPTH_MAX - FINISHING;
+    if relation.depth() > DEPTH_MAX {
+        return Err(Refusal(format!("a plan nested more than {DEPTH_MAX} deep")));
+    }
+    Ok(())
 }
 
 /// A plan expression, and what PostgreSQL must know to print its value.
@@ -87,6 +121,18 @@ impl Lowered {
         self.expression.data_type()
     }
 
+    /// How large the value and its scale are.
+    pub fn size(&self) -> ExpressionSize {
+        let value = self.expression.size();
+        match &self.scale {
+            Scale::Varies(scale) => {
+                let scale = scale.size();
+                ExpressionSize { depth: value.depth.max(scale.depth), parts: value.parts + scale.parts }
+            }
+            _ => value,
+        }
+    }
+
     /// The same with its expressions (the value, and the scale if that varies) changed.
     pub fn map_expressions(self, change: &mut dyn FnMut(Expression) -> Expression) -> Self {
         Self {
@@ -112,6 +158,8 @@ pub struct Lowering<'scope> {
     conditional: Cell<bool>,
     /// The operands of the simple CASEs around this place.
     case_operands: RefCell<Vec<Lowered>>,
+    /// How many nodes around this place are being lowered.
+    depth: Cell<usize>,
 }
 
 type LoweredResult = Result<Lowered, Refusal>;
@@ -119,7 +167,12 @@ type LoweredResult = Result<Lowered, Refusal>;
 impl<'scope> Lowering<'scope> {
     /// A lowering over the scope.
     pub fn new(scope: &'scope Scope) -> Self {
-        Self { scope, conditional: Cell::new(false), case_operands: RefCell::new(Vec::new()) }
+        Self {
+            scope,
+            conditional: Cell::new(false),
+            case_operands: RefCell::new(Vec::new()),
+            depth: Cell::new(0),
+        }
     }
 
     /// The plan expression with exactly PostgreSQL's value, or why there is none.
@@ -131,10 +184,35 @@ impl<'scope> Lowering<'scope> {
             if let Some(found) = self.scope.find(node) {
                 return Ok(found);
             }
+            let depth = self.depth.get();
+            if depth == 0 && is_deeper(node, DEPTH_MAX) {
+                return Err(Refusal::too_deep());
+            }
+            if pg_sys::stack_is_too_deep() {
+                return Err(Refusal::new("an expression nested deeper than the stack allows"));
+            }
+            self.depth.set(depth + 1);
+            let lowered = self.lower_parts(node);
+            self.depth.set(depth);
+            lowered
+        }
+    }
+
+    unsafe fn lower_parts(&self, node: *mut pg_sys::Node) -> LoweredResult {
+        unsafe {
             if let Some(parameter) = self.lower_parameter(node)? {
                 return Ok(parameter);
             }
-            self.lower_node(node)
+            let lowered = self.lower_node(node)?;
+            // Columns may stand for expressions of subqueries, so that this grows with every level of these.
+            let size = lowered.size();
+            if size.depth > DEPTH_MAX {
+                return Err(Refusal::too_deep());
+            }
+            if size.parts > PARTS_MAX {
+                return Err(Refusal(format!("an expression of more than {PARTS_MAX} parts")));
+            }
+            Ok(lowered)
         }
     }
 
@@ -319,6 +397,9 @@ impl<'scope> Lowering<'scope> {
             let has_operand = !case.arg.is_null();
             if has_operand {
                 let operand = self.lower(case.arg.cast())?;
+                if operand.size().parts > OPERAND_PARTS_MAX {
+                    return Err(Refusal::new("CASE with a large operand"));
+                }
                 self.case_operands.borrow_mut().push(operand);
             }
             let branches = self.lower_branches(case);

@@ -24,6 +24,7 @@ use super::{
 /// Whether a query has anything that could be rewritten; cheap, and false for most queries.
 pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
     unsafe {
+        pg_sys::check_stack_depth();
         if (*query).commandType != pg_sys::CmdType::CMD_SELECT
             && (*query).commandType != pg_sys::CmdType::CMD_INSERT
         {
@@ -41,6 +42,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
 /// that are not ours are left alone unless `any_table` is set.
 pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool {
     unsafe {
+        pg_sys::check_stack_depth();
         let mut changed = false;
         for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
             if tag_of((*cte).ctequery) == NodeTag::T_Query {
@@ -93,6 +95,7 @@ unsafe fn sub_links(query: *mut pg_sys::Query) -> Vec<*mut pg_sys::SubLink> {
 /// Whether every table of a query and of its subqueries is a foreign table of ours.
 unsafe fn reads_only_ours(query: *mut pg_sys::Query) -> bool {
     unsafe {
+        pg_sys::check_stack_depth();
         let entries_are_ours = elements::<pg_sys::RangeTblEntry>((*query).rtable).all(|entry| {
             match (*entry).rtekind {
                 pg_sys::RTEKind::RTE_RELATION => {
@@ -139,6 +142,7 @@ unsafe fn inline_ctes(query: *mut pg_sys::Query) -> bool {
 /// The conjuncts of a condition.
 unsafe fn conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
     unsafe {
+        pg_sys::check_stack_depth();
         if condition.is_null() {
             return Vec::new();
         }

@@ -138,6 +138,7 @@ unsafe fn replace_parameter(test: *mut pg_sys::OpExpr, var: *mut pg_sys::Node) {
 /// Whether an expression over the query's FROM is never NULL, as far as declarations prove it.
 unsafe fn is_not_null(query: *mut pg_sys::Query, node: *mut pg_sys::Node) -> bool {
     unsafe {
+        pg_sys::check_stack_depth();
         match tag_of(node) {
             NodeTag::T_Const => !(*node.cast::<pg_sys::Const>()).constisnull,
             NodeTag::T_RelabelType => is_not_null(query, (*node.cast::<pg_sys::RelabelType>()).arg.cast()),

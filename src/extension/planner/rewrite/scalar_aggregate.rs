@@ -61,6 +61,7 @@ unsafe fn strict_link(condition: *mut pg_sys::Node) -> Option<*mut pg_sys::SubLi
 /// Whether the expression is NULL where a node that satisfies the test is.
 unsafe fn has_strict_path(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node) -> bool) -> bool {
     unsafe {
+        pg_sys::check_stack_depth();
         if test(node) {
             return true;
         }

@@ -1,0 +1,81 @@
+"""A cancelled query's work stops within half a second, whatever the engine is in the middle of."""
+
+import os
+import time
+
+from faults.support import STOP_S_MAX, require
+from harness.libpq import QueryError
+
+# Every row has the same key.
+_ONE_KEY = "(SELECT *, l_orderkey * 0 AS k FROM lineitem OFFSET 0)"
+_PAIRS = "lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey"
+_CASES = {
+    "pairs that a LIKE drops": "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment LIKE '%'||b.l_shipmode||'%z%'||b.l_comment||'%'",
+    "an outer join of pairs": "SELECT count(*) FROM lineitem a LEFT JOIN lineitem b ON a.l_comment LIKE '%'||b.l_comment||'%'",
+    "a semi join of pairs": "SELECT count(*) FROM lineitem a WHERE EXISTS (SELECT 1 FROM lineitem b WHERE b.l_comment LIKE '%zz%'||a.l_comment||'%')",
+    "an anti join of pairs": "SELECT count(*) FROM lineitem a WHERE NOT EXISTS (SELECT 1 FROM lineitem b WHERE b.l_comment LIKE '%zz%'||a.l_comment||'%')",
+    "all pairs": "SELECT sum(a.l_tax * b.l_tax) FROM lineitem a, lineitem b",
+    "one key, no pair kept": f"SELECT count(*) FROM {_ONE_KEY} a JOIN {_ONE_KEY} b ON a.k = b.k AND a.l_comment || b.l_comment LIKE '%never there%'",
+    "one key, no pair kept, cheaply": f"SELECT count(*) FROM {_ONE_KEY} a JOIN {_ONE_KEY} b ON a.k = b.k AND a.l_orderkey + b.l_orderkey < 0",
+    "one key, a semi join": f"SELECT count(*) FROM {_ONE_KEY} a WHERE EXISTS (SELECT 1 FROM {_ONE_KEY} b WHERE a.k = b.k AND a.l_orderkey + b.l_orderkey < 0)",
+    "a sort": f"SELECT * FROM (SELECT a.l_comment || b.l_comment AS c, a.l_orderkey FROM {_PAIRS}) x ORDER BY c DESC OFFSET 1000000000",
+    "the first of many": f"SELECT a.l_comment || b.l_comment FROM {_PAIRS} ORDER BY 1 LIMIT 100000",
+    "distinct values": f"SELECT count(DISTINCT a.l_comment || b.l_comment) FROM {_PAIRS}",
+    "distinct values twice": f"SELECT count(DISTINCT a.l_comment || b.l_comment), count(DISTINCT a.l_orderkey + b.l_orderkey) FROM {_PAIRS}",
+    "groups": f"SELECT count(*) FROM (SELECT a.l_comment || b.l_comment AS c, count(*) FROM {_PAIRS} GROUP BY 1) x",
+    "decoding": "SELECT count(*) FROM large.lineitem WHERE l_comment LIKE '%never there%'",
+    "a sample": "ANALYZE large.lineitem",
+    "generating": "SELECT * FROM pystachio.tpch_generate('{folder}', 10, overwrite => true)",
+}
+# When the cancel comes, and how much work may be left over half a second later.
+_AFTER_S = 0.3
+_REST_S = 0.3
+_CPU_S_MAX = 0.05
+
+
+def _cpu_s(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _cancel_in(place, session, name, query):
+    pid = place.engine_pid()
+    session.start(query)
+    time.sleep(_AFTER_S)
+    session.cancel()
+    begin = time.monotonic()
+    try:
+        session.finish(10)
+        return False
+    except QueryError as error:
+        require(error.sqlstate == "57014", f"{name}: {error}")
+    require(time.monotonic() - begin < STOP_S_MAX, f"{name}: the cancel took longer than {STOP_S_MAX} s")
+    time.sleep(max(0.0, begin + STOP_S_MAX - time.monotonic()))
+    before = _cpu_s(pid)
+    time.sleep(_REST_S)
+    used_s = _cpu_s(pid) - before
+    require(used_s <= _CPU_S_MAX, f"{name}: the engine computes on: {used_s:.2f} s in {_REST_S} s")
+    require(place.running() == 0, f"{name}: the engine runs {place.running()} queries")
+    require(place.engine_pid() == pid, f"{name}: the engine's process is another one")
+    return True
+
+
+def work_stops_when_cancelled(place):
+    """Joins that keep no pair, sorts, groups, decoding, sampling, generating: none computes on."""
+    folder = f"{place.folder}/faults-large"
+    with place.session("SET client_min_messages = warning") as session:
+        session.run("DROP SCHEMA IF EXISTS large CASCADE; CREATE SCHEMA large")
+        # One row group, and the generator's text, which is made once and for all.
+        session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.5, ARRAY['lineitem'], overwrite => true, row_group_rows => 16000000)")
+        session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER pystachio INTO large')
+        cancelled = [name for name, query in _CASES.items()
+                     if _cancel_in(place, session, name, query.format(folder=f"{place.folder}/faults-cancelled"))]
+        # What is read from files may be through before.
+        missed = set(_CASES) - set(cancelled) - {"decoding", "a sample"}
+        require(not missed, f"not cancelled: {missed}")
+        require(session.run("SELECT count(*) FROM nation").scalar() == "25", "the session is usable")
+        session.run("DROP SCHEMA large CASCADE")
+
+
+TESTS = [work_stops_when_cancelled]

@@ -1,0 +1,170 @@
+//! The engine's memory pool.
+//!
+//! Operators that can spill share evenly what the others leave, so that one partition of a sort does not
+//! starve the other. What scans read and decode comes and goes with every row group and can't be spilled,
+//! nor can it wait: it is granted at the cost of those that can spill, which get less the next time that
+//! they ask. A part of the pool that these never get makes up for that.
+//!
+//! Invariants: what can't be spilled never exceeds the pool.
+//!
+//! Source: DataFusion's `FairSpillPool`, which refuses a scan whatever sorts have filled.
+
+use std::{
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use datafusion::{
+    error::{DataFusionError, Result as DataFusionResult},
+    execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
+};
+
+/// The consumer name of scans.
+pub(crate) const SCAN_CONSUMER: &str = "scan";
+/// The part of the pool that operators that can spill never get.
+const SPILLERS_NEVER_PART: usize = 8;
+
+/// Memory for all queries of an engine, and for the column cache.
+#[derive(Debug)]
+pub(crate) struct EnginePool {
+    bytes_max: usize,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Debug, Default)]
+struct PoolState {
+    spillers: usize,
+    spillable_bytes: usize,
+    fixed_bytes: usize,
+}
+
+impl EnginePool {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much more a consumer may have.
+    fn available(&self, state: &PoolState, reservation: &MemoryReservation) -> usize {
+        let consumer = reservation.consumer();
+        if consumer.can_spill() {
+            let others = self.bytes_max / SPILLERS_NEVER_PART + state.fixed_bytes;
+            let share = self.bytes_max.saturating_sub(others) / state.spillers.max(1);
+            return share.saturating_sub(reservation.size());
+        }
+        let taken = if consumer.name() == SCAN_CONSUMER {
+            state.fixed_bytes
+        } else {
+            state.fixed_bytes + state.spillable_bytes
+        };
+        self.bytes_max.saturating_sub(taken)
+    }
+}
+
+impl PoolState {
+    fn bytes_of(&mut self, reservation: &MemoryReservation) -> &mut usize {
+        if reservation.consumer().can_spill() { &mut self.spillable_bytes } else { &mut self.fixed_bytes }
+    }
+}
+
+impl fmt::Display for EnginePool {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "engine pool of {} bytes", self.bytes_max)
+    }
+}
+
+impl MemoryPool for EnginePool {
+    fn name(&self) -> &str {
+        "engine"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.lock().spillers += usize::from(consumer.can_spill());
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        let mut state = self.lock();
+        state.spillers = state.spillers.saturating_sub(usize::from(consumer.can_spill()));
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        *self.lock().bytes_of(reservation) += additional;
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        let mut state = self.lock();
+        let bytes = state.bytes_of(reservation);
+        *bytes = bytes.saturating_sub(shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
+        let mut state = self.lock();
+        let available = self.available(&state, reservation);
+        if additional > available {
+            return Err(DataFusionError::ResourcesExhausted(format!(
+                "Failed to allocate additional {additional} bytes for {} with {} bytes already allocated for this \
+                 reservation - {available} bytes remain available of the total memory of {} bytes",
+                reservation.consumer().name(),
+                reservation.size(),
+                self.bytes_max
+            )));
+        }
+        *state.bytes_of(reservation) += additional;
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        let state = self.lock();
+        state.fixed_bytes + state.spillable_bytes
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit::Finite(self.bytes_max)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn pool() -> Arc<dyn MemoryPool> {
+        Arc::new(EnginePool::new(800))
+    }
+
+    fn spiller(pool: &Arc<dyn MemoryPool>) -> MemoryReservation {
+        MemoryConsumer::new("sort").with_can_spill(true).register(pool)
+    }
+
+    #[test]
+    fn spillers_share_evenly_and_leave_a_part() {
+        let pool = pool();
+        let (one, two) = (spiller(&pool), spiller(&pool));
+        one.try_grow(350).unwrap();
+        assert!(one.try_grow(1).is_err());
+        two.try_grow(350).unwrap();
+        assert_eq!(pool.reserved(), 700);
+    }
+
+    #[test]
+    fn a_scan_is_granted_at_the_cost_of_spillers() {
+        let pool = pool();
+        let sort = spiller(&pool);
+        sort.try_grow(700).unwrap();
+        let join = MemoryConsumer::new("join").register(&pool);
+        assert!(join.try_grow(200).is_err());
+        let scan = MemoryConsumer::new(SCAN_CONSUMER).register(&pool);
+        scan.try_grow(200).unwrap();
+        sort.shrink(650);
+        assert!(sort.try_grow(451).is_err());
+        sort.try_grow(450).unwrap();
+        assert!(scan.try_grow(601).is_err());
+        scan.free();
+        sort.free();
+        join.try_grow(800).unwrap();
+    }
+}

@@ -1,0 +1,220 @@
+//! Stopping queries in the middle of a poll.
+//!
+//! A dropped query ends when its tasks wait. Operators that take one batch after the other out of a join, and
+//! joins that try pair after pair and keep none, wait too seldom: so joins look at the query's flag for each
+//! batch that they give, and for each batch of pairs on which they evaluate a condition.
+//!
+//! Deliberately absent: scans and the memory pool, which look at the flag themselves.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{FieldRef, Schema, SchemaRef},
+};
+use datafusion::{
+    common::{Statistics, tree_node::TreeNodeRecursion},
+    error::{DataFusionError, Result as DataFusionResult},
+    execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
+    logical_expr::ColumnarValue,
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+        coop::make_cooperative,
+        execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
+        statistics::StatisticsArgs,
+    },
+};
+use futures::Stream;
+use pystachio_engine::StopFlag;
+use pystachio_plan::{Error, ErrorKind};
+
+use crate::error::to_datafusion;
+
+/// The flag of the query that a task belongs to.
+pub(crate) fn flag_of(context: &TaskContext) -> StopFlag {
+    context.session_config().get_extension::<StopFlag>().map(|flag| (*flag).clone()).unwrap_or_default()
+}
+
+/// # Errors
+///
+/// `Cancelled` if the query is not wanted any more.
+pub(crate) fn check(flag: &StopFlag) -> DataFusionResult<()> {
+    if flag.is_stopped() {
+        return Err(to_datafusion(Error::new(ErrorKind::Cancelled, "the query was cancelled")));
+    }
+    Ok(())
+}
+
+/// An operator whose output ends when its query is not wanted any more, and that yields from time to time.
+#[derive(Debug)]
+pub(crate) struct StoppableExec {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+impl StoppableExec {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input }
+    }
+}
+
+impl DisplayAs for StoppableExec {
+    fn fmt_as(&self, _format: DisplayFormatType, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("StoppableExec")
+    }
+}
+
+impl ExecutionPlan for StoppableExec {
+    fn name(&self) -> &'static str {
+        "StoppableExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        match children.pop() {
+            Some(input) if children.is_empty() => Ok(Arc::new(Self { input })),
+            _ => Err(DataFusionError::Internal("a stoppable operator has one input".to_owned())),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> DataFusionResult<SendableRecordBatchStream> {
+        let flag = flag_of(&context);
+        let input = make_cooperative(self.input.execute(partition, context)?);
+        Ok(Box::pin(StoppableStream { input, flag }))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _arguments: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        let own = inputs.first().cloned();
+        Ok(own.unwrap_or_else(|| Arc::new(Statistics::new_unknown(&self.schema()))))
+    }
+}
+
+struct StoppableStream {
+    input: SendableRecordBatchStream,
+    flag: StopFlag,
+}
+
+impl Stream for StoppableStream {
+    type Item = DataFusionResult<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Err(error) = check(&self.flag) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        self.input.as_mut().poll_next(context)
+    }
+}
+
+impl RecordBatchStream for StoppableStream {
+    fn schema(&self) -> SchemaRef {
+        self.input.schema()
+    }
+}
+
+/// A condition that fails when its query is not wanted any more.
+#[derive(Debug)]
+pub(crate) struct StoppableCondition {
+    condition: Arc<dyn PhysicalExpr>,
+    flag: StopFlag,
+}
+
+impl StoppableCondition {
+    pub(crate) fn new(condition: Arc<dyn PhysicalExpr>, flag: StopFlag) -> Self {
+        Self { condition, flag }
+    }
+}
+
+impl PhysicalExpr for StoppableCondition {
+    fn evaluate(&self, batch: &RecordBatch) -> DataFusionResult<ColumnarValue> {
+        check(&self.flag)?;
+        self.condition.evaluate(batch)
+    }
+
+    fn return_field(&self, input_schema: &Schema) -> DataFusionResult<FieldRef> {
+        self.condition.return_field(input_schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
+        match children.pop() {
+            Some(condition) if children.is_empty() => {
+                Ok(Arc::new(Self { condition, flag: self.flag.clone() }))
+            }
+            _ => Err(DataFusionError::Internal("a stoppable condition has one part".to_owned())),
+        }
+    }
+
+    fn fmt_sql(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(formatter)
+    }
+}
+
+impl fmt::Display for StoppableCondition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(formatter)
+    }
+}
+
+impl PartialEq for StoppableCondition {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for StoppableCondition {}
+
+impl Hash for StoppableCondition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
