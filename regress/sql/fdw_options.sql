@@ -48,7 +48,7 @@ ALTER FOREIGN TABLE named DROP extra;
 SELECT max(v) FROM named;
 DROP FOREIGN TABLE named;
 
--- Devices that do not exist yet say so.
+-- A GPU that is not there says so.
 CREATE SERVER gpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cuda');
 SELECT format('CREATE FOREIGN TABLE on_gpu (id integer) SERVER gpu OPTIONS (path %L)', :'data' || '/t1.parquet')
 \gexec

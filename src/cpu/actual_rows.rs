@@ -37,6 +37,7 @@ use pystachio_plan::{ActualRows, Expression, Function, JoinKind, Operator, Relat
 use crate::{
     lowering::{aggregates_distinct_values, swaps_join},
     scan::RowGroupScanExec,
+    stopping::StoppableExec,
 };
 
 /// Rows of every operator below `root`, itself included, in preorder; `None` where it can't be told.
@@ -305,6 +306,7 @@ fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>()
+        || plan.is::<StoppableExec>()
         || plan.is::<SortPreservingMergeExec>()
         || plan.is::<SortExec>()
         || plan.is::<GlobalLimitExec>()

@@ -40,10 +40,13 @@ fn build() -> Result<(), String> {
         }
         None => println!("cargo::warning=no nvcc found: this build has no CUDA kernels"),
     }
-    let entries: String =
-        modules.iter().map(|path| format!("    include_bytes!({:?}),\n", path.display().to_string())).collect();
+    let entries: String = modules
+        .iter()
+        .map(|path| format!("    include_bytes!({:?}),\n", path.display().to_string()))
+        .collect();
     let count = modules.len();
-    let text = format!("/// One fatbin a kernel file.\npub const MODULES: [&[u8]; {count}] = [\n{entries}];\n");
+    let text =
+        format!("/// One fatbin a kernel file.\npub const MODULES: [&[u8]; {count}] = [\n{entries}];\n");
     fs::write(output.join("modules.rs"), text).map_err(|error| error.to_string())
 }
 
@@ -51,8 +54,10 @@ fn find_compiler() -> Option<PathBuf> {
     if let Some(named) = env::var_os("PYSTACHIO_NVCC").filter(|named| !named.is_empty()) {
         return Some(named.into());
     }
-    let in_path = env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
-    let cached = env::var_os("HOME").map(|home| Path::new(&home).join(".cache/pystachio/cuda/nvidia/cu13/bin"));
+    let in_path =
+        env::var_os("PATH").into_iter().flat_map(|path| env::split_paths(&path).collect::<Vec<_>>());
+    let cached =
+        env::var_os("HOME").map(|home| Path::new(&home).join(".cache/pystachio/cuda/nvidia/cu13/bin"));
     in_path
         .chain([PathBuf::from("/usr/local/cuda/bin")])
         .chain(cached)

@@ -23,6 +23,9 @@ use crate::{
     staging::{SLOT_BYTES, Staging},
 };
 
+/// Threads that read for one scan: as many as saturate the page cache and the bus together.
+const READERS: usize = 12;
+
 /// An NVIDIA GPU.
 pub struct CudaPlatform {
     context: CUcontext,
@@ -48,10 +51,14 @@ impl CudaPlatform {
         let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
         // SAFETY: looks for a library.
         if !unsafe { is_culib_present() } {
-            return Err(unavailable("CUDA is not used: the driver library libcuda.so.1 is not there".to_owned()));
+            return Err(unavailable(
+                "CUDA is not used: the driver library libcuda.so.1 is not there".to_owned(),
+            ));
         }
         if MODULES.is_empty() {
-            return Err(unavailable("CUDA is not used: this build has no kernels (no nvcc was found)".to_owned()));
+            return Err(unavailable(
+                "CUDA is not used: this build has no kernels (no nvcc was found)".to_owned(),
+            ));
         }
         let failed = |action: &str| {
             let action = action.to_owned();
@@ -64,7 +71,9 @@ impl CudaPlatform {
         let count = device::get_count().map_err(failed("be counted"))?;
         let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
         if number >= count {
-            return Err(unavailable(format!("CUDA is not used: there is no GPU {ordinal}, only {count} GPUs")));
+            return Err(unavailable(format!(
+                "CUDA is not used: there is no GPU {ordinal}, only {count} GPUs"
+            )));
         }
         let device = device::get(number).map_err(failed("be opened"))?;
         // SAFETY: the device is there; the primary context is kept until the process ends.
@@ -144,6 +153,10 @@ fn handle(stream: Stream) -> CUstream {
 impl Platform for CudaPlatform {
     fn name(&self) -> &'static str {
         "cuda"
+    }
+
+    fn reader_count(&self) -> usize {
+        READERS
     }
 
     fn create_stream(&self) -> Result<Stream> {

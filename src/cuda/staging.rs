@@ -5,7 +5,10 @@
 //! Invariants: a slot is reused only after the copy that read it has happened.
 #![expect(unsafe_code, reason = "page-locked memory and events are the driver's")]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use cudarc::driver::{
     result::{event, free_host, malloc_host},
@@ -16,20 +19,16 @@ use pystachio_plan::Result;
 use crate::fault::from_driver;
 
 /// Bytes of a slot: large enough that a copy runs at the bus's speed.
-pub(crate) const SLOT_BYTES: usize = 8 << 20;
+pub(crate) const SLOT_BYTES: usize = 4 << 20;
 /// Slots: as many copies may be under way.
-const SLOTS: usize = 8;
+const SLOTS: usize = 32;
 /// Readable and writable by every context, and cached for the CPU's reads.
 const PORTABLE: u32 = 1;
 
 /// A ring of page-locked slots.
 pub(crate) struct Staging {
-    slots: Mutex<Ring>,
-}
-
-struct Ring {
-    slots: Vec<Slot>,
-    next: usize,
+    slots: Vec<Mutex<Slot>>,
+    next: AtomicUsize,
 }
 
 pub(crate) struct Slot {
@@ -38,7 +37,7 @@ pub(crate) struct Slot {
     in_flight: bool,
 }
 
-// SAFETY: a slot is only touched under the ring's lock, and the driver's objects belong to no thread.
+// SAFETY: a slot is only touched under its lock, and the driver's objects belong to no thread.
 unsafe impl Send for Slot {}
 
 impl Staging {
@@ -51,9 +50,9 @@ impl Staging {
                 .map_err(|error| from_driver("allocate page-locked memory", error))?;
             let event = event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING)
                 .map_err(|error| from_driver("create an event", error))?;
-            slots.push(Slot { address: address.cast(), event, in_flight: false });
+            slots.push(Mutex::new(Slot { address: address.cast(), event, in_flight: false }));
         }
-        Ok(Self { slots: Mutex::new(Ring { slots, next: 0 }) })
+        Ok(Self { slots, next: AtomicUsize::new(0) })
     }
 
     /// Lends the next free slot to `work`, which enqueues at most one copy on `stream`.
@@ -62,16 +61,14 @@ impl Staging {
         stream: CUstream,
         work: impl FnOnce(&mut [u8]) -> Result<T>,
     ) -> Result<T> {
-        let mut ring = self.lock();
-        let place = ring.next;
-        ring.next = (place + 1) % ring.slots.len();
-        let slot = &mut ring.slots[place];
+        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
+        let mut slot = self.slots[place].lock().unwrap_or_else(PoisonError::into_inner);
         if slot.in_flight {
             // SAFETY: the event lives as long as the slot.
             unsafe { event::synchronize(slot.event) }
                 .map_err(|error| from_driver("wait for a copy", error))?;
         }
-        // SAFETY: the slot has this many bytes, and the ring is locked.
+        // SAFETY: the slot has this many bytes, and it is locked.
         let bytes = unsafe { std::slice::from_raw_parts_mut(slot.address, SLOT_BYTES) };
         let result = work(bytes)?;
         // SAFETY: the stream lives as long as the platform.
@@ -79,10 +76,6 @@ impl Staging {
             .map_err(|error| from_driver("record an event", error))?;
         slot.in_flight = true;
         Ok(result)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Ring> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

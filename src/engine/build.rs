@@ -69,7 +69,8 @@ fn rust_list(entries: &[(String, String)]) -> String {
         .collect();
     let names: String = entries.iter().map(|(name, _)| format!("    \"{name}\",\n")).collect();
     let threads: String = entries.iter().map(|(_, threads)| format!("    {threads},\n")).collect();
-    let all: String = entries.iter().map(|(name, _)| format!("    Kernel::{},\n", camel_case(name))).collect();
+    let all: String =
+        entries.iter().map(|(name, _)| format!("    Kernel::{},\n", camel_case(name))).collect();
     let count = entries.len();
     format!(
         "/// A kernel of kernels/abi/kernels.h.\n\
@@ -88,7 +89,9 @@ fn dispatch_source(entries: &[(String, String)]) -> String {
     let cases: String = entries
         .iter()
         .enumerate()
-        .map(|(index, (name, _))| format!("        case {index}: emulate_{name}(arguments, grid); return 0;\n"))
+        .map(|(index, (name, _))| {
+            format!("        case {index}: emulate_{name}(arguments, grid); return 0;\n")
+        })
         .collect();
     format!(
         "#include <stdint.h>\n{declarations}\

@@ -19,7 +19,7 @@
 
 use std::{collections::HashMap, ffi::CString, fmt, path::Path, sync::OnceLock};
 
-use pgrx::{FromDatum, pg_sys, prelude::*};
+use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,7 @@ use crate::{
     error::OrRaise,
     execution,
     pg::{compat, list},
+    settings,
 };
 
 const RANKS_MAX: u32 = 64;
@@ -43,15 +44,19 @@ const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 const UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
 
 /// Where an engine computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, PostgresGucEnum)]
 pub enum Device {
     /// The best that there is.
+    #[name = c"auto"]
     Auto,
     /// The processors.
+    #[name = c"cpu"]
     Cpu,
     /// NVIDIA GPUs.
+    #[name = c"cuda"]
     Cuda,
     /// The GPU engine on processors, for tests.
+    #[name = c"emulated"]
     Emulated,
 }
 
@@ -156,6 +161,9 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
         }
+    }
+    if parsed.device == Device::Auto {
+        parsed.device = settings::auto_device();
     }
     parsed.cache_bytes = cache_bytes.unwrap_or(parsed.memory_bytes / CACHE_FRACTION);
     if parsed.cache_bytes > parsed.memory_bytes {

@@ -4,6 +4,8 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 
+use crate::options::Device;
+
 /// When a query is rewritten so that more of it can be pushed down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum RewriteMode {
@@ -24,6 +26,7 @@ static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(Rewrite
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
+static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
 static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// Whether anything above a base relation is pushed down.
@@ -54,6 +57,11 @@ pub fn connect_timeout_ms() -> u64 {
 /// How often a supervisor looks whether its server still exists.
 pub fn check_interval_s() -> u64 {
     u64::from(CHECK_INTERVAL_S.get().unsigned_abs())
+}
+
+/// What the server option device 'auto' stands for.
+pub fn auto_device() -> Device {
+    AUTO_DEVICE.get()
 }
 
 /// The engine's executable, where it is not beside the extension's library.
@@ -116,6 +124,14 @@ pub fn define() {
         3600,
         GucContext::Sighup,
         GucFlags::UNIT_S,
+    );
+    GucRegistry::define_enum_guc(
+        c"pystachio.auto_device",
+        c"What the server option device 'auto' stands for.",
+        c"auto: a GPU where there is one, otherwise the CPU.",
+        &AUTO_DEVICE,
+        GucContext::Sighup,
+        GucFlags::default(),
     );
     GucRegistry::define_string_guc(
         c"pystachio.engine_path",

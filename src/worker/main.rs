@@ -131,7 +131,9 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
             Ok(Arc::new(PairedEngine::new("emulated", Ok(device), cpu)))
         }
         Device::Cuda => {
-            let device = open_gpu().inspect_err(|error| tracing::error!("{error}"));
+            let device = open_gpu()
+                .inspect_err(|error| tracing::error!("{error}"))
+                .map_err(|error| error.with_hint("Set the server option device to 'cpu' or 'auto'."));
             Ok(Arc::new(PairedEngine::new("cuda", device, cpu)))
         }
         Device::Auto => match open_gpu() {

@@ -111,4 +111,3 @@ impl ResultStream for NamedStream {
         QueryMetrics { device: self.device.clone(), ..self.stream.metrics() }
     }
 }
-

@@ -133,7 +133,12 @@ fn column_chunks_decode_alike() {
         if batches[0] != batches[1] {
             let differs = |row: &usize| batches[0].slice(*row, 1) != batches[1].slice(*row, 1);
             let rows: Vec<usize> = (0..decoded.row_count).filter(differs).collect();
-            failed.push(format!("{}: {} rows differ, first {:?}", decoded.name, rows.len(), &rows[..rows.len().min(4)]));
+            failed.push(format!(
+                "{}: {} rows differ, first {:?}",
+                decoded.name,
+                rows.len(),
+                &rows[..rows.len().min(4)]
+            ));
         }
     });
     println!("compared {compared} column chunks");
@@ -194,7 +199,9 @@ fn operations_agree_over_every_type() {
             each(&|queue, column| {
                 let grouping = queue.group(&[], rows).expect("one group");
                 let value = |accumulator| {
-                    queue.accumulate(&grouping, accumulator, Some(column), &column.data_type).expect("a value")
+                    queue
+                        .accumulate(&grouping, accumulator, Some(column), &column.data_type)
+                        .expect("a value")
                 };
                 batch(queue, vec![value(Accumulator::Min), value(Accumulator::Max)], 1)
             }),
@@ -206,8 +213,7 @@ fn operations_agree_over_every_type() {
                 let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
                 let build = queue.slice(&chunk, 0, few).expect("a slice");
                 let table = queue.build(build.columns, few).expect("a table");
-                let pairs =
-                    queue.probe(&table, &[column.clone()], rows, ProbeMode::First).expect("pairs");
+                let pairs = queue.probe(&table, &[column.clone()], rows, ProbeMode::First).expect("pairs");
                 batch(queue, vec![queue.gather(column, &pairs.probe).expect("rows")], pairs.probe.count)
             }),
         );
@@ -245,7 +251,9 @@ fn programs_agree_over_every_type() {
             expressions.push(Expression::call(Function::Multiply, vec![column(), rest], product));
         }
         for expression in expressions {
-            let Ok(program) = Program::compile(std::slice::from_ref(&expression), &input, &[]) else { continue };
+            let Ok(program) = Program::compile(std::slice::from_ref(&expression), &input, &[]) else {
+                continue;
+            };
             let run = |index: usize| {
                 let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
                 let chunk = Chunk { row_count: decoded.row_count, columns: vec![column.clone()] };

@@ -2,10 +2,7 @@
 
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{
-    Buffer,
-    abi::ColumnView,
-};
+use super::{Buffer, Stream, abi::ColumnView};
 
 /// What a cell is: `CellType` of kernels/abi/column.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +96,16 @@ impl Column {
             validity: self.validity.as_ref().map_or(0, Buffer::address),
             cell_type: self.cell_type as u32,
             cell_bytes: self.cell_type.bytes(),
+        }
+    }
+}
+
+impl Chunk {
+    /// Says that from now on another stream uses the chunk; see [`Buffer::adopt`].
+    pub fn adopt(&self, stream: Stream) {
+        for column in &self.columns {
+            let buffers = column.strings.iter().chain(&column.validity).chain([&column.values]);
+            buffers.for_each(|buffer| buffer.adopt(stream));
         }
     }
 }

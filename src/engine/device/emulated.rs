@@ -46,6 +46,10 @@ impl Platform for EmulatedPlatform {
         "emulated"
     }
 
+    fn reader_count(&self) -> usize {
+        2
+    }
+
     fn create_stream(&self) -> Result<Stream> {
         Ok(Stream(self.streams.fetch_add(1, Ordering::Relaxed)))
     }

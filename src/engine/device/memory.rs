@@ -66,9 +66,14 @@ impl DeviceMemory {
         }
         shared.peak_bytes.fetch_max(used, Ordering::Relaxed);
         match shared.platform.allocate(bytes, stream) {
-            Ok(address) => {
-                Ok(Buffer { allocation: Arc::new(Allocation { memory: self.clone(), address, bytes, stream }) })
-            }
+            Ok(address) => Ok(Buffer {
+                allocation: Arc::new(Allocation {
+                    memory: self.clone(),
+                    address,
+                    bytes,
+                    stream: AtomicU64::new(stream.0),
+                }),
+            }),
             Err(error) => {
                 shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 Err(error)
@@ -122,7 +127,8 @@ struct Allocation {
     memory: DeviceMemory,
     address: u64,
     bytes: u64,
-    stream: Stream,
+    /// In whose order it is freed.
+    stream: AtomicU64,
 }
 
 impl Buffer {
@@ -135,6 +141,11 @@ impl Buffer {
     pub fn bytes(&self) -> u64 {
         self.allocation.bytes
     }
+
+    /// Says that from now on another stream uses it. What the first one enqueued must have happened.
+    pub fn adopt(&self, stream: Stream) {
+        self.allocation.stream.store(stream.0, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Buffer {
@@ -146,7 +157,7 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.memory.shared;
-        shared.platform.release(self.address, self.bytes, self.stream);
+        shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
         shared.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

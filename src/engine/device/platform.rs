@@ -20,6 +20,9 @@ pub trait Platform: Send + Sync + 'static {
     /// `cuda` or `emulated`.
     fn name(&self) -> &'static str;
 
+    /// How many streams keep the device busy: threads that read and decode row groups.
+    fn reader_count(&self) -> usize;
+
     /// A new stream. Streams live as long as the platform.
     fn create_stream(&self) -> Result<Stream>;
 

@@ -118,7 +118,8 @@ fn argument_of<'a>(call: &Call, arguments: &'a [Column]) -> Result<Option<&'a Co
     match call.argument {
         None => Ok(None),
         Some(place) => {
-            let found = arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))?;
+            let found =
+                arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))?;
             Ok(Some(found))
         }
     }
@@ -157,8 +158,12 @@ impl Source for AggregateSource {
         let queue = &context.queue;
         if chunks.is_empty() {
             if !self.group_types.is_empty() {
-                let types: Vec<DataType> =
-                    self.group_types.iter().cloned().chain(self.calls.iter().map(|call| call.data_type.clone())).collect();
+                let types: Vec<DataType> = self
+                    .group_types
+                    .iter()
+                    .cloned()
+                    .chain(self.calls.iter().map(|call| call.data_type.clone()))
+                    .collect();
                 return queue.empty(&types).map(Some);
             }
             // One row, over no input.
@@ -166,6 +171,10 @@ impl Source for AggregateSource {
             let nothing = super::rows::project(context, &nothing, &self.program)?;
             return self.whole(queue, &nothing).map(Some);
         }
-        if in_one_step { self.whole(queue, &queue.concat(&chunks)?).map(Some) } else { self.merge(queue, &chunks, true).map(Some) }
+        if in_one_step {
+            self.whole(queue, &queue.concat(&chunks)?).map(Some)
+        } else {
+            self.merge(queue, &chunks, true).map(Some)
+        }
     }
 }

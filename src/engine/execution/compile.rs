@@ -68,7 +68,8 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
             let rows = rows
                 .iter()
                 .map(|row| {
-                    let typed = row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
+                    let typed =
+                        row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
                     Program::compile(&typed.collect::<Vec<_>>(), &[], &context.parameters)
                 })
                 .collect::<Result<_>>()?;
@@ -200,7 +201,8 @@ fn aggregate(
             })
         });
         // Equal values change neither the least nor the greatest.
-        let counts_values = matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
+        let counts_values =
+            matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
         calls.push(Call {
             function: call.function,
             argument,
@@ -277,7 +279,12 @@ impl Join<'_> {
     }
 
     /// The keys of either side, in types that they have in common.
-    fn compile_keys(&self, left: &Operator, right: &Operator, context: &QueryContext) -> Result<(Program, Program)> {
+    fn compile_keys(
+        &self,
+        left: &Operator,
+        right: &Operator,
+        context: &QueryContext,
+    ) -> Result<(Program, Program)> {
         let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
         for key in self.keys {
             let common = common_type(key.left.data_type(), key.right.data_type())?;

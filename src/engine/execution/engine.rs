@@ -59,7 +59,8 @@ impl DeviceEngine {
     /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`crate::Engine::run`].
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
-        let guard = Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
+        let guard =
+            Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
         let queue = Queue::new(&self.memory)?;
         let run = Run { request, queue, catalog: self.catalog.clone(), guard, stop };
         Ok(Box::new(DeviceStream::start(run).await?))

@@ -155,7 +155,13 @@ impl JoinSource {
     }
 
     /// The pairs that meet the residual condition.
-    fn filter_pairs(&self, context: &QueryContext, built: &Built, probe: &Chunk, pairs: Pairs) -> Result<Pairs> {
+    fn filter_pairs(
+        &self,
+        context: &QueryContext,
+        built: &Built,
+        probe: &Chunk,
+        pairs: Pairs,
+    ) -> Result<Pairs> {
         let Some(residual) = &self.residual else { return Ok(pairs) };
         if pairs.probe.count == 0 {
             return Ok(pairs);

@@ -47,7 +47,7 @@ struct QueryContext {
 
 impl QueryContext {
     fn check_cancelled(&self) -> Result<()> {
-        if self.stop.is_set() {
+        if self.stop.is_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
         Ok(())

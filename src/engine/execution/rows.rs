@@ -5,6 +5,7 @@ use pystachio_plan::Result;
 use super::{Operator, QueryContext, Source};
 use crate::{
     device::Chunk,
+    operation::Queue,
     program::{Filter, Program},
 };
 
@@ -17,16 +18,15 @@ pub(super) struct FilterSource {
 impl Source for FilterSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         let Some(chunk) = self.input.next(context)? else { return Ok(None) };
-        filter(context, chunk, &self.predicate).map(Some)
+        filter_chunk(&context.queue, chunk, &self.predicate).map(Some)
     }
 }
 
 /// The rows of a chunk for which a condition is true.
-pub(super) fn filter(context: &QueryContext, chunk: Chunk, predicate: &Filter) -> Result<Chunk> {
+pub(super) fn filter_chunk(queue: &Queue, chunk: Chunk, predicate: &Filter) -> Result<Chunk> {
     if chunk.row_count == 0 {
         return Ok(chunk);
     }
-    let queue = &context.queue;
     let flags = predicate.evaluate(queue.memory(), &chunk, queue.stream())?;
     let rows = queue.select(&flags.values, chunk.row_count)?;
     if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }

@@ -54,24 +54,18 @@ impl DeviceStream {
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
         let stop = run.stop.clone();
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
-        let worker = Worker {
-            run,
-            schema: schema.clone(),
-            sender,
-            metrics: metrics.clone(),
-        };
+        let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
         std::thread::Builder::new()
             .name("pystachio-query".to_owned())
             .stack_size(THREAD_STACK_BYTES)
             .spawn(move || worker.work())
             .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
-        let mut stream = Self { schema, batches: mpsc::channel(1).1, first: None, stop, metrics };
+        // A stream that is dropped stops its query for good, so there is none before there is a row: the host
+        // may run the query elsewhere.
         match batches.recv().await {
-            Some(Err(error)) => return Err(error),
-            first => stream.first = first,
+            Some(Err(error)) => Err(error),
+            first => Ok(Self { schema, batches, first, stop, metrics }),
         }
-        stream.batches = batches;
-        Ok(stream)
     }
 }
 
@@ -89,7 +83,7 @@ fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>>
 
 impl Drop for DeviceStream {
     fn drop(&mut self) {
-        self.stop.set();
+        self.stop.stop();
     }
 }
 

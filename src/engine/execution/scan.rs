@@ -1,24 +1,64 @@
-//! Scans: row groups of Parquet files, decoded on the device.
+//! Scans: row groups of Parquet files, read, decoded and filtered by several threads at once.
+//!
+//! ```text
+//! reader 0   ─ read ─ copy ─ decode ─ filter ─┐
+//! reader 1      ─ read ─ copy ─ decode ─ filter ─┤ bounded channel ──► chunks in the order of the files
+//! reader 2         ─ read ─ …                   ─┘
+//! ```
+//!
+//! Each reader has a queue of its own, so that storage, the bus and the device work at the same time. A
+//! chunk is handed over when its queue has nothing left to do, and belongs to the query's queue then.
+//!
+//! Invariants: chunks come in the order of files and row groups. At most one chunk a reader, and as many in
+//! the channel, are decoded ahead.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::JoinHandle,
+};
 
-use parquet::file::metadata::RowGroupMetaData;
-use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn};
+use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn};
 
-use super::{Columns, QueryContext, Source, rows::filter};
+use super::{Columns, QueryContext, Source, rows::filter_chunk};
 use crate::{
-    device::Chunk,
-    program::Filter,
+    StopFlag,
     decode::{EncodedColumnChunk, check_column, chunk_range, decode_row_group},
+    device::{CellType, Chunk, DeviceMemory},
+    operation::Queue,
+    program::Filter,
     storage::{RowGroupBounds, TableFile, refutes},
 };
 
 /// The row groups of a table, one a chunk.
 pub(super) struct ScanSource {
+    work: Arc<ScanWork>,
+    state: ScanState,
+    /// Chunks that came before their turn.
+    early: BTreeMap<usize, Chunk>,
+    next: usize,
+}
+
+enum ScanState {
+    Start,
+    Reading { chunks: Receiver<Result<(usize, Chunk)>>, readers: Vec<JoinHandle<()>> },
+}
+
+/// What readers share.
+struct ScanWork {
     table: String,
     columns: Vec<ScanColumn>,
     filter: Option<Filter>,
-    row_groups: VecDeque<(Arc<ScanFile>, usize)>,
+    row_groups: Vec<(Arc<ScanFile>, usize)>,
+    /// The next row group that no reader has.
+    taken: AtomicUsize,
+    bytes_read: AtomicU64,
+    /// Set when the scan is dropped.
+    dropped: StopFlag,
 }
 
 /// A file and where the columns that are read are in it.
@@ -40,7 +80,7 @@ impl ScanSource {
         filters: &[Expression],
         context: &mut QueryContext,
     ) -> Result<Self> {
-        let mut row_groups = VecDeque::new();
+        let mut row_groups = Vec::new();
         for file in context.catalog.open_all(files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile { file, leaves });
@@ -54,7 +94,7 @@ impl ScanSource {
                 if refutes(filters, &bounds, &context.parameters) {
                     context.metrics.row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
-                    row_groups.push_back((file.clone(), index));
+                    row_groups.push((file.clone(), index));
                 }
             }
             if row_groups.len() == before && count > 0 {
@@ -62,27 +102,137 @@ impl ScanSource {
             }
         }
         let known: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
+        check_types(&known)?;
         let filter = match Expression::all_of(filters.to_vec()) {
             None => None,
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
-        check_types(&known)?;
-        Ok(Self { table: table.to_owned(), columns: columns.to_vec(), filter, row_groups })
+        let work = ScanWork {
+            table: table.to_owned(),
+            columns: columns.to_vec(),
+            filter,
+            row_groups,
+            taken: AtomicUsize::new(0),
+            bytes_read: AtomicU64::new(0),
+            dropped: StopFlag::default(),
+        };
+        Ok(Self { work: Arc::new(work), state: ScanState::Start, early: BTreeMap::new(), next: 0 })
     }
 
-    fn read(&self, context: &mut QueryContext, scan_file: &ScanFile, index: usize) -> Result<Chunk> {
+    fn start(&mut self, context: &QueryContext) -> Result<()> {
+        let memory = context.queue.memory();
+        let count = memory.platform().reader_count().min(self.work.row_groups.len()).max(1);
+        let (sender, chunks) = sync_channel(count);
+        let mut readers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let reader = Reader {
+                work: self.work.clone(),
+                memory: memory.clone(),
+                sender: sender.clone(),
+                stop: context.stop.clone(),
+            };
+            let thread = std::thread::Builder::new()
+                .name("pystachio-reader".to_owned())
+                .spawn(move || reader.run())
+                .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
+            readers.push(thread);
+        }
+        self.state = ScanState::Reading { chunks, readers };
+        Ok(())
+    }
+}
+
+impl Source for ScanSource {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        if self.next == self.work.row_groups.len() {
+            return Ok(None);
+        }
+        if matches!(self.state, ScanState::Start) {
+            self.start(context)?;
+        }
+        let ScanState::Reading { chunks, .. } = &self.state else {
+            return Err(Error::internal("a scan reads before it has started"));
+        };
+        while !self.early.contains_key(&self.next) {
+            let (place, chunk) = chunks
+                .recv()
+                .unwrap_or_else(|_| Err(Error::internal("the readers of a scan ended without a word")))?;
+            self.early.insert(place, chunk);
+        }
+        let chunk = self.early.remove(&self.next);
+        self.next += 1;
+        context.metrics.bytes_read += self.work.bytes_read.swap(0, Ordering::Relaxed);
+        if let Some(chunk) = &chunk {
+            chunk.adopt(context.queue.stream());
+        }
+        Ok(chunk)
+    }
+}
+
+impl Drop for ScanSource {
+    fn drop(&mut self) {
+        self.work.dropped.stop();
+        if let ScanState::Reading { chunks, readers } = std::mem::replace(&mut self.state, ScanState::Start) {
+            // Readers that wait to send hear that nobody listens.
+            drop(chunks);
+            for reader in readers {
+                let _ = reader.join();
+            }
+        }
+    }
+}
+
+/// One thread of a scan.
+struct Reader {
+    work: Arc<ScanWork>,
+    memory: DeviceMemory,
+    sender: SyncSender<Result<(usize, Chunk)>>,
+    stop: StopFlag,
+}
+
+impl Reader {
+    fn run(self) {
+        let queue = match Queue::new(&self.memory) {
+            Ok(queue) => queue,
+            Err(error) => {
+                let _ = self.sender.send(Err(error));
+                return;
+            }
+        };
+        loop {
+            let place = self.work.taken.fetch_add(1, Ordering::Relaxed);
+            let Some((file, index)) = self.work.row_groups.get(place) else { return };
+            if self.stop.is_stopped() || self.work.dropped.is_stopped() {
+                let _ = self.sender.send(Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")));
+                return;
+            }
+            // A panic ends the query, not the process.
+            let read = std::panic::AssertUnwindSafe(|| self.work.read(&queue, file, *index));
+            let chunk = std::panic::catch_unwind(read)
+                .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
+            let is_error = chunk.is_err();
+            if self.sender.send(chunk.map(|chunk| (place, chunk))).is_err() || is_error {
+                return;
+            }
+        }
+    }
+}
+
+impl ScanWork {
+    /// The rows of a row group that meet the filter; nothing is left to do on the queue.
+    fn read(&self, queue: &Queue, scan_file: &ScanFile, index: usize) -> Result<Chunk> {
         let footer = &scan_file.file.footer;
-        let row_group: &RowGroupMetaData = footer.metadata().row_group(index);
-        let row_count = usize::try_from(row_group.num_rows())
-            .ok()
-            .filter(|rows| *rows < u32::MAX as usize)
-            .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))?;
+        let row_group = footer.metadata().row_group(index);
+        let row_count =
+            usize::try_from(row_group.num_rows()).ok().filter(|rows| *rows < u32::MAX as usize).ok_or_else(
+                || Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"),
+            )?;
         let handle = scan_file.file.handle()?;
         let mut bytes = Vec::with_capacity(self.columns.len());
         for leaf in &scan_file.leaves {
             let range = chunk_range(row_group.column(*leaf)).ok_or_else(|| footer.changed())?;
             bytes.push(scan_file.file.read_range(&handle, range.0, range.1 as usize)?);
-            context.metrics.bytes_read += range.1;
+            self.bytes_read.fetch_add(range.1, Ordering::Relaxed);
         }
         scan_file.file.check_unchanged(&handle)?;
         let encoded: Vec<EncodedColumnChunk<'_>> = bytes
@@ -97,20 +247,13 @@ impl ScanSource {
                 path: &footer.path,
             })
             .collect();
-        let queue = &context.queue;
         let columns = decode_row_group(queue.memory(), &encoded, row_count, queue.stream())?;
-        Ok(Chunk { row_count, columns })
-    }
-}
-
-impl Source for ScanSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let Some((file, index)) = self.row_groups.pop_front() else { return Ok(None) };
-        let chunk = self.read(context, &file, index)?;
-        match &self.filter {
-            None => Ok(Some(chunk)),
-            Some(condition) => filter(context, chunk, condition).map(Some),
+        let mut chunk = Chunk { row_count, columns };
+        if let Some(condition) = &self.filter {
+            chunk = filter_chunk(queue, chunk, condition)?;
         }
+        queue.wait()?;
+        Ok(chunk)
     }
 }
 
@@ -146,9 +289,9 @@ fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> 
     }
 }
 
-fn check_types(columns: &[(ColumnId, DataType)]) -> Result<()> {
+fn check_types(columns: &[(pystachio_plan::ColumnId, DataType)]) -> Result<()> {
     for (_, data_type) in columns {
-        crate::device::CellType::of(data_type)?;
+        CellType::of(data_type)?;
     }
     Ok(())
 }

@@ -62,9 +62,7 @@ fn fault(status: Status, context: FaultContext<'_>) -> Error {
         9 => (ErrorKind::SubstringLength, "negative substring length not allowed".to_owned()),
         10 => (ErrorKind::DatetimeOutOfRange, "date out of range".to_owned()),
         11 => (ErrorKind::DatetimeOutOfRange, "timestamp out of range".to_owned()),
-        12 => {
-            (ErrorKind::InvalidPowerArgument, "cannot take square root of a negative number".to_owned())
-        }
+        12 => (ErrorKind::InvalidPowerArgument, "cannot take square root of a negative number".to_owned()),
         13 => (ErrorKind::EscapeSequence, "LIKE pattern must not end with escape character".to_owned()),
         14 => (ErrorKind::DatetimeOutOfRange, "interval out of range".to_owned()),
         15 => (ErrorKind::StringTooLong, format!("a value is longer than its column allows: file{place}")),

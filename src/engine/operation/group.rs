@@ -220,7 +220,9 @@ impl Queue {
 /// Sums wrap at 128 bits, so the addends must be small enough that they can't get there.
 fn check_sum(input: &DataType) -> Result<()> {
     match input {
-        DataType::Decimal { precision, .. } if *precision > crate::device::DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
+        DataType::Decimal { precision, .. }
+            if *precision > crate::device::DECIMAL128_DIGITS_MAX - SUM_DIGITS =>
+        {
             let message = format!("no kernel sums values of type {input}");
             Err(Error::new(ErrorKind::NotSupported, message))
         }

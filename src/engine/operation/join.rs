@@ -96,7 +96,13 @@ impl Queue {
     /// # Errors
     ///
     /// As of [`Queue::build`].
-    pub fn probe(&self, table: &JoinTable, keys: &[Column], row_count: usize, mode: ProbeMode) -> Result<Pairs> {
+    pub fn probe(
+        &self,
+        table: &JoinTable,
+        keys: &[Column],
+        row_count: usize,
+        mode: ProbeMode,
+    ) -> Result<Pairs> {
         debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
         let hashes = self.hash(keys, row_count, false)?;
         let counts = self.allocate::<u32>(row_count as u64)?;

@@ -77,7 +77,9 @@ impl Queue {
                 Arc::new(BooleanArray::new(values, nulls))
             }
             CellType::Int16 => Arc::new(Int16Array::new(self.cells(column, row_count)?, nulls)),
-            CellType::Int32 => with_layout(Arc::new(Int32Array::new(self.cells(column, row_count)?, nulls)), layout)?,
+            CellType::Int32 => {
+                with_layout(Arc::new(Int32Array::new(self.cells(column, row_count)?, nulls)), layout)?
+            }
             CellType::Int64 => match layout {
                 ArrowType::Decimal128(..) => {
                     let cells: Vec<i64> = self.download(&column.values, row_count)?;
@@ -144,7 +146,12 @@ impl Queue {
 
     /// The strings of a column one after another: bytes, offsets and their sum. `cells` gets cells that
     /// point to them.
-    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<(Buffer, Buffer, u64)> {
+    fn pack(
+        &self,
+        column: &Column,
+        row_count: usize,
+        cells: Option<&Buffer>,
+    ) -> Result<(Buffer, Buffer, u64)> {
         let lengths = self.allocate::<u32>(row_count as u64)?;
         let mut arguments = CopyStrings {
             source: column.view(),

@@ -27,7 +27,8 @@ impl Queue {
     /// `OutOfMemory`, and faults of the device.
     pub fn offsets(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<(Buffer, u64)> {
         let target = self.allocate::<u64>(row_count as u64)?;
-        let total = self.scan(Kernel::WriteOffsets, counts, count_bytes, row_count, |_| Ok(target.clone()))?;
+        let total =
+            self.scan(Kernel::WriteOffsets, counts, count_bytes, row_count, |_| Ok(target.clone()))?;
         Ok((target, total))
     }
 
@@ -180,7 +181,8 @@ impl Queue {
         let cell_bytes = u64::from(first.cell_type.bytes());
         let values = self.memory().allocate(row_count as u64 * cell_bytes, self.stream())?;
         let is_nullable = parts.iter().any(|(column, _)| column.validity.is_some());
-        let validity = if is_nullable { Some(self.allocate_filled::<u8>(row_count as u64, 1)?) } else { None };
+        let validity =
+            if is_nullable { Some(self.allocate_filled::<u8>(row_count as u64, 1)?) } else { None };
         let mut strings = Vec::new();
         let mut first_row = 0;
         for (column, rows) in parts {
@@ -196,7 +198,13 @@ impl Queue {
             }
             first_row += rows;
         }
-        Ok(Column { data_type: first.data_type.clone(), cell_type: first.cell_type, values, validity, strings })
+        Ok(Column {
+            data_type: first.data_type.clone(),
+            cell_type: first.cell_type,
+            values,
+            validity,
+            strings,
+        })
     }
 }
 

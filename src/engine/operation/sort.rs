@@ -6,7 +6,8 @@ use super::{Queue, RowNumbers};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
     abi::{
-        DIGIT_VALUES, EncodeSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits, StringCell,
+        DIGIT_VALUES, EncodeSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits,
+        StringCell,
     },
 };
 

@@ -105,7 +105,8 @@ fn selection_keeps_the_order_of_rows() {
 #[test]
 fn chunks_are_joined_in_order_with_their_nulls() {
     let queue = queue();
-    let parts = [random_numbers(300, 9, false), random_numbers(5, 9, true), vec![], random_numbers(70, 4, true)];
+    let parts =
+        [random_numbers(300, 9, false), random_numbers(5, 9, true), vec![], random_numbers(70, 4, true)];
     let chunks: Vec<Chunk> = parts
         .iter()
         .map(|part| Chunk { row_count: part.len(), columns: vec![numbers(&queue, part)] })
@@ -117,7 +118,8 @@ fn chunks_are_joined_in_order_with_their_nulls() {
 #[test]
 fn probes_find_all_matches_and_no_null() {
     let queue = queue();
-    for (build_count, probe_count, distinct) in [(0, 10, 3), (10, 0, 3), (500, 700, 40), (3000, 900, 100_000)] {
+    for (build_count, probe_count, distinct) in [(0, 10, 3), (10, 0, 3), (500, 700, 40), (3000, 900, 100_000)]
+    {
         let build = random_numbers(build_count, distinct, true);
         let probe = random_numbers(probe_count, distinct + 3, true);
         let table = queue.build(vec![numbers(&queue, &build)], build_count).unwrap();

@@ -18,5 +18,5 @@ mod statistics;
 pub use describe::{DescriptionCache, describe};
 pub use error::{from_io, from_parquet};
 pub use file_type::{FileType, Storage, file_type};
-pub use pruning::{RowGroupBounds, refutes};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};
+pub use pruning::{RowGroupBounds, refutes};

@@ -117,8 +117,9 @@ fn refutes_one(condition: &Expression, bounds: &RowGroupBounds, parameters: &[Li
             let Some(column) = bounds.of(*id) else { return false };
             !choices.is_empty()
                 && choices.iter().all(|choice| {
-                    literal(choice, parameters)
-                        .is_some_and(|choice| choice.value == Value::Null || excludes(Function::Equal, column, choice))
+                    literal(choice, parameters).is_some_and(|choice| {
+                        choice.value == Value::Null || excludes(Function::Equal, column, choice)
+                    })
                 })
         }
         (function, [Expression::Column { id, .. }, other]) => {
@@ -253,7 +254,8 @@ mod tests {
     #[test]
     fn lists_are_ruled_out_as_a_whole_and_alternatives_one_by_one() {
         let within = bounds(DataType::Int32, Value::Int(10), Value::Int(20));
-        let outside = condition(Function::In, &DataType::Int32, &[Value::Int(1), Value::Null, Value::Int(30)]);
+        let outside =
+            condition(Function::In, &DataType::Int32, &[Value::Int(1), Value::Null, Value::Int(30)]);
         let inside = condition(Function::In, &DataType::Int32, &[Value::Int(1), Value::Int(15)]);
         assert!(refutes(&[outside.clone()], &within, &[]));
         assert!(!refutes(&[inside.clone()], &within, &[]));

@@ -100,7 +100,11 @@ fn sum_rows(before: Option<ActualRows>, now: Option<ActualRows>) -> Option<Actua
 
 fn engine_name(server_oid: pg_sys::Oid) -> String {
     match options::server_options(server_oid).device {
-        Device::Auto => Device::Cpu.to_string(),
+        // The engine has chosen.
+        Device::Auto => match client::status(server_oid) {
+            Ok(Some(status)) => status.device,
+            _ => Device::Auto.to_string(),
+        },
         device => device.to_string(),
     }
 }

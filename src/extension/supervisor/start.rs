@@ -9,11 +9,7 @@ use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{EngineHome, EnginePhase, worker};
-use crate::{
-    options::ServerOptions,
-    pg::wait::wait_time,
-    settings,
-};
+use crate::{options::ServerOptions, pg::wait::wait_time, settings};
 
 /// How often a backend that waits for its engine tries to connect.
 const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(10);

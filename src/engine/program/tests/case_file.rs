@@ -3,7 +3,7 @@
 //! A section starts with `#`, the function, its argument types, its result type and the SQL that was run;
 //! each line has the arguments and what PostgreSQL gave: a text, `\N` for NULL, or `ERROR: ` and the message.
 
-use pystachio_plan::{Ctype, LocaleName, DataType, DateField, Function, Interval, TrimSide, Value};
+use pystachio_plan::{Ctype, DataType, DateField, Function, Interval, LocaleName, TrimSide, Value};
 
 /// A function on one set of types.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! What the case files cannot say: what is not evaluated, NULL logic, registers, errors, sharing of memory.
 
-use pystachio_plan::{Ctype, 
-    CaseBranch, ColumnId, DataType, ErrorKind, Expression, Function, Literal, Result, Value,
+use pystachio_plan::{
+    CaseBranch, ColumnId, Ctype, DataType, ErrorKind, Expression, Function, Literal, Result, Value,
 };
 
 use super::{Device, column, decimal, input_of, text};
