@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop test bench install package lint clean
+.PHONY: help setup build demo stop test kernels bench install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -28,7 +28,7 @@ demo: ## TPC-H at SF=1 in a private cluster: generate, import, run the 22 querie
 	@scripts/demo.sh $(SF)
 
 stop: ## Stop the private clusters that demo, test and bench leave
-	@for name in demo test bare bench; do scripts/cluster.sh stop $$name; done
+	@for name in demo test bare emulated bench; do scripts/cluster.sh stop $$name; done
 
 test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 	@scripts/setup.sh
@@ -37,6 +37,10 @@ test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh
 	@SF='$(SF)' QUERIES='$(QUERIES)' RUNS='$(RUNS)' scripts/bench.sh
+
+kernels: ## Compile every kernel for every GPU generation and report what each needs
+	@scripts/setup.sh
+	@scripts/kernels.sh
 
 install: ## Install into the PostgreSQL of PG_CONFIG=/path/to/pg_config
 	@scripts/setup.sh
@@ -50,5 +54,5 @@ lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
-	@for name in demo test bare bench; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
+	@for name in demo test bare emulated bench; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
 	@rm -rf target/regress target/package

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [rust|regress|differential|faults]…    all of them by default
+# usage: scripts/test.sh [rust|kernels|regress|differential|faults|emulated]…    all of them by default
 source "$(dirname "$0")/environment.sh"
 
 areas=("$@")
-[[ $# -gt 0 ]] || areas=(rust regress differential faults)
+[[ $# -gt 0 ]] || areas=(rust kernels regress differential faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -27,9 +27,27 @@ run_rust() {
     count rust "$passed" "$failed"
 }
 
-if wanted rust; then run_rust; fi
+# Compiles every kernel for every GPU that is supported, where there is a compiler.
+run_kernels() {
+    local report=$project_root/target/kernels.tsv kernels
+    if ! find_nvcc >/dev/null; then
+        say "kernels: no nvcc, so they are compiled for the emulated device only"
+        count kernels 0 0
+        return
+    fi
+    if "$project_root/scripts/kernels.sh" "$report"; then
+        kernels=$(awk -F'\t' 'NR > 1' "$report" | wc -l)
+        count kernels "$kernels" 0
+    else
+        status=1
+        count kernels 0 1
+    fi
+}
 
-if wanted regress || wanted differential || wanted faults; then
+if wanted rust; then run_rust; fi
+if wanted kernels; then run_kernels; fi
+
+if wanted regress || wanted differential || wanted faults || wanted emulated; then
     stage=$("$project_root/scripts/build.sh")
     folder=$("$project_root/scripts/cluster.sh" create test "$stage")
     conninfo=$("$project_root/scripts/cluster.sh" conninfo test)
@@ -56,6 +74,17 @@ if wanted regress || wanted differential || wanted faults; then
         trap "'$project_root/scripts/cluster.sh' stop test; '$project_root/scripts/cluster.sh' stop bare" EXIT
         python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" \
             --counts "$results/faults.json" || status=1
+    fi
+    if wanted emulated; then
+        # The GPU engine on the host: its kernels' own sources under the queries that the CPU engine was tested by.
+        emulated_folder=$("$project_root/scripts/cluster.sh" create emulated "$stage")
+        emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
+        psql "$emulated dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' \
+            -c 'CREATE EXTENSION pystachio'
+        python3 "$project_root/regress/differential/run.py" "$emulated dbname=differential" \
+            --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" --suite data --suite generated --suite tpch \
+            --suite spec --counts "$results/emulated.json" || status=1
+        "$project_root/scripts/cluster.sh" stop emulated
     fi
 fi
 
