@@ -9,7 +9,7 @@
 //! Each reader has a queue of its own, so that storage, the bus and the device work at the same time. A
 //! chunk is handed over when its queue has nothing left to do, and belongs to the query's queue then.
 //!
-//! Invariants: chunks come in the order of files and row groups. At most one chunk a reader, and as many in
+//! Invariants: chunks come in the order of files and row groups, and have some row groups each. At most one chunk a reader, and as many in
 //! the channel, are decoded ahead.
 
 use std::{
@@ -34,7 +34,13 @@ use crate::{
     storage::{RowGroupBounds, TableFile, refutes},
 };
 
-/// The row groups of a table, one a chunk.
+/// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
+/// is then small against what it costs a row.
+const CHUNK_ROWS_MIN: usize = 4 << 20;
+/// Chunks that every reader has at least, where a table has them.
+const CHUNKS_PER_READER: usize = 2;
+
+/// The row groups of a table, some of them a chunk.
 pub(super) struct ScanSource {
     work: Arc<ScanWork>,
     state: ScanState,
@@ -53,12 +59,20 @@ struct ScanWork {
     table: String,
     columns: Vec<ScanColumn>,
     filter: Option<Filter>,
-    row_groups: Vec<(Arc<ScanFile>, usize)>,
-    /// The next row group that no reader has.
+    parts: Vec<Vec<RowGroup>>,
+    /// The next part that no reader has.
     taken: AtomicUsize,
     bytes_read: AtomicU64,
     /// Set when the scan is dropped.
     dropped: StopFlag,
+}
+
+/// A row group of a file.
+#[derive(Clone)]
+struct RowGroup {
+    file: Arc<ScanFile>,
+    index: usize,
+    row_count: usize,
 }
 
 /// A file and where the columns that are read are in it.
@@ -94,7 +108,8 @@ impl ScanSource {
                 if refutes(filters, &bounds, &context.parameters) {
                     context.metrics.row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
-                    row_groups.push((file.clone(), index));
+                    let row_count = usize::try_from(row_group.num_rows()).unwrap_or(usize::MAX);
+                    row_groups.push(RowGroup { file: file.clone(), index, row_count });
                 }
             }
             if row_groups.len() == before && count > 0 {
@@ -111,7 +126,7 @@ impl ScanSource {
             table: table.to_owned(),
             columns: columns.to_vec(),
             filter,
-            row_groups,
+            parts: parts(row_groups, context.queue.memory().platform().reader_count()),
             taken: AtomicUsize::new(0),
             bytes_read: AtomicU64::new(0),
             dropped: StopFlag::default(),
@@ -121,7 +136,7 @@ impl ScanSource {
 
     fn start(&mut self, context: &QueryContext) -> Result<()> {
         let memory = context.queue.memory();
-        let count = memory.platform().reader_count().min(self.work.row_groups.len()).max(1);
+        let count = memory.platform().reader_count().min(self.work.parts.len()).max(1);
         let (sender, chunks) = sync_channel(count);
         let mut readers = Vec::with_capacity(count);
         for _ in 0..count {
@@ -144,7 +159,7 @@ impl ScanSource {
 
 impl Source for ScanSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        if self.next == self.work.row_groups.len() {
+        if self.next == self.work.parts.len() {
             return Ok(None);
         }
         if matches!(self.state, ScanState::Start) {
@@ -201,13 +216,13 @@ impl Reader {
         };
         loop {
             let place = self.work.taken.fetch_add(1, Ordering::Relaxed);
-            let Some((file, index)) = self.work.row_groups.get(place) else { return };
+            let Some(part) = self.work.parts.get(place) else { return };
             if self.stop.is_stopped() || self.work.dropped.is_stopped() {
                 let _ = self.sender.send(Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")));
                 return;
             }
             // A panic ends the query, not the process.
-            let read = std::panic::AssertUnwindSafe(|| self.work.read(&queue, file, *index));
+            let read = std::panic::AssertUnwindSafe(|| self.work.read_part(&queue, part));
             let chunk = std::panic::catch_unwind(read)
                 .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
             let is_error = chunk.is_err();
@@ -218,9 +233,34 @@ impl Reader {
     }
 }
 
+/// Row groups in parts that become a chunk each: large enough, and enough of them to keep all readers busy.
+fn parts(row_groups: Vec<RowGroup>, reader_count: usize) -> Vec<Vec<RowGroup>> {
+    let length_max = (row_groups.len() / (reader_count * CHUNKS_PER_READER)).max(1);
+    let mut parts: Vec<Vec<RowGroup>> = Vec::new();
+    let mut row_count = usize::MAX;
+    for row_group in row_groups {
+        let is_full = row_count >= CHUNK_ROWS_MIN || parts.last().is_none_or(|part| part.len() >= length_max);
+        row_count = if is_full { row_group.row_count } else { row_count + row_group.row_count };
+        match parts.last_mut() {
+            Some(part) if !is_full => part.push(row_group),
+            _ => parts.push(vec![row_group]),
+        }
+    }
+    parts
+}
+
 impl ScanWork {
-    /// The rows of a row group that meet the filter; nothing is left to do on the queue.
-    fn read(&self, queue: &Queue, scan_file: &ScanFile, index: usize) -> Result<Chunk> {
+    /// The rows of some row groups that meet the filter; nothing is left to do on the queue.
+    fn read_part(&self, queue: &Queue, part: &[RowGroup]) -> Result<Chunk> {
+        let chunks = part.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
+        let chunk = queue.concat(&chunks)?;
+        queue.wait()?;
+        Ok(chunk)
+    }
+
+    /// The rows of a row group that meet the filter.
+    fn read(&self, queue: &Queue, row_group: &RowGroup) -> Result<Chunk> {
+        let (scan_file, index) = (&row_group.file, row_group.index);
         let footer = &scan_file.file.footer;
         let row_group = footer.metadata().row_group(index);
         let row_count =
@@ -252,7 +292,6 @@ impl ScanWork {
         if let Some(condition) = &self.filter {
             chunk = filter_chunk(queue, chunk, condition)?;
         }
-        queue.wait()?;
         Ok(chunk)
     }
 }
@@ -294,4 +333,34 @@ fn check_types(columns: &[(pystachio_plan::ColumnId, DataType)]) -> Result<()> {
         CellType::of(data_type)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::FileCatalog;
+
+    fn lengths(row_counts: &[usize], reader_count: usize) -> Vec<usize> {
+        let catalog = FileCatalog::default();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
+        let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
+        let file = Arc::new(ScanFile { file, leaves: Vec::new() });
+        let row_group = |(index, row_count): (usize, &usize)| RowGroup {
+            file: file.clone(),
+            index,
+            row_count: *row_count,
+        };
+        let found = parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count);
+        let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
+        assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
+        found.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn small_row_groups_share_a_chunk_and_large_ones_have_their_own() {
+        assert_eq!(lengths(&[500_000; 40], 2), [9, 9, 9, 9, 4]);
+        assert_eq!(lengths(&[8_000_000; 5], 1), [1; 5]);
+        assert_eq!(lengths(&[500_000; 8], 12), [1; 8]);
+        assert_eq!(lengths(&[], 12), [0; 0]);
+    }
 }
