@@ -77,9 +77,11 @@ install_nvcc() {
     find_nvcc >/dev/null && return
     say "installing the CUDA compiler (105 MB)"
     rm -rf "$environment" "$cache_root/cuda"
-    python3 -m venv "$environment" >&2
-    "$environment/bin/pip" install -q --disable-pip-version-check --no-deps --target "$cache_root/cuda" \
-        "${NVCC_PACKAGES[@]}" >&2
+    if ! { python3 -m venv "$environment" && "$environment/bin/pip" install -q --disable-pip-version-check --no-deps \
+        --target "$cache_root/cuda" "${NVCC_PACKAGES[@]}"; } >&2; then
+        rm -rf "$cache_root/cuda"
+        say "the CUDA compiler could not be installed: this build has no CUDA kernels, and runs on the CPU"
+    fi
     rm -rf "$environment"
 }
 
