@@ -3,6 +3,8 @@
 //! Without a GPU every test says so and passes; with PYSTACHIO_REQUIRE_GPU=1 that is a failure.
 //! `PYSTACHIO_TEST_PARQUET` names folders of further Parquet files, separated by colons.
 
+#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -213,7 +215,8 @@ fn operations_agree_over_every_type() {
                 let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
                 let build = queue.slice(&chunk, 0, few).expect("a slice");
                 let table = queue.build(build.columns, few).expect("a table");
-                let pairs = queue.probe(&table, &[column.clone()], rows, ProbeMode::First).expect("pairs");
+                let pairs =
+                    queue.probe(&table, std::slice::from_ref(column), rows, ProbeMode::First).expect("pairs");
                 batch(queue, vec![queue.gather(column, &pairs.probe).expect("rows")], pairs.probe.count)
             }),
         );

@@ -36,12 +36,6 @@ mod page_layout;
 mod page_list;
 mod row_group;
 #[cfg(test)]
-#[expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test stops at what it did not expect"
-)]
 mod tests;
 
 pub use column_chunk::{EncodedColumnChunk, check_column, chunk_range};

@@ -257,8 +257,8 @@ mod tests {
         let outside =
             condition(Function::In, &DataType::Int32, &[Value::Int(1), Value::Null, Value::Int(30)]);
         let inside = condition(Function::In, &DataType::Int32, &[Value::Int(1), Value::Int(15)]);
-        assert!(refutes(&[outside.clone()], &within, &[]));
-        assert!(!refutes(&[inside.clone()], &within, &[]));
+        assert!(refutes(std::slice::from_ref(&outside), &within, &[]));
+        assert!(!refutes(std::slice::from_ref(&inside), &within, &[]));
         let either = Expression::predicate(Function::Or, vec![outside.clone(), inside.clone()]);
         assert!(!refutes(&[either], &within, &[]));
         let both = Expression::predicate(Function::And, vec![outside, inside]);

@@ -21,23 +21,23 @@ impl Compiler<'_> {
             return Ok(value.slot);
         }
         match to {
-            DataType::Int16 | DataType::Int32 | DataType::Int64 => self.to_integer(call, value),
-            DataType::Float32 | DataType::Float64 => self.to_float(call, value),
+            DataType::Int16 | DataType::Int32 | DataType::Int64 => self.cast_to_integer(call, value),
+            DataType::Float32 | DataType::Float64 => self.cast_to_float(call, value),
             DataType::Decimal { precision, scale } => {
-                self.to_decimal(call, value, u32::from(*precision), u32::from(*scale))
+                self.cast_to_decimal(call, value, u32::from(*precision), u32::from(*scale))
             }
             DataType::Bool if *from == DataType::Int32 => {
                 self.builder.strict(Opcode::NotZero, &[value.slot], 0, 0)
             }
-            DataType::Text => self.to_text(call, value),
+            DataType::Text => self.cast_to_text(call, value),
             DataType::Date | DataType::Time | DataType::Timestamp | DataType::TimestampTz => {
-                self.to_datetime(call, value)
+                self.cast_to_datetime(call, value)
             }
             _ => Err(call.not_supported()),
         }
     }
 
-    fn to_integer(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
+    fn cast_to_integer(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
         let (bits, fault) = integer_range(call.data_type);
         match &value.data_type {
             DataType::Bool if *call.data_type == DataType::Int32 => Ok(value.slot),
@@ -60,7 +60,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn to_float(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
+    fn cast_to_float(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
         let is_single = u16::from(*call.data_type == DataType::Float32);
         match &value.data_type {
             DataType::Float64 if is_single == 1 => {
@@ -78,7 +78,13 @@ impl Compiler<'_> {
         }
     }
 
-    fn to_decimal(&mut self, call: &Call<'_>, value: &Typed, precision: u32, scale: u32) -> Result<Slot> {
+    fn cast_to_decimal(
+        &mut self,
+        call: &Call<'_>,
+        value: &Typed,
+        precision: u32,
+        scale: u32,
+    ) -> Result<Slot> {
         let from = &value.data_type;
         let (Some(from_scale), Some(from_precision)) = (number_scale(from), precision_of(from)) else {
             return Err(call.not_supported());
@@ -100,7 +106,7 @@ impl Compiler<'_> {
         self.hold(limited, work, kind, fault)
     }
 
-    fn to_datetime(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
+    fn cast_to_datetime(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
         let is_timestamp =
             |data_type: &DataType| matches!(data_type, DataType::Timestamp | DataType::TimestampTz);
         match (&value.data_type, call.data_type) {
@@ -118,7 +124,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn to_text(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
+    fn cast_to_text(&mut self, call: &Call<'_>, value: &Typed) -> Result<Slot> {
         let written = match &value.data_type {
             DataType::Int16 | DataType::Int32 | DataType::Int64 => WrittenText::Integer,
             DataType::Bool => WrittenText::Bool,

@@ -132,11 +132,9 @@ fn what_was_computed_for_some_rows_is_computed_again_for_others() {
 #[test]
 fn three_valued_logic_is_that_of_sql() {
     let all = [Some(true), Some(false), None];
-    let pairs: Vec<(Option<bool>, Option<bool>)> =
-        all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b))).collect();
-    let side = |pick: fn(&(Option<bool>, Option<bool>)) -> Option<bool>| {
-        booleans(&pairs.iter().map(pick).collect::<Vec<_>>())
-    };
+    type Pair = (Option<bool>, Option<bool>);
+    let pairs: Vec<Pair> = all.iter().flat_map(|a| all.iter().map(move |b| (*a, *b))).collect();
+    let side = |pick: fn(&Pair) -> Option<bool>| booleans(&pairs.iter().map(pick).collect::<Vec<_>>());
     let columns = vec![(DataType::Bool, side(|pair| pair.0)), (DataType::Bool, side(|pair| pair.1))];
     let operands = || vec![column(0, DataType::Bool), column(1, DataType::Bool)];
     let and = side(|pair| match pair {

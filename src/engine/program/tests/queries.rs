@@ -40,7 +40,7 @@ fn revenue_and_charge_of_query_1() {
         let taxed = call(Function::Add, vec![one(), column(2, money())], decimal(16, 2));
         let charge = call(Function::Multiply, vec![revenue.clone(), taxed], charge);
         let columns = vec![
-            (money(), decimals(&[104_949_50, 90_001, 1])),
+            (money(), decimals(&[10_494_950, 90_001, 1])),
             (money(), decimals(&[10, 0, 7])),
             (money(), decimals(&[8, 0, 1])),
         ];
