@@ -54,5 +54,8 @@ typedef struct FinishSums {
 } FinishSums;
 static_assert(sizeof(FinishSums) == 56, "FinishSums has 56 bytes");
 
+// The most digits that a sum of 8 bytes has: the detail of its error.
+#define DECIMAL64_DIGITS 18
+
 // Groups of which every thread of a block keeps a sum of its own.
 #define PRIVATE_GROUPS_MAX 8

@@ -159,6 +159,6 @@ KERNEL(finish_sums, FinishSums, BLOCK_THREADS) {
             continue;
         }
         ((uint64_t *)args.values)[group] = low;
-        if (valid && high != (uint64_t)((int64_t)low >> 63)) report_error(args.status, args.overflow_code);
+        if (valid && high != (uint64_t)((int64_t)low >> 63)) report_error(args.status, args.overflow_code, DECIMAL64_DIGITS);
     }
 }

@@ -93,11 +93,14 @@ impl<'a> Place<'a> {
     }
 
     /// What is below the first operator of a kind.
-    fn below<T: ExecutionPlan>(&self) -> Option<(&'a Arc<dyn ExecutionPlan>, &'a Arc<dyn ExecutionPlan>)> {
+    fn below<T: ExecutionPlan>(&self) -> Option<(PlanReference<'a>, PlanReference<'a>)> {
         let found = self.passing.iter().find(|plan| plan.is::<T>())?;
         Some((found, found.children().first()?))
     }
 }
+
+/// An operator of DataFusion's.
+type PlanReference<'a> = &'a Arc<dyn ExecutionPlan>;
 
 impl Walk {
     fn visit(&mut self, relation: &Relation, plan: &Arc<dyn ExecutionPlan>, above: Above) {

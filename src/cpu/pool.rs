@@ -127,7 +127,6 @@ impl MemoryPool for EnginePool {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 mod tests {
     use super::*;
     use std::sync::Arc;

@@ -200,8 +200,7 @@ impl Run {
     /// Returns whether the part was written; otherwise the run is stopped.
     fn write_part(&self, file: &TableFile, part: u32) -> Result<bool> {
         let mut row_group = file.start_row_group(part)?;
-        let mut batches = file.table().batches(self.scale_factor, part, file.part_count());
-        while let Some(batch) = batches.next() {
+        for batch in file.table().batches(self.scale_factor, part, file.part_count()) {
             if self.stop.is_cancelled() {
                 return Ok(false);
             }

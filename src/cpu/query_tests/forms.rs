@@ -134,7 +134,7 @@ async fn decimals_of_any_length() {
         assert_eq!(rows.unwrap(), expected);
         // Longer than need be: the sign fills what is left.
         let padded: Vec<ByteArray> =
-            values.iter().map(|value| ByteArray::from(i128::from(*value).to_be_bytes().to_vec())).collect();
+            values.iter().map(|value| ByteArray::from(value.to_be_bytes().to_vec())).collect();
         assert_eq!(read::<ByteArrayType>(&form, &padded).await.1.unwrap(), expected);
     }
 }

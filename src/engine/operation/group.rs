@@ -2,7 +2,7 @@
 
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{FaultContext, Queue, RowNumbers, StatusCell, join::key_columns};
+use super::{Queue, RowNumbers, StatusCell, join::key_columns};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
     abi::{AccumulateGroups, AssignGroups, ColumnView, FinishSums, PRIVATE_GROUPS_MAX},
@@ -73,7 +73,7 @@ impl Queue {
         arguments.offsets = offsets.address();
         self.launch_strided(Kernel::NumberGroups, rows, &arguments)?;
         let leaders = self.select(&flags, row_count)?;
-        status.check(self, FaultContext::default())?;
+        status.check(self)?;
         Ok(Grouping {
             groups: Some(groups),
             group_count: group_count as usize,
@@ -206,7 +206,7 @@ impl Queue {
             overflow_code: if *result == DataType::Int64 { 3 } else { 4 },
         };
         self.launch_strided(Kernel::FinishSums, group_count, &arguments)?;
-        status.check(self, FaultContext::default())?;
+        status.check(self)?;
         Ok(Column {
             data_type: result.clone(),
             cell_type,

@@ -22,7 +22,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use fault::{FaultContext, StatusCell};
+pub use fault::StatusCell;
 pub use group::{Accumulator, Grouping};
 pub use join::{JoinTable, Pairs, ProbeMode};
 pub use output::{column_schema, to_arrow};
