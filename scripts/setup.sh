@@ -14,7 +14,7 @@ missing_packages() {
     command -v clang >/dev/null || server_packages+=(clang)
     compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null || server_packages+=(libclang-dev)
     command -v pkg-config >/dev/null || server_packages+=(pkg-config)
-    command -v cc >/dev/null || server_packages+=(build-essential)
+    command -v cc >/dev/null && command -v c++ >/dev/null || server_packages+=(build-essential)
     command -v python3 >/dev/null || server_packages+=(python3)
     command -v xz >/dev/null || server_packages+=(xz-utils)
     ldconfig -p | grep -q 'libpq\.so\.5' || server_packages+=(libpq5)
