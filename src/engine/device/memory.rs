@@ -1,7 +1,7 @@
 //! Device memory, counted against a budget before it is allocated.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -21,13 +21,20 @@ struct Shared {
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     bytes_max: u64,
+    /// Streams that nobody uses now. There are never more than were in use at once.
+    idle_streams: Mutex<Vec<Stream>>,
 }
 
 impl DeviceMemory {
     /// Memory of a platform, of which at most `bytes_max` are used.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
-        let shared =
-            Shared { platform, used_bytes: AtomicU64::new(0), peak_bytes: AtomicU64::new(0), bytes_max };
+        let shared = Shared {
+            platform,
+            used_bytes: AtomicU64::new(0),
+            peak_bytes: AtomicU64::new(0),
+            bytes_max,
+            idle_streams: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -44,6 +51,24 @@ impl DeviceMemory {
     /// The most bytes in use at once.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.peak_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A stream that nobody else uses until the lease is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Platform::create_stream`].
+    pub fn lease_stream(&self) -> Result<StreamLease> {
+        let idle = self.idle_streams().pop();
+        let stream = match idle {
+            Some(stream) => stream,
+            None => self.shared.platform.create_stream()?,
+        };
+        Ok(StreamLease { memory: self.clone(), stream })
+    }
+
+    fn idle_streams(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.shared.idle_streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A buffer whose content has no meaning.
@@ -114,6 +139,25 @@ impl DeviceMemory {
             return Ok(());
         }
         self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)
+    }
+}
+
+/// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
+pub struct StreamLease {
+    memory: DeviceMemory,
+    stream: Stream,
+}
+
+impl StreamLease {
+    /// The stream.
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+}
+
+impl Drop for StreamLease {
+    fn drop(&mut self) {
+        self.memory.idle_streams().push(self.stream);
     }
 }
 

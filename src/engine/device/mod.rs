@@ -21,5 +21,5 @@ mod platform;
 pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
 pub use emulated::EmulatedPlatform;
 pub use kernel::{KERNELS, Kernel};
-pub use memory::{Buffer, DeviceMemory};
+pub use memory::{Buffer, DeviceMemory, StreamLease};
 pub use platform::{Platform, Stream};

@@ -1,18 +1,21 @@
 //! Where work is enqueued.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use pystachio_plan::Result;
 
-use crate::device::{Buffer, DeviceMemory, Kernel, Stream};
+use crate::device::{Buffer, DeviceMemory, Kernel, Stream, StreamLease};
 
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
 const STRIDED_BLOCKS_MAX: u64 = 4096;
 
-/// The memory of a device and one stream on it. Cheap to clone.
+/// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the
+/// next queue, which is ordered after all that this one enqueued.
 #[derive(Clone)]
 pub struct Queue {
     memory: DeviceMemory,
-    stream: Stream,
+    lease: Arc<StreamLease>,
 }
 
 impl Queue {
@@ -22,8 +25,7 @@ impl Queue {
     ///
     /// Those of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
-        let stream = memory.platform().create_stream()?;
-        Ok(Self { memory: memory.clone(), stream })
+        Ok(Self { memory: memory.clone(), lease: Arc::new(memory.lease_stream()?) })
     }
 
     /// The device's memory.
@@ -33,39 +35,39 @@ impl Queue {
 
     /// The stream.
     pub fn stream(&self) -> Stream {
-        self.stream
+        self.lease.stream()
     }
 
     /// Waits for all that was enqueued.
     pub fn wait(&self) -> Result<()> {
-        self.memory.platform().wait(self.stream)
+        self.memory.platform().wait(self.stream())
     }
 
     pub(crate) fn allocate<T>(&self, count: u64) -> Result<Buffer> {
-        self.memory.allocate(count * size_of::<T>() as u64, self.stream)
+        self.memory.allocate(count * size_of::<T>() as u64, self.stream())
     }
 
     pub(crate) fn allocate_filled<T>(&self, count: u64, byte: u8) -> Result<Buffer> {
         let buffer = self.allocate::<T>(count)?;
-        self.memory.platform().fill(buffer.address(), byte, buffer.bytes(), self.stream)?;
+        self.memory.platform().fill(buffer.address(), byte, buffer.bytes(), self.stream())?;
         Ok(buffer)
     }
 
     pub(crate) fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer> {
-        self.memory.upload(values, self.stream)
+        self.memory.upload(values, self.stream())
     }
 
     pub(crate) fn download<T: Pod>(&self, buffer: &Buffer, count: usize) -> Result<Vec<T>> {
-        self.memory.download(buffer, count, self.stream)
+        self.memory.download(buffer, count, self.stream())
     }
 
     pub(crate) fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
-        if bytes == 0 { Ok(()) } else { self.memory.platform().copy(source, target, bytes, self.stream) }
+        if bytes == 0 { Ok(()) } else { self.memory.platform().copy(source, target, bytes, self.stream()) }
     }
 
     pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {
         let grid = u32::try_from(blocks).unwrap_or(u32::MAX);
-        self.memory.launch(kernel, grid, arguments, self.stream)
+        self.memory.launch(kernel, grid, arguments, self.stream())
     }
 
     /// Runs a kernel whose threads stride over `count` rows.

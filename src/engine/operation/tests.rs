@@ -253,3 +253,17 @@ fn chunks_leave_the_device_with_texts_and_nulls() {
         batch.column(1).as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
     assert_eq!(found, second);
 }
+
+#[test]
+fn a_stream_is_used_again_and_by_one_queue_at_a_time() {
+    let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 20);
+    let first = Queue::new(&memory).unwrap();
+    let stream = first.stream();
+    let clone = first.clone();
+    drop(first);
+    assert_ne!(Queue::new(&memory).unwrap().stream(), stream);
+    drop(clone);
+    let streams: Vec<Queue> = (0..2).map(|_| Queue::new(&memory).unwrap()).collect();
+    assert!(streams.iter().any(|queue| queue.stream() == stream));
+    assert_ne!(streams[0].stream(), streams[1].stream());
+}
