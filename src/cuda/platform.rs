@@ -7,14 +7,17 @@
 use std::{
     collections::HashMap,
     ffi::{CString, c_void},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use cudarc::driver::{
-    result::{self, ctx, device, mem_pool, module, primary_ctx, stream},
-    sys::{CUcontext, CUdevice_attribute, CUfunction, CUmemPool_attribute, CUstream, is_culib_present},
+    result::{self, ctx, device, event, mem_pool, module, primary_ctx, stream},
+    sys::{
+        CUcontext, CUdevice_attribute, CUevent, CUevent_flags, CUfunction, CUmemPool_attribute, CUstream,
+        is_culib_present,
+    },
 };
-use pystachio_engine::device::{KERNELS, Kernel, Platform, Stream};
+use pystachio_engine::device::{KERNELS, Kernel, Mark, Platform, Stream};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::{
@@ -34,6 +37,8 @@ pub struct CudaPlatform {
     description: String,
     memory_bytes: u64,
     streams: Mutex<Vec<CUstream>>,
+    /// Events that mark nothing now.
+    idle_marks: Mutex<Vec<CUevent>>,
 }
 
 // SAFETY: the driver's handles belong to no thread; every method makes the context current first.
@@ -107,6 +112,7 @@ impl CudaPlatform {
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
+            idle_marks: Mutex::new(Vec::new()),
         })
     }
 
@@ -118,6 +124,10 @@ impl CudaPlatform {
     /// The GPU's whole memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Vec<CUevent>> {
+        self.idle_marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self) -> Result<()> {
@@ -199,6 +209,26 @@ impl Platform for CudaPlatform {
         Ok(())
     }
 
+    fn upload_parts(
+        &self,
+        bytes: u64,
+        target: u64,
+        stream: Stream,
+        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.enter()?;
+        for start in (0..bytes).step_by(SLOT_BYTES) {
+            self.staging.with_slot(handle(stream), |slot| {
+                let part = &mut slot[..(bytes - start).min(SLOT_BYTES as u64) as usize];
+                fill(start, part)?;
+                // SAFETY: the slot stays as it is until its event; the target has this many bytes.
+                unsafe { result::memcpy_htod_async(target + start, part, handle(stream)) }
+                    .map_err(|error| from_driver("copy to the device", error))
+            })?;
+        }
+        Ok(())
+    }
+
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
         self.enter()?;
         for (place, part) in target.chunks_mut(SLOT_BYTES).enumerate() {
@@ -266,6 +296,37 @@ impl Platform for CudaPlatform {
         unsafe { result::stream::synchronize(handle(stream)) }
             .map_err(|error| from_driver("finish its work", error))
     }
+
+    fn wait_all(&self) -> Result<()> {
+        self.enter()?;
+        ctx::synchronize().map_err(|error| from_driver("finish its work", error))
+    }
+
+    fn mark(&self, stream: Stream) -> Result<Mark> {
+        self.enter()?;
+        let idle = self.marks().pop();
+        let mark = match idle {
+            Some(mark) => mark,
+            None => event::create(CUevent_flags::CU_EVENT_DEFAULT)
+                .map_err(|error| from_driver("create an event", error))?,
+        };
+        // SAFETY: an event and a stream of ours.
+        unsafe { event::record(mark, handle(stream)) }
+            .map_err(|error| from_driver("record an event", error))?;
+        Ok(Mark(mark as u64))
+    }
+
+    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+        self.enter()?;
+        // SAFETY: events of ours that were recorded.
+        let elapsed_ms = unsafe { event::elapsed(from.0 as CUevent, to.0 as CUevent) }
+            .map_err(|error| from_driver("tell when an event was", error))?;
+        Ok(f64::from(elapsed_ms) * 1000.0)
+    }
+
+    fn release_mark(&self, mark: Mark) {
+        self.marks().push(mark.0 as CUevent);
+    }
 }
 
 impl Drop for CudaPlatform {
@@ -274,6 +335,10 @@ impl Drop for CudaPlatform {
             for created in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                 // SAFETY: nobody else has the platform any more.
                 let _ = unsafe { stream::destroy(created) };
+            }
+            for mark in self.marks().drain(..) {
+                // SAFETY: as above.
+                let _ = unsafe { event::destroy(mark) };
             }
         }
     }

@@ -27,8 +27,8 @@ pub use stop::StopFlag;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result, SampleRequest,
-    TableDescription,
+    CacheEntry, EngineStatus, FileSet, GenerateRequest, QueryMetrics, QueryRequest, QueryTimeline, Result,
+    SampleRequest, TableDescription,
 };
 
 /// An engine: one rank on one device.
@@ -79,6 +79,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What the column cache holds.
     fn cache(&self) -> Vec<CacheEntry>;
+
+    /// What a device did for the last queries that wanted it noted; nothing where there is none.
+    fn timeline(&self) -> Vec<QueryTimeline> {
+        Vec::new()
+    }
 
     /// Memory and queries now. The host fills in what it knows better.
     fn status(&self) -> EngineStatus;

@@ -4,6 +4,8 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 
+use pystachio_plan::DeviceSettings;
+
 use crate::options::Device;
 
 /// When a query is rewritten so that more of it can be pushed down.
@@ -27,6 +29,12 @@ static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
+static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static TIMELINE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
 /// Whether anything above a base relation is pushed down.
@@ -62,6 +70,18 @@ pub fn check_interval_s() -> u64 {
 /// What the server option device 'auto' stands for.
 pub fn auto_device() -> Device {
     AUTO_DEVICE.get()
+}
+
+/// What a device's engine makes use of.
+pub fn device() -> DeviceSettings {
+    DeviceSettings {
+        cache: GPU_CACHE.get(),
+        chunking: GPU_CHUNKING.get(),
+        metadata_cache: GPU_METADATA_CACHE.get(),
+        reader_combining: GPU_READER_COMBINING.get(),
+        regulation: GPU_REGULATION.get(),
+        timeline: TIMELINE.get(),
+    }
 }
 
 /// The engine's executable, where it is not beside the extension's library.
@@ -133,6 +153,15 @@ pub fn define() {
         GucContext::Sighup,
         GucFlags::default(),
     );
+    define_techniques();
+    GucRegistry::define_bool_guc(
+        c"pystachio.timeline",
+        c"Notes what a GPU does for a query, for the function pystachio.timeline.",
+        c"Costs some microseconds for each kernel and copy.",
+        &TIMELINE,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_string_guc(
         c"pystachio.engine_path",
         c"The engine's executable.",
@@ -142,6 +171,27 @@ pub fn define() {
         GucFlags::SUPERUSER_ONLY,
     );
     reserve_prefix();
+}
+
+/// What the GPU engine can do without, so that its worth can be measured.
+fn define_techniques() {
+    let techniques = [
+        (c"pystachio.gpu_cache", c"Keeps column chunks in GPU memory between queries.", &GPU_CACHE),
+        (c"pystachio.gpu_chunking", c"Works on chunks of some million rows.", &GPU_CHUNKING),
+        (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
+        (c"pystachio.gpu_reader_combining", c"Reads ahead for all scans of a query.", &GPU_READER_COMBINING),
+        (c"pystachio.gpu_regulation", c"Bounds by bytes what is read ahead.", &GPU_REGULATION),
+    ];
+    for (name, description, setting) in techniques {
+        GucRegistry::define_bool_guc(
+            name,
+            description,
+            c"Off only to see what it is worth; results are the same.",
+            setting,
+            GucContext::Userset,
+            GucFlags::EXPLAIN,
+        );
+    }
 }
 
 #[expect(unsafe_code, reason = "MarkGUCPrefixReserved is a C function")]

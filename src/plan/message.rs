@@ -3,7 +3,7 @@
 //! ```text
 //! backend                              engine
 //!   Hello ─────────────────────────────► Welcome | Failed
-//!   Describe / Status / Cache ─────────► one answer
+//!   Describe / Status / Cache / Timeline ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,8 @@ pub enum Request {
     Status,
     /// Answer: `Cache`.
     Cache,
+    /// What the device did for the last queries. Answer: `Timeline`.
+    Timeline,
     /// Stop the request that is running.
     Cancel,
 }
@@ -85,6 +87,8 @@ pub enum Response {
     Status(EngineStatus),
     /// Answers `Cache`.
     Cache(Vec<CacheEntry>),
+    /// Answers `Timeline`: the last query last.
+    Timeline(Vec<QueryTimeline>),
     /// The request failed, and nothing more of its answer comes.
     Failed(Error),
 }
@@ -107,6 +111,39 @@ pub struct QueryRequest {
     pub with_metrics: bool,
     /// Rows a batch has at most.
     pub batch_rows_max: u32,
+    /// What the device's engine makes use of.
+    pub device: DeviceSettings,
+}
+
+/// Techniques of the device's engine, each of which can be done without, so that its worth can be measured.
+/// The results are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSettings {
+    /// Column chunks stay on the device between queries.
+    pub cache: bool,
+    /// Operators work on chunks of some million rows; otherwise a table is one chunk.
+    pub chunking: bool,
+    /// Footers are kept between queries.
+    pub metadata_cache: bool,
+    /// Readers work ahead for all scans of a query; otherwise for the one that is waited for.
+    pub reader_combining: bool,
+    /// What is read ahead is bounded by bytes.
+    pub regulation: bool,
+    /// What the device does is noted for `pystachio.timeline`.
+    pub timeline: bool,
+}
+
+impl Default for DeviceSettings {
+    fn default() -> Self {
+        Self {
+            cache: true,
+            chunking: true,
+            metadata_cache: true,
+            reader_combining: true,
+            regulation: true,
+            timeline: false,
+        }
+    }
 }
 
 /// Rows for ANALYZE: row groups spread over the files, and rows spread over each.
@@ -251,6 +288,63 @@ pub struct OperatorMetrics {
     pub elapsed_us: Option<u64>,
     /// Anything else worth a number, by name.
     pub counters: Vec<(String, u64)>,
+}
+
+/// A query that an engine has run, and what its device did when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueryTimeline {
+    /// Queries of an engine are numbered from 1 in the order of their start.
+    pub query: u64,
+    /// When it started, in microseconds since 1970.
+    pub started_unix_us: u64,
+    /// How long it ran.
+    pub elapsed_us: u64,
+    /// In the order of their start.
+    pub activities: Vec<Activity>,
+}
+
+/// A read, a copy or a kernel of a query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Activity {
+    /// What kind of thing was busy.
+    pub kind: ActivityKind,
+    /// The kernel's name, or what was done in a word.
+    pub name: String,
+    /// 0: the host; otherwise the device's streams in the order of their first use.
+    pub lane: u32,
+    /// Since the query's start.
+    pub started_us: u64,
+    /// How long it took.
+    pub elapsed_us: u64,
+    /// Bytes that were moved; 0 where that is not known.
+    pub bytes: u64,
+}
+
+/// What was busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ActivityKind {
+    /// Storage, or the page cache.
+    Read,
+    /// The bus, towards the device.
+    Upload,
+    /// The bus, towards the host.
+    Download,
+    /// The device's memory.
+    Copy,
+    /// The device.
+    Kernel,
+}
+
+impl std::fmt::Display for ActivityKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Read => "read",
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::Copy => "copy",
+            Self::Kernel => "kernel",
+        })
+    }
 }
 
 /// How an engine is.

@@ -31,6 +31,8 @@ const SOCKET_THREADS: usize = 2;
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// How much of a GPU's memory queries may use; the rest is the driver's and other processes'.
 const GPU_MEMORY_PERCENT: u64 = 85;
+/// How much of that column chunks may take that stay between queries.
+const GPU_CACHE_PERCENT: u64 = 60;
 /// How long an orderly end waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -126,7 +128,8 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     match options.device {
         Device::Cpu => Ok(Arc::new(cpu)),
         Device::Emulated => {
-            let device_options = DeviceOptions { memory_bytes: options.memory_bytes };
+            let device_options =
+                DeviceOptions { memory_bytes: options.memory_bytes, cache_bytes: options.cache_bytes };
             let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
             Ok(Arc::new(PairedEngine::new("emulated", Ok(device), cpu)))
         }
@@ -150,7 +153,8 @@ fn open_gpu() -> Result<DeviceEngine> {
     let platform = CudaPlatform::open(0)?;
     let memory_bytes = platform.memory_bytes() / 100 * GPU_MEMORY_PERCENT;
     tracing::info!(gpu = platform.description(), memory_bytes, "GPU is open");
-    Ok(DeviceEngine::new(Arc::new(platform), &DeviceOptions { memory_bytes }))
+    let cache_bytes = memory_bytes / 100 * GPU_CACHE_PERCENT;
+    Ok(DeviceEngine::new(Arc::new(platform), &DeviceOptions { memory_bytes, cache_bytes }))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -12,8 +12,8 @@ use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
 use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag, execution::DeviceEngine};
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result,
-    SampleRequest, TableDescription,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest,
+    QueryTimeline, Result, SampleRequest, TableDescription,
 };
 
 /// A device's engine, or why there is none, and the CPU engine.
@@ -73,7 +73,12 @@ impl Engine for PairedEngine {
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
-        self.cpu.cache()
+        let device = self.device.as_ref().map(DeviceEngine::cache_entries).unwrap_or_default();
+        device.into_iter().chain(self.cpu.cache()).collect()
+    }
+
+    fn timeline(&self) -> Vec<QueryTimeline> {
+        self.device.as_ref().map(DeviceEngine::timelines).unwrap_or_default()
     }
 
     fn status(&self) -> EngineStatus {
@@ -84,6 +89,7 @@ impl Engine for PairedEngine {
                 status.queries_run += run;
                 status.queries_running += running;
                 (status.memory_used_bytes, status.memory_max_bytes) = device.memory_bytes();
+                (status.cache_used_bytes, status.cache_max_bytes) = device.cache_bytes();
             }
             Err(error) => status.last_error = Some(error.message.clone()),
         }

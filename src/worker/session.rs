@@ -89,6 +89,9 @@ impl Session {
                 Request::Cancel => {}
                 Request::Status => self.send(&Response::Status(self.status())).await?,
                 Request::Cache => self.send(&Response::Cache(self.host.engine().cache())).await?,
+                Request::Timeline => {
+                    self.send(&Response::Timeline(self.host.engine().timeline())).await?;
+                }
                 request => {
                     let (job, parts) = self.start(request);
                     if !self.answer(job, parts).await? {
@@ -145,7 +148,7 @@ impl Session {
             // Not among the queries, so that planning does not wait for them.
             Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
-            Request::Hello { .. } | Request::Status | Request::Cache | Request::Cancel => {
+            Request::Hello { .. } | Request::Status | Request::Cache | Request::Timeline | Request::Cancel => {
                 unreachable!("answered without a job")
             }
         };

@@ -1,18 +1,14 @@
 //! One chunk's memory on the device, and its pages in the batch.
 
-use bytes::Bytes;
 use pystachio_plan::Result;
 
 use super::{
-    abi::{
-        CompressedPage, DeltaForm, EncodedPage, LevelsForm, PAGE_PADDING_BYTES, PageColumn, ValueSource,
-        WORD_ROWS,
-    },
+    abi::{DeltaForm, EncodedPage, LevelsForm, PageColumn, ValueSource, WORD_ROWS},
     chunk_plan::{ChunkPlan, encoding},
-    column_chunk::{Codec, value_source},
+    column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin},
     page_header::{PageEncoding, PageKind},
-    page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
+    page_layout::PageLayout,
     page_list::ListedPage,
 };
 use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream};
@@ -35,29 +31,10 @@ pub(super) struct ChunkDecoder<'a> {
     pub(super) scratch: &'a mut Vec<Buffer>,
 }
 
-/// A chunk's two buffers in device memory.
-struct ChunkBuffers {
-    encoded: Option<Buffer>,
-    decompressed: Option<Buffer>,
-}
-
-impl ChunkBuffers {
-    fn address(&self, section: Section) -> u64 {
-        let buffer = match section.memory {
-            PageMemory::Encoded => &self.encoded,
-            PageMemory::Decompressed => &self.decompressed,
-        };
-        buffer.as_ref().map_or(0, |buffer| buffer.address() + section.offset)
-    }
-}
-
 impl ChunkDecoder<'_> {
-    /// Enqueues the chunk's upload, adds its pages, and returns the column that they are decoded into.
-    pub(super) fn add(&mut self, host_pages: &[Bytes], row_count: u32) -> Result<Column> {
+    /// Adds the chunk's pages, and returns the column that they are decoded into.
+    pub(super) fn add(&mut self, row_count: u32) -> Result<Column> {
         let plan = self.plan;
-        let layouts = self.lay_out(host_pages)?;
-        let keeps_encoded = layouts.iter().any(|layout| layout.values.memory == PageMemory::Encoded);
-        let buffers = self.upload(&layouts, host_pages)?;
         let cell_bytes = u64::from(plan.conversion.cell_type.bytes());
         let rows = u64::from(row_count);
         let values = self.allocate(rows * cell_bytes)?;
@@ -67,30 +44,27 @@ impl ChunkDecoder<'_> {
         column.validity = validity.as_ref().map_or(0, Buffer::address);
         column.null_count = self.null_count;
         let mut space = self.allocate_scratch()?;
-        let mut layouts = layouts.iter();
+        let mut layouts = plan.chunk.layouts.iter();
+        let pages = &plan.chunk.pages;
         if let (Some(page), Some(layout)) =
-            (&plan.pages.dictionary, plan.pages.dictionary.as_ref().and_then(|_| layouts.next()))
+            (&pages.dictionary, pages.dictionary.as_ref().and_then(|_| layouts.next()))
         {
-            self.add_dictionary(page, *layout, &buffers, &mut column, &mut space)?;
+            self.add_dictionary(page, *layout, &mut column, &mut space)?;
         }
         let column_number = self.batch.add_column(column);
-        for (page, layout) in plan.pages.data.iter().zip(layouts) {
-            let mut encoded = self.encoded_page(page, *layout, &buffers, column_number);
+        for (page, layout) in pages.data.iter().zip(layouts) {
+            let mut encoded = self.encoded_page(page, *layout, column_number);
             if plan.is_optional {
                 encoded.words = space.take_words(page.row_count);
             }
             self.add_data_page(page, *layout, encoded, &mut space)?;
         }
-        let mut strings: Vec<Buffer> = buffers.decompressed.into_iter().collect();
-        match buffers.encoded {
-            Some(encoded) if keeps_encoded => strings.push(encoded),
-            encoded => self.scratch.extend(encoded),
-        }
-        if plan.conversion.cell_type != CellType::String {
-            self.scratch.append(&mut strings);
-        }
+        let strings = match plan.conversion.cell_type {
+            CellType::String => plan.chunk.buffers().cloned().collect(),
+            _ => Vec::new(),
+        };
         Ok(Column {
-            data_type: plan.chunk.column.data_type.clone(),
+            data_type: plan.source.column.data_type.clone(),
             cell_type: plan.conversion.cell_type,
             values,
             validity,
@@ -98,54 +72,11 @@ impl ChunkDecoder<'_> {
         })
     }
 
-    fn lay_out(&self, host_pages: &[Bytes]) -> Result<Vec<PageLayout>> {
-        let mut builder = LayoutBuilder::new(self.plan.codec);
-        self.plan
-            .pages()
-            .enumerate()
-            .map(|(place, page)| {
-                let host_bytes = host_pages.get(place).map(Bytes::len);
-                builder
-                    .add(page, host_bytes)
-                    .map_err(|reason| self.plan.names.corrupt_page(page.number, reason))
-            })
-            .collect()
-    }
-
-    /// Uploads what is encoded, once, and makes room for what is decompressed.
-    fn upload(&self, layouts: &[PageLayout], host_pages: &[Bytes]) -> Result<ChunkBuffers> {
-        let platform = self.memory.platform();
-        let sections = || layouts.iter().map(|layout| layout.values);
-        let decompressed_bytes = sections()
-            .filter(|section| section.memory == PageMemory::Decompressed)
-            .map(|section| section.offset + u64::from(section.bytes))
-            .max()
-            .unwrap_or(0);
-        let decompressed = (decompressed_bytes > 0)
-            .then(|| self.memory.allocate(decompressed_bytes + PAGE_PADDING_BYTES, self.stream))
-            .transpose()?;
-        if self.plan.codec == Codec::Host {
-            for (layout, page) in layouts.iter().zip(host_pages) {
-                // A page V2 starts with its levels, whose lengths the layout has taken from its start.
-                let start = layout.values.offset + u64::from(layout.values.bytes) - page.len() as u64;
-                if let Some(buffer) = &decompressed {
-                    platform.upload(page, buffer.address() + start, self.stream)?;
-                }
-            }
-            return Ok(ChunkBuffers { encoded: None, decompressed });
-        }
-        let bytes = self.plan.chunk.bytes;
-        let encoded = self.memory.allocate(bytes.len() as u64 + PAGE_PADDING_BYTES, self.stream)?;
-        platform.upload(bytes, encoded.address(), self.stream)?;
-        Ok(ChunkBuffers { encoded: Some(encoded), decompressed })
-    }
-
     /// Adds a dictionary as a column of its own, and says to the data's column where it is.
     fn add_dictionary(
         &mut self,
         page: &ListedPage,
         layout: PageLayout,
-        buffers: &ChunkBuffers,
         column: &mut PageColumn,
         space: &mut ScratchSpace,
     ) -> Result<()> {
@@ -172,7 +103,7 @@ impl ChunkDecoder<'_> {
         dictionary.faults = faults.address();
         dictionary.is_dictionary = 1;
         let number = self.batch.add_column(dictionary);
-        let mut encoded = self.encoded_page(page, layout, buffers, number);
+        let mut encoded = self.encoded_page(page, layout, number);
         let (source, delta_form) = value_source(PageEncoding::Plain, plan.physical)
             .ok_or_else(|| plan.not_supported("a dictionary"))?;
         if source == ValueSource::Strings {
@@ -222,33 +153,14 @@ impl ChunkDecoder<'_> {
         Ok(())
     }
 
-    /// A page's places in memory; enqueues its decompression.
-    fn encoded_page(
-        &mut self,
-        page: &ListedPage,
-        layout: PageLayout,
-        buffers: &ChunkBuffers,
-        column: u32,
-    ) -> EncodedPage {
+    /// A page's places in memory.
+    fn encoded_page(&self, page: &ListedPage, layout: PageLayout, column: u32) -> EncodedPage {
+        let chunk = self.plan.chunk;
         // In a page V1 the levels come first in the same section.
         let levels = layout.levels.unwrap_or(layout.values);
-        if let Some(compressed) = layout.compressed {
-            let task = CompressedPage {
-                source: buffers.address(compressed),
-                target: buffers.address(layout.values),
-                source_bytes: compressed.bytes,
-                target_bytes: layout.values.bytes,
-                page: self.batch.next_page(),
-                reserved: 0,
-            };
-            match self.plan.codec {
-                Codec::Snappy => self.batch.add_snappy(task),
-                _ => self.batch.add_lz4(task),
-            }
-        }
         EncodedPage {
-            levels: buffers.address(levels),
-            values: buffers.address(layout.values),
+            levels: chunk.address(levels),
+            values: chunk.address(layout.values),
             levels_bytes: levels.bytes,
             values_bytes: layout.values.bytes,
             first_row: page.first_row,
@@ -275,8 +187,8 @@ impl ChunkDecoder<'_> {
             };
             words + values
         };
-        let data: u64 = plan.pages.data.iter().map(|page| of_page(page, encoding(page))).sum();
-        let dictionary = plan.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
+        let data: u64 = plan.chunk.pages.data.iter().map(|page| of_page(page, encoding(page))).sum();
+        let dictionary = plan.chunk.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
         let bytes = data + dictionary;
         let buffer = self.allocate(bytes)?;
         let space = ScratchSpace { next: buffer.address(), end: buffer.address() + bytes };

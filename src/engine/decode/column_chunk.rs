@@ -12,8 +12,28 @@ use pystachio_plan::{Result, ScanColumn};
 use super::{
     abi::{DeltaForm, ValueSource},
     conversion::ColumnConversion,
+    fault::ColumnNames,
     page_header::PageEncoding,
 };
+
+/// One column of one row group: what is known of it, and what it is declared as.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnSource<'a> {
+    /// From the footer.
+    pub metadata: &'a ColumnChunkMetaData,
+    /// What it is declared as.
+    pub column: &'a ScanColumn,
+    /// The foreign table, for messages.
+    pub table: &'a str,
+    /// The file, for messages.
+    pub path: &'a Path,
+}
+
+impl ColumnSource<'_> {
+    pub(super) fn names(&self) -> ColumnNames {
+        ColumnNames::new(self.table, self.path, self.column)
+    }
+}
 
 /// One column of one row group, as it is in its file.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +48,13 @@ pub struct EncodedColumnChunk<'a> {
     pub table: &'a str,
     /// The file, for messages.
     pub path: &'a Path,
+}
+
+impl<'a> EncodedColumnChunk<'a> {
+    pub(super) fn source(&self) -> ColumnSource<'a> {
+        let Self { metadata, column, table, path, .. } = *self;
+        ColumnSource { metadata, column, table, path }
+    }
 }
 
 /// Where a chunk's bytes are in the file: the first byte and their count. `None` if the footer says what

@@ -1,7 +1,7 @@
 //! Parquet column chunks, decoded on a device.
 //!
-//! - `row_group.rs`: the columns of a row group at once: what callers use
-//! - `column_chunk.rs`: a chunk's bytes, and what can be decoded
+//! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted
+//! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_header.rs`, `page_list.rs`: where a chunk's pages are
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
@@ -12,8 +12,8 @@
 //! - `abi.rs`: structures of kernels/abi/parquet.h
 //!
 //! ```text
-//! bytes ─► page list ─► upload ─► decompress ─► levels ─► locate strings, deltas ─► convert ─► indexes ─► Column
-//!                                 one launch each, over all pages of all columns of the row group
+//! bytes ─► page list, upload ─► decompress ─► ResidentChunk ─► levels ─► strings, deltas ─► convert ─► indexes ─► Column
+//!                    one launch each, over all pages of all columns of the row group
 //! ```
 //!
 //! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read against the
@@ -30,6 +30,7 @@ mod conversion;
 mod fault;
 mod file_type;
 mod host_codec;
+mod load;
 mod page_batch;
 mod page_header;
 mod page_layout;
@@ -38,5 +39,6 @@ mod row_group;
 #[cfg(test)]
 mod tests;
 
-pub use column_chunk::{EncodedColumnChunk, check_column, chunk_range};
+pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
+pub use load::{EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk, is_decompressed_by_host, load_chunks};
 pub use row_group::{PendingRowGroup, decode_column_chunk, decode_row_group};

@@ -6,7 +6,7 @@ use bytemuck::{Pod, cast_slice};
 use pystachio_plan::Result;
 
 use super::abi::{
-    CompressedPage, DecodePages, DecompressPages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState,
+    DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState,
     SLICE_ROWS, ValueSource,
 };
 use crate::device::{Buffer, DeviceMemory, Kernel, Stream};
@@ -45,8 +45,6 @@ pub(super) struct PageBatch {
     states: Vec<PageState>,
     origins: Vec<PageOrigin>,
     columns: Vec<PageColumn>,
-    snappy: Vec<CompressedPage>,
-    lz4: Vec<CompressedPage>,
     with_levels: Vec<u32>,
     with_strings: Vec<u32>,
     with_deltas: Vec<u32>,
@@ -65,14 +63,6 @@ impl PageBatch {
     pub(super) fn add_column(&mut self, column: PageColumn) -> u32 {
         self.columns.push(column);
         (self.columns.len() - 1) as u32
-    }
-
-    pub(super) fn add_snappy(&mut self, page: CompressedPage) {
-        self.snappy.push(page);
-    }
-
-    pub(super) fn add_lz4(&mut self, page: CompressedPage) {
-        self.lz4.push(page);
     }
 
     /// Adds a page, in the order of [`PageBatch::next_page`].
@@ -128,8 +118,6 @@ impl PageBatch {
         let pages = arrays.add(&self.pages);
         let columns = arrays.add(&self.columns);
         let states = arrays.add(&self.states);
-        let snappy = arrays.add(&self.snappy);
-        let lz4 = arrays.add(&self.lz4);
         let lists = [&self.with_levels, &self.with_strings, &self.with_deltas, &self.with_prefixes]
             .map(|list| arrays.add(list));
         let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
@@ -137,12 +125,6 @@ impl PageBatch {
         let slices = arrays.add(&self.slices);
         let tasks = memory.upload(&arrays.bytes, stream)?;
         let at = |offset: usize| tasks.address() + offset as u64;
-        let decompress = |kernel, list: usize, count: usize| {
-            let arguments = DecompressPages { pages: at(list), status };
-            memory.launch(kernel, count as u32, &arguments, stream)
-        };
-        decompress(Kernel::DecompressSnappy, snappy, self.snappy.len())?;
-        decompress(Kernel::DecompressLz4, lz4, self.lz4.len())?;
         let mut arguments =
             DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
         let decode = |kernel, arguments: DecodePages, list: usize, count: usize| {

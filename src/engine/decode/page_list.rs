@@ -31,55 +31,166 @@ pub(super) struct PageList {
     pub(super) data: Vec<ListedPage>,
 }
 
+/// A header longer than this is taken for corrupt: writers cut the bounds that it may hold.
+const HEADER_BYTES_MAX: usize = 1 << 20;
+
+/// What is wrong: the number of a page, and the reason in words.
+pub(super) type PageFault = (usize, &'static str);
+
 impl PageList {
     /// Walks the headers of a chunk that has `row_count` rows and is not nested.
     ///
     /// # Errors
     ///
     /// The number of the page and what is wrong with it, in words.
-    pub(super) fn read(chunk: &[u8], row_count: u32) -> Result<Self, (usize, &'static str)> {
-        let mut list = Self::default();
-        if row_count == 0 {
+    pub(super) fn read(chunk: &[u8], row_count: u32) -> Result<Self, PageFault> {
+        let mut walk = PageWalk::new(chunk.len(), row_count);
+        walk.feed(chunk)?;
+        walk.finish()
+    }
+}
+
+/// Walks the headers of a chunk whose bytes come part after part.
+#[derive(Debug)]
+pub(super) struct PageWalk {
+    list: PageList,
+    chunk_bytes: usize,
+    row_count: u32,
+    /// Bytes that have come.
+    fed_bytes: usize,
+    /// Where the next header starts.
+    next: usize,
+    /// The number of the next page.
+    number: usize,
+    /// Rows of the pages so far.
+    rows: u32,
+    /// The start of a header whose end has not come.
+    carried: Vec<u8>,
+}
+
+impl PageWalk {
+    /// A walk over a chunk of so many bytes and rows.
+    pub(super) fn new(chunk_bytes: usize, row_count: u32) -> Self {
+        Self {
+            list: PageList::default(),
+            chunk_bytes,
+            row_count,
+            fed_bytes: 0,
+            next: 0,
+            number: 0,
+            rows: 0,
+            carried: Vec::new(),
+        }
+    }
+
+    /// Takes the next bytes of the chunk.
+    ///
+    /// # Errors
+    ///
+    /// As of [`PageList::read`].
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), PageFault> {
+        let first = self.fed_bytes;
+        self.fed_bytes += bytes.len();
+        if self.row_count == 0 {
             // Footers of some writers do not say where the pages of such a chunk are.
-            return Ok(list);
+            return Ok(());
         }
-        let mut start = 0;
-        let mut rows = 0_u32;
-        let mut page_count = 0;
-        for number in 0.. {
-            page_count = number;
-            let Some(rest) = chunk.get(start..).filter(|rest| !rest.is_empty()) else { break };
-            let (header, header_bytes) = PageHeader::parse(rest).map_err(|reason| (number, reason))?;
-            let body_start = start + header_bytes;
-            let body_end = body_start + header.compressed_bytes as usize;
-            if body_end > chunk.len() {
-                return Err((number, "a page ends after its column chunk"));
-            }
-            let body = body_start..body_end;
-            let page = ListedPage { number, start, body, header, first_row: rows, row_count: 0 };
-            match header.kind {
-                PageKind::Dictionary { value_count, .. } => {
-                    if number != 0 {
-                        return Err((number, "a dictionary page follows other pages"));
-                    }
-                    list.dictionary = Some(ListedPage { row_count: value_count, ..page });
+        while self.next < self.fed_bytes {
+            let joined;
+            let rest = if self.carried.is_empty() {
+                bytes.get(self.next - first..).unwrap_or_default()
+            } else {
+                joined = [std::mem::take(&mut self.carried).as_slice(), bytes].concat();
+                &joined
+            };
+            match PageHeader::parse(rest) {
+                Ok((header, header_bytes)) => self.add(header, header_bytes)?,
+                Err(_) if self.fed_bytes < self.chunk_bytes && rest.len() < HEADER_BYTES_MAX => {
+                    self.carried = rest.to_vec();
+                    return Ok(());
                 }
-                PageKind::DataV1 { value_count, .. } | PageKind::DataV2 { value_count, .. } => {
-                    if value_count > row_count - rows {
-                        return Err((number, "a column has more values than its row group has rows"));
-                    }
-                    rows += value_count;
-                    if value_count > 0 {
-                        list.data.push(ListedPage { row_count: value_count, ..page });
-                    }
-                }
-                PageKind::Index => {}
+                Err(reason) => return Err((self.number, reason)),
             }
-            start = body_end;
         }
-        if rows < row_count {
-            return Err((page_count, "a column has fewer values than its row group has rows"));
+        Ok(())
+    }
+
+    fn add(&mut self, header: PageHeader, header_bytes: usize) -> Result<(), PageFault> {
+        let (start, number) = (self.next, self.number);
+        let body_start = start + header_bytes;
+        let body_end = body_start + header.compressed_bytes as usize;
+        if body_end > self.chunk_bytes {
+            return Err((number, "a page ends after its column chunk"));
         }
-        Ok(list)
+        let body = body_start..body_end;
+        let page = ListedPage { number, start, body, header, first_row: self.rows, row_count: 0 };
+        match header.kind {
+            PageKind::Dictionary { value_count, .. } => {
+                if number != 0 {
+                    return Err((number, "a dictionary page follows other pages"));
+                }
+                self.list.dictionary = Some(ListedPage { row_count: value_count, ..page });
+            }
+            PageKind::DataV1 { value_count, .. } | PageKind::DataV2 { value_count, .. } => {
+                if value_count > self.row_count - self.rows {
+                    return Err((number, "a column has more values than its row group has rows"));
+                }
+                self.rows += value_count;
+                if value_count > 0 {
+                    self.list.data.push(ListedPage { row_count: value_count, ..page });
+                }
+            }
+            PageKind::Index => {}
+        }
+        self.next = body_end;
+        self.number += 1;
+        Ok(())
+    }
+
+    /// The pages, when all bytes have come.
+    ///
+    /// # Errors
+    ///
+    /// As of [`PageList::read`].
+    pub(super) fn finish(self) -> Result<PageList, PageFault> {
+        if self.rows < self.row_count {
+            return Err((self.number, "a column has fewer values than its row group has rows"));
+        }
+        Ok(self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A data page V1 of plain values, without statistics.
+    fn page(value_count: u8, body: &[u8]) -> Vec<u8> {
+        let zigzag = |value: usize| (value * 2) as u8;
+        let length = zigzag(body.len());
+        let data = [0x15, zigzag(value_count.into()), 0x15, 0x00, 0x15, 0x06, 0x15, 0x06, 0x00];
+        let header = [&[0x15, 0x00, 0x15, length, 0x15, length, 0x2c], data.as_slice(), &[0x00]].concat();
+        [header, body.to_vec()].concat()
+    }
+
+    #[test]
+    fn parts_of_any_length_give_the_pages_of_the_whole() {
+        let chunk = [page(3, &[7; 20]), page(2, &[8; 5]), page(4, &[]), page(1, &[9; 33])].concat();
+        let whole = PageList::read(&chunk, 10).unwrap();
+        assert_eq!(whole.data.iter().map(|page| page.row_count).collect::<Vec<_>>(), [3, 2, 4, 1]);
+        for part_bytes in 1..chunk.len() {
+            let mut walk = PageWalk::new(chunk.len(), 10);
+            chunk.chunks(part_bytes).for_each(|part| walk.feed(part).unwrap());
+            assert_eq!(format!("{:?}", walk.finish().unwrap()), format!("{whole:?}"), "{part_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_the_chunk_cuts_off_is_corrupt() {
+        let chunk = [page(3, &[7; 20]), page(2, &[])].concat();
+        let cut = &chunk[..chunk.len() - 1];
+        let mut walk = PageWalk::new(cut.len(), 5);
+        let fed: Result<(), PageFault> = cut.chunks(4).try_for_each(|part| walk.feed(part));
+        assert_eq!(fed.unwrap_err().0, 1);
     }
 }

@@ -1,14 +1,13 @@
 //! The columns of a row group, decoded with one launch of each kernel.
 
-use bytes::Bytes;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     chunk_decoder::ChunkDecoder,
     chunk_plan::ChunkPlan,
-    column_chunk::{Codec, EncodedColumnChunk},
+    column_chunk::{ColumnSource, EncodedColumnChunk},
     fault::ColumnNames,
-    host_codec::{HostPage, decompress_pages},
+    load::{EncodedBytes, ResidentChunk, load_chunks},
     page_batch::PageBatch,
 };
 use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream, abi::Status};
@@ -46,7 +45,22 @@ pub fn decode_row_group(
     row_count: usize,
     stream: Stream,
 ) -> Result<Vec<Column>> {
-    PendingRowGroup::start(memory, chunks, row_count, stream)?.wait_columns()
+    let rows = row_count_of(row_count)?;
+    let sources: Vec<ColumnSource<'_>> = chunks.iter().map(EncodedColumnChunk::source).collect();
+    let encoded =
+        sources.iter().zip(chunks).map(|(source, chunk)| (source, EncodedBytes::Host(chunk.bytes))).collect();
+    let load = load_chunks(memory, encoded, rows, stream)?;
+    let requests: Vec<_> = sources.iter().zip(load.chunks()).map(|(s, chunk)| (s, chunk.as_ref())).collect();
+    let pending = PendingRowGroup::start(memory, &requests, row_count, stream);
+    // What is wrong with a page's compression comes before what its values then seem to be.
+    load.wait_chunks()?;
+    pending?.wait_columns()
+}
+
+fn row_count_of(row_count: usize) -> Result<u32> {
+    u32::try_from(row_count).map_err(|_| {
+        Error::new(ErrorKind::NotSupported, format!("a row group has too many rows: row_count={row_count}"))
+    })
 }
 
 /// A row group whose decoding is enqueued.
@@ -61,7 +75,7 @@ pub struct PendingRowGroup {
 }
 
 impl PendingRowGroup {
-    /// Uploads and enqueues everything; the bytes of the chunks are not needed any more then.
+    /// Enqueues the decoding of resident chunks, each as it is declared.
     ///
     /// Waits for the stream only if a chunk has pages of DELTA_BYTE_ARRAY.
     ///
@@ -70,24 +84,19 @@ impl PendingRowGroup {
     /// Of [`decode_row_group`], those that need no values.
     pub fn start(
         memory: &DeviceMemory,
-        chunks: &[EncodedColumnChunk<'_>],
+        chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
         row_count: usize,
         stream: Stream,
     ) -> Result<Self> {
-        let rows = u32::try_from(row_count).map_err(|_| {
-            Error::new(
-                ErrorKind::NotSupported,
-                format!("a row group has too many rows: row_count={row_count}"),
-            )
-        })?;
+        let rows = row_count_of(row_count)?;
         let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
-        let plans = chunks.iter().map(|chunk| ChunkPlan::new(chunk, rows)).collect::<Result<Vec<_>>>()?;
-        let host_pages = decompress_on_host(&plans)?;
+        let plans =
+            chunks.iter().map(|(source, chunk)| ChunkPlan::new(source, chunk)).collect::<Result<Vec<_>>>()?;
         let mut batch = PageBatch::default();
         let mut columns = Vec::with_capacity(chunks.len());
         // Until the kernels are enqueued.
         let mut scratch = Vec::new();
-        for (number, (plan, host_pages)) in plans.iter().zip(&host_pages).enumerate() {
+        for (number, plan) in plans.iter().enumerate() {
             let mut decoder = ChunkDecoder {
                 memory,
                 stream,
@@ -97,7 +106,7 @@ impl PendingRowGroup {
                 batch: &mut batch,
                 scratch: &mut scratch,
             };
-            columns.push(decoder.add(host_pages, rows)?);
+            columns.push(decoder.add(rows)?);
         }
         for built in batch.launch(memory, outcome.address(), stream)? {
             if let Some(column) = columns.get_mut(built.chunk)
@@ -141,26 +150,4 @@ impl PendingRowGroup {
             _ => Error::internal(format!("a kernel reported an unknown page: {status:?}")),
         }
     }
-}
-
-/// The pages that the host decompresses, for each chunk; none for chunks that the device decompresses.
-fn decompress_on_host(plans: &[ChunkPlan<'_>]) -> Result<Vec<Vec<Bytes>>> {
-    let mut jobs = Vec::new();
-    for plan in plans.iter().filter(|plan| plan.codec == Codec::Host) {
-        for page in plan.pages() {
-            let bytes = plan.chunk.bytes.get(page.start..page.body.end).unwrap_or_default();
-            jobs.push(HostPage { metadata: plan.chunk.metadata, bytes });
-        }
-    }
-    let mut results = decompress_pages(&jobs).into_iter();
-    let mut decompressed = Vec::with_capacity(plans.len());
-    for plan in plans {
-        let listed = plan.pages().filter(|_| plan.codec == Codec::Host);
-        let pages = listed
-            .zip(results.by_ref())
-            .map(|(page, result)| result.map_err(|reason| plan.names.corrupt_page(page.number, &reason)))
-            .collect::<Result<Vec<_>>>()?;
-        decompressed.push(pages);
-    }
-    Ok(decompressed)
 }

@@ -101,6 +101,12 @@ impl Column {
 }
 
 impl Chunk {
+    /// Device memory of its own; memory that its text lies in is shared with other chunks, and not counted.
+    pub fn bytes(&self) -> u64 {
+        let buffers = self.columns.iter().flat_map(|column| column.validity.iter().chain([&column.values]));
+        buffers.map(Buffer::bytes).sum()
+    }
+
     /// Says that from now on another stream uses the chunk; see [`Buffer::adopt`].
     pub fn adopt(&self, stream: Stream) {
         for column in &self.columns {

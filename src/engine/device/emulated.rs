@@ -7,11 +7,12 @@
 use std::{
     alloc::{Layout, alloc, dealloc},
     sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{Kernel, Platform, Stream};
+use super::{Kernel, Mark, Platform, Stream};
 
 const ALIGNMENT_BYTES: usize = 256;
 /// What fresh memory holds.
@@ -22,17 +23,27 @@ unsafe extern "C" {
 }
 
 /// A device on the host.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EmulatedPlatform {
     streams: AtomicU64,
+    started: Instant,
 }
 
 impl EmulatedPlatform {
     /// A device of its own.
     pub fn new() -> Self {
-        Self::default()
+        Self { streams: AtomicU64::new(0), started: Instant::now() }
     }
 }
+
+impl Default for EmulatedPlatform {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Parts of an upload: large files are read in several.
+const PART_BYTES: u64 = 1 << 20;
 
 fn layout(bytes: u64) -> Result<Layout> {
     usize::try_from(bytes.max(1))
@@ -79,6 +90,21 @@ impl Platform for EmulatedPlatform {
         Ok(())
     }
 
+    fn upload_parts(
+        &self,
+        bytes: u64,
+        target: u64,
+        _stream: Stream,
+        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        for start in (0..bytes).step_by(PART_BYTES as usize) {
+            let part_bytes = (bytes - start).min(PART_BYTES) as usize;
+            // SAFETY: the target is device memory of at least this size, which nobody else uses.
+            fill(start, unsafe { std::slice::from_raw_parts_mut((target + start) as *mut u8, part_bytes) })?;
+        }
+        Ok(())
+    }
+
     fn download(&self, source: u64, target: &mut [u8], _stream: Stream) -> Result<()> {
         // SAFETY: the source is device memory of at least this size.
         unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target.as_mut_ptr(), target.len()) };
@@ -116,4 +142,18 @@ impl Platform for EmulatedPlatform {
     fn wait(&self, _stream: Stream) -> Result<()> {
         Ok(())
     }
+
+    fn wait_all(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn mark(&self, _stream: Stream) -> Result<Mark> {
+        Ok(Mark(self.started.elapsed().as_nanos() as u64))
+    }
+
+    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+        Ok((to.0 as f64 - from.0 as f64) / 1000.0)
+    }
+
+    fn release_mark(&self, _mark: Mark) {}
 }

@@ -1,19 +1,25 @@
 //! Device memory, counted against a budget before it is allocated.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use bytemuck::{Pod, bytes_of, cast_slice};
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
-use super::{Kernel, Platform, Stream};
+use super::{ActivityLog, Kernel, Platform, Stream};
 
 /// The memory of one device and the way to it. Cheap to clone.
+///
+/// What is done through a handle that [`DeviceMemory::watched`] gave is noted in a log.
 #[derive(Clone)]
 pub struct DeviceMemory {
     shared: Arc<Shared>,
+    log: Option<Arc<ActivityLog>>,
 }
 
 struct Shared {
@@ -35,7 +41,18 @@ impl DeviceMemory {
             bytes_max,
             idle_streams: Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), log: None }
+    }
+
+    /// The same memory; what is done through this handle is noted.
+    pub fn watched(&self, log: Arc<ActivityLog>) -> Self {
+        Self { shared: self.shared.clone(), log: Some(log) }
+    }
+
+    fn note(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
+        if let Some(log) = &self.log {
+            log.add_enqueued(kind, name, bytes, stream);
+        }
     }
 
     /// The platform.
@@ -46,6 +63,11 @@ impl DeviceMemory {
     /// Bytes in use.
     pub fn used_bytes(&self) -> u64 {
         self.shared.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that may be in use.
+    pub fn bytes_max(&self) -> u64 {
+        self.shared.bytes_max
     }
 
     /// The most bytes in use at once.
@@ -93,10 +115,11 @@ impl DeviceMemory {
         match shared.platform.allocate(bytes, stream) {
             Ok(address) => Ok(Buffer {
                 allocation: Arc::new(Allocation {
-                    memory: self.clone(),
+                    shared: shared.clone(),
                     address,
                     bytes,
                     stream: AtomicU64::new(stream.0),
+                    is_shared: AtomicBool::new(false),
                 }),
             }),
             Err(error) => {
@@ -109,7 +132,7 @@ impl DeviceMemory {
     /// A buffer of zeros.
     pub fn allocate_zeroed(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         let buffer = self.allocate(bytes, stream)?;
-        self.shared.platform.fill(buffer.address(), 0, bytes, stream)?;
+        self.fill(&buffer, 0, stream)?;
         Ok(buffer)
     }
 
@@ -117,8 +140,56 @@ impl DeviceMemory {
     pub fn upload<T: Pod>(&self, values: &[T], stream: Stream) -> Result<Buffer> {
         let bytes = cast_slice::<T, u8>(values);
         let buffer = self.allocate(bytes.len() as u64, stream)?;
-        self.shared.platform.upload(bytes, buffer.address(), stream)?;
+        self.upload_to(bytes, buffer.address(), stream)?;
         Ok(buffer)
+    }
+
+    /// Copies host bytes to an address inside a live buffer.
+    pub fn upload_to(&self, bytes: &[u8], address: u64, stream: Stream) -> Result<()> {
+        self.shared.platform.upload(bytes, address, stream)?;
+        self.note(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
+        Ok(())
+    }
+
+    /// Copies what `read` reads, a part at a time, to an address inside a live buffer: as
+    /// [`Platform::upload_parts`]. What `read` does is noted as reading.
+    ///
+    /// # Errors
+    ///
+    /// Also those of `read`.
+    pub fn upload_read(
+        &self,
+        bytes: u64,
+        address: u64,
+        stream: Stream,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.shared.platform.upload_parts(bytes, address, stream, &mut |start, part| {
+            let begun = Instant::now();
+            read(start, part)?;
+            if let Some(log) = &self.log {
+                log.add_done(ActivityKind::Read, "read", part.len() as u64, begun);
+            }
+            Ok(())
+        })?;
+        self.note(ActivityKind::Upload, "upload", bytes, stream);
+        Ok(())
+    }
+
+    /// Sets every byte of a buffer.
+    pub fn fill(&self, buffer: &Buffer, byte: u8, stream: Stream) -> Result<()> {
+        self.shared.platform.fill(buffer.address(), byte, buffer.bytes(), stream)?;
+        self.note(ActivityKind::Copy, "fill", buffer.bytes(), stream);
+        Ok(())
+    }
+
+    /// Copies between addresses inside live buffers.
+    pub fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
+        if bytes > 0 {
+            self.shared.platform.copy(source, target, bytes, stream)?;
+            self.note(ActivityKind::Copy, "copy", bytes, stream);
+        }
+        Ok(())
     }
 
     /// The first `count` values of a buffer; waits for the stream.
@@ -130,6 +201,7 @@ impl DeviceMemory {
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
         let mut values = vec![T::zeroed(); count];
         self.shared.platform.download(address, bytemuck::cast_slice_mut(&mut values), stream)?;
+        self.note(ActivityKind::Download, "download", (count * size_of::<T>()) as u64, stream);
         Ok(values)
     }
 
@@ -138,7 +210,9 @@ impl DeviceMemory {
         if grid == 0 {
             return Ok(());
         }
-        self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)
+        self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
+        self.note(ActivityKind::Kernel, kernel.name(), 0, stream);
+        Ok(())
     }
 }
 
@@ -168,11 +242,13 @@ pub struct Buffer {
 }
 
 struct Allocation {
-    memory: DeviceMemory,
+    shared: Arc<Shared>,
     address: u64,
     bytes: u64,
     /// In whose order it is freed.
     stream: AtomicU64,
+    /// Whether streams of several queries may read it at once.
+    is_shared: AtomicBool,
 }
 
 impl Buffer {
@@ -190,6 +266,12 @@ impl Buffer {
     pub fn adopt(&self, stream: Stream) {
         self.allocation.stream.store(stream.0, Ordering::Relaxed);
     }
+
+    /// Says that from now on several streams may read it. What was enqueued must have happened. It is freed
+    /// only when every stream has done what was enqueued until then.
+    pub fn share(&self) {
+        self.allocation.is_shared.store(true, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Buffer {
@@ -200,7 +282,12 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let shared = &self.memory.shared;
+        let shared = &self.shared;
+        if self.is_shared.load(Ordering::Relaxed)
+            && let Err(error) = shared.platform.wait_all()
+        {
+            tracing::error!("{error}");
+        }
         shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
         shared.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -4,6 +4,7 @@
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
 //! - `memory.rs`: buffers, counted against a budget
 //! - `column.rs`: columns and chunks in a device's memory
+//! - `activity.rs`: what was done for a query and when
 //! - `abi.rs`: what kernels are given, laid out as in kernels/abi
 //!
 //! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
@@ -12,14 +13,16 @@
 //! Deliberately absent: CUDA. `src/cuda` implements [`Platform`] over it.
 
 pub mod abi;
+mod activity;
 mod column;
 mod emulated;
 mod kernel;
 mod memory;
 mod platform;
 
+pub use activity::ActivityLog;
 pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
 pub use emulated::EmulatedPlatform;
 pub use kernel::{KERNELS, Kernel};
 pub use memory::{Buffer, DeviceMemory, StreamLease};
-pub use platform::{Platform, Stream};
+pub use platform::{Mark, Platform, Stream};

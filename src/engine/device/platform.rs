@@ -9,9 +9,16 @@ pub struct Stream(
     pub u64,
 );
 
+/// A moment in the work of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mark(
+    /// The platform's number for it.
+    pub u64,
+);
+
 /// Memory, copies and launches of one device.
 ///
-/// Methods enqueue and return, except [`Platform::wait`] and [`Platform::download`].
+/// Methods enqueue and return, except those that wait and [`Platform::download`].
 ///
 /// # Errors
 ///
@@ -39,6 +46,20 @@ pub trait Platform: Send + Sync + 'static {
     /// Copies host bytes to the device. `source` may be reused when this returns.
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
 
+    /// Copies `bytes` to the device, as `fill` gives them: it is called for one part after another, with the
+    /// part's place and the host memory that it is to fill. Copies of parts go on while later parts are filled.
+    ///
+    /// # Errors
+    ///
+    /// Also those of `fill`; the target's content has no meaning then.
+    fn upload_parts(
+        &self,
+        bytes: u64,
+        target: u64,
+        stream: Stream,
+        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<()>;
+
     /// Copies device bytes to the host, and waits for them.
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
 
@@ -53,4 +74,16 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Waits for all that is enqueued on a stream.
     fn wait(&self, stream: Stream) -> Result<()>;
+
+    /// Waits for all that is enqueued on any stream.
+    fn wait_all(&self) -> Result<()>;
+
+    /// Marks the moment when all that is enqueued on a stream has happened.
+    fn mark(&self, stream: Stream) -> Result<Mark>;
+
+    /// Microseconds from one mark to another. Both have been reached.
+    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64>;
+
+    /// Gives a mark back.
+    fn release_mark(&self, mark: Mark);
 }

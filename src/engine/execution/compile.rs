@@ -1,6 +1,6 @@
 //! A plan becomes a tree of sources.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{
     AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKey, JoinKind,
@@ -27,6 +27,7 @@ const DEPTH_MAX: usize = 500;
 ///
 /// Those of the files; `NotSupported` for what no kernel has.
 pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operator> {
+    context.scan_ranks = scan_ranks(&plan.root);
     let root = relation(&plan.root, context, 0)?;
     let outputs = plan
         .outputs
@@ -38,6 +39,41 @@ pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operato
         })
         .collect::<Result<Vec<_>>>()?;
     project(root, &outputs, context)
+}
+
+/// The order in which a query wants its scans: build sides before probe sides. By the relation's address.
+fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
+    let mut ranks = HashMap::new();
+    // Those on top are wanted first.
+    let mut waiting = vec![root];
+    while let Some(relation) = waiting.pop() {
+        match &relation.operator {
+            PlanOperator::Scan { .. } => {
+                let rank = ranks.len();
+                ranks.insert(std::ptr::from_ref(relation) as usize, rank);
+            }
+            PlanOperator::Values { .. } => {}
+            PlanOperator::Filter { input, .. }
+            | PlanOperator::Project { input, .. }
+            | PlanOperator::Aggregate { input, .. }
+            | PlanOperator::Sort { input, .. }
+            | PlanOperator::Limit { input, .. } => waiting.push(input),
+            PlanOperator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
+                JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
+                JoinSide::Right => waiting.extend([left, right].map(Arc::as_ref)),
+            },
+            PlanOperator::UnionAll { inputs, .. } => {
+                waiting.extend(inputs.iter().rev().map(|(input, _)| input.as_ref()));
+            }
+        }
+    }
+    ranks
+}
+
+/// The side that is hashed.
+fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
+    // NULLs and emptiness of the right side are known only when it has been read.
+    if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { planned }
 }
 
 fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
@@ -60,7 +96,9 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
     match &relation.operator {
         PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
             let place = describe(context, format!("Scan {table}"), depth);
-            let source = ScanSource::open(table, files, scan_columns, filters, context)?;
+            let rank = context.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
+            let rank = rank.unwrap_or(usize::MAX);
+            let source = ScanSource::open(table, files, scan_columns, filters, rank, context)?;
             Ok(operator(columns, source, place))
         }
         PlanOperator::Values { columns, rows } => {
@@ -248,8 +286,7 @@ struct Join<'a> {
 
 impl Join<'_> {
     fn compile(&self, columns: Columns, context: &mut QueryContext, depth: usize) -> Result<Operator> {
-        // NULLs and emptiness of the right side are known only when it has been read.
-        let build_side = if self.kind == JoinKind::NullAwareAnti { JoinSide::Right } else { self.build };
+        let build_side = build_side(self.kind, self.build);
         let place = describe(context, format!("{:?} join", self.kind), depth);
         let left = relation(self.left, context, depth + 1)?;
         let right = relation(self.right, context, depth + 1)?;

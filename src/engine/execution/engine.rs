@@ -1,20 +1,26 @@
 //! A device and what runs on it, as its host starts it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use pystachio_plan::{QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{CacheEntry, QueryMetrics, QueryRequest, QueryTimeline, Result};
 
 use super::{
     QueryContext,
+    chunk_cache::ChunkCache,
     compile::compile,
+    readers::ReaderPool,
     run::{DeviceStream, Run},
+    timeline::Timelines,
 };
 use crate::{
     ResultStream, StopFlag,
-    device::{DeviceMemory, Platform},
+    device::{ActivityLog, DeviceMemory, Platform},
     operation::Queue,
     storage::FileCatalog,
 };
@@ -22,14 +28,19 @@ use crate::{
 /// What a server's options come to.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
-    /// Device memory for running queries.
+    /// Device memory for running queries and for the cache.
     pub memory_bytes: u64,
+    /// Of it, what column chunks may take that stay between queries.
+    pub cache_bytes: u64,
 }
 
 /// Runs plans on one device. What no kernel has is `NotSupported`.
 pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
+    cache: ChunkCache,
+    timelines: Timelines,
+    queries_started: AtomicU64,
     queries_running: Arc<AtomicU64>,
     queries_run: Arc<AtomicU64>,
     memory_max_bytes: u64,
@@ -41,6 +52,9 @@ impl DeviceEngine {
         Self {
             memory: DeviceMemory::new(platform, options.memory_bytes),
             catalog: Arc::default(),
+            cache: ChunkCache::new(options.cache_bytes),
+            timelines: Timelines::default(),
+            queries_started: AtomicU64::new(0),
             queries_running: Arc::default(),
             queries_run: Arc::default(),
             memory_max_bytes: options.memory_bytes,
@@ -62,8 +76,34 @@ impl DeviceEngine {
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
         let queue = Queue::new(&self.memory)?;
-        let run = Run { request, queue, catalog: self.catalog.clone(), guard, stop };
-        Ok(Box::new(DeviceStream::start(run).await?))
+        let (queue, timeline) = match request.device.timeline {
+            true => {
+                let log = ActivityLog::start(self.memory.platform().clone(), queue.stream())?;
+                let log = Arc::new(log);
+                (Queue::new(&self.memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
+            }
+            false => (queue, None),
+        };
+        let context = self.context(&request, queue, stop);
+        Ok(Box::new(DeviceStream::start(Run { request, context, timeline, guard }).await?))
+    }
+
+    fn context(&self, request: &QueryRequest, queue: Queue, stop: StopFlag) -> QueryContext {
+        let settings = request.device;
+        let readers =
+            ReaderPool::new(queue.memory(), stop.clone(), settings.reader_combining, settings.regulation);
+        QueryContext {
+            number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
+            settings,
+            queue,
+            cache: self.cache.clone(),
+            readers,
+            scan_ranks: HashMap::new(),
+            catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
+            parameters: request.parameters.clone(),
+            stop,
+            metrics: QueryMetrics::default(),
+        }
     }
 
     /// What a query would read. Blocks.
@@ -72,13 +112,7 @@ impl DeviceEngine {
     ///
     /// As of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let mut context = QueryContext {
-            queue: Queue::new(&self.memory)?,
-            catalog: self.catalog.clone(),
-            parameters: request.parameters.clone(),
-            stop: StopFlag::default(),
-            metrics: QueryMetrics::default(),
-        };
+        let mut context = self.context(request, Queue::new(&self.memory)?, StopFlag::default());
         compile(&request.plan, &mut context)?;
         context.metrics.operators.clear();
         Ok(context.metrics)
@@ -87,6 +121,21 @@ impl DeviceEngine {
     /// Queries that ended and that run now.
     pub fn query_counts(&self) -> (u64, u64) {
         (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
+    }
+
+    /// What the cache holds.
+    pub fn cache_entries(&self) -> Vec<CacheEntry> {
+        self.cache.entries()
+    }
+
+    /// Device memory that the cache takes, and the most that it may.
+    pub fn cache_bytes(&self) -> (u64, u64) {
+        self.cache.bytes()
+    }
+
+    /// What the device did for the last queries that wanted it noted.
+    pub fn timelines(&self) -> Vec<QueryTimeline> {
+        self.timelines.last()
     }
 
     /// Device memory in use, and the most that may be.

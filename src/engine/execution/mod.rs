@@ -1,7 +1,9 @@
 //! Plans run on one device: a tree of sources that give chunks.
 //!
 //! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
+//! - `timeline.rs`: what the device did for the last queries
 //! - `compile.rs`: a plan becomes a tree of sources
+//! - `readers.rs`: threads that read and decode for all scans; `chunk_cache.rs`: what stays on the device
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //!
 //! ```text
@@ -17,20 +19,24 @@
 //! row, and the host runs such a plan on another engine.
 
 mod aggregate;
+mod chunk_cache;
 mod compile;
 mod engine;
 mod join;
+mod readers;
 mod rows;
 mod run;
 mod scan;
 mod sort;
+mod timeline;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result};
+use pystachio_plan::{ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result};
 
+use self::{chunk_cache::ChunkCache, readers::ReaderPool};
 use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};
 
 /// Columns of a source, in the order of its chunks.
@@ -38,7 +44,14 @@ type Columns = Vec<(ColumnId, DataType)>;
 
 /// What every source of a query shares.
 struct QueryContext {
+    /// Queries of an engine are numbered in the order of their start.
+    number: u64,
+    settings: DeviceSettings,
     queue: Queue,
+    cache: ChunkCache,
+    readers: ReaderPool,
+    /// The place in which the query will want each scan, by the address of its relation.
+    scan_ranks: HashMap<usize, usize>,
     catalog: Arc<FileCatalog>,
     parameters: Vec<Literal>,
     stop: StopFlag,

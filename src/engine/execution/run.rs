@@ -11,11 +11,11 @@ use async_trait::async_trait;
 use pystachio_plan::{ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
 use tokio::sync::mpsc;
 
-use super::{QueryContext, compile::compile};
+use super::{QueryContext, compile::compile, timeline::Timelines};
 use crate::{
     ResultStream, StopFlag,
-    operation::{Queue, column_schema, to_arrow},
-    storage::FileCatalog,
+    device::ActivityLog,
+    operation::{column_schema, to_arrow},
 };
 
 /// Batches that wait for the reader.
@@ -24,12 +24,12 @@ const BATCHES_AHEAD: usize = 4;
 /// What a running query needs.
 pub(super) struct Run {
     pub(super) request: QueryRequest,
-    pub(super) queue: Queue,
-    pub(super) catalog: Arc<FileCatalog>,
+    /// Everything that the query does on the device goes through its queue.
+    pub(super) context: QueryContext,
+    /// Where its timeline is put, if one is wanted.
+    pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
     /// Dropped when the query ends.
     pub(super) guard: Box<dyn Send>,
-    /// Set when the result is not wanted any more.
-    pub(super) stop: StopFlag,
 }
 
 /// Batches of a query that runs on a thread of its own. Dropping it stops the query.
@@ -52,7 +52,7 @@ impl DeviceStream {
         let types = output_types(&run.request)?;
         let schema = column_schema(&types);
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
-        let stop = run.stop.clone();
+        let stop = run.context.stop.clone();
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
         let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
         std::thread::Builder::new()
@@ -115,40 +115,54 @@ struct Worker {
 
 impl Worker {
     fn work(self) {
+        let Self { run: Run { request, mut context, timeline, guard }, schema, sender, metrics } = self;
+        let started = Instant::now();
+        let output = Output { request: &request, schema, sender: &sender, metrics, started };
         // A panic ends the query, not the process.
-        let result = catch_unwind(AssertUnwindSafe(|| self.execute())).unwrap_or_else(|payload| {
+        let work = AssertUnwindSafe(|| output.execute(&mut context));
+        let result = catch_unwind(work).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
             Err(Error::internal(format!("the engine failed while it ran the query: {text}")))
         });
+        let number = context.number;
+        // Readers end, and all that was enqueued has happened; an error of that has been heard already.
+        let _ = context.queue.wait();
+        drop(context);
+        if let Some((log, timelines)) = timeline {
+            timelines.add(number, &log, started.elapsed());
+        }
         if let Err(error) = result {
             // Nobody is there to hear of a query that was dropped.
-            let _ = self.sender.blocking_send(Err(error));
+            let _ = sender.blocking_send(Err(error));
         }
-        drop(self.run.guard);
+        drop(guard);
     }
+}
 
-    fn execute(&self) -> Result<()> {
-        let started = Instant::now();
-        let request = &self.run.request;
-        let mut context = QueryContext {
-            queue: self.run.queue.clone(),
-            catalog: self.run.catalog.clone(),
-            parameters: request.parameters.clone(),
-            stop: self.run.stop.clone(),
-            metrics: QueryMetrics::default(),
-        };
-        let mut root = compile(&request.plan, &mut context)?;
-        context.metrics.prepare_us = started.elapsed().as_micros() as u64;
+/// Where the rows go.
+struct Output<'a> {
+    request: &'a QueryRequest,
+    schema: SchemaRef,
+    sender: &'a mpsc::Sender<Result<RecordBatch>>,
+    metrics: Arc<Mutex<QueryMetrics>>,
+    started: Instant,
+}
+
+impl Output<'_> {
+    fn execute(&self, context: &mut QueryContext) -> Result<()> {
+        let request = self.request;
+        let mut root = compile(&request.plan, context)?;
+        context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
         let batch_rows = (request.batch_rows_max as usize).max(1);
-        while let Some(chunk) = root.next(&mut context)? {
+        while let Some(chunk) = root.next(context)? {
             if chunk.row_count == 0 {
                 continue;
             }
             let batch = to_arrow(&context.queue, &chunk, &self.schema)?;
             drop(chunk);
             context.metrics.row_count += batch.num_rows() as u64;
-            self.publish(&context, request.with_metrics, started);
+            self.publish(context);
             for first in (0..batch.num_rows()).step_by(batch_rows) {
                 let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
                 if self.sender.blocking_send(Ok(part)).is_err() {
@@ -157,19 +171,20 @@ impl Worker {
             }
         }
         context.queue.wait()?;
-        self.publish(&context, request.with_metrics, started);
+        self.publish(context);
         Ok(())
     }
 
     /// Notes what the query has cost so far.
-    fn publish(&self, context: &QueryContext, with_operators: bool, started: Instant) {
+    fn publish(&self, context: &QueryContext) {
+        let with_operators = self.request.with_metrics;
         let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         *metrics = context.metrics.clone();
         if !with_operators {
             metrics.operators.clear();
         }
         metrics.actual_rows = if with_operators { actual_rows(context) } else { Vec::new() };
-        metrics.elapsed_us = started.elapsed().as_micros() as u64;
+        metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
     }
 }

@@ -1,34 +1,31 @@
-//! Scans: row groups of Parquet files, read, decoded and filtered by several threads at once.
+//! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
-//! ```text
-//! reader 0   ─ read ─ copy ─ decode ─ filter ─┐
-//! reader 1      ─ read ─ copy ─ decode ─ filter ─┤ bounded channel ──► chunks in the order of the files
-//! reader 2         ─ read ─ …                   ─┘
-//! ```
+//! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
+//! decompressed. Then they are decoded and filtered in one go. A chunk belongs to the query's queue when it is
+//! handed over.
 //!
-//! Each reader has a queue of its own, so that storage, the bus and the device work at the same time. A
-//! chunk is handed over when its queue has nothing left to do, and belongs to the query's queue then.
-//!
-//! Invariants: chunks come in the order of files and row groups, and have some row groups each. At most one chunk a reader, and as many in
-//! the channel, are decoded ahead.
+//! Invariants: chunks come in the order of files and row groups, and have some row groups each.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
-    },
-    thread::JoinHandle,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn};
 
-use super::{Columns, QueryContext, Source, rows::filter_chunk};
+use super::{
+    Columns, QueryContext, Source,
+    chunk_cache::{ChunkCache, ChunkKey, ChunkOrigin, Claim},
+    readers::{ReadParts, ScanNumber},
+    rows::filter_chunk,
+};
 use crate::{
     StopFlag,
-    decode::{EncodedColumnChunk, check_column, chunk_range, decode_row_group},
-    device::{CellType, Chunk, DeviceMemory},
+    decode::{
+        ColumnSource, EncodedBytes, PendingRowGroup, ResidentChunk, UploadedChunk, check_column, chunk_range,
+        is_decompressed_by_host, load_chunks,
+    },
+    device::{CellType, Chunk},
     operation::Queue,
     program::Filter,
     storage::{RowGroupBounds, TableFile, refutes},
@@ -43,28 +40,30 @@ const CHUNKS_PER_READER: usize = 2;
 /// The row groups of a table, some of them a chunk.
 pub(super) struct ScanSource {
     work: Arc<ScanWork>,
-    state: ScanState,
-    /// Chunks that came before their turn.
-    early: BTreeMap<usize, Chunk>,
-    next: usize,
-}
-
-enum ScanState {
-    Start,
-    Reading { chunks: Receiver<Result<(usize, Chunk)>>, readers: Vec<JoinHandle<()>> },
+    number: ScanNumber,
 }
 
 /// What readers share.
 struct ScanWork {
     table: String,
     columns: Vec<ScanColumn>,
+    /// Bytes of a decoded row.
+    row_bytes: u64,
     filter: Option<Filter>,
     parts: Vec<Vec<RowGroup>>,
-    /// The next part that no reader has.
-    taken: AtomicUsize,
+    /// Absent if the query does without it.
+    cache: Option<ChunkCache>,
+    query: u64,
+    stop: StopFlag,
+    counts: ScanCounts,
+}
+
+/// What readers have counted since the query last looked.
+#[derive(Default)]
+struct ScanCounts {
     bytes_read: AtomicU64,
-    /// Set when the scan is dropped.
-    dropped: StopFlag,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
 }
 
 /// A row group of a file.
@@ -92,6 +91,7 @@ impl ScanSource {
         files: &FileSet,
         columns: &[ScanColumn],
         filters: &[Expression],
+        rank: usize,
         context: &mut QueryContext,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
@@ -122,124 +122,49 @@ impl ScanSource {
             None => None,
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
-        let work = ScanWork {
+        let row_bytes = columns.iter().map(|column| CellType::of(&column.data_type).map(CellType::bytes));
+        let chunk_rows_min = if context.settings.chunking { CHUNK_ROWS_MIN } else { usize::MAX };
+        let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
+            row_bytes: row_bytes.sum::<Result<u32>>()?.into(),
             filter,
-            parts: parts(row_groups, context.queue.memory().platform().reader_count()),
-            taken: AtomicUsize::new(0),
-            bytes_read: AtomicU64::new(0),
-            dropped: StopFlag::default(),
-        };
-        Ok(Self { work: Arc::new(work), state: ScanState::Start, early: BTreeMap::new(), next: 0 })
-    }
-
-    fn start(&mut self, context: &QueryContext) -> Result<()> {
-        let memory = context.queue.memory();
-        let count = memory.platform().reader_count().min(self.work.parts.len()).max(1);
-        let (sender, chunks) = sync_channel(count);
-        let mut readers = Vec::with_capacity(count);
-        for _ in 0..count {
-            let reader = Reader {
-                work: self.work.clone(),
-                memory: memory.clone(),
-                sender: sender.clone(),
-                stop: context.stop.clone(),
-            };
-            let thread = std::thread::Builder::new()
-                .name("pystachio-reader".to_owned())
-                .spawn(move || reader.run())
-                .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
-            readers.push(thread);
-        }
-        self.state = ScanState::Reading { chunks, readers };
-        Ok(())
+            parts: parts(row_groups, context.queue.memory().platform().reader_count(), chunk_rows_min),
+            cache: context.settings.cache.then(|| context.cache.clone()),
+            query: context.number,
+            stop: context.stop.clone(),
+            counts: ScanCounts::default(),
+        });
+        let number = context.readers.add(work.clone(), rank);
+        Ok(Self { work, number })
     }
 }
 
 impl Source for ScanSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        if self.next == self.work.parts.len() {
-            return Ok(None);
-        }
-        if matches!(self.state, ScanState::Start) {
-            self.start(context)?;
-        }
-        let ScanState::Reading { chunks, .. } = &self.state else {
-            return Err(Error::internal("a scan reads before it has started"));
-        };
-        while !self.early.contains_key(&self.next) {
-            let (place, chunk) = chunks
-                .recv()
-                .unwrap_or_else(|_| Err(Error::internal("the readers of a scan ended without a word")))?;
-            self.early.insert(place, chunk);
-        }
-        let chunk = self.early.remove(&self.next);
-        self.next += 1;
-        context.metrics.bytes_read += self.work.bytes_read.swap(0, Ordering::Relaxed);
-        if let Some(chunk) = &chunk {
-            chunk.adopt(context.queue.stream());
+        let chunk = context.readers.next_part(self.number)?;
+        let (counts, metrics) = (&self.work.counts, &mut context.metrics);
+        metrics.bytes_read += counts.bytes_read.swap(0, Ordering::Relaxed);
+        metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
+        metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
+        match &chunk {
+            Some(chunk) => chunk.adopt(context.queue.stream()),
+            None => context.readers.finish(self.number),
         }
         Ok(chunk)
     }
 }
 
-impl Drop for ScanSource {
-    fn drop(&mut self) {
-        self.work.dropped.stop();
-        if let ScanState::Reading { chunks, readers } = std::mem::replace(&mut self.state, ScanState::Start) {
-            // Readers that wait to send hear that nobody listens.
-            drop(chunks);
-            for reader in readers {
-                let _ = reader.join();
-            }
-        }
-    }
-}
-
-/// One thread of a scan.
-struct Reader {
-    work: Arc<ScanWork>,
-    memory: DeviceMemory,
-    sender: SyncSender<Result<(usize, Chunk)>>,
-    stop: StopFlag,
-}
-
-impl Reader {
-    fn run(self) {
-        let queue = match Queue::new(&self.memory) {
-            Ok(queue) => queue,
-            Err(error) => {
-                let _ = self.sender.send(Err(error));
-                return;
-            }
-        };
-        loop {
-            let place = self.work.taken.fetch_add(1, Ordering::Relaxed);
-            let Some(part) = self.work.parts.get(place) else { return };
-            if self.stop.is_stopped() || self.work.dropped.is_stopped() {
-                let _ = self.sender.send(Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")));
-                return;
-            }
-            // A panic ends the query, not the process.
-            let read = std::panic::AssertUnwindSafe(|| self.work.read_part(&queue, part));
-            let chunk = std::panic::catch_unwind(read)
-                .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
-            let is_error = chunk.is_err();
-            if self.sender.send(chunk.map(|chunk| (place, chunk))).is_err() || is_error {
-                return;
-            }
-        }
-    }
-}
-
 /// Row groups in parts that become a chunk each: large enough, and enough of them to keep all readers busy.
-fn parts(row_groups: Vec<RowGroup>, reader_count: usize) -> Vec<Vec<RowGroup>> {
-    let length_max = (row_groups.len() / (reader_count * CHUNKS_PER_READER)).max(1);
+fn parts(row_groups: Vec<RowGroup>, reader_count: usize, chunk_rows_min: usize) -> Vec<Vec<RowGroup>> {
+    let length_max = match chunk_rows_min {
+        usize::MAX => row_groups.len(),
+        _ => (row_groups.len() / (reader_count * CHUNKS_PER_READER)).max(1),
+    };
     let mut parts: Vec<Vec<RowGroup>> = Vec::new();
-    let mut row_count = usize::MAX;
+    let mut row_count = 0;
     for row_group in row_groups {
-        let is_full = row_count >= CHUNK_ROWS_MIN || parts.last().is_none_or(|part| part.len() >= length_max);
+        let is_full = row_count >= chunk_rows_min || parts.last().is_none_or(|part| part.len() >= length_max);
         row_count = if is_full { row_group.row_count } else { row_count + row_group.row_count };
         match parts.last_mut() {
             Some(part) if !is_full => part.push(row_group),
@@ -249,50 +174,158 @@ fn parts(row_groups: Vec<RowGroup>, reader_count: usize) -> Vec<Vec<RowGroup>> {
     parts
 }
 
-impl ScanWork {
-    /// The rows of some row groups that meet the filter; nothing is left to do on the queue.
-    fn read_part(&self, queue: &Queue, part: &[RowGroup]) -> Result<Chunk> {
-        let chunks = part.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
+impl ReadParts for ScanWork {
+    fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn part_bytes(&self, part: usize) -> u64 {
+        let row_groups = self.parts.get(part).map_or(&[][..], Vec::as_slice);
+        row_groups.iter().map(|row_group| row_group.row_count as u64 * self.row_bytes).sum()
+    }
+
+    fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk> {
+        let row_groups = self.parts.get(part).ok_or_else(|| Error::internal("a part that is not there"))?;
+        let chunks =
+            row_groups.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
         let chunk = queue.concat(&chunks)?;
         queue.wait()?;
         Ok(chunk)
     }
+}
 
+impl ScanWork {
     /// The rows of a row group that meet the filter.
     fn read(&self, queue: &Queue, row_group: &RowGroup) -> Result<Chunk> {
-        let (scan_file, index) = (&row_group.file, row_group.index);
-        let footer = &scan_file.file.footer;
-        let row_group = footer.metadata().row_group(index);
-        let row_count =
-            usize::try_from(row_group.num_rows()).ok().filter(|rows| *rows < u32::MAX as usize).ok_or_else(
-                || Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"),
-            )?;
-        let handle = scan_file.file.handle()?;
-        let mut bytes = Vec::with_capacity(self.columns.len());
-        for leaf in &scan_file.leaves {
-            let range = chunk_range(row_group.column(*leaf)).ok_or_else(|| footer.changed())?;
-            bytes.push(scan_file.file.read_range(&handle, range.0, range.1 as usize)?);
-            self.bytes_read.fetch_add(range.1, Ordering::Relaxed);
+        if self.stop.is_stopped() {
+            return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
-        scan_file.file.check_unchanged(&handle)?;
-        let encoded: Vec<EncodedColumnChunk<'_>> = bytes
+        let row_count = u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(
+            || Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"),
+        )?;
+        let footer = &row_group.file.file.footer;
+        let metadata = footer.metadata().row_group(row_group.index);
+        let sources: Vec<ColumnSource<'_>> = self
+            .columns
             .iter()
-            .zip(&self.columns)
-            .zip(&scan_file.leaves)
-            .map(|((bytes, column), leaf)| EncodedColumnChunk {
-                bytes,
-                metadata: row_group.column(*leaf),
+            .zip(&row_group.file.leaves)
+            .map(|(column, leaf)| ColumnSource {
+                metadata: metadata.column(*leaf),
                 column,
                 table: &self.table,
                 path: &footer.path,
             })
             .collect();
-        let columns = decode_row_group(queue.memory(), &encoded, row_count, queue.stream())?;
-        let mut chunk = Chunk { row_count, columns };
+        let resident = self.load(queue, row_group, &sources, row_count)?;
+        let requests: Vec<_> = sources.iter().zip(&resident).map(|(s, chunk)| (s, chunk.as_ref())).collect();
+        let decoded =
+            PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
+        let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
         if let Some(condition) = &self.filter {
             chunk = filter_chunk(queue, chunk, condition)?;
         }
         Ok(chunk)
+    }
+
+    /// The column chunks of a row group on the device, from the cache or from the file.
+    fn load(
+        &self,
+        queue: &Queue,
+        row_group: &RowGroup,
+        sources: &[ColumnSource<'_>],
+        row_count: u32,
+    ) -> Result<Vec<Arc<ResidentChunk>>> {
+        let mut chunks: Vec<Option<Arc<ResidentChunk>>> = vec![None; sources.len()];
+        // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
+        while chunks.iter().any(Option::is_none) {
+            let mut claims = Vec::new();
+            let mut elsewhere = None;
+            for (place, chunk) in chunks.iter_mut().enumerate().filter(|(_, chunk)| chunk.is_none()) {
+                let key = self.key(row_group, place);
+                match self.cache.as_ref().map(|cache| cache.claim(key, self.query)) {
+                    Some(Claim::Held(held)) => {
+                        self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+                        *chunk = Some(held);
+                    }
+                    Some(Claim::Mine(claim)) => claims.push((place, Some(claim))),
+                    Some(Claim::Busy) => elsewhere = Some(key),
+                    None => claims.push((place, None)),
+                }
+            }
+            if claims.is_empty() {
+                if let (Some(cache), Some(key)) = (&self.cache, &elsewhere) {
+                    cache.wait_loaded(key);
+                }
+                if self.stop.is_stopped() {
+                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+                }
+                continue;
+            }
+            let places: Vec<usize> = claims.iter().map(|(place, _)| *place).collect();
+            let loaded = self.read_chunks(queue, row_group, sources, &places, row_count)?;
+            for ((place, claim), loaded) in claims.into_iter().zip(loaded) {
+                if let Some(claim) = claim {
+                    let column = sources[place].metadata.column_path().string();
+                    let origin = ChunkOrigin { path: sources[place].path.to_owned(), column };
+                    claim.publish(&loaded, origin, self.query);
+                }
+                chunks[place] = Some(loaded);
+            }
+        }
+        Ok(chunks.into_iter().flatten().collect())
+    }
+
+    fn key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
+        let leaf = row_group.file.leaves.get(place).copied().unwrap_or(usize::MAX);
+        ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+    }
+
+    /// Reads some columns of a row group from its file; they are on the device when this returns.
+    fn read_chunks(
+        &self,
+        queue: &Queue,
+        row_group: &RowGroup,
+        sources: &[ColumnSource<'_>],
+        places: &[usize],
+        row_count: u32,
+    ) -> Result<Vec<Arc<ResidentChunk>>> {
+        let file = &row_group.file.file;
+        let handle = file.handle()?;
+        let mut host = Vec::new();
+        let mut device = Vec::new();
+        for place in places {
+            let source = &sources[*place];
+            let (start, bytes) = chunk_range(source.metadata).ok_or_else(|| file.footer.changed())?;
+            self.counts.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+            self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
+            if is_decompressed_by_host(source.metadata) {
+                host.push(file.read_range(&handle, start, bytes as usize)?);
+                device.push(None);
+            } else {
+                file.check_range(start, bytes)?;
+                let mut read = |place, part: &mut [u8]| file.read_part(&handle, start + place, part);
+                let memory = queue.memory();
+                let uploaded =
+                    UploadedChunk::read(memory, source, (bytes, row_count), queue.stream(), &mut read)?;
+                device.push(Some(uploaded));
+            }
+        }
+        file.check_unchanged(&handle)?;
+        let mut host = host.iter();
+        let encoded = places
+            .iter()
+            .zip(device)
+            .map(|(place, uploaded)| {
+                let bytes = match uploaded {
+                    Some(uploaded) => EncodedBytes::Device(uploaded),
+                    None => EncodedBytes::Host(host.next().map_or(&[], |bytes| bytes.as_ref())),
+                };
+                (&sources[*place], bytes)
+            })
+            .collect();
+        let chunks = load_chunks(queue.memory(), encoded, row_count, queue.stream())?.wait_chunks()?;
+        queue.wait()?;
+        Ok(chunks)
     }
 }
 
@@ -340,7 +373,7 @@ mod tests {
     use super::*;
     use crate::storage::FileCatalog;
 
-    fn lengths(row_counts: &[usize], reader_count: usize) -> Vec<usize> {
+    fn lengths(row_counts: &[usize], reader_count: usize, chunk_rows_min: usize) -> Vec<usize> {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
@@ -350,7 +383,7 @@ mod tests {
             index,
             row_count: *row_count,
         };
-        let found = parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count);
+        let found = parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count, chunk_rows_min);
         let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
         assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
         found.iter().map(Vec::len).collect()
@@ -358,9 +391,15 @@ mod tests {
 
     #[test]
     fn small_row_groups_share_a_chunk_and_large_ones_have_their_own() {
-        assert_eq!(lengths(&[500_000; 40], 2), [9, 9, 9, 9, 4]);
-        assert_eq!(lengths(&[8_000_000; 5], 1), [1; 5]);
-        assert_eq!(lengths(&[500_000; 8], 12), [1; 8]);
-        assert_eq!(lengths(&[], 12), [0; 0]);
+        assert_eq!(lengths(&[500_000; 40], 2, CHUNK_ROWS_MIN), [9, 9, 9, 9, 4]);
+        assert_eq!(lengths(&[8_000_000; 5], 1, CHUNK_ROWS_MIN), [1; 5]);
+        assert_eq!(lengths(&[500_000; 8], 12, CHUNK_ROWS_MIN), [1; 8]);
+        assert_eq!(lengths(&[], 12, CHUNK_ROWS_MIN), [0; 0]);
+    }
+
+    #[test]
+    fn without_chunking_a_table_is_one_chunk() {
+        assert_eq!(lengths(&[500_000; 40], 2, usize::MAX), [40]);
+        assert_eq!(lengths(&[], 2, usize::MAX), [0; 0]);
     }
 }

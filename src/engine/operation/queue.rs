@@ -49,7 +49,7 @@ impl Queue {
 
     pub(crate) fn allocate_filled<T>(&self, count: u64, byte: u8) -> Result<Buffer> {
         let buffer = self.allocate::<T>(count)?;
-        self.memory.platform().fill(buffer.address(), byte, buffer.bytes(), self.stream())?;
+        self.memory.fill(&buffer, byte, self.stream())?;
         Ok(buffer)
     }
 
@@ -62,7 +62,7 @@ impl Queue {
     }
 
     pub(crate) fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
-        if bytes == 0 { Ok(()) } else { self.memory.platform().copy(source, target, bytes, self.stream()) }
+        self.memory.copy(source, target, bytes, self.stream())
     }
 
     pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {

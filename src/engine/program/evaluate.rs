@@ -180,7 +180,7 @@ impl Code {
         image.extend_from_slice(cast_slice(&cells));
         image.extend_from_slice(&self.constants.bytes);
         assert_eq!(image.len() as u64, bytes, "bytes of a program");
-        memory.platform().upload(&image, buffer.address(), stream)?;
+        memory.upload_to(&image, buffer.address(), stream)?;
         copies.insert(stream, buffer.clone());
         Ok(buffer)
     }

@@ -188,28 +188,45 @@ impl TableFile {
         if FileIdentity::of(&metadata) == self.footer.identity { Ok(()) } else { Err(self.footer.changed()) }
     }
 
+    /// Whether the file has a range that its footer points to.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt` if it ends before the range does.
+    pub fn check_range(&self, offset: u64, range_bytes: u64) -> Result<()> {
+        let end = offset.saturating_add(range_bytes);
+        if end <= self.footer.identity.file_bytes {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::FileCorrupt,
+            format!(
+                "Parquet file \"{}\" is corrupt: its footer points to byte {end}, but it has {} bytes",
+                self.footer.path.display(),
+                self.footer.identity.file_bytes
+            ),
+        ))
+    }
+
     /// Reads a range of the file. Blocks.
     ///
     /// # Errors
     ///
     /// `FileCorrupt` if the file ends before the range does, `FileAccess`.
     pub fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
-        let end = offset.saturating_add(range_bytes as u64);
-        if end > self.footer.identity.file_bytes {
-            return Err(Error::new(
-                ErrorKind::FileCorrupt,
-                format!(
-                    "Parquet file \"{}\" is corrupt: its footer points to byte {end}, but it has {} bytes",
-                    self.footer.path.display(),
-                    self.footer.identity.file_bytes
-                ),
-            ));
-        }
+        self.check_range(offset, range_bytes as u64)?;
         let mut buffer = vec![0; range_bytes];
-        handle
-            .read_exact_at(&mut buffer, offset)
-            .map_err(|error| from_io(&self.footer.path, "read", &error))?;
+        self.read_part(handle, offset, &mut buffer)?;
         Ok(buffer.into())
+    }
+
+    /// Fills memory from a place in the file. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`.
+    pub fn read_part(&self, handle: &File, offset: u64, target: &mut [u8]) -> Result<()> {
+        handle.read_exact_at(target, offset).map_err(|error| from_io(&self.footer.path, "read", &error))
     }
 }
 

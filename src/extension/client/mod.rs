@@ -14,7 +14,7 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest, Request,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest, QueryTimeline, Request,
     Response, Result, TableDescription, decode_message,
 };
 
@@ -67,6 +67,19 @@ pub fn status(server_oid: pg_sys::Oid) -> Result<Option<EngineStatus>> {
 pub fn cache(server_oid: pg_sys::Oid) -> Result<Vec<CacheEntry>> {
     match ask_if_running(server_oid, &Request::Cache)? {
         Some(Response::Cache(entries)) => Ok(entries),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What the device of the server's engine did for the last queries; nothing if the engine is not running.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn timelines(server_oid: pg_sys::Oid) -> Result<Vec<QueryTimeline>> {
+    match ask_if_running(server_oid, &Request::Timeline)? {
+        Some(Response::Timeline(timelines)) => Ok(timelines),
         Some(other) => Err(unexpected(&other)),
         None => Ok(Vec::new()),
     }

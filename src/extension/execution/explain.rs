@@ -116,6 +116,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate) {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),
+        device: settings::device(),
     };
     if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
         write_reading(writer, &metrics);

@@ -1,0 +1,350 @@
+//! From a file's bytes to pages on the device: copied once, decompressed once, decoded as often as wanted.
+//!
+//! ```text
+//! file ─► page-locked parts ─► device ─► decompressed pages ─┐
+//! file ─► host, for formats that it decompresses ─► device ──┴─► ResidentChunk
+//! ```
+//!
+//! Invariants: a resident chunk depends on the file alone, not on how a query declares the column. What the
+//! device has decompressed is not kept in its compressed form.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parquet::file::metadata::ColumnChunkMetaData;
+use pystachio_plan::{Error, Result};
+
+use super::{
+    abi::{CompressedPage, DecompressPages, PAGE_PADDING_BYTES},
+    chunk_plan::encoding,
+    column_chunk::{Codec, ColumnSource},
+    fault::ColumnNames,
+    host_codec::{HostPage, decompress_pages},
+    page_batch::PageOrigin,
+    page_header::PageEncoding,
+    page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
+    page_list::{ListedPage, PageList, PageWalk},
+};
+use crate::device::{Buffer, DeviceMemory, Kernel, Stream, abi::Status};
+
+/// A chunk's encoded bytes.
+pub enum EncodedBytes<'a> {
+    /// The file's bytes in [`super::chunk_range`].
+    Host(&'a [u8]),
+    /// The same, on the device.
+    Device(UploadedChunk),
+}
+
+/// The encoded bytes of a chunk on the device, and where its pages are in them.
+pub struct UploadedChunk {
+    buffer: Buffer,
+    pages: PageList,
+}
+
+/// A column chunk whose pages are on the device and need no decompression.
+#[derive(Debug)]
+pub struct ResidentChunk {
+    pub(super) pages: PageList,
+    /// One a page, the dictionary first.
+    pub(super) layouts: Vec<PageLayout>,
+    /// The chunk as it is in the file, where pages of it are read.
+    encoded: Option<Buffer>,
+    decompressed: Option<Buffer>,
+}
+
+/// Chunks of a row group whose loading is enqueued.
+pub struct PendingLoad {
+    memory: DeviceMemory,
+    stream: Stream,
+    chunks: Vec<Arc<ResidentChunk>>,
+    names: Vec<ColumnNames>,
+    /// Where the pages that are decompressed are, and what kernels report of them; absent if there are none.
+    decompression: Option<(Buffer, Vec<PageOrigin>)>,
+}
+
+/// Whether the host decompresses a chunk, so that it must have its bytes.
+pub fn is_decompressed_by_host(metadata: &ColumnChunkMetaData) -> bool {
+    Codec::of(metadata.compression_codec()) == Some(Codec::Host)
+}
+
+impl UploadedChunk {
+    /// Copies a chunk of `chunk_bytes` to the device as `read` reads it: it is given the place in the chunk and
+    /// the memory to fill.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt`, those of `read`, `OutOfMemory`, `Device`.
+    pub fn read(
+        memory: &DeviceMemory,
+        source: &ColumnSource<'_>,
+        (chunk_bytes, row_count): (u64, u32),
+        stream: Stream,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let corrupt = |(page, reason): (usize, &'static str)| source.names().corrupt_page(page, reason);
+        let mut walk = PageWalk::new(chunk_bytes as usize, row_count);
+        let buffer = memory.allocate(chunk_bytes + PAGE_PADDING_BYTES, stream)?;
+        memory.upload_read(chunk_bytes, buffer.address(), stream, &mut |start, part| {
+            read(start, part)?;
+            walk.feed(part).map_err(corrupt)
+        })?;
+        Ok(Self { buffer, pages: walk.finish().map_err(corrupt)? })
+    }
+}
+
+impl ResidentChunk {
+    /// Device memory that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.buffers().map(Buffer::bytes).sum()
+    }
+
+    /// Its memory.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.encoded.iter().chain(&self.decompressed)
+    }
+
+    pub(super) fn address(&self, section: Section) -> u64 {
+        let buffer = match section.memory {
+            PageMemory::Encoded => &self.encoded,
+            PageMemory::Decompressed => &self.decompressed,
+        };
+        buffer.as_ref().map_or(0, |buffer| buffer.address() + section.offset)
+    }
+
+    /// The dictionary, if there is one, then the data pages.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &ListedPage> {
+        listed(&self.pages)
+    }
+}
+
+fn listed(pages: &PageList) -> impl Iterator<Item = &ListedPage> {
+    pages.dictionary.iter().chain(&pages.data)
+}
+
+/// A chunk before its pages are laid out.
+struct Load<'a> {
+    source: &'a ColumnSource<'a>,
+    names: ColumnNames,
+    codec: Codec,
+    pages: PageList,
+    bytes: EncodedBytes<'a>,
+}
+
+impl<'a> Load<'a> {
+    fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>, row_count: u32) -> Result<Self> {
+        let names = source.names();
+        let codec = Codec::of(source.metadata.compression_codec())
+            .ok_or_else(|| names.not_supported(source.metadata.column_descr(), "unknown compression"))?;
+        let mut pages = match &bytes {
+            EncodedBytes::Host(bytes) => PageList::read(bytes, row_count)
+                .map_err(|(page, reason)| names.corrupt_page(page, reason))?,
+            EncodedBytes::Device(uploaded) => uploaded.pages.clone(),
+        };
+        let needs_dictionary = pages.data.iter().any(|page| encoding(page) == PageEncoding::Dictionary);
+        if !needs_dictionary {
+            pages.dictionary = None;
+        } else if pages.dictionary.is_none() {
+            return Err(names.corrupt_page(0, "a page needs a dictionary, and there is none"));
+        }
+        Ok(Self { source, names, codec, pages, bytes })
+    }
+
+    fn lay_out(&self, host_pages: &[Bytes]) -> Result<(Vec<PageLayout>, u64)> {
+        let mut builder = LayoutBuilder::new(self.codec);
+        let layouts = listed(&self.pages)
+            .enumerate()
+            .map(|(place, page)| {
+                let host_bytes = host_pages.get(place).map(Bytes::len);
+                builder.add(page, host_bytes).map_err(|reason| self.names.corrupt_page(page.number, reason))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok((layouts, builder.decompressed_bytes))
+    }
+
+    /// Copies what is not on the device yet, and makes room for what is decompressed.
+    fn place(self, memory: &DeviceMemory, host_pages: &[Bytes], stream: Stream) -> Result<ResidentChunk> {
+        let (layouts, decompressed_bytes) = self.lay_out(host_pages)?;
+        let decompressed = (decompressed_bytes > 0)
+            .then(|| memory.allocate(decompressed_bytes + PAGE_PADDING_BYTES, stream))
+            .transpose()?;
+        let encoded = match self.bytes {
+            EncodedBytes::Device(uploaded) => Some(uploaded.buffer),
+            EncodedBytes::Host(_) if self.codec == Codec::Host => {
+                for (layout, page) in layouts.iter().zip(host_pages) {
+                    // A page V2 starts with its levels, whose lengths the layout has taken from its start.
+                    let start = layout.values.offset + u64::from(layout.values.bytes) - page.len() as u64;
+                    if let Some(buffer) = &decompressed {
+                        memory.upload_to(page, buffer.address() + start, stream)?;
+                    }
+                }
+                None
+            }
+            EncodedBytes::Host(bytes) => {
+                let buffer = memory.allocate(bytes.len() as u64 + PAGE_PADDING_BYTES, stream)?;
+                memory.upload_to(bytes, buffer.address(), stream)?;
+                Some(buffer)
+            }
+        };
+        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed })
+    }
+}
+
+/// Tasks for the kernels that decompress.
+#[derive(Default)]
+struct Decompression {
+    snappy: Vec<CompressedPage>,
+    lz4: Vec<CompressedPage>,
+    origins: Vec<PageOrigin>,
+}
+
+impl Decompression {
+    /// Adds the compressed pages of a chunk.
+    fn add(&mut self, chunk: &ResidentChunk, codec: Codec, number: usize) {
+        for (page, layout) in chunk.pages().zip(&chunk.layouts) {
+            let Some(compressed) = layout.compressed else { continue };
+            let task = CompressedPage {
+                source: chunk.address(compressed),
+                target: chunk.address(layout.values),
+                source_bytes: compressed.bytes,
+                target_bytes: layout.values.bytes,
+                page: self.origins.len() as u32,
+                reserved: 0,
+            };
+            self.origins.push(PageOrigin { chunk: number, page: page.number });
+            match codec {
+                Codec::Snappy => self.snappy.push(task),
+                _ => self.lz4.push(task),
+            }
+        }
+    }
+
+    /// Enqueues the kernels; the status that they report to.
+    fn launch(self, memory: &DeviceMemory, stream: Stream) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
+        if self.origins.is_empty() {
+            return Ok(None);
+        }
+        let status = memory.allocate_zeroed(size_of::<Status>() as u64, stream)?;
+        for (kernel, tasks) in
+            [(Kernel::DecompressSnappy, &self.snappy), (Kernel::DecompressLz4, &self.lz4)]
+        {
+            if tasks.is_empty() {
+                continue;
+            }
+            let pages = memory.upload(tasks, stream)?;
+            let arguments = DecompressPages { pages: pages.address(), status: status.address() };
+            memory.launch(kernel, tasks.len() as u32, &arguments, stream)?;
+        }
+        Ok(Some((status, self.origins)))
+    }
+}
+
+/// Enqueues the loading of chunks of one row group; one resident chunk each, in their order.
+///
+/// # Errors
+///
+/// `NotSupported` for an unknown compression, `FileCorrupt` naming file, column and page, `OutOfMemory`,
+/// `Device`.
+pub fn load_chunks(
+    memory: &DeviceMemory,
+    chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>,
+    row_count: u32,
+    stream: Stream,
+) -> Result<PendingLoad> {
+    let loads = chunks
+        .into_iter()
+        .map(|(source, bytes)| Load::new(source, bytes, row_count))
+        .collect::<Result<Vec<_>>>()?;
+    let host_pages = decompress_on_host(&loads)?;
+    let mut decompression = Decompression::default();
+    let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
+    for (number, (load, host_pages)) in loads.into_iter().zip(&host_pages).enumerate() {
+        let codec = load.codec;
+        names.push(load.names.clone());
+        let chunk = load.place(memory, host_pages, stream)?;
+        decompression.add(&chunk, codec, number);
+        resident.push(chunk);
+    }
+    let decompression = decompression.launch(memory, stream)?;
+    let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
+    Ok(PendingLoad { memory: memory.clone(), stream, chunks, names, decompression })
+}
+
+/// A chunk without the memory that only its decompression, which is enqueued, reads.
+fn without_compressed(mut chunk: ResidentChunk) -> ResidentChunk {
+    let is_encoded = |section: &Section| section.memory == PageMemory::Encoded && section.bytes > 0;
+    let reads_encoded = |layout: &PageLayout| {
+        is_encoded(&layout.values) || layout.levels.as_ref().is_some_and(is_encoded)
+    };
+    if !chunk.layouts.iter().any(reads_encoded) {
+        chunk.encoded = None;
+    }
+    chunk
+}
+
+impl PendingLoad {
+    /// The chunks, which what is enqueued on the same stream may use.
+    pub fn chunks(&self) -> &[Arc<ResidentChunk>] {
+        &self.chunks
+    }
+
+    /// Waits for the chunks.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt`, naming file, column and page; `Device`.
+    pub fn wait_chunks(self) -> Result<Vec<Arc<ResidentChunk>>> {
+        let Some((buffer, origins)) = &self.decompression else {
+            return Ok(self.chunks);
+        };
+        let status = self.memory.download::<Status>(buffer, 1, self.stream)?;
+        let status = status.first().copied().unwrap_or_default();
+        if status.code == 0 {
+            return Ok(self.chunks);
+        }
+        let origin = origins.get(status.detail as usize);
+        match origin.and_then(|origin| Some((origin, self.names.get(origin.chunk)?))) {
+            Some((origin, names)) => Err(names.error_of(status, origin.page)),
+            None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
+        }
+    }
+}
+
+/// The pages that the host decompresses, for each chunk; none for chunks that the device decompresses.
+fn decompress_on_host(loads: &[Load<'_>]) -> Result<Vec<Vec<Bytes>>> {
+    let mut jobs = Vec::new();
+    for load in loads.iter().filter(|load| load.codec == Codec::Host) {
+        let EncodedBytes::Host(bytes) = load.bytes else {
+            return Err(Error::internal("the host has not the bytes that it must decompress"));
+        };
+        for page in listed(&load.pages) {
+            let bytes = bytes.get(page.start..page.body.end).unwrap_or_default();
+            jobs.push(HostPage { metadata: load.source.metadata, bytes });
+        }
+    }
+    let mut results = decompress_pages(&jobs).into_iter();
+    let mut decompressed = Vec::with_capacity(loads.len());
+    for load in loads {
+        let pages = listed(&load.pages).filter(|_| load.codec == Codec::Host);
+        let pages = pages
+            .zip(results.by_ref())
+            .map(|(page, result)| result.map_err(|reason| load.names.corrupt_page(page.number, &reason)))
+            .collect::<Result<Vec<_>>>()?;
+        decompressed.push(pages);
+    }
+    Ok(decompressed)
+}
+
+#[cfg(test)]
+impl ResidentChunk {
+    /// A chunk without pages that takes so many bytes.
+    pub(crate) fn for_tests(bytes: u64) -> Self {
+        let platform = Arc::new(crate::device::EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform, u64::MAX);
+        Self {
+            pages: PageList::default(),
+            layouts: Vec::new(),
+            encoded: memory.allocate(bytes, Stream(0)).ok(),
+            decompressed: None,
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! One pool of reader threads for all scans of a query.
+//!
+//! ```text
+//! scan 0: part 0 1 2 3 …   ─┐                         ┌─ read ─ copy ─ decode ─ filter ─┐
+//! scan 1: part 0 1 2 …      ├─ the most wanted part ──┤─ read ─ copy ─ decode ─ filter ─┤──► done parts, taken in
+//! scan 2: part 0 1          ─┘                        └─ …                              ┘    the order of each scan
+//! ```
+//!
+//! The scan that the query waits for goes first. While it has enough ahead, readers work for the scan that the
+//! query will want next, so storage does not rest while build sides are hashed.
+//!
+//! Invariants: what is decoded ahead of the query is bounded by bytes; the scan that is waited for may always
+//! have one part. Each reader has a queue of its own, and a part is done when its queue has nothing left to do.
+//!
+//! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::{
+    StopFlag,
+    device::{Chunk, DeviceMemory},
+    operation::Queue,
+};
+
+/// How often whoever waits looks whether the query is still wanted.
+const WAIT_INTERVAL: Duration = Duration::from_millis(50);
+/// Parts of one scan that are ahead of the query, for each reader.
+const PARTS_AHEAD_PER_READER: usize = 2;
+/// The part of device memory that decoded parts may take while they wait.
+const AHEAD_FRACTION: u64 = 6;
+
+/// A scan, as readers see it.
+pub(super) trait ReadParts: Send + Sync {
+    /// How many parts there are.
+    fn part_count(&self) -> usize;
+
+    /// Device memory that a part takes at most when it is decoded.
+    fn part_bytes(&self, part: usize) -> u64;
+
+    /// A part's rows; nothing is left to do on the queue.
+    fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk>;
+}
+
+/// The readers of one query. Threads start with the first part that is waited for, and end with the pool.
+pub(super) struct ReaderPool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    memory: DeviceMemory,
+    stop: StopFlag,
+    reader_count: usize,
+    /// Bytes that may be ahead of the query.
+    ahead_bytes_max: u64,
+    /// Whether readers work for scans that are not waited for.
+    combines: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    scans: Vec<Scan>,
+    /// The scan that the query waits for.
+    waited: Option<usize>,
+    ahead_bytes: u64,
+    is_closed: bool,
+}
+
+struct Scan {
+    work: Arc<dyn ReadParts>,
+    /// The place in which the query will want the scan.
+    rank: usize,
+    /// The next part that no reader has.
+    unread: usize,
+    /// The next part that the query wants.
+    wanted: usize,
+    done: BTreeMap<usize, (Result<Chunk>, u64)>,
+    is_dropped: bool,
+}
+
+/// A scan of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ScanNumber(usize);
+
+impl ReaderPool {
+    /// A pool without scans. `combines` and `is_bounded` switch off what their modules' heads describe.
+    pub(super) fn new(memory: &DeviceMemory, stop: StopFlag, combines: bool, is_bounded: bool) -> Self {
+        let shared = Shared {
+            memory: memory.clone(),
+            stop,
+            reader_count: memory.platform().reader_count().max(1),
+            ahead_bytes_max: if is_bounded { memory.bytes_max() / AHEAD_FRACTION } else { u64::MAX },
+            combines,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        Self { shared: Arc::new(shared), threads: Vec::new() }
+    }
+
+    /// Adds a scan, which the query will want in the order of `rank`.
+    pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> ScanNumber {
+        let mut state = self.shared.lock();
+        state.scans.push(Scan {
+            work,
+            rank,
+            unread: 0,
+            wanted: 0,
+            done: BTreeMap::new(),
+            is_dropped: false,
+        });
+        ScanNumber(state.scans.len() - 1)
+    }
+
+    /// Waits for the next part of a scan; `None` after the last.
+    ///
+    /// # Errors
+    ///
+    /// What reading the part failed with; `Cancelled`.
+    pub(super) fn next_part(&mut self, scan: ScanNumber) -> Result<Option<Chunk>> {
+        self.start()?;
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        loop {
+            let Some(known) = state.scans.get_mut(scan.0) else {
+                return Err(Error::internal("a scan that no reader knows"));
+            };
+            if known.wanted == known.work.part_count() {
+                return Ok(None);
+            }
+            if let Some((chunk, bytes)) = known.done.remove(&known.wanted) {
+                known.wanted += 1;
+                state.ahead_bytes -= bytes;
+                state.waited = None;
+                drop(state);
+                shared.changed.notify_all();
+                return chunk.map(Some);
+            }
+            if shared.stop.is_stopped() {
+                return Err(cancelled());
+            }
+            if state.waited != Some(scan.0) {
+                state.waited = Some(scan.0);
+                shared.changed.notify_all();
+            }
+            state = shared.wait(state);
+        }
+    }
+
+    /// Says that no more parts of a scan are wanted.
+    pub(super) fn finish(&self, scan: ScanNumber) {
+        let mut state = self.shared.lock();
+        let Some(known) = state.scans.get_mut(scan.0) else { return };
+        known.is_dropped = true;
+        let done = std::mem::take(&mut known.done);
+        state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
+    }
+
+    fn start(&mut self) -> Result<()> {
+        if !self.threads.is_empty() {
+            return Ok(());
+        }
+        let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
+        for _ in 0..self.shared.reader_count.min(parts).max(1) {
+            let shared = self.shared.clone();
+            let thread = std::thread::Builder::new()
+                .name("pystachio-reader".to_owned())
+                .spawn(move || shared.read())
+                .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
+            self.threads.push(thread);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ReaderPool {
+    fn drop(&mut self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the query was cancelled")
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        match self.changed.wait_timeout(state, WAIT_INTERVAL) {
+            Ok((state, _)) => state,
+            Err(error) => error.into_inner().0,
+        }
+    }
+
+    /// One reader's work.
+    fn read(&self) {
+        let queue = Queue::new(&self.memory);
+        let mut state = self.lock();
+        while !state.is_closed && !self.stop.is_stopped() {
+            let Some(number) = self.choose(&state) else {
+                state = self.wait(state);
+                continue;
+            };
+            let scan = &mut state.scans[number];
+            let (part, work) = (scan.unread, scan.work.clone());
+            scan.unread += 1;
+            let bytes = work.part_bytes(part);
+            state.ahead_bytes += bytes;
+            drop(state);
+            // A panic ends the query, not the process.
+            let chunk = catch_unwind(AssertUnwindSafe(|| match &queue {
+                Ok(queue) => work.read_part(part, queue),
+                Err(error) => Err(error.clone()),
+            }))
+            .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
+            let kept_bytes = chunk.as_ref().map_or(0, Chunk::bytes).min(bytes);
+            state = self.lock();
+            state.ahead_bytes -= bytes;
+            let scan = &mut state.scans[number];
+            if !scan.is_dropped {
+                scan.done.insert(part, (chunk, kept_bytes));
+                state.ahead_bytes += kept_bytes;
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    /// The scan whose next part is most wanted.
+    fn choose(&self, state: &State) -> Option<usize> {
+        let has_part = |scan: &Scan| {
+            let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
+            !scan.is_dropped
+                && scan.unread < scan.work.part_count()
+                && scan.unread - scan.wanted < ahead_max
+        };
+        let fits = |scan: &Scan| {
+            state.ahead_bytes.saturating_add(scan.work.part_bytes(scan.unread)) <= self.ahead_bytes_max
+        };
+        if let Some(waited) = state.waited
+            && let Some(scan) = state.scans.get(waited)
+            && has_part(scan)
+            && (fits(scan) || scan.unread == scan.wanted)
+        {
+            return Some(waited);
+        }
+        let others = state.scans.iter().enumerate().filter(|_| self.combines);
+        others.filter(|(_, scan)| has_part(scan) && fits(scan)).min_by_key(|(_, scan)| scan.rank).map(|(n, _)| n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::device::EmulatedPlatform;
+
+    /// Parts of no columns, each with its number as its row count.
+    struct Numbers {
+        count: usize,
+        bytes: u64,
+        read: AtomicUsize,
+        fails_at: usize,
+    }
+
+    impl Numbers {
+        fn new(count: usize, bytes: u64, fails_at: usize) -> Arc<Self> {
+            Arc::new(Self { count, bytes, read: AtomicUsize::new(0), fails_at })
+        }
+    }
+
+    impl ReadParts for Numbers {
+        fn part_count(&self) -> usize {
+            self.count
+        }
+
+        fn part_bytes(&self, _part: usize) -> u64 {
+            self.bytes
+        }
+
+        fn read_part(&self, part: usize, _queue: &Queue) -> Result<Chunk> {
+            self.read.fetch_add(1, Ordering::SeqCst);
+            assert!(part != self.fails_at || self.bytes != 13, "a defect");
+            if part == self.fails_at {
+                return Err(Error::internal("no such part"));
+            }
+            Ok(Chunk { row_count: part, columns: Vec::new() })
+        }
+    }
+
+    fn pool(combines: bool) -> (ReaderPool, StopFlag) {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 600);
+        let stop = StopFlag::default();
+        (ReaderPool::new(&memory, stop.clone(), combines, true), stop)
+    }
+
+    fn drain(pool: &mut ReaderPool, scan: ScanNumber) -> Vec<usize> {
+        std::iter::from_fn(|| pool.next_part(scan).unwrap()).map(|chunk| chunk.row_count).collect()
+    }
+
+    #[test]
+    fn parts_come_in_order_whatever_scan_is_asked_first() {
+        for combines in [true, false] {
+            let (mut pool, _) = pool(combines);
+            let scans = [40, 0, 7].map(|count| pool.add(Numbers::new(count, 1, usize::MAX), count));
+            assert_eq!(drain(&mut pool, scans[2]), (0..7).collect::<Vec<_>>());
+            assert_eq!(drain(&mut pool, scans[1]), Vec::<usize>::new());
+            assert_eq!(drain(&mut pool, scans[0]), (0..40).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn parts_larger_than_all_memory_still_come() {
+        let (mut pool, _) = pool(true);
+        let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
+        for scan in scans {
+            assert_eq!(drain(&mut pool, scan).len(), 9);
+        }
+    }
+
+    #[test]
+    fn an_error_or_a_panic_comes_at_its_place() {
+        for bytes in [1, 13] {
+            let (mut pool, _) = pool(true);
+            let scan = pool.add(Numbers::new(9, bytes, 3), 0);
+            for part in 0..3 {
+                assert_eq!(pool.next_part(scan).unwrap().map(|chunk| chunk.row_count), Some(part));
+            }
+            pool.next_part(scan).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_query_that_is_stopped_is_not_waited_for() {
+        let (mut pool, stop) = pool(true);
+        let scan = pool.add(Numbers::new(9, 1, usize::MAX), 0);
+        pool.next_part(scan).unwrap();
+        stop.stop();
+        let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(scan)).collect();
+        // What had been read before may still come.
+        assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
+    }
+
+    #[test]
+    fn a_scan_that_is_finished_is_not_read_further() {
+        let (mut pool, _) = pool(true);
+        let work = Numbers::new(1000, 1, usize::MAX);
+        let scan = pool.add(work.clone(), 0);
+        pool.next_part(scan).unwrap();
+        pool.finish(scan);
+        drop(pool);
+        assert!(work.read.load(Ordering::SeqCst) < 20);
+    }
+}

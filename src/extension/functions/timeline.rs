@@ -1,0 +1,127 @@
+//! What a GPU did for the last queries: as rows, and as a trace that browsers show.
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
+
+use crate::{client, error::OrRaise, options};
+
+/// What the GPU of a server's engine did for a query: one row a read, copy or kernel. The last query that was
+/// noted, unless one is named. Starts nothing.
+#[pg_extern]
+#[allow(clippy::type_complexity, reason = "a row of the function")]
+fn timeline(
+    query: default!(Option<i64>, "NULL"),
+    server: default!(&str, "'pystachio'"),
+) -> TableIterator<
+    'static,
+    (
+        name!(query, i64),
+        name!(activity, String),
+        name!(name, String),
+        name!(lane, i32),
+        name!(start_ms, f64),
+        name!(elapsed_ms, f64),
+        name!(bytes, i64),
+    ),
+> {
+    let Some(timeline) = find(server, query).or_raise() else { return TableIterator::empty() };
+    let number = count(timeline.query);
+    let rows = timeline.activities.into_iter().map(move |activity| {
+        (
+            number,
+            activity.kind.to_string(),
+            activity.name,
+            i32::try_from(activity.lane).unwrap_or(i32::MAX),
+            milliseconds(activity.started_us),
+            milliseconds(activity.elapsed_us),
+            count(activity.bytes),
+        )
+    });
+    TableIterator::new(rows.collect::<Vec<_>>())
+}
+
+/// The queries whose timelines an engine keeps.
+#[pg_extern]
+#[allow(clippy::type_complexity, reason = "a row of the function")]
+fn timeline_queries(
+    server: default!(&str, "'pystachio'"),
+) -> TableIterator<
+    'static,
+    (
+        name!(query, i64),
+        name!(started, Option<TimestampWithTimeZone>),
+        name!(elapsed_ms, f64),
+        name!(activities, i64),
+    ),
+> {
+    let timelines = client::timelines(options::usable_server(server)).or_raise();
+    let rows = timelines.into_iter().map(|timeline| {
+        let started = pgrx::datum::to_timestamp(timeline.started_unix_us as f64 / 1e6);
+        let activities = count(timeline.activities.len() as u64);
+        (count(timeline.query), Some(started), milliseconds(timeline.elapsed_us), activities)
+    });
+    TableIterator::new(rows.collect::<Vec<_>>())
+}
+
+/// A timeline in the Trace Event Format, which Perfetto and Chrome show; NULL if there is none.
+///
+/// Source: Trace Event Format, complete events (`"ph": "X"`), times in microseconds.
+#[pg_extern]
+fn timeline_trace(
+    query: default!(Option<i64>, "NULL"),
+    server: default!(&str, "'pystachio'"),
+) -> Option<pgrx::Json> {
+    let timeline = find(server, query).or_raise()?;
+    let names = lanes(&timeline.activities).into_iter().map(|(lane, name)| {
+        serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": lane, "args": {"name": name}})
+    });
+    let events = timeline.activities.iter().map(|activity| {
+        serde_json::json!({
+            "ph": "X", "name": activity.name, "cat": activity.kind.to_string(), "pid": 1, "tid": activity.lane,
+            "ts": activity.started_us, "dur": activity.elapsed_us, "args": {"bytes": activity.bytes},
+        })
+    });
+    let events: Vec<serde_json::Value> = names.chain(events).collect();
+    Some(pgrx::Json(serde_json::json!({
+        "displayTimeUnit": "ms",
+        "otherData": {"query": timeline.query, "elapsed_us": timeline.elapsed_us},
+        "traceEvents": events,
+    })))
+}
+
+/// Names of the lanes that have activities.
+fn lanes(activities: &[Activity]) -> Vec<(u32, String)> {
+    let mut lanes: Vec<u32> = activities.iter().map(|activity| activity.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let name = |lane| match lane {
+        0 => "storage".to_string(),
+        lane => format!("stream {lane}"),
+    };
+    lanes.into_iter().map(|lane| (lane, name(lane))).collect()
+}
+
+fn find(server: &str, query: Option<i64>) -> Result<Option<QueryTimeline>> {
+    let server_oid: pg_sys::Oid = options::usable_server(server);
+    let mut timelines = client::timelines(server_oid)?;
+    let Some(query) = query else { return Ok(timelines.pop()) };
+    let known: Vec<String> = timelines.iter().map(|timeline| timeline.query.to_string()).collect();
+    match timelines.into_iter().find(|timeline| count(timeline.query) == query) {
+        Some(timeline) => Ok(Some(timeline)),
+        None => {
+            let message = format!("server \"{server}\" keeps no timeline of query {query}");
+            Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(match known.is_empty() {
+                true => "Set pystachio.timeline to on and run the query again.".to_string(),
+                false => format!("It keeps those of queries {}.", known.join(", ")),
+            }))
+        }
+    }
+}
+
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1000.0
+}
+
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
