@@ -5,7 +5,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{
     chunk_decoder::ChunkDecoder,
     chunk_plan::ChunkPlan,
-    column_chunk::{ColumnSource, EncodedColumnChunk},
+    column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
     load::{EncodedBytes, ResidentChunk, load_chunks},
     page_batch::PageBatch,
@@ -46,6 +46,9 @@ pub fn decode_row_group(
     stream: Stream,
 ) -> Result<Vec<Column>> {
     let rows = row_count_of(row_count)?;
+    for chunk in chunks {
+        check_column(chunk.metadata.column_descr(), chunk.column)?;
+    }
     let sources: Vec<ColumnSource<'_>> = chunks.iter().map(EncodedColumnChunk::source).collect();
     let encoded =
         sources.iter().zip(chunks).map(|(source, chunk)| (source, EncodedBytes::Host(chunk.bytes))).collect();

@@ -1,6 +1,9 @@
 //! A plan becomes a tree of sources.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use pystachio_plan::{
     AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKey, JoinKind,
@@ -311,7 +314,16 @@ impl Join<'_> {
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
         };
         let source =
-            JoinSource { kind: self.kind, build_side, build, probe, keys, residual, state: JoinState::Start };
+            JoinSource {
+            kind: self.kind,
+            build_side,
+            build,
+            probe,
+            keys,
+            residual,
+            state: JoinState::Start,
+            ahead: VecDeque::new(),
+        };
         Ok(operator(columns, source, place))
     }
 

@@ -4,6 +4,8 @@
 //! build rows of all, are in a pair. Rows of a preserved side without a mark come out alone; build rows
 //! do so after the last probe chunk.
 
+use std::collections::VecDeque;
+
 use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 
 use super::{Operator, QueryContext, Source};
@@ -13,6 +15,10 @@ use crate::{
     program::{Filter, Program},
 };
 
+/// The side with this many times the rows of the other is not hashed, where the other turns out to be that small.
+const SWAP_FACTOR: usize = 4;
+/// Smaller sides are hashed as planned.
+const SWAP_ROWS_MIN: usize = 1 << 16;
 /// Pairs of a join without keys that are tried at once.
 const CROSS_PAIRS_MAX: u64 = 8 << 20;
 
@@ -27,6 +33,8 @@ pub(super) struct JoinSource {
     /// The condition on a pair, over left columns and then right columns.
     pub(super) residual: Option<Residual>,
     pub(super) state: JoinState,
+    /// Probe chunks that were read before the build side was hashed.
+    pub(super) ahead: VecDeque<Chunk>,
 }
 
 /// A condition on a pair.
@@ -81,8 +89,50 @@ impl JoinSource {
         matches!(self.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Full)
     }
 
+    /// Hashes the other side if it turns out to be far smaller: estimates of what joins give may be off by
+    /// orders of magnitude, and many rows on few keys make long chains.
+    fn choose_side(&mut self, context: &mut QueryContext, build: Chunk) -> Result<Chunk> {
+        let may_swap = self.kind != JoinKind::NullAwareAnti && self.keys.is_some();
+        if !may_swap || build.row_count < SWAP_ROWS_MIN {
+            return Ok(build);
+        }
+        let mut row_count = 0;
+        while row_count < build.row_count / SWAP_FACTOR {
+            let Some(chunk) = self.probe.next(context)? else {
+                return self.swap_sides(context, build);
+            };
+            row_count += chunk.row_count;
+            self.ahead.push_back(chunk);
+        }
+        Ok(build)
+    }
+
+    /// What was to be probed is hashed, and the other way round.
+    fn swap_sides(&mut self, context: &QueryContext, build: Chunk) -> Result<Chunk> {
+        let chunks = Vec::from(std::mem::replace(&mut self.ahead, VecDeque::from([build])));
+        std::mem::swap(&mut self.build, &mut self.probe);
+        self.keys = self.keys.take().map(|(build, probe)| (probe, build));
+        self.build_side = match self.build_side {
+            JoinSide::Left => JoinSide::Right,
+            JoinSide::Right => JoinSide::Left,
+        };
+        match chunks.is_empty() {
+            true => context.queue.empty(&self.build.types()),
+            false => context.queue.concat(&chunks),
+        }
+    }
+
+    /// The next probe chunk.
+    fn next_probe(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        match self.ahead.pop_front() {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.probe.next(context),
+        }
+    }
+
     fn read_build(&mut self, context: &mut QueryContext) -> Result<()> {
         let chunk = self.build.collect(context)?;
+        let chunk = self.choose_side(context, chunk)?;
         let queue = &context.queue;
         let table = match &self.keys {
             None => None,
@@ -112,7 +162,7 @@ impl JoinSource {
         if built.table.is_none() {
             return self.cross_next(context, built);
         }
-        match self.probe.next(context)? {
+        match self.next_probe(context)? {
             Some(chunk) => self.probe_chunk(context, built, &chunk).map(Some),
             None => Ok(None),
         }
@@ -264,7 +314,7 @@ impl JoinSource {
     fn cross_next(&mut self, context: &mut QueryContext, built: &mut Built) -> Result<Option<Chunk>> {
         let (probe, first, marks) = match built.rest.take() {
             Some(rest) => rest,
-            None => match self.probe.next(context)? {
+            None => match self.next_probe(context)? {
                 None => return Ok(None),
                 Some(chunk) => {
                     let marks = match self.marks_probe() {
