@@ -34,6 +34,7 @@ static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static STORAGE_BANDWIDTH_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
 static TIMELINE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
 
@@ -70,6 +71,11 @@ pub fn check_interval_s() -> u64 {
 /// What the server option device 'auto' stands for.
 pub fn auto_device() -> Device {
     AUTO_DEVICE.get()
+}
+
+/// Bytes a second that storage gives; 0 if nobody has said.
+pub fn storage_bandwidth() -> u64 {
+    u64::from(STORAGE_BANDWIDTH_MB.get().unsigned_abs()) * 1_000_000
 }
 
 /// What a device's engine makes use of.
@@ -154,6 +160,16 @@ pub fn define() {
         GucFlags::default(),
     );
     define_techniques();
+    GucRegistry::define_int_guc(
+        c"pystachio.storage_bandwidth",
+        c"Megabytes a second that storage gives, by which EXPLAIN ANALYZE shows T_min.",
+        c"0: the highest rate at which the engine has read for a query that EXPLAIN ANALYZE ran.",
+        &STORAGE_BANDWIDTH_MB,
+        0,
+        i32::MAX,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_bool_guc(
         c"pystachio.timeline",
         c"Notes what a GPU does for a query, for the function pystachio.timeline.",

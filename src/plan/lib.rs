@@ -44,7 +44,7 @@ pub use frame::{
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
-    Activity, ActivityKind, DeviceSettings, QueryTimeline,
+    Activity, ActivityKind, DeviceSettings, DeviceWork, QueryTimeline,
     ActualRows, CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest,
     OperatorMetrics, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest,
     TableDescription,

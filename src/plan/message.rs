@@ -261,8 +261,25 @@ pub struct QueryMetrics {
     pub spilled_bytes: u64,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,
+    /// What a device did, if asked for and if there is one.
+    pub device_work: Option<DeviceWork>,
     /// The rows of the plan's operators, in preorder, if asked for; `None` where the engine can't tell.
     pub actual_rows: Vec<Option<ActualRows>>,
+}
+
+/// What a device did for a query, over all its streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceWork {
+    /// Time in which at least one kernel ran.
+    pub kernel_us: u64,
+    /// Time in which at least one copy between host and device ran.
+    pub copy_us: u64,
+    /// Time in which at least one reader read.
+    pub read_us: u64,
+    /// Time in which readers read while kernels or copies ran.
+    pub overlap_us: u64,
+    /// The highest rate at which the engine has read files for a query, in bytes a second; 0 if it has not.
+    pub read_rate_max: u64,
 }
 
 /// The rows that an operator of the plan gave.
@@ -344,6 +361,17 @@ impl std::fmt::Display for ActivityKind {
             Self::Copy => "copy",
             Self::Kernel => "kernel",
         })
+    }
+}
+
+impl OperatorMetrics {
+    /// Adds to a counter.
+    pub fn count(&mut self, name: &str, value: u64) {
+        match self.counters.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum += value,
+            None if value > 0 => self.counters.push((name.to_owned(), value)),
+            None => {}
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -11,7 +11,7 @@ use std::{
 use bytemuck::{Pod, bytes_of, cast_slice};
 use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
-use super::{ActivityLog, Kernel, Platform, Stream};
+use super::{ActivityLog, Kernel, Platform, Stream, activity::What};
 
 /// The memory of one device and the way to it. Cheap to clone.
 ///
@@ -19,8 +19,18 @@ use super::{ActivityLog, Kernel, Platform, Stream};
 #[derive(Clone)]
 pub struct DeviceMemory {
     shared: Arc<Shared>,
-    log: Option<Arc<ActivityLog>>,
+    watch: Option<Watch>,
 }
+
+/// Where it is noted what is done, and for which operator.
+#[derive(Clone)]
+struct Watch {
+    log: Arc<ActivityLog>,
+    operator: Arc<AtomicU32>,
+}
+
+/// What is done for no operator.
+const NO_OPERATOR: u32 = u32::MAX;
 
 struct Shared {
     platform: Arc<dyn Platform>,
@@ -41,17 +51,35 @@ impl DeviceMemory {
             bytes_max,
             idle_streams: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), log: None }
+        Self { shared: Arc::new(shared), watch: None }
     }
 
     /// The same memory; what is done through this handle is noted.
     pub fn watched(&self, log: Arc<ActivityLog>) -> Self {
-        Self { shared: self.shared.clone(), log: Some(log) }
+        let watch = Watch { log, operator: Arc::new(AtomicU32::new(NO_OPERATOR)) };
+        Self { shared: self.shared.clone(), watch: Some(watch) }
+    }
+
+    /// The same memory, noted in the same log, for an operator of its own.
+    pub fn separated(&self) -> Self {
+        let watch = self.watch.as_ref().map(|watch| Watch {
+            log: watch.log.clone(),
+            operator: Arc::new(AtomicU32::new(watch.operator.load(Ordering::Relaxed))),
+        });
+        Self { shared: self.shared.clone(), watch }
+    }
+
+    /// Says for which operator is done what follows, through this handle and its clones. The one before.
+    pub fn attribute(&self, operator: u32) -> u32 {
+        match &self.watch {
+            Some(watch) => watch.operator.swap(operator, Ordering::Relaxed),
+            None => NO_OPERATOR,
+        }
     }
 
     fn note(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
-        if let Some(log) = &self.log {
-            log.add_enqueued(kind, name, bytes, stream);
+        if let Some(watch) = &self.watch {
+            watch.log.add_enqueued(watch.what(kind, name, bytes), stream);
         }
     }
 
@@ -167,8 +195,8 @@ impl DeviceMemory {
         self.shared.platform.upload_parts(bytes, address, stream, &mut |start, part| {
             let begun = Instant::now();
             read(start, part)?;
-            if let Some(log) = &self.log {
-                log.add_done(ActivityKind::Read, "read", part.len() as u64, begun);
+            if let Some(watch) = &self.watch {
+                watch.log.add_done(watch.what(ActivityKind::Read, "read", part.len() as u64), begun);
             }
             Ok(())
         })?;
@@ -213,6 +241,12 @@ impl DeviceMemory {
         self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
         self.note(ActivityKind::Kernel, kernel.name(), 0, stream);
         Ok(())
+    }
+}
+
+impl Watch {
+    fn what(&self, kind: ActivityKind, name: &'static str, bytes: u64) -> What {
+        What { operator: self.operator.load(Ordering::Relaxed), kind, name, bytes }
     }
 }
 

@@ -20,7 +20,7 @@ mod kernel;
 mod memory;
 mod platform;
 
-pub use activity::ActivityLog;
+pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
 pub use emulated::EmulatedPlatform;
 pub use kernel::{KERNELS, Kernel};

@@ -16,7 +16,7 @@ use super::{
     aggregate::{AggregateSource, Call},
     join::{JoinSource, JoinState, Residual},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
-    scan::ScanSource,
+    scan::{ScanPlace, ScanSource},
     sort::SortSource,
 };
 use crate::program::{Filter, Program};
@@ -100,8 +100,8 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
             let place = describe(context, format!("Scan {table}"), depth);
             let rank = context.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
-            let rank = rank.unwrap_or(usize::MAX);
-            let source = ScanSource::open(table, files, scan_columns, filters, rank, context)?;
+            let scan_place = ScanPlace { operator: place, rank: rank.unwrap_or(usize::MAX) };
+            let source = ScanSource::open(table, files, scan_columns, filters, scan_place, context)?;
             Ok(operator(columns, source, place))
         }
         PlanOperator::Values { columns, rows } => {

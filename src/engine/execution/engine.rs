@@ -76,7 +76,7 @@ impl DeviceEngine {
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
         let queue = Queue::new(&self.memory)?;
-        let (queue, timeline) = match request.device.timeline {
+        let (queue, timeline) = match request.device.timeline || request.with_metrics {
             true => {
                 let log = ActivityLog::start(self.memory.platform().clone(), queue.stream())?;
                 let log = Arc::new(log);

@@ -85,7 +85,9 @@ impl Operator {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         context.check_cancelled()?;
         let started = Instant::now();
+        let above = context.queue.memory().attribute(self.place as u32);
         let chunk = self.source.next(context)?;
+        context.queue.memory().attribute(above);
         if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
             context.metrics.operators.get_mut(self.place)
         {

@@ -3,18 +3,18 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use pystachio_plan::{ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{ActivityKind, DeviceWork, ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
 use tokio::sync::mpsc;
 
 use super::{QueryContext, compile::compile, timeline::Timelines};
 use crate::{
     ResultStream, StopFlag,
-    device::ActivityLog,
+    device::{ActivityLog, NotedActivity, device_work},
     operation::{column_schema, to_arrow},
 };
 
@@ -117,7 +117,8 @@ impl Worker {
     fn work(self) {
         let Self { run: Run { request, mut context, timeline, guard }, schema, sender, metrics } = self;
         let started = Instant::now();
-        let output = Output { request: &request, schema, sender: &sender, metrics, started };
+        let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
+        let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut context));
         let result = catch_unwind(work).unwrap_or_else(|payload| {
@@ -125,13 +126,8 @@ impl Worker {
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
             Err(Error::internal(format!("the engine failed while it ran the query: {text}")))
         });
-        let number = context.number;
-        // Readers end, and all that was enqueued has happened; an error of that has been heard already.
-        let _ = context.queue.wait();
+        // Readers end.
         drop(context);
-        if let Some((log, timelines)) = timeline {
-            timelines.add(number, &log, started.elapsed());
-        }
         if let Err(error) = result {
             // Nobody is there to hear of a query that was dropped.
             let _ = sender.blocking_send(Err(error));
@@ -147,10 +143,50 @@ struct Output<'a> {
     sender: &'a mpsc::Sender<Result<RecordBatch>>,
     metrics: Arc<Mutex<QueryMetrics>>,
     started: Instant,
+    watched: Option<Watched<'a>>,
+}
+
+/// Where it is noted what the device does, and where that goes.
+struct Watched<'a> {
+    log: &'a ActivityLog,
+    timelines: &'a Timelines,
+}
+
+impl Watched<'_> {
+    /// Sums up what was done, and keeps it.
+    fn finish(&self, context: &mut QueryContext, elapsed: Duration) {
+        let noted = self.log.take();
+        let metrics = &mut context.metrics;
+        for NotedActivity { operator, activity } in &noted {
+            if let Some(operator) = metrics.operators.get_mut(*operator as usize)
+                && matches!(activity.kind, ActivityKind::Kernel | ActivityKind::Copy)
+            {
+                operator.count("gpu_us", activity.elapsed_us);
+            }
+        }
+        let work = device_work(&noted);
+        let read_rate_max = self.timelines.note_reading(metrics.bytes_read, work.read_us);
+        metrics.device_work = Some(DeviceWork { read_rate_max, ..work });
+        let activities = noted.into_iter().map(|noted| noted.activity).collect();
+        self.timelines.add(context.number, activities, elapsed);
+    }
 }
 
 impl Output<'_> {
     fn execute(&self, context: &mut QueryContext) -> Result<()> {
+        let result = self.give_rows(context);
+        // An error of this has been heard already, or comes with the last word.
+        let ended = context.queue.wait();
+        if let Some(watched) = &self.watched {
+            watched.finish(context, self.started.elapsed());
+        }
+        result?;
+        ended?;
+        self.publish(context);
+        Ok(())
+    }
+
+    fn give_rows(&self, context: &mut QueryContext) -> Result<()> {
         let request = self.request;
         let mut root = compile(&request.plan, context)?;
         context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
@@ -170,8 +206,6 @@ impl Output<'_> {
                 }
             }
         }
-        context.queue.wait()?;
-        self.publish(context);
         Ok(())
     }
 

@@ -43,6 +43,15 @@ pub(super) struct ScanSource {
     number: ScanNumber,
 }
 
+/// Where a scan stands among the operators of its query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScanPlace {
+    /// In [`pystachio_plan::QueryMetrics::operators`].
+    pub(super) operator: usize,
+    /// In the order in which the query wants its scans.
+    pub(super) rank: usize,
+}
+
 /// What readers share.
 struct ScanWork {
     table: String,
@@ -54,6 +63,7 @@ struct ScanWork {
     /// Absent if the query does without it.
     cache: Option<ChunkCache>,
     query: u64,
+    operator: usize,
     stop: StopFlag,
     counts: ScanCounts,
 }
@@ -62,6 +72,8 @@ struct ScanWork {
 #[derive(Default)]
 struct ScanCounts {
     bytes_read: AtomicU64,
+    bytes_cached: AtomicU64,
+    bytes_decoded: AtomicU64,
     cache_hits: AtomicU64,
     cache_misses: AtomicU64,
 }
@@ -91,7 +103,7 @@ impl ScanSource {
         files: &FileSet,
         columns: &[ScanColumn],
         filters: &[Expression],
-        rank: usize,
+        place: ScanPlace,
         context: &mut QueryContext,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
@@ -132,10 +144,11 @@ impl ScanSource {
             parts: parts(row_groups, context.queue.memory().platform().reader_count(), chunk_rows_min),
             cache: context.settings.cache.then(|| context.cache.clone()),
             query: context.number,
+            operator: place.operator,
             stop: context.stop.clone(),
             counts: ScanCounts::default(),
         });
-        let number = context.readers.add(work.clone(), rank);
+        let number = context.readers.add(work.clone(), place.rank);
         Ok(Self { work, number })
     }
 }
@@ -144,7 +157,13 @@ impl Source for ScanSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         let chunk = context.readers.next_part(self.number)?;
         let (counts, metrics) = (&self.work.counts, &mut context.metrics);
-        metrics.bytes_read += counts.bytes_read.swap(0, Ordering::Relaxed);
+        let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
+        metrics.bytes_read += bytes_read;
+        if let Some(operator) = metrics.operators.get_mut(self.work.operator) {
+            operator.count("bytes_read", bytes_read);
+            operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
+            operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
+        }
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
         match &chunk {
@@ -185,6 +204,7 @@ impl ReadParts for ScanWork {
     }
 
     fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk> {
+        queue.memory().attribute(self.operator as u32);
         let row_groups = self.parts.get(part).ok_or_else(|| Error::internal("a part that is not there"))?;
         let chunks =
             row_groups.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
@@ -221,6 +241,7 @@ impl ScanWork {
         let decoded =
             PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
         let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
+        self.counts.bytes_decoded.fetch_add(chunk.bytes(), Ordering::Relaxed);
         if let Some(condition) = &self.filter {
             chunk = filter_chunk(queue, chunk, condition)?;
         }
@@ -245,6 +266,7 @@ impl ScanWork {
                 match self.cache.as_ref().map(|cache| cache.claim(key, self.query)) {
                     Some(Claim::Held(held)) => {
                         self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+                        self.counts.bytes_cached.fetch_add(held.bytes(), Ordering::Relaxed);
                         *chunk = Some(held);
                     }
                     Some(Claim::Mine(claim)) => claims.push((place, Some(claim))),
@@ -291,6 +313,11 @@ impl ScanWork {
     ) -> Result<Vec<Arc<ResidentChunk>>> {
         let file = &row_group.file.file;
         let handle = file.handle()?;
+        for place in places {
+            if let Some((start, bytes)) = chunk_range(sources[*place].metadata) {
+                file.announce(&handle, start, bytes);
+            }
+        }
         let mut host = Vec::new();
         let mut device = Vec::new();
         for place in places {

@@ -25,7 +25,7 @@ impl Queue {
     ///
     /// Those of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
-        Ok(Self { memory: memory.clone(), lease: Arc::new(memory.lease_stream()?) })
+        Ok(Self { memory: memory.separated(), lease: Arc::new(memory.lease_stream()?) })
     }
 
     /// The device's memory.

@@ -8,11 +8,15 @@
 //! handle, never from the path.
 //!
 //! Deliberately absent: column data (`scan`, `cache`), remote files.
+#![expect(unsafe_code, reason = "hints to the page cache are libc's")]
 
 use std::{
     collections::HashMap,
     fs::{self, File},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -218,6 +222,15 @@ impl TableFile {
         let mut buffer = vec![0; range_bytes];
         self.read_part(handle, offset, &mut buffer)?;
         Ok(buffer.into())
+    }
+
+    /// Says that ranges will be read soon, so that storage gets large requests and many at once. A hint.
+    pub fn announce(&self, handle: &File, offset: u64, range_bytes: u64) {
+        let (offset, range_bytes) = (offset as libc::off_t, range_bytes as libc::off_t);
+        // SAFETY: the file is open; the call reads no memory of ours.
+        let _ = unsafe {
+            libc::posix_fadvise(handle.as_raw_fd(), offset, range_bytes, libc::POSIX_FADV_WILLNEED)
+        };
     }
 
     /// Fills memory from a place in the file. Blocks.

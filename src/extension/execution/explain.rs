@@ -14,7 +14,7 @@
 use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ActualRows, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
+use pystachio_plan::{ActualRows, DeviceWork, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
 
 use super::{
     query::QueryCost,
@@ -78,6 +78,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.cache_misses += before.cache_misses;
     now.memory_peak_bytes = now.memory_peak_bytes.max(before.memory_peak_bytes);
     now.spilled_bytes += before.spilled_bytes;
+    now.device_work = sum_work(before.device_work, now.device_work);
     now.actual_rows = match now.actual_rows.len() == before.actual_rows.len() {
         true => now
             .actual_rows
@@ -88,6 +89,17 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
         false => Vec::new(),
     };
     now
+}
+
+fn sum_work(before: Option<DeviceWork>, now: Option<DeviceWork>) -> Option<DeviceWork> {
+    let (before, now) = (before?, now?);
+    Some(DeviceWork {
+        kernel_us: before.kernel_us + now.kernel_us,
+        copy_us: before.copy_us + now.copy_us,
+        read_us: before.read_us + now.read_us,
+        overlap_us: before.overlap_us + now.overlap_us,
+        read_rate_max: before.read_rate_max.max(now.read_rate_max),
+    })
 }
 
 fn sum_rows(before: Option<ActualRows>, now: Option<ActualRows>) -> Option<ActualRows> {
@@ -155,10 +167,44 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
         writer.text("Waited for Engine", &millis(cost.waited));
         writer.text("Time in Postgres", &millis(in_postgres));
     }
+    if with_times && let Some(work) = &metrics.device_work {
+        write_device_work(writer, metrics, work);
+    }
     let operators: Vec<String> =
         metrics.operators.iter().map(|operator| operator_line(operator, with_times)).collect();
     if !operators.is_empty() {
         writer.lines("Engine Operators", &operators);
+    }
+}
+
+/// What the device did, and how far the query is from the time that reading alone takes.
+fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork) {
+    let device = format!("kernels {} copies {}", micros(work.kernel_us), micros(work.copy_us));
+    writer.text("Device Time", &device);
+    if metrics.bytes_read == 0 {
+        return;
+    }
+    let rate = |bytes: u64, us: u64| bytes as f64 / 1000.0 / us.max(1) as f64;
+    let storage = format!(
+        "{} at {:.2} GB/s, of which {} with the device at work",
+        micros(work.read_us),
+        rate(metrics.bytes_read, work.read_us),
+        micros(work.overlap_us)
+    );
+    writer.text("Storage Time", &storage);
+    let bandwidth = match settings::storage_bandwidth() {
+        0 => work.read_rate_max,
+        bandwidth => bandwidth,
+    };
+    if bandwidth > 0 {
+        let least_us = (metrics.bytes_read as f64 / bandwidth as f64 * 1e6) as u64;
+        let ratio = metrics.elapsed_us as f64 / least_us.max(1) as f64;
+        let least = format!(
+            "{} at {:.2} GB/s, and this was {ratio:.2} times it",
+            micros(least_us),
+            bandwidth as f64 / 1e9
+        );
+        writer.text("T_min", &least);
     }
 }
 
