@@ -18,7 +18,9 @@ mod kernel;
 mod memory;
 mod platform;
 
-pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
+pub use column::{
+    CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
+};
 pub use emulated::EmulatedPlatform;
 pub use kernel::{KERNELS, Kernel};
 pub use memory::{Buffer, DeviceMemory, StreamLease};
