@@ -21,19 +21,19 @@ static_assert(sizeof(AssignGroups) == 464, "AssignGroups has 464 bytes");
 // What accumulate adds to a group.
 enum AccumulatorKind {
     ACCUMULATE_COUNT = 0,     // rows whose input is not NULL, or all rows without an input
-    ACCUMULATE_SUM = 1,       // of integers and decimals, in 128 bits
+    ACCUMULATE_SUM = 1,       // of integers and decimals
     ACCUMULATE_MIN = 2,       // the row with the least value
     ACCUMULATE_MAX = 3,       // the row with the greatest value
     ACCUMULATE_ANY = 4,       // some row
 };
 
-// accumulate_groups
+// accumulate_groups, accumulate_few_groups, accumulate_large_sums, accumulate_few_large_sums
 typedef struct AccumulateGroups {
     ColumnView input;     // type 0 with values 0: none
     uint64_t groups;      // uint32_t [row_count], or 0: all rows are group 0
     uint64_t row_count;
     uint64_t counts;      // uint64_t [group_count]: rows whose input is not NULL
-    uint64_t sums;        // {low, high} [group_count] of a 128-bit sum; null unless ACCUMULATE_SUM
+    uint64_t sums;        // {low, high} [group_count], or LARGE_SUM_WORDS words each; null unless ACCUMULATE_SUM
     uint64_t rows;        // uint32_t [group_count], NO_ROW at first; null unless MIN, MAX, ANY
     uint64_t status;      // Status
     uint32_t group_count;
@@ -41,21 +41,25 @@ typedef struct AccumulateGroups {
 } AccumulateGroups;
 static_assert(sizeof(AccumulateGroups) == 80, "AccumulateGroups has 80 bytes");
 
-// finish_sums
+// finish_sums, finish_large_sums
 typedef struct FinishSums {
     uint64_t counts;      // uint64_t [group_count]
-    uint64_t sums;        // {low, high} [group_count]
+    uint64_t sums;        // as of AccumulateGroups
     uint64_t values;      // cells of cell_bytes
     uint64_t validity;    // uint8_t [group_count]: 0 where the count is 0
     uint64_t group_count;
     uint64_t status;      // Status
-    uint32_t cell_bytes;  // 8 or 16
-    uint32_t overflow_code; // ErrorCode for a sum that does not fit the cell
+    uint32_t cell_bytes;  // 8, 16 or 32
+    uint32_t overflow_code;   // ErrorCode for a sum that does not fit the cell
+    uint32_t overflow_detail; // the most digits that the cell has
+    uint32_t reserved;
 } FinishSums;
-static_assert(sizeof(FinishSums) == 56, "FinishSums has 56 bytes");
-
-// The most digits that a sum of 8 bytes has: the detail of its error.
-#define DECIMAL64_DIGITS 18
+static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 
 // Groups of which every thread of a block keeps a sum of its own.
 #define PRIVATE_GROUPS_MAX 8
+
+// Words of a sum that 128 bits might not hold, least first: one more than the widest addend has, so that none wraps.
+#define LARGE_SUM_WORDS 5
+// As PRIVATE_GROUPS_MAX for such sums: what 48 KB of shared memory hold.
+#define LARGE_PRIVATE_GROUPS_MAX 4

@@ -19,6 +19,7 @@ enum CellType {
     CELL_STRING = 7,   // StringCell: text and bytea
     CELL_BYTES16 = 8,  // 16 bytes in order: uuid
     CELL_INTERVAL = 9, // IntervalCell
+    CELL_INT256 = 10,  // 256 bits, little end first: decimals of 39 to 76 digits
 };
 
 // Text or bytes that lie elsewhere.

@@ -11,6 +11,7 @@
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
+    X(evaluate_int256_program, EvaluateProgram, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
@@ -23,6 +24,9 @@
     X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_few_groups, AccumulateGroups, BLOCK_THREADS) \
     X(finish_sums, FinishSums, BLOCK_THREADS) \
+    X(accumulate_large_sums, AccumulateGroups, BLOCK_THREADS) \
+    X(accumulate_few_large_sums, AccumulateGroups, BLOCK_THREADS) \
+    X(finish_large_sums, FinishSums, BLOCK_THREADS) \
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
     X(scatter_digits, SortDigits, BLOCK_THREADS) \

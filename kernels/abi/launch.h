@@ -2,6 +2,7 @@
 //
 // A kernel is one C++ function of one argument, a plain struct passed by value, and runs on a one-dimensional grid.
 // KERNEL(name, Arguments, threads) { ... body that reads `args` ... }
+// DEVICE is for functions, METHOD for those of a struct; a DEVICE_CALL is not inlined.
 //
 // Invariants: no dynamic shared memory; no inline PTX and no library; threads of a block meet only at `block_barrier()`
 // and in the warp functions of common/warp.cuh, which every thread of the block (of the warp) reaches.
@@ -19,6 +20,7 @@
 #define DEVICE_CALL __device__ __noinline__
 #define SHARED __shared__
 #define CONSTANT_TABLE static __device__ const
+#define METHOD __device__ __forceinline__
 #else
 #include "../emulate/emulate.h"
 #endif

@@ -1,9 +1,11 @@
 // Byte-code of scalar expressions: what evaluate_program interprets.
 //
-// A program computes one row. Its registers and constants are cells of 16 bytes:
+// A program computes one row. Its registers and constants are cells of 16 bytes, or pairs of them in the kernel for
+// programs that have decimals of more than 38 digits:
 //
 //   integer   low: int64_t. booleans (0, 1), integers, dates, times, timestamps, decimals of at most 18 digits
 //   wide      low, high: __int128. decimals of 19 to 38 digits
+//   int256    two cells. decimals of more digits
 //   float     low: double. `real` is held as the double of the same value
 //   text      StringCell; uuid: 16 bytes in order; interval: IntervalCell
 //
@@ -21,9 +23,11 @@
 
 #include "column.h"
 
-// Registers of a program, and of the kernel for small programs.
+// Registers of a program, of one for the kernel for small programs, and of one with pairs of cells, which take as much
+// memory a thread as PROGRAM_REGISTERS cells.
 #define PROGRAM_REGISTERS 64
 #define PROGRAM_REGISTERS_SMALL 16
+#define PROGRAM_REGISTERS_INT256 32
 // Input columns that a program may load, and output columns.
 #define PROGRAM_COLUMNS_MAX 96
 #define PROGRAM_OUTPUTS_MAX 64
@@ -59,12 +63,14 @@ typedef struct Instruction {
     X(LOAD_INT64)                                                                                                \
     X(LOAD_FLOAT32)                                                                                              \
     X(LOAD_CELL)                                                                                                 \
+    X(LOAD_INT256)                                                                                               \
     X(STORE_INT8)                                                                                                \
     X(STORE_INT16)                                                                                               \
     X(STORE_INT32)                                                                                               \
     X(STORE_INT64)                                                                                               \
     X(STORE_FLOAT32)                                                                                             \
     X(STORE_CELL)                                                                                                \
+    X(STORE_INT256)                                                                                              \
     X(STORE_FLAG)                                                                                                \
     /* Choices. */                                                                                               \
     X(MOVE)                                                                                                      \
@@ -154,7 +160,22 @@ typedef struct Instruction {
     X(CONCAT)                                                                                                    \
     X(REPLACE)                                                                                                   \
     X(PAD_BLANKS)                                                                                                \
-    X(WRITE_TEXT) /* a as text; mode: ProgramText */
+    X(WRITE_TEXT) /* a as text; mode: ProgramText */                                                             \
+    /* 256 bits. What has a name above is the same as there. */                                                  \
+    X(WIDEN_INT256)  /* of 128 bits */                                                                           \
+    X(NARROW_INT256) /* to 128 bits */                                                                           \
+    X(ADD_INT256)                                                                                                \
+    X(SUBTRACT_INT256)                                                                                           \
+    X(MULTIPLY_INT256)                                                                                           \
+    X(ROUND_INT256)                                                                                              \
+    X(LIMIT_INT256)                                                                                              \
+    X(SIGN_INT256)                                                                                               \
+    X(COMPARE_INT256) /* as COMPARE_SCALED */                                                                    \
+    X(MODULO_INT256)                                                                                             \
+    X(ROUND_DECIMAL_INT256)                                                                                      \
+    X(DIVIDE_INT256) /* as DIVIDE_DECIMAL */                                                                     \
+    X(LEADING_GROUP_INT256)                                                                                      \
+    X(INT256_TO_FLOAT)
 
 enum Opcode {
 #define PROGRAM_OPCODE(name) OPCODE_##name,
@@ -162,11 +183,12 @@ enum Opcode {
 #undef PROGRAM_OPCODE
 };
 
-// The first strict opcode, the first of those that are rare and large, and the first of those that only the kernel for
-// any program has: functions of text.
+// The first strict opcode, the first of those that are rare and large, the first of those that the kernel for small
+// programs has not: functions of text, and the first of those that only the kernel with pairs of cells has.
 #define PROGRAM_STRICT OPCODE_NOT
 #define PROGRAM_RARE OPCODE_DIVIDE_INTEGER
 #define PROGRAM_TEXT OPCODE_LIKE
+#define PROGRAM_INT256 OPCODE_WIDEN_INT256
 
 enum Condition {
     CONDITION_ALWAYS = 0,
@@ -232,10 +254,10 @@ typedef struct ProgramColumn {
     uint64_t validity;
 } ProgramColumn;
 
-// evaluate_program, evaluate_small_program
+// evaluate_program, evaluate_small_program, evaluate_int256_program
 typedef struct EvaluateProgram {
     uint64_t instructions; // Instruction [instruction_count]
-    uint64_t constants;    // 16 bytes each
+    uint64_t constants;    // a cell each, or a pair of them; then tables of cells
     uint64_t row_count;
     uint64_t status;           // Status
     uint64_t text;             // where new text goes

@@ -154,11 +154,17 @@ KERNEL(finish_sums, FinishSums, BLOCK_THREADS) {
         ((uint8_t *)args.validity)[group] = valid;
         uint64_t low = ((const uint64_t *)args.sums)[2 * group];
         uint64_t high = ((const uint64_t *)args.sums)[2 * group + 1];
-        if (args.cell_bytes == 16) {
-            ((int128 *)args.values)[group] = (int128)(((uint128)high << 64) | low);
+        if (args.cell_bytes > 8) {
+            const int128 sum = (int128)(((uint128)high << 64) | low);
+            if (args.cell_bytes == 16) {
+                ((int128 *)args.values)[group] = sum;
+            } else {
+                ((int256 *)args.values)[group] = int256_of(sum);
+            }
             continue;
         }
         ((uint64_t *)args.values)[group] = low;
-        if (valid && high != (uint64_t)((int64_t)low >> 63)) report_error(args.status, args.overflow_code, DECIMAL64_DIGITS);
+        const bool fits = high == (uint64_t)((int64_t)low >> 63);
+        if (valid && !fits) report_error(args.status, args.overflow_code, args.overflow_detail);
     }
 }

@@ -12,6 +12,10 @@ struct Cell16 {
     uint64_t low, high;
 };
 
+struct Cell32 {
+    Cell16 low, high;
+};
+
 template <class T>
 DEVICE void copy_cell(uint64_t source, uint64_t source_row, uint64_t target, uint64_t target_row) {
     ((T *)target)[target_row] = ((const T *)source)[source_row];
@@ -40,6 +44,7 @@ KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
             case 2: copy_cell<uint16_t>(args.source.values, source_row, args.values, row); break;
             case 4: copy_cell<uint32_t>(args.source.values, source_row, args.values, row); break;
             case 8: copy_cell<uint64_t>(args.source.values, source_row, args.values, row); break;
+            case 32: copy_cell<Cell32>(args.source.values, source_row, args.values, row); break;
             default: copy_cell<Cell16>(args.source.values, source_row, args.values, row);
         }
     }

@@ -7,9 +7,7 @@
 #include "../abi/column.h"
 #include "../abi/launch.h"
 #include "hash.cuh"
-
-typedef __int128 int128;
-typedef unsigned __int128 uint128;
+#include "int256.cuh"
 
 DEVICE bool cell_is_null(const ColumnView &column, uint64_t row) {
     return column.validity != 0 && ((const uint8_t *)column.validity)[row] == 0;
@@ -52,6 +50,7 @@ DEVICE_CALL int compare_cells(const ColumnView &a, uint64_t a_row, const ColumnV
         case CELL_INT32: return compare_numbers(cell_at<int32_t>(a, a_row), cell_at<int32_t>(b, b_row));
         case CELL_INT64: return compare_numbers(cell_at<int64_t>(a, a_row), cell_at<int64_t>(b, b_row));
         case CELL_INT128: return compare_numbers(cell_at<int128>(a, a_row), cell_at<int128>(b, b_row));
+        case CELL_INT256: return compare_numbers(cell_at<int256>(a, a_row), cell_at<int256>(b, b_row));
         case CELL_FLOAT32: return compare_floats(cell_at<float>(a, a_row), cell_at<float>(b, b_row));
         case CELL_FLOAT64: return compare_floats(cell_at<double>(a, a_row), cell_at<double>(b, b_row));
         case CELL_STRING: {
@@ -81,6 +80,8 @@ DEVICE_CALL bool cells_equal(const ColumnView &a, uint64_t a_row, const ColumnVi
     }
 }
 
+DEVICE uint64_t hash_wide(uint128 value) { return hash_mix(hash_mix((uint64_t)value) ^ (uint64_t)(value >> 64)); }
+
 // Equal cells have equal hashes.
 DEVICE_CALL uint64_t hash_cell(const ColumnView &column, uint64_t row) {
     switch (column.type) {
@@ -88,9 +89,10 @@ DEVICE_CALL uint64_t hash_cell(const ColumnView &column, uint64_t row) {
         case CELL_INT16: return hash_mix((uint64_t)(int64_t)cell_at<int16_t>(column, row));
         case CELL_INT32: return hash_mix((uint64_t)(int64_t)cell_at<int32_t>(column, row));
         case CELL_INT64: return hash_mix((uint64_t)cell_at<int64_t>(column, row));
-        case CELL_INT128: {
-            uint128 value = (uint128)cell_at<int128>(column, row);
-            return hash_mix(hash_mix((uint64_t)value) ^ (uint64_t)(value >> 64));
+        case CELL_INT128: return hash_wide((uint128)cell_at<int128>(column, row));
+        case CELL_INT256: {
+            uint256 value = bits_of(cell_at<int256>(column, row));
+            return hash_mix(hash_wide(value.low) ^ hash_wide(value.high));
         }
         case CELL_FLOAT32: {
             float value = cell_at<float>(column, row);
@@ -107,9 +109,6 @@ DEVICE_CALL uint64_t hash_cell(const ColumnView &column, uint64_t row) {
             return hash_bytes((const uint8_t *)cell.address, cell.length);
         }
         case CELL_BYTES16: return hash_bytes((const uint8_t *)column.values + row * 16, 16);
-        default: {
-            uint128 span = (uint128)interval_span(cell_at<IntervalCell>(column, row));
-            return hash_mix(hash_mix((uint64_t)span) ^ (uint64_t)(span >> 64));
-        }
+        default: return hash_wide((uint128)interval_span(cell_at<IntervalCell>(column, row)));
     }
 }

@@ -50,6 +50,7 @@ uint32_t vote_warp(bool flag);
     static void name##_thread(const Arguments &args)
 #define DEVICE static inline
 #define DEVICE_CALL [[maybe_unused]] static
+#define METHOD inline
 #define SHARED static thread_local
 #define CONSTANT_TABLE [[maybe_unused]] static const
 

@@ -32,6 +32,14 @@ DEVICE void set_wide(Cell *cell, int128 value) {
     cell->low = (uint64_t)value;
     cell->high = (uint64_t)((uint128)value >> 64);
 }
+// A decimal of more than 38 digits is in two cells, one after the other.
+DEVICE int256 int256_at(const Cell *cells) {
+    return int256{(uint128)wide_of(cells[0]), wide_of(cells[1])};
+}
+DEVICE void set_int256(Cell *cells, const int256 &value) {
+    set_wide(cells, (int128)value.low);
+    set_wide(cells + 1, value.high);
+}
 DEVICE void set_float(Cell *cell, double value) { cell->low = __builtin_bit_cast(uint64_t, value); }
 DEVICE void set_interval(Cell *cell, int64_t microseconds, int32_t days, int32_t months) {
     cell->low = (uint64_t)microseconds;

@@ -1,12 +1,12 @@
-// Decimals of up to 38 digits: an integer of 128 bits times a power of ten that the program knows.
+// Decimals: an integer of 128 bits, or of 256 for more than 38 digits, times a power of ten that the program knows.
 //
-// Every result is exact, or rounded as PostgreSQL rounds, or a fault: no intermediate value wraps.
+// Every result is exact, or rounded as PostgreSQL rounds, or a fault: no intermediate value wraps. The functions are
+// the same for both widths.
 //
 // Source: PostgreSQL 15, `numeric.c` (`select_div_scale`, `div_var`, `round_var`). We differ: long division in the
-// decimal system, because a scaled dividend may exceed 128 bits.
+// decimal system, because a scaled dividend may exceed the width.
 #pragma once
 
-#include "integer.cuh"
 #include "powers.cuh"
 
 // Digits in one of PostgreSQL's groups of digits.
@@ -14,117 +14,149 @@
 // The least count of significant digits of a quotient, and the most digits after the point.
 #define SIGNIFICANT_DIGITS_MIN 16
 #define DISPLAY_SCALE_MAX 1000
+// A decimal that exceeds 128 or 256 bits.
+#define DECIMAL128_FAULT (ERROR_DECIMAL_RANGE | (38u << 8))
+#define DECIMAL256_FAULT (ERROR_DECIMAL_RANGE | (76u << 8))
 
-// value / power, rounded half away from zero.
-DEVICE int128 divide_rounded(int128 value, uint128 power) {
-    uint128 quotient, remainder;
+// What differs between integers of 128 and of 256 bits.
+template <class Signed>
+struct Width;
+template <>
+struct Width<int128> {
+    typedef uint128 Unsigned;
+    // The greatest power of ten that fits without sign; the next one is more than twice as large as any value.
+    static const uint32_t EXPONENT_MAX = POWER_EXPONENT_MAX;
+    METHOD static uint128 power_of(uint32_t exponent) { return power_of_ten(exponent); }
+    METHOD static uint128 of(uint64_t value) { return value; }
+};
+template <>
+struct Width<int256> {
+    typedef uint256 Unsigned;
+    static const uint32_t EXPONENT_MAX = POWER256_EXPONENT_MAX;
+    METHOD static uint256 power_of(uint32_t exponent) { return power256_of_ten(exponent); }
+    METHOD static uint256 of(uint64_t value) { return uint256{value, 0}; }
+};
+template <class Signed>
+using Magnitude = typename Width<Signed>::Unsigned;
+
+// value / power, rounded half away from zero. The power is at least 1, so that no quotient overflows.
+template <class Signed>
+DEVICE Signed divide_rounded(Signed value, Magnitude<Signed> power) {
+    Magnitude<Signed> quotient, remainder;
     divide_magnitudes(magnitude_of(value), power, &quotient, &remainder);
-    if (remainder >= power - remainder) quotient++;
-    return (int128)(value < 0 ? -quotient : quotient);
+    if (remainder >= power - remainder) quotient = quotient + Width<Signed>::of(1);
+    return with_sign(quotient, is_negative(value));
 }
 
 // value * 10^exponent. Returns whether it does not fit.
-DEVICE bool raise_overflows(int128 value, uint32_t exponent, int128 *result) {
-    *result = 0;
-    if (value == 0) return false;
-    if (exponent > POWER_EXPONENT_MAX) return true;
-    return multiply_overflows(value, (int128)power_of_ten(exponent), result);
+template <class Signed>
+DEVICE bool raise_overflows(Signed value, uint32_t exponent, Signed *result) {
+    *result = Signed{};
+    Magnitude<Signed> magnitude = magnitude_of(value);
+    if (is_zero(magnitude)) return false;
+    if (exponent > Width<Signed>::EXPONENT_MAX) return true;
+    if (multiply_overflows(magnitude, Width<Signed>::power_of(exponent), &magnitude)) return true;
+    return from_magnitude_overflows(magnitude, is_negative(value), result);
 }
 
 // -1, 0 or 1 of a * 10^a_raise and b * 10^b_raise, one of which is 0.
-DEVICE int compare_scaled(int128 a, uint32_t a_raise, int128 b, uint32_t b_raise) {
-    int128 raised;
+template <class Signed>
+DEVICE int compare_scaled(Signed a, uint32_t a_raise, Signed b, uint32_t b_raise) {
+    Signed raised;
     // What does not fit is further from zero than anything that does.
     if (b_raise == 0) {
-        if (raise_overflows(a, a_raise, &raised)) return a < 0 ? -1 : 1;
+        if (raise_overflows(a, a_raise, &raised)) return is_negative(a) ? -1 : 1;
         return compare_numbers(raised, b);
     }
-    if (raise_overflows(b, b_raise, &raised)) return b < 0 ? 1 : -1;
+    if (raise_overflows(b, b_raise, &raised)) return is_negative(b) ? 1 : -1;
     return compare_numbers(a, raised);
 }
 
-// (a + b) % divisor; a and b are less than divisor, which is at most 2^127.
-DEVICE uint128 add_modulo(uint128 a, uint128 b, uint128 divisor) {
-    uint128 sum = a + b;
+// (a + b) % divisor; a and b are less than divisor, which is at most half of what has no sign.
+template <class Unsigned>
+DEVICE Unsigned add_modulo(Unsigned a, Unsigned b, Unsigned divisor) {
+    Unsigned sum = a + b;
     return sum >= divisor ? sum - divisor : sum;
 }
 
 // The remainder of a * 10^a_raise by b * 10^b_raise, one of which is 0, with the sign of a.
-DEVICE Fault modulo_scaled(int128 a, uint32_t a_raise, int128 b, uint32_t b_raise, int128 *result) {
-    if (b == 0) return ERROR_DIVISION_BY_ZERO;
-    int128 raised;
+template <class Signed>
+DEVICE Fault modulo_scaled(Signed a, uint32_t a_raise, Signed b, uint32_t b_raise, Signed *result) {
+    if (is_zero(magnitude_of(b))) return ERROR_DIVISION_BY_ZERO;
+    Signed raised;
     if (raise_overflows(b, b_raise, &raised)) {
         *result = a; // which is nearer to zero than the divisor
         return 0;
     }
-    uint128 divisor = magnitude_of(raised), quotient, remainder;
+    Magnitude<Signed> divisor = magnitude_of(raised), quotient, remainder;
     divide_magnitudes(magnitude_of(a), divisor, &quotient, &remainder);
     for (uint32_t digit = 0; digit < a_raise; digit++) {
-        uint128 twice = add_modulo(remainder, remainder, divisor);
-        uint128 five = add_modulo(add_modulo(twice, twice, divisor), remainder, divisor);
+        Magnitude<Signed> twice = add_modulo(remainder, remainder, divisor);
+        Magnitude<Signed> five = add_modulo(add_modulo(twice, twice, divisor), remainder, divisor);
         remainder = add_modulo(five, five, divisor);
     }
-    *result = (int128)(a < 0 ? -remainder : remainder);
+    *result = with_sign(remainder, is_negative(a));
     return 0;
 }
 
 // Rounds to `digits` digits after the point, or before it if negative, and holds the result at `scale`.
-DEVICE bool round_overflows(uint32_t rounding, int128 value, int64_t digits, uint32_t a_scale, uint32_t scale,
-                            int128 *result) {
+template <class Signed>
+DEVICE bool round_overflows(uint32_t rounding, Signed value, int64_t digits, uint32_t a_scale, uint32_t scale,
+                            Signed *result) {
     int64_t dropped = (int64_t)a_scale - digits;
     if (dropped <= 0) {
         if (scale >= a_scale) return raise_overflows(value, scale - a_scale, result);
-        *result = divide_rounded(value, power_of_ten(a_scale - scale));
+        *result = divide_rounded(value, Width<Signed>::power_of(a_scale - scale));
         return false;
     }
-    *result = 0;
-    if (dropped > POWER_EXPONENT_MAX) {
-        // The power is more than twice as large as any value.
-        return !(rounding <= ROUNDING_TRUNCATE || (rounding == ROUNDING_CEILING && value <= 0) ||
-                 (rounding == ROUNDING_FLOOR && value >= 0));
-    }
-    uint128 power = power_of_ten((uint32_t)dropped), quotient, remainder;
+    *result = Signed{};
+    const bool away_from_zero = !is_zero(magnitude_of(value)) && rounding != ROUNDING_TRUNCATE &&
+                                (rounding == ROUNDING_CEILING) == !is_negative(value);
+    if (dropped > Width<Signed>::EXPONENT_MAX) return rounding != ROUNDING_ROUND && away_from_zero;
+    Magnitude<Signed> power = Width<Signed>::power_of((uint32_t)dropped), quotient, remainder;
     divide_magnitudes(magnitude_of(value), power, &quotient, &remainder);
-    bool away = rounding == ROUNDING_ROUND     ? remainder >= power - remainder
-                : rounding == ROUNDING_CEILING ? remainder != 0 && value > 0
-                : rounding == ROUNDING_FLOOR   ? remainder != 0 && value < 0
-                                               : false;
-    if (away) quotient++;
-    int128 rounded = (int128)(value < 0 ? -quotient : quotient);
-    if (rounded == 0) return false;
+    const bool is_half = remainder >= power - remainder;
+    if (rounding == ROUNDING_ROUND ? is_half : !is_zero(remainder) && away_from_zero) quotient = quotient + Width<Signed>::of(1);
+    if (is_zero(quotient)) return false;
     int64_t raised = (int64_t)scale - digits;
-    if (raised < 0 || raised > POWER_EXPONENT_MAX) return true;
-    return raise_overflows(rounded, (uint32_t)raised, result);
+    if (raised < 0) return true;
+    // Below the value's magnitude, or 1.
+    return raise_overflows(with_sign(quotient, is_negative(value)), (uint32_t)raised, result);
 }
 
 // Appends `count` decimal digits of remainder / divisor to the quotient. Returns whether it does not fit.
-DEVICE bool append_digits(uint128 *quotient, uint128 *remainder, uint128 divisor, uint32_t count) {
+template <class Signed>
+DEVICE bool append_digits(Magnitude<Signed> *quotient, Magnitude<Signed> *remainder, Magnitude<Signed> divisor,
+                          uint32_t count) {
     while (count > 0) {
-        if (*remainder == 0) {
-            if (*quotient == 0) return false;
-            if (count > POWER_EXPONENT_MAX) return true;
-            return multiply_overflows(*quotient, power_of_ten(count), quotient);
+        if (is_zero(*remainder)) {
+            if (is_zero(*quotient)) return false;
+            if (count > Width<Signed>::EXPONENT_MAX) return true;
+            return multiply_overflows(*quotient, Width<Signed>::power_of(count), quotient);
         }
         // As many digits at once as the remainder has room for: 1233 / 4096 is just below log10(2).
         uint32_t chunk = (uint32_t)clz_wide(divisor) * 1233 / 4096;
         chunk = chunk > count ? count : chunk;
-        uint128 digits = 0;
+        Magnitude<Signed> digits = {};
         if (chunk > 0) {
-            divide_magnitudes(*remainder * power_of_ten(chunk), divisor, &digits, remainder);
+            Magnitude<Signed> raised;
+            multiply_overflows(*remainder, Width<Signed>::power_of(chunk), &raised);
+            divide_magnitudes(raised, divisor, &digits, remainder);
         } else {
             chunk = 1;
-            uint128 sum = 0;
+            Magnitude<Signed> sum = {};
             for (uint32_t time = 0; time < 10; time++) {
-                sum += *remainder; // below 2^128, because both are below the divisor, at most 2^127
+                // Does not wrap: both are below the divisor, which is at most half of what has no sign.
+                sum = sum + *remainder;
                 if (sum >= divisor) {
-                    sum -= divisor;
-                    digits++;
+                    sum = sum - divisor;
+                    digits = digits + Width<Signed>::of(1);
                 }
             }
             *remainder = sum;
         }
-        uint128 raised;
-        if (multiply_overflows(*quotient, power_of_ten(chunk), &raised)) return true;
+        Magnitude<Signed> raised;
+        if (multiply_overflows(*quotient, Width<Signed>::power_of(chunk), &raised)) return true;
         *quotient = raised + digits;
         if (*quotient < digits) return true;
         count -= chunk;
@@ -133,21 +165,22 @@ DEVICE bool append_digits(uint128 *quotient, uint128 *remainder, uint128 divisor
 }
 
 // a / b rounded half away from zero to `digits` digits after the point and held at `scale`.
-DEVICE Fault divide_decimal(int128 a, int128 b, int64_t digits, uint32_t scales, uint32_t fault, int128 *result) {
+template <class Signed>
+DEVICE Fault divide_decimal(Signed a, Signed b, int64_t digits, uint32_t scales, uint32_t fault, Signed *result) {
     int64_t a_scale = scales & 0xff, b_scale = (scales >> 8) & 0xff, scale = (scales >> 16) & 0xff;
-    if (b == 0) return ERROR_DIVISION_BY_ZERO;
+    Magnitude<Signed> divisor = magnitude_of(b), quotient = {}, remainder = {};
+    if (is_zero(divisor)) return ERROR_DIVISION_BY_ZERO;
     if (digits < 0 || digits > scale) return fault;
     int64_t raised = digits + b_scale - a_scale;
-    uint128 divisor = magnitude_of(b), quotient = 0, remainder = 0;
-    if (raised < 0 && multiply_overflows(divisor, power_of_ten((uint32_t)-raised), &divisor)) {
+    if (raised < 0 && multiply_overflows(divisor, Width<Signed>::power_of((uint32_t)-raised), &divisor)) {
         // More than twice the dividend.
     } else {
         divide_magnitudes(magnitude_of(a), divisor, &quotient, &remainder);
-        if (raised > 0 && append_digits(&quotient, &remainder, divisor, (uint32_t)raised)) return fault;
-        if (remainder >= divisor - remainder) quotient++;
+        if (raised > 0 && append_digits<Signed>(&quotient, &remainder, divisor, (uint32_t)raised)) return fault;
+        if (remainder >= divisor - remainder) quotient = quotient + Width<Signed>::of(1);
     }
-    int128 rounded;
-    if (from_magnitude_overflows(quotient, (a < 0) != (b < 0), &rounded)) return fault;
+    Signed rounded;
+    if (from_magnitude_overflows(quotient, is_negative(a) != is_negative(b), &rounded)) return fault;
     if (raise_overflows(rounded, (uint32_t)(scale - digits), result)) return fault;
     return 0;
 }
@@ -156,18 +189,21 @@ DEVICE int64_t floor_divide(int64_t a, int64_t b) { return a / b - (a % b != 0 &
 
 // The first of PostgreSQL's groups of four digits that is not zero, and its place: low has the place and, from bit 32
 // on, the display scale; high has the group.
-DEVICE void leading_group(int128 value, uint32_t scale, int64_t display, Cell *target) {
+template <class Signed>
+DEVICE void leading_group(Signed value, uint32_t scale, int64_t display, Cell *target) {
     int64_t weight = 0, group = 0;
-    if (value != 0) {
-        uint128 magnitude = magnitude_of(value);
-        int64_t digit_count = 1;
-        while (digit_count <= POWER_EXPONENT_MAX && magnitude >= power_of_ten((uint32_t)digit_count)) digit_count++;
-        weight = floor_divide(digit_count - 1 - (int64_t)scale, GROUP_DIGITS);
+    const Magnitude<Signed> magnitude = magnitude_of(value);
+    if (!is_zero(magnitude)) {
+        uint32_t digit_count = 1;
+        while (digit_count <= Width<Signed>::EXPONENT_MAX && magnitude >= Width<Signed>::power_of(digit_count)) {
+            digit_count++;
+        }
+        weight = floor_divide((int64_t)digit_count - 1 - (int64_t)scale, GROUP_DIGITS);
         // The group ends at this place of the digits, counted from the last one.
         int64_t dropped = (int64_t)scale + weight * GROUP_DIGITS;
-        uint128 kept = magnitude, rest;
-        if (dropped > 0) divide_magnitudes(magnitude, power_of_ten((uint32_t)dropped), &kept, &rest);
-        group = (int64_t)kept;
+        Magnitude<Signed> kept = magnitude, rest;
+        if (dropped > 0) divide_magnitudes(magnitude, Width<Signed>::power_of((uint32_t)dropped), &kept, &rest);
+        group = (int64_t)low_word(kept);
         for (; dropped < 0; dropped++) group *= 10;
     }
     target->low = ((uint64_t)(uint32_t)(int32_t)display << 32) | (uint32_t)(int32_t)weight;
@@ -188,27 +224,28 @@ DEVICE int64_t quotient_scale(const Cell &a, const Cell &b) {
 DEVICE double power_of_two(int exponent) { return __builtin_bit_cast(double, (uint64_t)(1023 + exponent) << 52); }
 
 // The double or, if `single`, the float nearest to value / 10^scale, halves to even, as reading the decimal gives.
-DEVICE double wide_to_float(int128 value, uint32_t scale, bool single) {
-    if (value == 0) return 0.0;
-    uint128 divisor = power_of_ten(scale), quotient, remainder;
+template <class Signed>
+DEVICE double decimal_to_float(Signed value, uint32_t scale, bool single) {
+    if (is_zero(magnitude_of(value))) return 0.0;
+    Magnitude<Signed> divisor = Width<Signed>::power_of(scale), quotient, remainder;
     divide_magnitudes(magnitude_of(value), divisor, &quotient, &remainder);
     // Bits of the quotient from the first that is set: exactly 64, the last of them set if anything follows.
     int exponent = 0;
-    while ((quotient >> 63) == 0) {
-        remainder <<= 1; // the divisor is below 2^127
-        quotient <<= 1;
+    while (is_zero(quotient >> 63)) {
+        remainder = remainder << 1; // the divisor is at most half of what has no sign
+        quotient = quotient << 1;
         if (remainder >= divisor) {
-            remainder -= divisor;
-            quotient |= 1;
+            remainder = remainder - divisor;
+            quotient = quotient + Width<Signed>::of(1);
         }
         exponent--;
     }
-    uint64_t rest = remainder != 0;
-    for (; (quotient >> 64) != 0; exponent++) {
-        rest |= (uint64_t)quotient & 1;
-        quotient >>= 1;
+    uint64_t rest = !is_zero(remainder);
+    for (; !is_zero(quotient >> 64); exponent++) {
+        rest |= low_word(quotient) & 1;
+        quotient = quotient >> 1;
     }
-    uint64_t bits = (uint64_t)quotient | rest;
+    uint64_t bits = low_word(quotient) | rest;
     double result;
     if (single) {
         // 53 bits, the last of them set if anything was lost, so that rounding to 24 rounds once.
@@ -219,10 +256,10 @@ DEVICE double wide_to_float(int128 value, uint32_t scale, bool single) {
     } else {
         result = (double)bits * power_of_two(exponent);
     }
-    return value < 0 ? -result : result;
+    return is_negative(value) ? -result : result;
 }
 
-// The rare functions of decimals.
+// The rare functions of decimals of at most 38 digits.
 DEVICE Fault run_decimal(const Instruction &in, Cell *target, const Cell &a_cell, const Cell &b_cell,
                          const Cell &c_cell) {
     const int128 a = wide_of(a_cell), b = wide_of(b_cell);
@@ -251,10 +288,10 @@ DEVICE Fault run_decimal(const Instruction &in, Cell *target, const Cell &a_cell
         }
         case OPCODE_ROUND_DECIMAL:
             if (round_overflows(in.mode, a, integer_of(b_cell), in.detail & 0xff, (in.detail >> 8) & 0xff, &result))
-                return ERROR_DECIMAL_RANGE | (38u << 8);
+                return DECIMAL128_FAULT;
             break;
         case OPCODE_DIVIDE_DECIMAL: {
-            Fault fault = divide_decimal(a, b, integer_of(c_cell), in.detail, ERROR_DECIMAL_RANGE | (38u << 8), &result);
+            Fault fault = divide_decimal(a, b, integer_of(c_cell), in.detail, DECIMAL128_FAULT, &result);
             if (fault) return fault;
             break;
         }
@@ -264,5 +301,71 @@ DEVICE Fault run_decimal(const Instruction &in, Cell *target, const Cell &a_cell
             return 0;
     }
     set_wide(target, result);
+    return 0;
+}
+
+// The same of decimals of more digits, each in two cells.
+DEVICE_CALL Fault run_int256(const Instruction &in, Cell *target, const Cell *a_cell, const Cell *b_cell,
+                             const Cell *c_cell) {
+    if (in.opcode == OPCODE_WIDEN_INT256) {
+        set_int256(target, int256_of(wide_of(*a_cell)));
+        return 0;
+    }
+    const int256 a = int256_at(a_cell);
+    int256 result;
+    switch (in.opcode) {
+        case OPCODE_NARROW_INT256:
+            if (a.high != ((int128)a.low >> 127)) return in.detail;
+            set_wide(target, (int128)a.low);
+            return 0;
+        case OPCODE_ADD_INT256:
+            if (add_overflows(a, int256_at(b_cell), &result)) return in.detail;
+            break;
+        case OPCODE_SUBTRACT_INT256:
+            if (subtract_overflows(a, int256_at(b_cell), &result)) return in.detail;
+            break;
+        case OPCODE_MULTIPLY_INT256: {
+            const int256 b = int256_at(b_cell);
+            uint256 product;
+            const bool negative = is_negative(a) != is_negative(b);
+            if (multiply_overflows(magnitude_of(a), magnitude_of(b), &product)) return in.detail;
+            if (from_magnitude_overflows(product, negative, &result)) return in.detail;
+            break;
+        }
+        case OPCODE_ROUND_INT256: result = divide_rounded(a, bits_of(int256_at(b_cell))); break;
+        case OPCODE_LIMIT_INT256:
+            if (magnitude_of(a) >= bits_of(int256_at(b_cell))) return in.detail;
+            result = a;
+            break;
+        case OPCODE_SIGN_INT256:
+            set_integer(target, is_negative(a) ? -1 : (is_zero(magnitude_of(a)) ? 0 : 1));
+            return 0;
+        case OPCODE_COMPARE_INT256: {
+            const int ordering = compare_scaled(a, in.detail & 0xff, int256_at(b_cell), in.detail >> 8);
+            set_integer(target, ordering_holds(in.mode, ordering));
+            return 0;
+        }
+        case OPCODE_MODULO_INT256: {
+            const Fault fault = modulo_scaled(a, in.detail & 0xff, int256_at(b_cell), in.detail >> 8, &result);
+            if (fault) return fault;
+            break;
+        }
+        case OPCODE_ROUND_DECIMAL_INT256:
+            if (round_overflows(in.mode, a, integer_of(*b_cell), in.detail & 0xff, in.detail >> 8, &result)) {
+                return DECIMAL256_FAULT;
+            }
+            break;
+        case OPCODE_DIVIDE_INT256: {
+            const int256 b = int256_at(b_cell);
+            const Fault fault = divide_decimal(a, b, integer_of(*c_cell), in.detail, DECIMAL256_FAULT, &result);
+            if (fault) return fault;
+            break;
+        }
+        case OPCODE_LEADING_GROUP_INT256: leading_group(a, in.detail, integer_of(*b_cell), target); return 0;
+        default: // OPCODE_INT256_TO_FLOAT
+            set_float(target, decimal_to_float(a, in.detail, in.mode != 0));
+            return 0;
+    }
+    set_int256(target, result);
     return 0;
 }

@@ -23,7 +23,7 @@
 #endif
 
 // Any program.
-PROGRAM_KERNEL(evaluate_program) { run_program<PROGRAM_REGISTERS, true>(args); }
+PROGRAM_KERNEL(evaluate_program) { run_program<PROGRAM_REGISTERS, 1, true>(args); }
 
 // Programs of at most PROGRAM_REGISTERS_SMALL registers without functions of text.
-PROGRAM_KERNEL(evaluate_small_program) { run_program<PROGRAM_REGISTERS_SMALL, false>(args); }
+PROGRAM_KERNEL(evaluate_small_program) { run_program<PROGRAM_REGISTERS_SMALL, 1, false>(args); }

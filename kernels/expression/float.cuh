@@ -83,7 +83,7 @@ DEVICE Fault run_float(const Instruction &in, Cell *target, const Cell &a_cell, 
         case OPCODE_INTEGER_TO_FLOAT:
             result = in.mode ? (double)(float)integer_of(a_cell) : (double)integer_of(a_cell);
             break;
-        case OPCODE_WIDE_TO_FLOAT: result = wide_to_float(wide_of(a_cell), in.detail, in.mode != 0); break;
+        case OPCODE_WIDE_TO_FLOAT: result = decimal_to_float(wide_of(a_cell), in.detail, in.mode != 0); break;
         case OPCODE_DOUBLE_TO_REAL: {
             float single = (float)a;
             if (is_infinite(single) && !is_infinite(a)) return ERROR_FLOAT_OVERFLOW;

@@ -36,6 +36,10 @@ DEVICE bool subtract_overflows(int128 a, int128 b, int128 *result) {
     return ((a ^ b) & (a ^ difference)) < 0;
 }
 
+DEVICE bool is_zero(uint128 value) { return value == 0; }
+DEVICE uint64_t low_word(uint128 value) { return (uint64_t)value; }
+DEVICE bool is_negative(int128 value) { return value < 0; }
+
 DEVICE uint128 magnitude_of(int128 value) { return value < 0 ? -(uint128)value : (uint128)value; }
 
 DEVICE int clz_wide(uint128 value) {
@@ -57,9 +61,12 @@ DEVICE bool multiply_overflows(uint128 a, uint128 b, uint128 *result) {
     return (carried >> 64) != 0;
 }
 
-// The value with this magnitude and sign. Returns whether it does not fit.
+// The value with this magnitude and sign, if it fits.
+DEVICE int128 with_sign(uint128 magnitude, bool negative) { return (int128)(negative ? -magnitude : magnitude); }
+
+// The same. Returns whether it does not fit.
 DEVICE bool from_magnitude_overflows(uint128 magnitude, bool negative, int128 *result) {
-    *result = (int128)(negative ? -magnitude : magnitude);
+    *result = with_sign(magnitude, negative);
     return magnitude > (negative ? INT128_MIN_MAGNITUDE : INT128_MIN_MAGNITUDE - 1);
 }
 

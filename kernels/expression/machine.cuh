@@ -24,36 +24,32 @@ struct RowState {
     bool active;
 };
 
-// DEVICE for the functions of a struct.
-#if defined(__CUDACC__)
-#define METHOD __device__ __forceinline__
-#else
-#define METHOD inline
-#endif
-
-// Operands are read before the target is written: it may be the same register.
-template <uint32_t REGISTERS>
+// Registers and constants have CELLS cells each. Operands are read before the target is written: it may be the same
+// register.
+template <uint32_t REGISTERS, uint32_t CELLS>
 struct Machine {
     typedef typename RegisterMask<REGISTERS <= 32>::Bits Bits;
 
-    Cell registers[REGISTERS];
+    Cell registers[REGISTERS * CELLS];
     const Cell *constants;
     RowState<Bits> row;
 
     METHOD const Cell *operand(uint16_t number) const {
-        return (number & OPERAND_CONSTANT) ? constants + (number & (OPERAND_CONSTANT - 1)) : registers + number;
+        return (number & OPERAND_CONSTANT) ? constants + (number & (OPERAND_CONSTANT - 1)) * CELLS
+                                           : registers + number * CELLS;
     }
+    METHOD Cell *target(uint16_t number) { return registers + number * CELLS; }
     METHOD bool is_valid(uint16_t number) const {
         return (number & OPERAND_CONSTANT) != 0 || ((row.valid >> (number & (sizeof(Bits) * 8 - 1))) & 1) != 0;
     }
     METHOD bool is_true(uint16_t number) const { return is_valid(number) && operand(number)->low != 0; }
-    METHOD void set_valid(uint16_t target, bool valid) {
-        const Bits bit = (Bits)1 << target;
+    METHOD void set_valid(uint16_t number, bool valid) {
+        const Bits bit = (Bits)1 << number;
         row.valid = valid ? row.valid | bit : row.valid & ~bit;
     }
-    METHOD void set_boolean(uint16_t target, bool valid, bool value) {
-        registers[target].low = value;
-        set_valid(target, valid);
+    METHOD void set_boolean(uint16_t number, bool valid, bool value) {
+        target(number)->low = value;
+        set_valid(number, valid);
     }
 
     METHOD bool holds(uint32_t condition, uint16_t number) const {
@@ -85,14 +81,22 @@ struct Machine {
         const bool valid = column.validity == 0 || ((const uint8_t *)column.validity)[row_index] != 0;
         set_valid(in.target, valid);
         if (!valid) return;
-        Cell *target = registers + in.target;
+        Cell *cell = target(in.target);
+        if constexpr (CELLS > 1) {
+            if (in.opcode == OPCODE_LOAD_INT256) {
+                const Cell *cells = (const Cell *)column.values + 2 * row_index;
+                cell[0] = cells[0];
+                cell[1] = cells[1];
+                return;
+            }
+        }
         switch (in.opcode) {
-            case OPCODE_LOAD_BOOL: target->low = ((const uint8_t *)column.values)[row_index]; break;
-            case OPCODE_LOAD_INT16: set_integer(target, ((const int16_t *)column.values)[row_index]); break;
-            case OPCODE_LOAD_INT32: set_integer(target, ((const int32_t *)column.values)[row_index]); break;
-            case OPCODE_LOAD_INT64: set_integer(target, ((const int64_t *)column.values)[row_index]); break;
-            case OPCODE_LOAD_FLOAT32: set_float(target, ((const float *)column.values)[row_index]); break;
-            default: *target = ((const Cell *)column.values)[row_index]; // OPCODE_LOAD_CELL
+            case OPCODE_LOAD_BOOL: cell->low = ((const uint8_t *)column.values)[row_index]; break;
+            case OPCODE_LOAD_INT16: set_integer(cell, ((const int16_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_INT32: set_integer(cell, ((const int32_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_INT64: set_integer(cell, ((const int64_t *)column.values)[row_index]); break;
+            case OPCODE_LOAD_FLOAT32: set_float(cell, ((const float *)column.values)[row_index]); break;
+            default: *cell = ((const Cell *)column.values)[row_index]; // OPCODE_LOAD_CELL
         }
     }
 
@@ -106,6 +110,14 @@ struct Machine {
         if (output.validity != 0) ((uint8_t *)output.validity)[row_index] = valid;
         if (!valid) return;
         const Cell *value = operand(in.a);
+        if constexpr (CELLS > 1) {
+            if (in.opcode == OPCODE_STORE_INT256) {
+                Cell *cells = (Cell *)output.values + 2 * row_index;
+                cells[0] = value[0];
+                cells[1] = value[1];
+                return;
+            }
+        }
         switch (in.opcode) {
             case OPCODE_STORE_INT8: ((uint8_t *)output.values)[row_index] = (uint8_t)value->low; break;
             case OPCODE_STORE_INT16: ((uint16_t *)output.values)[row_index] = (uint16_t)value->low; break;
@@ -116,9 +128,11 @@ struct Machine {
         }
     }
 
-    METHOD void copy(uint16_t target, uint16_t source) {
-        registers[target] = *operand(source);
-        set_valid(target, is_valid(source));
+    METHOD void copy(uint16_t number, uint16_t source) {
+        const Cell *from = operand(source);
+        registers[number * CELLS] = from[0];
+        if constexpr (CELLS > 1) registers[number * CELLS + 1] = from[1];
+        set_valid(number, is_valid(source));
     }
 
     // Instructions that look at NULL themselves.
@@ -158,7 +172,7 @@ struct Machine {
 
     // Strict instructions that are frequent and small. Returns a fault.
     METHOD Fault calculate(const Instruction &in) {
-        Cell *target = registers + in.target;
+        Cell *cell = target(in.target);
         const Cell *a_cell = operand(in.a), *b_cell = operand(in.b);
         const int64_t a = integer_of(*a_cell), b = integer_of(*b_cell);
         int64_t result = 0;
@@ -186,19 +200,19 @@ struct Machine {
                 if (overflow || (int64_t)((uint64_t)result << unused) >> unused != result) return in.detail;
                 break;
             }
-            case OPCODE_WIDEN: set_wide(target, a); return 0;
-            case OPCODE_MULTIPLY_INTO_WIDE: set_wide(target, (int128)a * b); return 0;
+            case OPCODE_WIDEN: set_wide(cell, a); return 0;
+            case OPCODE_MULTIPLY_INTO_WIDE: set_wide(cell, (int128)a * b); return 0;
             case OPCODE_ADD_WIDE:
             case OPCODE_SUBTRACT_WIDE:
                 overflow = in.opcode == OPCODE_ADD_WIDE ? add_overflows(wide_of(*a_cell), wide_of(*b_cell), &wide)
                                                         : subtract_overflows(wide_of(*a_cell), wide_of(*b_cell), &wide);
                 if (overflow) return in.detail;
-                set_wide(target, wide);
+                set_wide(cell, wide);
                 return 0;
             case OPCODE_TIMESTAMP_TO_DATE: result = divide_floor(a, DAY_MICROSECONDS); break;
             default: result = date_field(in.mode, a); // OPCODE_EXTRACT_DATE
         }
-        set_integer(target, result);
+        set_integer(cell, result);
         return 0;
     }
 };
@@ -241,9 +255,9 @@ DEVICE Instruction unpack(const InstructionWords &packed) {
 }
 
 // Evaluates rows first, first + step, ... The threads of a warp stay together.
-template <uint32_t REGISTERS, bool HAS_TEXT>
+template <uint32_t REGISTERS, uint32_t CELLS, bool HAS_TEXT>
 DEVICE void run_program(const EvaluateProgram &args) {
-    Machine<REGISTERS> machine;
+    Machine<REGISTERS, CELLS> machine;
     machine.constants = (const Cell *)args.constants;
     const InstructionWords *program = (const InstructionWords *)args.instructions;
     static_assert(sizeof(InstructionWords) == sizeof(Instruction), "an instruction has four words");
@@ -275,9 +289,11 @@ DEVICE void run_program(const EvaluateProgram &args) {
                 if (in.opcode < PROGRAM_RARE) {
                     fault = machine.calculate(in);
                 } else {
-                    Cell *target = machine.registers + in.target;
+                    Cell *target = machine.target(in.target);
                     const Cell *a = machine.operand(in.a), *b = machine.operand(in.b), *c = machine.operand(in.c);
-                    if (!HAS_TEXT || in.opcode < PROGRAM_TEXT) {
+                    if (CELLS > 1 && in.opcode >= PROGRAM_INT256) {
+                        fault = run_int256(in, target, a, b, c);
+                    } else if (!HAS_TEXT || in.opcode < PROGRAM_TEXT) {
                         fault = run_rare(in, target, a, b, c, machine.constants);
                     } else {
                         fault = run_any_text(args, in, target, a, b, c);

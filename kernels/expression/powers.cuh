@@ -1,11 +1,11 @@
-// Powers of ten in 128 bits.
+// Powers of ten in 128 and in 256 bits.
 #pragma once
 
-#include "../abi/launch.h"
-#include "../common/cell.cuh"
+#include "integer256.cuh"
 
-// The greatest exponent whose power fits a signed integer of 128 bits.
+// The greatest exponents whose powers fit 128 and 256 bits without sign.
 #define POWER_EXPONENT_MAX 38
+#define POWER256_EXPONENT_MAX 77
 
 // Low and high half of 10^0 to 10^38.
 CONSTANT_TABLE uint64_t POWERS_OF_TEN[POWER_EXPONENT_MAX + 1][2] = {
@@ -53,4 +53,17 @@ CONSTANT_TABLE uint64_t POWERS_OF_TEN[POWER_EXPONENT_MAX + 1][2] = {
 // 10^exponent; exponent <= POWER_EXPONENT_MAX.
 DEVICE uint128 power_of_ten(uint32_t exponent) {
     return ((uint128)POWERS_OF_TEN[exponent][1] << 64) | POWERS_OF_TEN[exponent][0];
+}
+
+// 10^exponent; exponent <= POWER256_EXPONENT_MAX.
+DEVICE uint256 power256_of_ten(uint32_t exponent) {
+    if (exponent <= POWER_EXPONENT_MAX) return uint256{power_of_ten(exponent), 0};
+    uint256 power;
+    const uint32_t rest = exponent - POWER_EXPONENT_MAX;
+    const uint256 first = uint256{power_of_ten(POWER_EXPONENT_MAX), 0};
+    // 10^39 has 130 bits.
+    const uint256 second = rest <= POWER_EXPONENT_MAX ? uint256{power_of_ten(rest), 0}
+                                                      : multiply_wide(power_of_ten(POWER_EXPONENT_MAX), 10);
+    multiply_overflows(first, second, &power);
+    return power;
 }

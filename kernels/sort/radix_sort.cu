@@ -33,6 +33,10 @@ DEVICE uint64_t wide_word(int128 value, uint32_t word) {
     return word == 0 ? (uint64_t)value : signed_word((int64_t)(value >> 64));
 }
 
+DEVICE uint64_t int256_word(const int256 &value, uint32_t word) {
+    return word < 2 ? (uint64_t)(value.low >> (64 * word)) : wide_word(value.high, word - 2);
+}
+
 DEVICE uint64_t sort_word(const ColumnView &column, uint64_t row, uint32_t word) {
     if (word == SORT_WORD_NULL) return cell_is_null(column, row) ? 0 : 1;
     if (cell_is_null(column, row)) return 0;
@@ -42,6 +46,7 @@ DEVICE uint64_t sort_word(const ColumnView &column, uint64_t row, uint32_t word)
         case CELL_INT32: return signed_word(cell_at<int32_t>(column, row));
         case CELL_INT64: return signed_word(cell_at<int64_t>(column, row));
         case CELL_INT128: return wide_word(cell_at<int128>(column, row), word);
+        case CELL_INT256: return int256_word(cell_at<int256>(column, row), word);
         case CELL_FLOAT32: return float_word((double)cell_at<float>(column, row));
         case CELL_FLOAT64: return float_word(cell_at<double>(column, row));
         case CELL_STRING: {

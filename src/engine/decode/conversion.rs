@@ -212,7 +212,9 @@ fn plan_decimal(file: FileType, precision: u8, scale: u8, physical: PhysicalType
     let is_same = is_decimal && file_precision == precision && digits == 0;
     let is_checked = !is_same && (digits > 0 || may_overflow || is_wide);
     let factor = 10_i128.checked_pow(digits.into())?;
-    let cell = CellType::of(&DataType::Decimal { precision, scale }).ok()?;
+    let cell = CellType::of(&DataType::Decimal { precision, scale })
+        .ok()
+        .filter(|cell| *cell != CellType::Int256)?;
     let cell_range = if cell == CellType::Int64 { INT64 } else { INT128 };
     let range = if is_checked {
         let greatest = (10_i128.checked_pow(precision.into())? - 1) / factor;

@@ -10,6 +10,10 @@ pub const TILE_ROWS: u64 = 4096;
 pub const KEYS_MAX: usize = 16;
 /// Groups of which every thread of a block keeps a sum of its own.
 pub const PRIVATE_GROUPS_MAX: u64 = 8;
+/// Words of a sum that 128 bits might not hold.
+pub const LARGE_SUM_WORDS: usize = 5;
+/// [`PRIVATE_GROUPS_MAX`] for such sums.
+pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 /// Values of a digit of a sort.
 pub const DIGIT_VALUES: u64 = 256;
 /// Rows that a block of a sort ranks.
@@ -287,7 +291,7 @@ pub struct AssignGroups {
 }
 const _: () = assert!(size_of::<AssignGroups>() == 464);
 
-/// Arguments of `accumulate_groups` and `accumulate_few_groups`.
+/// Arguments of `accumulate_groups`, `accumulate_large_sums` and their kin for few groups.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccumulateGroups {
@@ -299,7 +303,7 @@ pub struct AccumulateGroups {
     pub row_count: u64,
     /// Rows that are not NULL, a group.
     pub counts: u64,
-    /// 128-bit sums.
+    /// Two words a group, or [`LARGE_SUM_WORDS`].
     pub sums: u64,
     /// Rows that hold a group's value.
     pub rows: u64,
@@ -312,13 +316,13 @@ pub struct AccumulateGroups {
 }
 const _: () = assert!(size_of::<AccumulateGroups>() == 80);
 
-/// Arguments of `finish_sums`.
+/// Arguments of `finish_sums` and `finish_large_sums`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct FinishSums {
     /// Rows that are not NULL, a group.
     pub counts: u64,
-    /// 128-bit sums.
+    /// Two words a group, or [`LARGE_SUM_WORDS`].
     pub sums: u64,
     /// Target cells.
     pub values: u64,
@@ -328,12 +332,16 @@ pub struct FinishSums {
     pub group_count: u64,
     /// A `Status`.
     pub status: u64,
-    /// 8 or 16.
+    /// 8, 16 or 32.
     pub cell_bytes: u32,
     /// The error of a sum that does not fit.
     pub overflow_code: u32,
+    /// What goes with the error: the most digits that the cell has.
+    pub overflow_detail: u32,
+    /// 0.
+    pub reserved: u32,
 }
-const _: () = assert!(size_of::<FinishSums>() == 56);
+const _: () = assert!(size_of::<FinishSums>() == 64);
 
 /// Arguments of `encode_sort_words`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

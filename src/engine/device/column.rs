@@ -28,19 +28,23 @@ pub enum CellType {
     Bytes16 = 8,
     /// Microseconds, days, months.
     Interval = 9,
+    /// 256 bits, little end first: decimals of 39 to 76 digits.
+    Int256 = 10,
 }
 
 /// Decimals of at most this many digits are held in 64 bits.
 pub const DECIMAL64_DIGITS_MAX: u8 = 18;
 /// Decimals of at most this many digits are held in 128 bits.
 pub const DECIMAL128_DIGITS_MAX: u8 = 38;
+/// Decimals of at most this many digits are held in 256 bits.
+pub const DECIMAL256_DIGITS_MAX: u8 = 76;
 
 impl CellType {
     /// How values of a type are held.
     ///
     /// # Errors
     ///
-    /// `NotSupported` for types that no kernel has: arrays and decimals of more than 38 digits.
+    /// `NotSupported` for types that no kernel has: arrays and decimals of more than 76 digits.
     pub fn of(data_type: &DataType) -> Result<Self> {
         Ok(match data_type {
             DataType::Bool => Self::Bool,
@@ -51,6 +55,7 @@ impl CellType {
             DataType::Float64 => Self::Float64,
             DataType::Decimal { precision, .. } if *precision <= DECIMAL64_DIGITS_MAX => Self::Int64,
             DataType::Decimal { precision, .. } if *precision <= DECIMAL128_DIGITS_MAX => Self::Int128,
+            DataType::Decimal { precision, .. } if *precision <= DECIMAL256_DIGITS_MAX => Self::Int256,
             DataType::Text | DataType::Bytea => Self::String,
             DataType::Uuid => Self::Bytes16,
             DataType::Interval => Self::Interval,
@@ -61,6 +66,16 @@ impl CellType {
         })
     }
 
+    /// The most digits of a decimal that is held so; 0 for what is no decimal.
+    pub fn decimal_digits_max(self) -> u8 {
+        match self {
+            Self::Int64 => DECIMAL64_DIGITS_MAX,
+            Self::Int128 => DECIMAL128_DIGITS_MAX,
+            Self::Int256 => DECIMAL256_DIGITS_MAX,
+            _ => 0,
+        }
+    }
+
     /// Bytes of a cell.
     pub fn bytes(self) -> u32 {
         match self {
@@ -69,6 +84,7 @@ impl CellType {
             Self::Int32 | Self::Float32 => 4,
             Self::Int64 | Self::Float64 => 8,
             Self::Int128 | Self::String | Self::Bytes16 | Self::Interval => 16,
+            Self::Int256 => 32,
         }
     }
 }

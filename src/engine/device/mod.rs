@@ -21,7 +21,9 @@ mod memory;
 mod platform;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
-pub use column::{CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX};
+pub use column::{
+    CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
+};
 pub use emulated::EmulatedPlatform;
 pub use kernel::{KERNELS, Kernel};
 pub use memory::{Buffer, DeviceMemory, StreamLease};

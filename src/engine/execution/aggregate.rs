@@ -1,14 +1,15 @@
 //! Aggregates: partial results of every chunk, merged at the end.
 //!
-//! Invariants: partial sums have 128 bits, so that their order can't change whether a sum fits its type.
+//! Invariants: partial sums have 128 bits, and 256 where the addends' digits ask for it, so that their order
+//! can't change whether a sum fits its type.
 //! DISTINCT needs all rows at once, so a plan with it aggregates the whole input in one step.
 
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
 use super::{Operator, QueryContext, Source};
 use crate::{
-    device::{Chunk, Column, DECIMAL128_DIGITS_MAX},
-    operation::{Accumulator, Grouping, Queue},
+    device::{Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
+    operation::{Accumulator, Grouping, Queue, SumWidth},
     program::Program,
 };
 
@@ -57,14 +58,19 @@ impl Call {
     }
 
     /// The type of partial results.
-    fn partial_type(&self) -> DataType {
-        match (&self.data_type, self.function) {
-            (DataType::Decimal { scale, .. }, Aggregate::Sum) => {
-                DataType::Decimal { precision: DECIMAL128_DIGITS_MAX, scale: *scale }
-            }
-            (_, Aggregate::Sum) => DataType::Decimal { precision: DECIMAL128_DIGITS_MAX, scale: 0 },
-            (data_type, _) => data_type.clone(),
-        }
+    fn partial_type(&self, argument: Option<&Column>) -> Result<DataType> {
+        let (Aggregate::Sum, Some(argument)) = (self.function, argument) else {
+            return Ok(self.data_type.clone());
+        };
+        let precision = match SumWidth::of(&argument.data_type)? {
+            SumWidth::Wide => DECIMAL128_DIGITS_MAX,
+            SumWidth::Large => DECIMAL256_DIGITS_MAX,
+        };
+        let scale = match &self.data_type {
+            DataType::Decimal { scale, .. } => *scale,
+            _ => 0,
+        };
+        Ok(DataType::Decimal { precision, scale })
     }
 }
 
@@ -76,7 +82,8 @@ impl AggregateSource {
         let mut columns = leader_columns(queue, &grouping, keys)?;
         for call in &self.calls {
             let argument = argument_of(call, arguments)?;
-            columns.push(queue.accumulate(&grouping, call.accumulator(), argument, &call.partial_type())?);
+            let partial_type = call.partial_type(argument)?;
+            columns.push(queue.accumulate(&grouping, call.accumulator(), argument, &partial_type)?);
         }
         Ok(Chunk { row_count: grouping.group_count, columns })
     }
@@ -88,8 +95,8 @@ impl AggregateSource {
         let grouping = queue.group(keys, chunk.row_count)?;
         let mut columns = leader_columns(queue, &grouping, keys)?;
         for (call, partial) in self.calls.iter().zip(partials) {
-            let data_type = if is_last { call.data_type.clone() } else { call.partial_type() };
-            columns.push(queue.accumulate_checked(&grouping, call.merger(), Some(partial), &data_type)?);
+            let data_type = if is_last { &call.data_type } else { &partial.data_type };
+            columns.push(queue.merge(&grouping, call.merger(), partial, data_type)?);
         }
         Ok(Chunk { row_count: grouping.group_count, columns })
     }

@@ -4,8 +4,11 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{Queue, RowNumbers, StatusCell, join::key_columns};
 use crate::device::{
-    Buffer, CellType, Column, Kernel,
-    abi::{AccumulateGroups, AssignGroups, ColumnView, FinishSums, PRIVATE_GROUPS_MAX},
+    Buffer, CellType, Column, DECIMAL128_DIGITS_MAX, Kernel,
+    abi::{
+        AccumulateGroups, AssignGroups, ColumnView, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
+        PRIVATE_GROUPS_MAX,
+    },
 };
 
 /// Rows by group.
@@ -25,7 +28,7 @@ pub struct Grouping {
 pub enum Accumulator {
     /// Rows.
     Count = 0,
-    /// The sum, in 128 bits.
+    /// The sum, in as many bits as it takes.
     Sum = 1,
     /// The least.
     Min = 2,
@@ -37,6 +40,55 @@ pub enum Accumulator {
 
 /// Digits that a sum may have more than its addends: no device holds 10^11 rows.
 const SUM_DIGITS: u8 = 11;
+
+/// How sums are held while they are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SumWidth {
+    /// 128 bits, which the addends' digits prove to be enough.
+    Wide,
+    /// More bits than the addends have. Addends are decimals of 128 or 256 bits.
+    Large,
+}
+
+impl SumWidth {
+    /// What sums of a type take.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for types that no kernel sums.
+    pub fn of(addends: &DataType) -> Result<Self> {
+        match addends {
+            DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
+                Ok(Self::Large)
+            }
+            DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => Ok(Self::Wide),
+            other => {
+                Err(Error::new(ErrorKind::NotSupported, format!("no kernel sums values of type {other}")))
+            }
+        }
+    }
+
+    /// What sums of partial sums take.
+    pub fn of_partial(partial: &Column) -> Self {
+        if partial.cell_type == CellType::Int256 { Self::Large } else { Self::Wide }
+    }
+
+    fn words(self) -> usize {
+        match self {
+            Self::Wide => 2,
+            Self::Large => LARGE_SUM_WORDS,
+        }
+    }
+
+    fn kernel(self, group_count: u64) -> Kernel {
+        match self {
+            Self::Wide if group_count <= PRIVATE_GROUPS_MAX => Kernel::AccumulateFewGroups,
+            Self::Wide => Kernel::AccumulateGroups,
+            Self::Large if group_count <= LARGE_PRIVATE_GROUPS_MAX => Kernel::AccumulateFewLargeSums,
+            Self::Large => Kernel::AccumulateLargeSums,
+        }
+    }
+}
 
 impl Queue {
     /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group.
@@ -118,8 +170,8 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `NumericOutOfRange` for a sum that does not fit its type, `NotSupported` for one that can't be
-    /// proved to fit 128 bits, and as of [`Queue::group`].
+    /// `NumericOutOfRange` for a sum that does not fit its type, `NotSupported` for one of a type that no
+    /// kernel sums, and as of [`Queue::group`].
     pub fn accumulate(
         &self,
         grouping: &Grouping,
@@ -127,19 +179,31 @@ impl Queue {
         input: Option<&Column>,
         result: &DataType,
     ) -> Result<Column> {
-        if let (Accumulator::Sum, Some(input)) = (accumulator, input) {
-            check_sum(&input.data_type)?;
-        }
-        self.accumulate_checked(grouping, accumulator, input, result)
+        let width = match (accumulator, input) {
+            (Accumulator::Sum, Some(input)) => SumWidth::of(&input.data_type)?,
+            _ => SumWidth::Wide,
+        };
+        self.accumulate_in(width, grouping, accumulator, input, result)
     }
 
-    /// [`Queue::accumulate`] of addends whose sum is known to fit 128 bits.
+    /// [`Queue::accumulate`] of partial results.
     ///
     /// # Errors
     ///
     /// As of [`Queue::accumulate`].
-    pub fn accumulate_checked(
+    pub fn merge(
         &self,
+        grouping: &Grouping,
+        accumulator: Accumulator,
+        partial: &Column,
+        result: &DataType,
+    ) -> Result<Column> {
+        self.accumulate_in(SumWidth::of_partial(partial), grouping, accumulator, Some(partial), result)
+    }
+
+    fn accumulate_in(
+        &self,
+        width: SumWidth,
         grouping: &Grouping,
         accumulator: Accumulator,
         input: Option<&Column>,
@@ -158,7 +222,7 @@ impl Queue {
         };
         match (accumulator, input) {
             (Accumulator::Count, _) => {
-                self.add(&arguments, group_count)?;
+                self.launch_strided(SumWidth::Wide.kernel(group_count), arguments.row_count, &arguments)?;
                 Ok(Column {
                     data_type: DataType::Int64,
                     cell_type: CellType::Int64,
@@ -168,10 +232,10 @@ impl Queue {
                 })
             }
             (Accumulator::Sum, Some(_)) => {
-                let sums = self.allocate_filled::<[u64; 2]>(group_count, 0)?;
+                let sums = self.allocate_filled::<u64>(group_count * width.words() as u64, 0)?;
                 arguments.sums = sums.address();
-                self.add(&arguments, group_count)?;
-                self.finish(&counts, &sums, group_count, result)
+                self.launch_strided(width.kernel(group_count), arguments.row_count, &arguments)?;
+                self.finish(width, (&counts, &sums), group_count, result)
             }
             (_, Some(input)) => {
                 let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
@@ -183,13 +247,13 @@ impl Queue {
         }
     }
 
-    fn add(&self, arguments: &AccumulateGroups, group_count: u64) -> Result<()> {
-        let few = group_count <= PRIVATE_GROUPS_MAX;
-        let kernel = if few { Kernel::AccumulateFewGroups } else { Kernel::AccumulateGroups };
-        self.launch_strided(kernel, arguments.row_count, arguments)
-    }
-
-    fn finish(&self, counts: &Buffer, sums: &Buffer, group_count: u64, result: &DataType) -> Result<Column> {
+    fn finish(
+        &self,
+        width: SumWidth,
+        (counts, sums): (&Buffer, &Buffer),
+        group_count: u64,
+        result: &DataType,
+    ) -> Result<Column> {
         let cell_type = CellType::of(result)?;
         let values = self.memory().allocate(group_count * u64::from(cell_type.bytes()), self.stream())?;
         let validity = self.allocate::<u8>(group_count)?;
@@ -204,8 +268,14 @@ impl Queue {
             cell_bytes: cell_type.bytes(),
             // bigint out of range, or a decimal beyond its bits.
             overflow_code: if *result == DataType::Int64 { 3 } else { 4 },
+            overflow_detail: cell_type.decimal_digits_max().into(),
+            reserved: 0,
         };
-        self.launch_strided(Kernel::FinishSums, group_count, &arguments)?;
+        let kernel = match width {
+            SumWidth::Wide => Kernel::FinishSums,
+            SumWidth::Large => Kernel::FinishLargeSums,
+        };
+        self.launch_strided(kernel, group_count, &arguments)?;
         status.check(self)?;
         Ok(Column {
             data_type: result.clone(),
@@ -214,19 +284,5 @@ impl Queue {
             validity: Some(validity),
             strings: Vec::new(),
         })
-    }
-}
-
-/// Sums wrap at 128 bits, so the addends must be small enough that they can't get there.
-fn check_sum(input: &DataType) -> Result<()> {
-    match input {
-        DataType::Decimal { precision, .. }
-            if *precision > crate::device::DECIMAL128_DIGITS_MAX - SUM_DIGITS =>
-        {
-            let message = format!("no kernel sums values of type {input}");
-            Err(Error::new(ErrorKind::NotSupported, message))
-        }
-        DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => Ok(()),
-        other => Err(Error::new(ErrorKind::NotSupported, format!("no kernel sums values of type {other}"))),
     }
 }

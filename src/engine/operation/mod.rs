@@ -23,7 +23,7 @@ mod sort;
 mod tests;
 
 pub use fault::StatusCell;
-pub use group::{Accumulator, Grouping};
+pub use group::{Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, Pairs, ProbeMode};
 pub use output::{column_schema, to_arrow};
 pub use queue::Queue;

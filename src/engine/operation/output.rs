@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        Array, ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, Float32Array, Float64Array,
-        Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch, RecordBatchOptions,
-        make_array,
+        Array, ArrayRef, BooleanArray, Decimal128Array, Decimal256Array, FixedSizeBinaryArray, Float32Array,
+        Float64Array, Int16Array, Int32Array, Int64Array, IntervalMonthDayNanoArray, RecordBatch,
+        RecordBatchOptions, make_array,
     },
     buffer::{Buffer as ArrowBuffer, NullBuffer, OffsetBuffer, ScalarBuffer},
     compute::cast,
-    datatypes::{DataType as ArrowType, Field, IntervalMonthDayNano, Schema, SchemaRef},
+    datatypes::{DataType as ArrowType, Field, IntervalMonthDayNano, Schema, SchemaRef, i256},
 };
 use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
@@ -93,6 +93,11 @@ impl Queue {
                 let wide = |[low, high]: [u64; 2]| ((u128::from(high) << 64) | u128::from(low)) as i128;
                 let values: ScalarBuffer<i128> = cells.into_iter().map(wide).collect();
                 with_layout(Arc::new(Decimal128Array::new(values, nulls)), layout)?
+            }
+            CellType::Int256 => {
+                let cells: Vec<[u8; 32]> = self.download(&column.values, row_count)?;
+                let values: ScalarBuffer<i256> = cells.into_iter().map(i256::from_le_bytes).collect();
+                with_layout(Arc::new(Decimal256Array::new(values, nulls)), layout)?
             }
             CellType::Float32 => Arc::new(Float32Array::new(self.cells(column, row_count)?, nulls)),
             CellType::Float64 => Arc::new(Float64Array::new(self.cells(column, row_count)?, nulls)),
@@ -185,6 +190,12 @@ fn with_layout(array: ArrayRef, layout: &ArrowType) -> Result<ArrayRef> {
     }
     if let (ArrowType::Decimal128(precision, scale), Some(decimals)) =
         (layout, array.as_any().downcast_ref::<Decimal128Array>())
+    {
+        let retyped = decimals.clone().with_precision_and_scale(*precision, *scale);
+        return Ok(Arc::new(retyped.map_err(|error| from_arrow(&error))?));
+    }
+    if let (ArrowType::Decimal256(precision, scale), Some(decimals)) =
+        (layout, array.as_any().downcast_ref::<Decimal256Array>())
     {
         let retyped = decimals.clone().with_precision_and_scale(*precision, *scale);
         return Ok(Arc::new(retyped.map_err(|error| from_arrow(&error))?));

@@ -74,6 +74,7 @@ impl Queue {
             CellType::Int16 | CellType::Int32 | CellType::Int64 => vec![word(0, 64)],
             CellType::Float32 | CellType::Float64 => vec![word(0, 64)],
             CellType::Int128 | CellType::Interval => vec![word(0, 64), word(1, 64)],
+            CellType::Int256 => (0..4).map(|part| word(part, 64)).collect(),
             CellType::Bytes16 => vec![word(1, 64), word(0, 64)],
             CellType::String => {
                 let length_max = self.string_length_max(&key.column, row_count)?;

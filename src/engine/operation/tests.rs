@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use pystachio_plan::DataType;
+use arrow::datatypes::i256;
+use num_bigint::BigInt;
+use pystachio_plan::{DataType, ErrorKind};
 
 use super::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
 use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, abi::StringCell};
@@ -33,6 +35,57 @@ fn numbers(queue: &Queue, values: &[Option<i64>]) -> Column {
         validity: validity(queue, values),
         strings: Vec::new(),
     }
+}
+
+fn decimal(precision: u8) -> DataType {
+    DataType::Decimal { precision, scale: 2 }
+}
+
+/// A column of decimals of more than 38 digits.
+fn large_numbers(queue: &Queue, values: &[Option<i256>]) -> Column {
+    let cells: Vec<[u8; 32]> = values.iter().map(|value| value.unwrap_or(i256::MAX).to_le_bytes()).collect();
+    Column {
+        data_type: decimal(60),
+        cell_type: CellType::Int256,
+        values: queue.upload(&cells).unwrap(),
+        validity: validity(queue, values),
+        strings: Vec::new(),
+    }
+}
+
+fn read_large_numbers(queue: &Queue, column: &Column, count: usize) -> Vec<Option<i256>> {
+    assert_eq!(column.cell_type, CellType::Int256);
+    let cells: Vec<[u8; 32]> = queue.download(&column.values, count).unwrap();
+    let flags: Option<Vec<u8>> = column.validity.as_ref().map(|flags| queue.download(flags, count).unwrap());
+    let is_valid = |row: usize| flags.as_ref().is_none_or(|flags| flags[row] != 0);
+    (0..count).map(|row| is_valid(row).then(|| i256::from_le_bytes(cells[row]))).collect()
+}
+
+/// Numbers of up to `words` words, of which some differ in one word only.
+fn random_large_numbers(count: usize, words: usize, nulls: bool) -> Vec<Option<i256>> {
+    let mut source = Numbers(SEED ^ count as u64);
+    (0..count)
+        .map(|_| {
+            let mut parts = [0; 4];
+            let word = source.next(words as u64) as usize;
+            parts[word] = source.next(3);
+            if source.next(2) == 0 {
+                parts[..words].iter_mut().for_each(|part| *part = source.next(u64::MAX >> 33) << 31);
+            }
+            let mut bytes = [0; 32];
+            bytes
+                .iter_mut()
+                .enumerate()
+                .for_each(|(byte, target)| *target = (parts[byte / 8] >> (byte % 8 * 8)) as u8);
+            let value = i256::from_le_bytes(bytes);
+            let value = if source.next(2) == 0 { value.wrapping_neg() } else { value };
+            (!nulls || source.next(5) > 0).then_some(value)
+        })
+        .collect()
+}
+
+fn big(value: i256) -> BigInt {
+    BigInt::from_signed_bytes_le(&value.to_le_bytes())
 }
 
 fn validity<T>(queue: &Queue, values: &[Option<T>]) -> Option<crate::device::Buffer> {
@@ -266,4 +319,139 @@ fn a_stream_is_used_again_and_by_one_queue_at_a_time() {
     let streams: Vec<Queue> = (0..2).map(|_| Queue::new(&memory).unwrap()).collect();
     assert!(streams.iter().any(|queue| queue.stream() == stream));
     assert_ne!(streams[0].stream(), streams[1].stream());
+}
+
+#[test]
+fn sums_of_wide_and_of_large_decimals_are_exact() {
+    let queue = queue();
+    for (words, count, distinct) in [(2, 3_000, 3), (2, 3_000, 700), (4, 3_000, 4), (4, 3_000, 5), (4, 0, 1)]
+    {
+        // Below 2^120 and 2^250, so that sums fit 256 bits.
+        let shift = |value: i256| value >> 6_u8;
+        let values: Vec<Option<i256>> =
+            random_large_numbers(count, words, true).into_iter().map(|value| value.map(shift)).collect();
+        let input = if words == 2 {
+            let cells: Vec<i128> = values.iter().map(|value| value.map_or(-1, i256::as_i128)).collect();
+            Column {
+                data_type: decimal(38),
+                cell_type: CellType::Int128,
+                values: queue.upload(&cells).unwrap(),
+                validity: validity(&queue, &values),
+                strings: Vec::new(),
+            }
+        } else {
+            large_numbers(&queue, &values)
+        };
+        let keys = random_numbers(count, distinct, false);
+        for grouping in
+            [queue.group(&[numbers(&queue, &keys)], count).unwrap(), queue.group(&[], count).unwrap()]
+        {
+            let groups: Vec<usize> = match &grouping.leaders {
+                None => vec![0; count],
+                Some(leaders) => {
+                    let leaders: Vec<u32> = queue.download(&leaders.rows, leaders.count).unwrap();
+                    let of_key = |key| leaders.iter().position(|row| keys[*row as usize] == key);
+                    keys.iter().map(|key| of_key(*key).unwrap()).collect()
+                }
+            };
+            let mut expected: Vec<Option<BigInt>> = vec![None; grouping.group_count];
+            for (group, value) in groups.iter().zip(&values) {
+                if let Some(value) = value {
+                    *expected[*group].get_or_insert_default() += big(*value);
+                }
+            }
+            let sums = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(76)).unwrap();
+            let sums = read_large_numbers(&queue, &sums, grouping.group_count);
+            assert_eq!(sums.into_iter().map(|sum| sum.map(big)).collect::<Vec<_>>(), expected);
+        }
+    }
+}
+
+#[test]
+fn large_sums_that_fit_no_cell_are_errors() {
+    let queue = queue();
+    let least = i256::MIN;
+    for (values, precision, digits) in [
+        (vec![i256::MAX, i256::ONE], 76, 76),
+        (vec![least, i256::MINUS_ONE], 76, 76),
+        (vec![i256::from(i128::MAX), i256::ONE], 38, 38),
+        (vec![i256::from(i128::MIN), i256::MINUS_ONE], 38, 38),
+    ] {
+        let values: Vec<Option<i256>> = values.into_iter().map(Some).collect();
+        let input = large_numbers(&queue, &values);
+        let grouping = queue.group(&[], 2).unwrap();
+        let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(precision));
+        let error = sum.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NumericOutOfRange);
+        assert!(error.message.contains(&format!("{digits} digits")), "{}", error.message);
+    }
+    // What is beyond the cell on the way there is no error.
+    let input = large_numbers(&queue, &[Some(i256::MAX), Some(i256::MAX), Some(least), Some(least)]);
+    let grouping = queue.group(&[], 4).unwrap();
+    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(38)).unwrap();
+    assert_eq!(queue.download::<i128>(&sum.values, 1).unwrap(), [-2]);
+    // Sums of few digits are added up in 128 bits, whatever holds the result.
+    let input = numbers(&queue, &[Some(-5), Some(3), None]);
+    let grouping = queue.group(&[], 3).unwrap();
+    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(76)).unwrap();
+    assert_eq!(read_large_numbers(&queue, &sum, 1), [Some(i256::from(-2))]);
+    // Partial sums of 256 bits are merged in more.
+    let partial = large_numbers(&queue, &[Some(i256::MAX), None, Some(i256::MINUS_ONE)]);
+    let merged =
+        queue.merge(&queue.group(&[], 3).unwrap(), Accumulator::Sum, &partial, &decimal(76)).unwrap();
+    assert_eq!(read_large_numbers(&queue, &merged, 1), [i256::MAX.checked_sub(i256::ONE)]);
+}
+
+#[test]
+fn large_decimals_are_keys_of_groups_joins_and_sorts() {
+    let queue = queue();
+    let count = 4_000;
+    let values = random_large_numbers(count, 4, true);
+    let column = large_numbers(&queue, &values);
+    let grouping = queue.group(std::slice::from_ref(&column), count).unwrap();
+    let mut distinct: Vec<Option<i256>> = values.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(grouping.group_count, distinct.len());
+    let leaders = queue.gather(&column, grouping.leaders.as_ref().unwrap()).unwrap();
+    let mut found = read_large_numbers(&queue, &leaders, grouping.group_count);
+    found.sort_unstable();
+    assert_eq!(found, distinct);
+    for (descending, nulls_first) in [(false, false), (true, true)] {
+        let keys = [SortColumn { column: column.clone(), descending, nulls_first }];
+        let rows = queue.sort(&keys, count).unwrap();
+        let found: Vec<u32> = queue.download(&rows.rows, rows.count).unwrap();
+        let mut expected: Vec<u32> = (0..count as u32).collect();
+        expected.sort_by(|a, b| compare(&values[*a as usize], &values[*b as usize], descending, nulls_first));
+        assert_eq!(found, expected);
+    }
+    let all = queue.group(&[], count).unwrap();
+    for (accumulator, extreme) in
+        [(Accumulator::Min, values.iter().flatten().min()), (Accumulator::Max, values.iter().flatten().max())]
+    {
+        let found = queue.accumulate(&all, accumulator, Some(&column), &decimal(60)).unwrap();
+        assert_eq!(read_large_numbers(&queue, &found, 1), [extreme.copied()]);
+    }
+    let probe = &values[..500];
+    let table = queue.build(vec![column], count).unwrap();
+    let keys = [large_numbers(&queue, probe)];
+    let pairs = queue.probe(&table, &keys, probe.len(), ProbeMode::Matches).unwrap();
+    let matches = |key: &Option<i256>| values.iter().filter(|value| key.is_some() && *value == key).count();
+    assert_eq!(pairs.build.count, probe.iter().map(matches).sum::<usize>());
+}
+
+#[test]
+fn large_decimals_are_moved_and_leave_the_device() {
+    let queue = queue();
+    let values = random_large_numbers(900, 4, true);
+    let chunk = Chunk { row_count: 900, columns: vec![large_numbers(&queue, &values)] };
+    let parts = [queue.slice(&chunk, 0, 400).unwrap(), queue.slice(&chunk, 400, 500).unwrap()];
+    let whole = queue.concat(&parts).unwrap();
+    let nulls = queue.nulls(&decimal(60), 3).unwrap();
+    assert_eq!(read_large_numbers(&queue, &nulls, 3), [None; 3]);
+    let batch = to_arrow(&queue, &whole, &column_schema(&[decimal(60)])).unwrap();
+    use arrow::array::AsArray;
+    let found: Vec<Option<i256>> =
+        batch.column(0).as_primitive::<arrow::datatypes::Decimal256Type>().iter().collect();
+    assert_eq!(found, values);
 }

@@ -6,6 +6,8 @@ use bytemuck::{Pod, Zeroable};
 pub(super) const PROGRAM_REGISTERS: usize = 64;
 /// Registers of a program that the kernel for small programs runs.
 pub(super) const PROGRAM_REGISTERS_SMALL: usize = 16;
+/// Registers of a program that the kernel with pairs of cells runs.
+pub(super) const PROGRAM_REGISTERS_INT256: usize = 32;
 /// Input columns that a program may load.
 pub(super) const PROGRAM_COLUMNS_MAX: usize = 96;
 /// Output columns of a program.
@@ -37,7 +39,7 @@ pub(super) struct ProgramColumn {
     pub(super) validity: u64,
 }
 
-/// Arguments of `evaluate_program` and `evaluate_small_program`.
+/// Arguments of `evaluate_program`, `evaluate_small_program` and `evaluate_int256_program`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct EvaluateProgram {

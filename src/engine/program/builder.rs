@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use arrow::datatypes::i256;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
@@ -98,12 +99,12 @@ impl Builder {
     }
 
     /// A constant integer.
-    pub(super) fn integer(&mut self, value: i128) -> Result<Slot> {
+    pub(super) fn integer(&mut self, value: impl Into<i256>) -> Result<Slot> {
         self.constant(Cell::integer(value))
     }
 
     /// The integer that a slot always is.
-    pub(super) fn known_integer(&self, slot: Slot) -> Option<i128> {
+    pub(super) fn known_integer(&self, slot: Slot) -> Option<i256> {
         match slot {
             Slot::Constant(number) => self.constants.cell(number).and_then(Cell::to_integer),
             _ => None,

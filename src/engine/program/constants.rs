@@ -1,7 +1,9 @@
-//! The constants of a program: cells of 16 bytes, the texts that cells point to, and tables for `SEARCH`.
+//! The constants of a program: cells of 16 bytes or pairs of them, the texts that cells point to, and tables of
+//! cells for `SEARCH`.
 
 use std::collections::HashMap;
 
+use arrow::datatypes::i256;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::abi::OPERAND_CONSTANT;
@@ -9,28 +11,41 @@ use super::abi::OPERAND_CONSTANT;
 /// A cell whose bits are known, or a text that gets its address when the program is uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cell {
-    /// Low and high half.
-    Bits([u64; 2]),
+    /// Words, least first: two of a cell, and two that only a pair of cells has.
+    Bits([u64; 4]),
     /// Bytes of a text or a bytea.
     Text(Vec<u8>),
 }
 
 impl Cell {
-    /// An integer; readable as one of 64 bits, if it fits, and as one of 128.
-    pub(super) fn integer(value: i128) -> Self {
-        Self::Bits([value as u64, (value >> 64) as u64])
+    /// An integer; readable as one of 64, 128 or 256 bits if it fits them.
+    pub(super) fn integer(value: impl Into<i256>) -> Self {
+        let (low, high) = value.into().to_parts();
+        Self::Bits([low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64])
     }
 
     /// A float.
     pub(super) fn float(value: f64) -> Self {
-        Self::Bits([value.to_bits(), 0])
+        Self::Bits([value.to_bits(), 0, 0, 0])
     }
 
     /// The integer that the bits are.
-    pub(super) fn to_integer(&self) -> Option<i128> {
+    pub(super) fn to_integer(&self) -> Option<i256> {
         match self {
-            Self::Bits([low, high]) => Some((i128::from(*high as i64) << 64) | i128::from(*low)),
+            Self::Bits(words) => {
+                let half = |low: u64, high: u64| (u128::from(high) << 64) | u128::from(low);
+                let [lowest, second, third, highest] = *words;
+                Some(i256::from_parts(half(lowest, second), half(third, highest) as i128))
+            }
             Self::Text(_) => None,
+        }
+    }
+
+    /// What the second of two cells holds.
+    fn upper_half(&self) -> [u64; 2] {
+        match self {
+            Self::Bits([.., third, highest]) => [*third, *highest],
+            Self::Text(_) => [0; 2],
         }
     }
 }
@@ -48,7 +63,8 @@ pub(super) struct Constants {
 /// What the device needs of the constants.
 #[derive(Debug, Default)]
 pub(super) struct ConstantImage {
-    /// Cells; those of texts hold an offset into `bytes` as their address.
+    /// Cells, one or two a constant, and then those of tables; those of texts hold an offset into `bytes` as their
+    /// address.
     pub(super) cells: Vec<[u64; 2]>,
     /// Which cells are texts.
     pub(super) texts: Vec<usize>,
@@ -77,7 +93,7 @@ impl Constants {
     ///
     /// As of [`Constants::number`].
     pub(super) fn table(&mut self, cells: Vec<Cell>) -> Result<u16> {
-        let number = self.push(Cell::Bits([0, cells.len() as u64]))?;
+        let number = self.push(Cell::Bits([0, cells.len() as u64, 0, 0]))?;
         self.ranges.push((number, self.tables.len()));
         self.tables.push(cells);
         Ok(number)
@@ -88,13 +104,18 @@ impl Constants {
         self.cells.get(usize::from(number))
     }
 
-    /// Everything laid out.
-    pub(super) fn image(&self) -> ConstantImage {
+    /// Everything laid out, with `cells_each` cells a constant.
+    pub(super) fn image(&self, cells_each: usize) -> ConstantImage {
         let mut image = ConstantImage::default();
-        self.cells.iter().for_each(|cell| image.push(cell));
+        for cell in &self.cells {
+            image.push(cell);
+            if cells_each == 2 {
+                image.cells.push(cell.upper_half());
+            }
+        }
         for (number, table) in &self.ranges {
             let first = image.cells.len() as u64;
-            if let Some(cell) = image.cells.get_mut(usize::from(*number)) {
+            if let Some(cell) = image.cells.get_mut(usize::from(*number) * cells_each) {
                 cell[0] = first;
             }
             self.tables.get(*table).into_iter().flatten().for_each(|cell| image.push(cell));
@@ -117,7 +138,7 @@ impl Constants {
 impl ConstantImage {
     fn push(&mut self, cell: &Cell) {
         match cell {
-            Cell::Bits(bits) => self.cells.push(*bits),
+            Cell::Bits([low, high, ..]) => self.cells.push([*low, *high]),
             Cell::Text(text) => {
                 self.texts.push(self.cells.len());
                 self.cells.push([self.bytes.len() as u64, text.len() as u64]);

@@ -38,6 +38,8 @@ pub(super) struct Needs {
     pub(super) may_fault: bool,
     /// Whether it reads text.
     pub(super) needs_text: bool,
+    /// Whether it has decimals of more than 38 digits.
+    pub(super) needs_int256: bool,
 }
 
 /// Instructions and constants, and their copies on devices.
@@ -60,7 +62,11 @@ impl Code {
         needs: Needs,
     ) -> Self {
         let is_small = allocation.register_count <= PROGRAM_REGISTERS_SMALL && !needs.needs_text;
-        let kernel = if is_small { Kernel::EvaluateSmallProgram } else { Kernel::EvaluateProgram };
+        let kernel = match (needs.needs_int256, is_small) {
+            (true, _) => Kernel::EvaluateInt256Program,
+            (false, true) => Kernel::EvaluateSmallProgram,
+            (false, false) => Kernel::EvaluateProgram,
+        };
         let instructions = allocation.instructions;
         Self { instructions, constants, loaded, needs, kernel, copies: Mutex::default() }
     }

@@ -15,7 +15,10 @@
 //! with `NotSupported` when it is compiled, and the plan runs on the CPU. Nothing is evaluated for a row
 //! for which PostgreSQL would not evaluate it and that could fail there.
 //!
-//! Deliberately absent: aggregates, compilation to machine code, decimals of more than 38 digits.
+//! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
+//! them do not pay for it.
+//!
+//! Deliberately absent: aggregates, compilation to machine code, variances.
 
 mod abi;
 mod builder;
@@ -38,6 +41,7 @@ use crate::device::{Chunk, Column, DeviceMemory, Stream};
 pub use status::status_error;
 
 use self::{
+    abi::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     compile::Compiler,
     evaluate::Code,
     nullability::{Nullability, nullability},
@@ -202,7 +206,10 @@ fn compile_sharing<T>(compile: impl Fn(bool) -> Result<T>) -> Result<T> {
 fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code> {
     let Compiler { builder, loaded, .. } = compiler;
     let (steps, constants) = builder.finish();
-    let allocation = allocate_registers(&steps)?;
+    let needs_int256 = steps.iter().any(|placed| placed.step.opcode.needs_int256());
+    let (registers_max, cells_each) =
+        if needs_int256 { (PROGRAM_REGISTERS_INT256, 2) } else { (PROGRAM_REGISTERS, 1) };
+    let allocation = allocate_registers(&steps, registers_max)?;
     let makes_text = steps.iter().filter(|placed| placed.step.opcode.makes_text()).count();
     let may_fault = steps.iter().any(|placed| placed.step.opcode.may_fault(placed.step.detail));
     let needs_text = steps.iter().any(|placed| placed.step.opcode.needs_text());
@@ -215,8 +222,8 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
         .collect::<Result<Vec<_>>>()?;
     Ok(Code::new(
         allocation,
-        constants.image(),
+        constants.image(cells_each),
         loaded_types,
-        evaluate::Needs { makes_text, may_fault, needs_text },
+        evaluate::Needs { makes_text, may_fault, needs_text, needs_int256 },
     ))
 }

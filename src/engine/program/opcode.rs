@@ -24,12 +24,14 @@ opcodes! {
     LoadInt64,
     LoadFloat32,
     LoadCell,
+    LoadInt256,
     StoreInt8,
     StoreInt16,
     StoreInt32,
     StoreInt64,
     StoreFloat32,
     StoreCell,
+    StoreInt256,
     StoreFlag,
     Move,
     SetNull,
@@ -112,17 +114,36 @@ opcodes! {
     Replace,
     PadBlanks,
     WriteText,
+    WidenInt256,
+    NarrowInt256,
+    AddInt256,
+    SubtractInt256,
+    MultiplyInt256,
+    RoundInt256,
+    LimitInt256,
+    SignInt256,
+    CompareInt256,
+    ModuloInt256,
+    RoundDecimalInt256,
+    DivideInt256,
+    LeadingGroupInt256,
+    Int256ToFloat,
 }
 
 impl Opcode {
     /// Whether it makes text of new bytes.
     pub(super) fn makes_text(self) -> bool {
-        self >= Self::FoldText
+        (Self::FoldText..=Self::WriteText).contains(&self)
     }
 
-    /// Whether only the kernel for any program has it.
+    /// Whether it is a function of text, which the kernel for small programs has not.
     pub(super) fn needs_text(self) -> bool {
-        self >= Self::Like
+        (Self::Like..=Self::WriteText).contains(&self)
+    }
+
+    /// Whether only the kernel with pairs of cells has it.
+    pub(super) fn needs_int256(self) -> bool {
+        matches!(self, Self::LoadInt256 | Self::StoreInt256) || self >= Self::WidenInt256
     }
 
     /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
@@ -133,6 +154,8 @@ impl Opcode {
             O::AddWide | O::SubtractWide | O::NarrowWide | O::MultiplyWide => detail != 0,
             O::DivideInteger | O::ModuloInteger | O::LimitInteger | O::LimitWide | O::ModuloWide => true,
             O::RoundDecimal | O::DivideDecimal => true,
+            O::NarrowInt256 | O::AddInt256 | O::SubtractInt256 | O::MultiplyInt256 => detail != 0,
+            O::LimitInt256 | O::ModuloInt256 | O::RoundDecimalInt256 | O::DivideInt256 => true,
             O::AddFloat | O::SubtractFloat | O::MultiplyFloat | O::DivideFloat => true,
             O::SquareRoot | O::DoubleToReal | O::FloatToInteger => true,
             O::TruncateTimestamp | O::AddDays | O::SubtractDays | O::DateToTimestamp => true,
@@ -227,6 +250,7 @@ mod tests {
             |name: &str, value: usize| assert_eq!(number(PROGRAM_HEADER, name), value as u64, "{name}");
         program("PROGRAM_REGISTERS ", abi::PROGRAM_REGISTERS);
         program("PROGRAM_REGISTERS_SMALL ", abi::PROGRAM_REGISTERS_SMALL);
+        program("PROGRAM_REGISTERS_INT256 ", abi::PROGRAM_REGISTERS_INT256);
         program("PROGRAM_COLUMNS_MAX ", abi::PROGRAM_COLUMNS_MAX);
         program("PROGRAM_OUTPUTS_MAX ", abi::PROGRAM_OUTPUTS_MAX);
         program("PROGRAM_DEPTH_MAX ", abi::PROGRAM_DEPTH_MAX);

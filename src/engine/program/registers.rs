@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    abi::{Instruction, PROGRAM_REGISTERS},
+    abi::Instruction,
     builder::{Operand, PlacedStep, ValueId},
     opcode::Opcode,
 };
@@ -21,12 +21,12 @@ pub(super) struct Allocation {
     pub(super) register_count: usize,
 }
 
-/// Gives every value a register.
+/// Gives every value one of `registers_max` registers.
 ///
 /// # Errors
 ///
-/// `NotSupported` if more values are needed at once than there are registers.
-pub(super) fn allocate_registers(steps: &[PlacedStep]) -> Result<Allocation> {
+/// `NotSupported` if more values are needed at once.
+pub(super) fn allocate_registers(steps: &[PlacedStep], registers_max: usize) -> Result<Allocation> {
     let mut last_use: HashMap<ValueId, usize> = HashMap::new();
     for (place, placed) in steps.iter().enumerate() {
         for value in named_values(placed) {
@@ -66,10 +66,10 @@ pub(super) fn allocate_registers(steps: &[PlacedStep]) -> Result<Allocation> {
         for operand in ended {
             free.extend(registers.remove(&operand));
         }
-        if usize::from(register_count) > PROGRAM_REGISTERS {
+        if usize::from(register_count) > registers_max {
             return Err(Error::new(
                 ErrorKind::NotSupported,
-                format!("an expression needs more than {PROGRAM_REGISTERS} registers on the GPU"),
+                format!("an expression needs more than {registers_max} registers on the GPU"),
             ));
         }
         let [a, b, c] = operands;

@@ -168,7 +168,7 @@ fn column_values(memory: &DeviceMemory, column: &Column, row_count: usize) -> Va
                 Value::Bytes(memory.download_from(first, cell.length as usize, Stream(0)).unwrap())
             })
             .collect(),
-        CellType::Interval => panic!("no file has intervals"),
+        CellType::Interval | CellType::Int256 => panic!("no file has intervals"),
     };
     validity.iter().zip(values).map(|(valid, value)| (*valid == 1).then_some(value)).collect()
 }

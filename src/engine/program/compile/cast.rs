@@ -12,6 +12,11 @@ use crate::program::{
     status::code,
 };
 
+/// Every number of at most this many digits before the point is less than the greatest `real`, 3.4e38.
+const REAL_WHOLE_DIGITS_MAX: u8 = 38;
+/// The least number of at most this many digits after the point is nearer to the least `real`, 1.4e-45, than to 0.
+const REAL_SCALE_MAX: u8 = 44;
+
 impl Compiler<'_> {
     /// The plan language's cast.
     pub(super) fn cast(&mut self, call: &Call<'_>) -> Result<Slot> {
@@ -71,8 +76,16 @@ impl Compiler<'_> {
                 self.builder.strict(Opcode::IntegerToFloat, &[value.slot], is_single, 0)
             }
             DataType::Decimal { scale, .. } => {
-                let wide = self.widen(value.slot, value.kind)?;
-                self.builder.strict(Opcode::WideToFloat, &[wide], is_single, u32::from(*scale))
+                let work = value.kind.widest(Kind::Wide);
+                let held = self.widen(value.slot, value.kind, work)?;
+                let opcode = match work {
+                    Kind::Int256 if is_single == 1 && !fits_real(&value.data_type) => {
+                        return Err(call.not_supported());
+                    }
+                    Kind::Int256 => Opcode::Int256ToFloat,
+                    _ => Opcode::WideToFloat,
+                };
+                self.builder.strict(opcode, &[held], is_single, u32::from(*scale))
             }
             _ => Err(call.not_supported()),
         }
@@ -92,16 +105,20 @@ impl Compiler<'_> {
         let kind = Kind::of(call.data_type).map_err(|_| call.not_supported())?;
         let fault = code::NUMERIC_OVERFLOW | (precision | scale << 8) << 8;
         let scaled = Scaled { slot: value.slot, kind: value.kind, scale: from_scale };
-        let work = if value.kind == Kind::Wide { Kind::Wide } else { kind };
+        let work = value.kind.widest(kind);
         let rescaled = self.rescale(scaled, work, scale, fault)?;
         // Rounding may carry into one more digit.
         let whole = from_precision.saturating_sub(from_scale) + u32::from(scale < from_scale);
         if whole <= precision.saturating_sub(scale) {
             return self.hold(rescaled, work, kind, fault);
         }
-        let limit = power_of_ten(precision).unwrap_or(i128::MAX);
+        let Some(limit) = power_of_ten(precision) else { return Err(call.not_supported()) };
         let limit = self.builder.integer(limit)?;
-        let opcode = if work == Kind::Wide { Opcode::LimitWide } else { Opcode::LimitInteger };
+        let opcode = match work {
+            Kind::Integer => Opcode::LimitInteger,
+            Kind::Wide => Opcode::LimitWide,
+            _ => Opcode::LimitInt256,
+        };
         let limited = self.builder.strict(opcode, &[rescaled, limit], 0, fault)?;
         self.hold(limited, work, kind, fault)
     }
@@ -136,5 +153,16 @@ impl Compiler<'_> {
             _ => return Err(call.not_supported()),
         };
         self.builder.strict(Opcode::WriteText, &[value.slot], written as u16, 0)
+    }
+}
+
+/// Whether every value of a decimal type but 0 is a `real` that is finite and not 0: PostgreSQL's error for
+/// others shows the value.
+fn fits_real(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Decimal { precision, scale } => {
+            precision - scale <= REAL_WHOLE_DIGITS_MAX && *scale <= REAL_SCALE_MAX
+        }
+        _ => false,
     }
 }

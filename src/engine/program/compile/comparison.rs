@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use arrow::datatypes::i256;
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
@@ -62,14 +63,14 @@ impl Compiler<'_> {
         for literal in literals.iter().filter(|literal| literal.value != Value::Null) {
             cells.extend(item_cell(&value, literal)?);
         }
-        let order = search_order(value.kind);
-        cells.sort_by(|a, b| compare_cells(order, a, b));
-        cells.dedup_by(|a, b| compare_cells(order, a, b) == Ordering::Equal);
-        let found = if cells.len() <= LINEAR_LIST_MAX && order != Order::Text {
-            self.search_linear(&value, cells)?
-        } else {
-            let table = Slot::Constant(self.builder.constants.table(cells)?);
-            self.builder.strict(Opcode::Search, &[value.slot, table], order as u16, 0)?
+        cells.sort_by(|a, b| compare_cells(value.kind, a, b));
+        cells.dedup_by(|a, b| compare_cells(value.kind, a, b) == Ordering::Equal);
+        let found = match search_order(value.kind) {
+            Some(order) if cells.len() > LINEAR_LIST_MAX || order == Order::Text => {
+                let table = Slot::Constant(self.builder.constants.table(cells)?);
+                self.builder.strict(Opcode::Search, &[value.slot, table], order as u16, 0)?
+            }
+            _ => self.search_linear(&value, cells)?,
         };
         if has_null { self.builder.lenient(Opcode::Or, &[found, Slot::Null], 0) } else { Ok(found) }
     }
@@ -124,10 +125,12 @@ impl Compiler<'_> {
         self.compare_kind(set, a.kind, a.slot, b.slot)
     }
 
-    fn compare_kind(&mut self, set: u16, kind: Kind, a: Slot, b: Slot) -> Result<Slot> {
+    /// A comparison of values of one kind and, if they are numbers, one scale.
+    pub(super) fn compare_kind(&mut self, set: u16, kind: Kind, a: Slot, b: Slot) -> Result<Slot> {
         let opcode = match kind {
             Kind::Integer => Opcode::CompareInteger,
             Kind::Wide => Opcode::CompareWide,
+            Kind::Int256 => Opcode::CompareInt256,
             Kind::Float => Opcode::CompareFloat,
             Kind::Text => Opcode::CompareText,
             Kind::Uuid => Opcode::CompareUuid,
@@ -151,16 +154,16 @@ impl Compiler<'_> {
             _ => {}
         }
         let ((a, a_scale), (b, b_scale)) = (a, b);
+        let kind = a.kind.widest(b.kind);
         if a_scale == b_scale {
-            if a.kind == Kind::Integer && b.kind == Kind::Integer {
-                return self.compare_kind(set, Kind::Integer, a.slot, b.slot);
-            }
-            let (a, b) = (self.widen(a.slot, a.kind)?, self.widen(b.slot, b.kind)?);
-            return self.compare_kind(set, Kind::Wide, a, b);
+            let (a, b) = (self.widen(a.slot, a.kind, kind)?, self.widen(b.slot, b.kind, kind)?);
+            return self.compare_kind(set, kind, a, b);
         }
-        let (a, b) = (self.widen(a.slot, a.kind)?, self.widen(b.slot, b.kind)?);
+        let kind = kind.widest(Kind::Wide);
+        let (a, b) = (self.widen(a.slot, a.kind, kind)?, self.widen(b.slot, b.kind, kind)?);
         let raises = b_scale.saturating_sub(a_scale) | a_scale.saturating_sub(b_scale) << 8;
-        self.builder.strict(Opcode::CompareScaled, &[a, b], set, raises)
+        let opcode = if kind == Kind::Int256 { Opcode::CompareInt256 } else { Opcode::CompareScaled };
+        self.builder.strict(opcode, &[a, b], set, raises)
     }
 
     /// A comparison in the units of a value; `None` if the constant is too large for it.
@@ -168,7 +171,7 @@ impl Compiler<'_> {
         &mut self,
         set: u16,
         (value, scale): (&Typed, u32),
-        (number, number_scale): (i128, u32),
+        (number, number_scale): (i256, u32),
     ) -> Result<Option<Slot>> {
         let (floor, is_exact) = if scale >= number_scale {
             let Some(raised) = power_of_ten(scale - number_scale).and_then(|power| number.checked_mul(power))
@@ -177,10 +180,13 @@ impl Compiler<'_> {
             };
             (raised, true)
         } else {
-            let Some(power) = power_of_ten(number_scale - scale) else { return Ok(None) };
-            (number.div_euclid(power), number.rem_euclid(power) == 0)
+            let power = power_of_ten(number_scale - scale);
+            let Some((floor, rest)) = power.and_then(|power| divide_down(number, power)) else {
+                return Ok(None);
+            };
+            (floor, rest == i256::ZERO)
         };
-        if value.kind == Kind::Integer && i64::try_from(floor).is_err() {
+        if !value.kind.fits(floor) {
             return Ok(None);
         }
         // Nothing equals a constant between two units: what is less is at most the lower one.
@@ -220,17 +226,17 @@ fn item_cell(value: &Typed, literal: &Literal) -> Result<Option<Cell>> {
         && (value.data_type.is_decimal() || literal.data_type.is_decimal())
     {
         let number = match literal.value {
-            Value::Int(number) => i128::from(number),
-            Value::Decimal(number) => number,
+            Value::Int(number) => i256::from(number),
+            Value::Decimal(number) => i256::from(number),
             _ => return Err(Error::internal(format!("{:?} is no number", literal.value))),
         };
         let scaled = if scale >= item_scale {
             power_of_ten(scale - item_scale).and_then(|power| number.checked_mul(power))
         } else {
-            power_of_ten(item_scale - scale).filter(|power| number % power == 0).map(|power| number / power)
+            let divided = power_of_ten(item_scale - scale).and_then(|power| divide_down(number, power));
+            divided.filter(|(_, rest)| *rest == i256::ZERO).map(|(quotient, _)| quotient)
         };
-        let fits = |number: &i128| value.kind == Kind::Wide || i64::try_from(*number).is_ok();
-        return Ok(scaled.filter(fits).map(Cell::integer));
+        return Ok(scaled.filter(|number| value.kind.fits(*number)).map(Cell::integer));
     }
     if value.data_type != literal.data_type {
         let types = [value.clone(), Typed { data_type: literal.data_type.clone(), ..value.clone() }];
@@ -256,41 +262,52 @@ fn mirror(set: u16) -> u16 {
     (set & EQUAL) | if set & LESS != 0 { GREATER } else { 0 } | if set & GREATER != 0 { LESS } else { 0 }
 }
 
-fn search_order(kind: Kind) -> Order {
+/// How `SEARCH` compares values of a kind; `None` for those that it does not search.
+fn search_order(kind: Kind) -> Option<Order> {
     match kind {
-        Kind::Integer => Order::Integer,
-        Kind::Wide => Order::Wide,
-        Kind::Float => Order::Float,
-        Kind::Text => Order::Text,
-        Kind::Uuid => Order::Uuid,
-        Kind::Interval => Order::Interval,
+        Kind::Integer => Some(Order::Integer),
+        Kind::Wide => Some(Order::Wide),
+        Kind::Int256 => None,
+        Kind::Float => Some(Order::Float),
+        Kind::Text => Some(Order::Text),
+        Kind::Uuid => Some(Order::Uuid),
+        Kind::Interval => Some(Order::Interval),
     }
 }
 
 /// The order in which the kernel searches.
-fn compare_cells(order: Order, a: &Cell, b: &Cell) -> Ordering {
-    let (Cell::Bits(a), Cell::Bits(b)) = (a, b) else {
+fn compare_cells(kind: Kind, a: &Cell, b: &Cell) -> Ordering {
+    let (Cell::Bits(a_words), Cell::Bits(b_words)) = (a, b) else {
         return match (a, b) {
             (Cell::Text(a), Cell::Text(b)) => a.cmp(b),
             _ => Ordering::Equal,
         };
     };
-    match order {
-        Order::Integer | Order::Wide | Order::Text => (a[1] as i64, a[0]).cmp(&(b[1] as i64, b[0])),
-        Order::Float => {
-            let (a, b) = (f64::from_bits(a[0]), f64::from_bits(b[0]));
+    match kind {
+        Kind::Integer | Kind::Wide | Kind::Int256 | Kind::Text => a.to_integer().cmp(&b.to_integer()),
+        Kind::Float => {
+            let (a, b) = (f64::from_bits(a_words[0]), f64::from_bits(b_words[0]));
             a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
         }
-        Order::Uuid => {
-            let bytes = |cell: &[u64; 2]| [cell[0].swap_bytes(), cell[1].swap_bytes()];
-            bytes(a).cmp(&bytes(b))
+        Kind::Uuid => {
+            let bytes = |cell: &[u64; 4]| [cell[0].swap_bytes(), cell[1].swap_bytes()];
+            bytes(a_words).cmp(&bytes(b_words))
         }
-        Order::Interval => interval_span(a).cmp(&interval_span(b)),
+        Kind::Interval => interval_span(a_words).cmp(&interval_span(b_words)),
     }
 }
 
+/// The quotient rounded down and what is left; the divisor is positive.
+fn divide_down(number: i256, divisor: i256) -> Option<(i256, i256)> {
+    let (quotient, rest) = (number.checked_div(divisor)?, number.checked_rem(divisor)?);
+    if rest.is_negative() {
+        return Some((quotient.checked_sub(i256::ONE)?, rest.checked_add(divisor)?));
+    }
+    Some((quotient, rest))
+}
+
 /// Microseconds, with months of 30 days.
-fn interval_span(cell: &[u64; 2]) -> i128 {
+fn interval_span(cell: &[u64; 4]) -> i128 {
     let (days, months) = (cell[1] as u32 as i32, (cell[1] >> 32) as u32 as i32);
     let days = i128::from(days) + i128::from(months) * 30;
     i128::from(cell[0] as i64) + days * 86_400_000_000

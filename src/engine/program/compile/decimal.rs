@@ -1,15 +1,17 @@
-//! Decimals: exact, in 64 bits where operands and result have at most 18 digits and in 128 bits elsewhere.
+//! Decimals: exact, in 64 bits where operands and result have at most 18 digits, in 256 where one has more than
+//! 38, and in 128 bits elsewhere.
 //!
 //! Invariants: a value that does not fit the bits of its type is an error of the row, never a wrong value.
-//! No intermediate result of 128 bits overflows where the final result fits: remainders, quotients and
-//! comparisons never form the scaled operands, and for sums, products and roundings a result that fits
-//! implies scaled operands that do, by the bounds that the types are.
+//! No intermediate result overflows where the final result fits: remainders, quotients and comparisons never
+//! form the scaled operands, and for sums, products and roundings a result that fits implies scaled operands
+//! that do, by the bounds that the types are.
 
+use arrow::datatypes::i256;
 use pystachio_plan::{DataType, Function, Result};
 
 use super::{Call, Compiler, Kind, Slot, Typed};
 use crate::{
-    device::{DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX},
+    device::{DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
     program::{
         opcode::{Opcode, ordering::GREATER},
         status::code,
@@ -26,9 +28,9 @@ pub(super) fn rounding(function: Function) -> u16 {
     }
 }
 
-/// 10^exponent, if 128 bits hold it.
-pub(super) fn power_of_ten(exponent: u32) -> Option<i128> {
-    10_i128.checked_pow(exponent)
+/// 10^exponent, if 256 bits hold it.
+pub(super) fn power_of_ten(exponent: u32) -> Option<i256> {
+    i256::from(10).checked_pow(exponent)
 }
 
 /// Digits after the point of an exact number; `None` for other types.
@@ -53,7 +55,11 @@ pub(super) fn precision_of(data_type: &DataType) -> Option<u32> {
 
 /// The fault of a decimal that exceeds the bits that its kind has.
 fn range_fault(kind: Kind) -> u32 {
-    let digits = if kind == Kind::Integer { DECIMAL64_DIGITS_MAX } else { DECIMAL128_DIGITS_MAX };
+    let digits = match kind {
+        Kind::Integer => DECIMAL64_DIGITS_MAX,
+        Kind::Int256 => DECIMAL256_DIGITS_MAX,
+        _ => DECIMAL128_DIGITS_MAX,
+    };
     code::DECIMAL_RANGE | u32::from(digits) << 8
 }
 
@@ -76,26 +82,37 @@ impl Compiler<'_> {
         }
     }
 
-    /// The same integer in 128 bits.
-    pub(super) fn widen(&mut self, slot: Slot, kind: Kind) -> Result<Slot> {
-        match (kind, slot) {
-            // Constants are held in 128 bits.
-            (Kind::Wide, _) | (_, Slot::Constant(_)) => Ok(slot),
-            _ => self.builder.strict(Opcode::Widen, &[slot], 0, 0),
+    /// The same integer in the bits of a kind that has as many or more.
+    pub(super) fn widen(&mut self, slot: Slot, from: Kind, to: Kind) -> Result<Slot> {
+        // Constants are held in the bits of any kind.
+        if from == to || matches!(slot, Slot::Constant(_)) {
+            return Ok(slot);
+        }
+        let wide = match from {
+            Kind::Integer => self.builder.strict(Opcode::Widen, &[slot], 0, 0)?,
+            _ => slot,
+        };
+        match to {
+            Kind::Int256 => self.builder.strict(Opcode::WidenInt256, &[wide], 0, 0),
+            _ => Ok(wide),
         }
     }
 
     /// The same integer in the bits of another kind; a fault if it does not fit.
     pub(super) fn hold(&mut self, slot: Slot, from: Kind, to: Kind, fault: u32) -> Result<Slot> {
-        match (from, to) {
-            (Kind::Wide, Kind::Integer) => {
-                if self.builder.known_integer(slot).is_some_and(|value| i64::try_from(value).is_ok()) {
-                    return Ok(slot);
-                }
-                self.builder.strict(Opcode::NarrowWide, &[slot], 0, fault)
-            }
-            (Kind::Integer, Kind::Wide) => self.widen(slot, from),
-            _ => Ok(slot),
+        if from.widest(to) == to {
+            return self.widen(slot, from, to);
+        }
+        if self.builder.known_integer(slot).is_some_and(|value| to.fits(value)) {
+            return Ok(slot);
+        }
+        let wide = match from {
+            Kind::Int256 => self.builder.strict(Opcode::NarrowInt256, &[slot], 0, fault)?,
+            _ => slot,
+        };
+        match to {
+            Kind::Integer => self.builder.strict(Opcode::NarrowWide, &[wide], 0, fault),
+            _ => Ok(wide),
         }
     }
 
@@ -105,38 +122,41 @@ impl Compiler<'_> {
         if slot == Slot::Null || from_scale == scale {
             return self.hold(slot, from, kind, fault);
         }
-        let exponent = scale.abs_diff(from_scale);
-        let Some(power) = power_of_ten(exponent) else {
-            // Decimals of at most 38 digits have scales of at most 38.
+        let Some(power) = power_of_ten(scale.abs_diff(from_scale)) else {
+            // Decimals of at most 76 digits have scales of at most 76.
             return Err(pystachio_plan::Error::internal(format!("a decimal of scale {scale}")));
         };
         if let Some(number) = self.builder.known_integer(slot)
             && let Some(rescaled) = rescale_number(number, power, scale > from_scale)
-            && (kind == Kind::Wide || i64::try_from(rescaled).is_ok())
+            && kind.fits(rescaled)
         {
             return self.builder.integer(rescaled);
         }
-        let is_short = i64::try_from(power).is_ok();
+        let is_short = from == Kind::Integer && Kind::Integer.fits(power);
         let power = self.builder.integer(power)?;
         if scale > from_scale {
-            if from == Kind::Integer && kind == Kind::Integer && is_short {
+            if is_short && kind == Kind::Integer {
                 return self.builder.strict(Opcode::MultiplyInteger, &[slot, power], 64, fault);
             }
-            let raised = if from == Kind::Integer && is_short {
-                self.builder.strict(Opcode::MultiplyIntoWide, &[slot, power], 0, 0)?
+            let (raised, work) = if is_short {
+                (self.builder.strict(Opcode::MultiplyIntoWide, &[slot, power], 0, 0)?, Kind::Wide)
             } else {
-                let wide = self.widen(slot, from)?;
-                self.builder.strict(Opcode::MultiplyWide, &[wide, power], 0, fault)?
+                let work = from.widest(kind).widest(Kind::Wide);
+                let held = self.widen(slot, from, work)?;
+                let opcode = by_width(work, Opcode::MultiplyWide, Opcode::MultiplyInt256);
+                (self.builder.strict(opcode, &[held, power], 0, fault)?, work)
             };
-            return self.hold(raised, Kind::Wide, kind, fault);
+            return self.hold(raised, work, kind, fault);
         }
-        if from == Kind::Integer && is_short {
+        if is_short {
             let rounded = self.builder.strict(Opcode::RoundInteger, &[slot, power], 0, 0)?;
             return self.hold(rounded, Kind::Integer, kind, fault);
         }
-        let wide = self.widen(slot, from)?;
-        let rounded = self.builder.strict(Opcode::RoundWide, &[wide, power], 0, 0)?;
-        self.hold(rounded, Kind::Wide, kind, fault)
+        let work = from.widest(Kind::Wide);
+        let held = self.widen(slot, from, work)?;
+        let opcode = by_width(work, Opcode::RoundWide, Opcode::RoundInt256);
+        let rounded = self.builder.strict(opcode, &[held, power], 0, 0)?;
+        self.hold(rounded, work, kind, fault)
     }
 
     /// `+`, `-`, `*`, `%`, negation, `abs`, `sign` and rounding of decimals.
@@ -151,14 +171,13 @@ impl Compiler<'_> {
                 let negated = self.negate_decimal(call, a)?;
                 let (kind, _) = result_of(call)?;
                 let value = self.hold(a.slot, a.kind, kind, range_fault(kind))?;
-                let compare =
-                    if kind == Kind::Integer { Opcode::CompareInteger } else { Opcode::CompareWide };
-                let greater = self.builder.strict(compare, &[negated, value], GREATER, 0)?;
+                let greater = self.compare_kind(GREATER, kind, negated, value)?;
                 self.builder.lenient(Opcode::Choose, &[value, negated, greater], 0)
             }
             Function::Sign => {
-                let wide = self.widen(a.slot, a.kind)?;
-                let slot = self.builder.strict(Opcode::SignWide, &[wide], 0, 0)?;
+                let (held, work) = self.widen_at_least(a, Kind::Wide)?;
+                let opcode = by_width(work, Opcode::SignWide, Opcode::SignInt256);
+                let slot = self.builder.strict(opcode, &[held], 0, 0)?;
                 let (kind, scale) = result_of(call)?;
                 self.rescale(Scaled { slot, kind: Kind::Integer, scale: 0 }, kind, scale, range_fault(kind))
             }
@@ -174,10 +193,12 @@ impl Compiler<'_> {
         let (a, b) = (scaled(call, 0)?, scaled(call, 1)?);
         let digits = call.slot(2, Kind::Integer)?;
         let (kind, scale) = result_of(call)?;
-        let (wide_a, wide_b) = (self.widen(a.slot, a.kind)?, self.widen(b.slot, b.kind)?);
+        let work = a.kind.widest(b.kind).widest(kind).widest(Kind::Wide);
+        let (held_a, held_b) = (self.widen(a.slot, a.kind, work)?, self.widen(b.slot, b.kind, work)?);
         let scales = a.scale | b.scale << 8 | scale << 16;
-        let quotient = self.builder.strict(Opcode::DivideDecimal, &[wide_a, wide_b, digits], 0, scales)?;
-        self.hold(quotient, Kind::Wide, kind, range_fault(kind))
+        let opcode = by_width(work, Opcode::DivideDecimal, Opcode::DivideInt256);
+        let quotient = self.builder.strict(opcode, &[held_a, held_b, digits], 0, scales)?;
+        self.hold(quotient, work, kind, range_fault(kind))
     }
 
     /// PostgreSQL's choice of digits for a quotient.
@@ -186,8 +207,9 @@ impl Compiler<'_> {
         for (index, group) in groups.iter_mut().enumerate() {
             let number = scaled(call, 2 * index)?;
             let display = call.slot(2 * index + 1, Kind::Integer)?;
-            let wide = self.widen(number.slot, number.kind)?;
-            *group = self.builder.strict(Opcode::LeadingGroup, &[wide, display], 0, number.scale)?;
+            let (held, work) = self.widen_at_least(number, Kind::Wide)?;
+            let opcode = by_width(work, Opcode::LeadingGroup, Opcode::LeadingGroupInt256);
+            *group = self.builder.strict(opcode, &[held, display], 0, number.scale)?;
         }
         self.builder.strict(Opcode::QuotientScale, &groups, 0, 0)
     }
@@ -198,16 +220,15 @@ impl Compiler<'_> {
             return Err(call.not_supported());
         }
         let is_sum = call.function == Function::Add;
-        let short = [a.kind, b.kind, kind].iter().all(|kind| *kind == Kind::Integer);
-        let work = if short { Kind::Integer } else { Kind::Wide };
+        let work = a.kind.widest(b.kind).widest(kind);
         let fault = range_fault(work);
         let a = self.rescale(a, work, scale, fault)?;
         let b = self.rescale(b, work, scale, fault)?;
         let (opcode, bits) = match (work, is_sum) {
             (Kind::Integer, true) => (Opcode::AddInteger, 64),
             (Kind::Integer, false) => (Opcode::SubtractInteger, 64),
-            (_, true) => (Opcode::AddWide, 0),
-            (_, false) => (Opcode::SubtractWide, 0),
+            (work, true) => (by_width(work, Opcode::AddWide, Opcode::AddInt256), 0),
+            (work, false) => (by_width(work, Opcode::SubtractWide, Opcode::SubtractInt256), 0),
         };
         let sum = self.builder.strict(opcode, &[a, b], bits, fault)?;
         self.hold(sum, work, kind, range_fault(kind))
@@ -228,9 +249,10 @@ impl Compiler<'_> {
                 (Kind::Wide, self.builder.strict(Opcode::MultiplyIntoWide, &[a.slot, b.slot], 0, 0)?)
             }
             (false, _) => {
-                let (wide_a, wide_b) = (self.widen(a.slot, a.kind)?, self.widen(b.slot, b.kind)?);
-                let fault = range_fault(Kind::Wide);
-                (Kind::Wide, self.builder.strict(Opcode::MultiplyWide, &[wide_a, wide_b], 0, fault)?)
+                let work = a.kind.widest(b.kind).widest(kind).widest(Kind::Wide);
+                let (held_a, held_b) = (self.widen(a.slot, a.kind, work)?, self.widen(b.slot, b.kind, work)?);
+                let opcode = by_width(work, Opcode::MultiplyWide, Opcode::MultiplyInt256);
+                (work, self.builder.strict(opcode, &[held_a, held_b], 0, range_fault(work))?)
             }
         };
         let product = Scaled { slot: product, kind: work, scale: a.scale + b.scale };
@@ -247,10 +269,13 @@ impl Compiler<'_> {
             let slot = self.builder.strict(Opcode::ModuloInteger, &[a.slot, b.slot], 64, 0)?;
             Scaled { slot, kind: Kind::Integer, scale: own_scale }
         } else {
-            let (wide_a, wide_b) = (self.widen(a.slot, a.kind)?, self.widen(b.slot, b.kind)?);
+            // No more digits than the operand has whose scale this is.
+            let work = a.kind.widest(b.kind).widest(Kind::Wide);
+            let (held_a, held_b) = (self.widen(a.slot, a.kind, work)?, self.widen(b.slot, b.kind, work)?);
             let raises = (own_scale - a.scale) | (own_scale - b.scale) << 8;
-            let slot = self.builder.strict(Opcode::ModuloWide, &[wide_a, wide_b], 0, raises)?;
-            Scaled { slot, kind: Kind::Wide, scale: own_scale }
+            let opcode = by_width(work, Opcode::ModuloWide, Opcode::ModuloInt256);
+            let slot = self.builder.strict(opcode, &[held_a, held_b], 0, raises)?;
+            Scaled { slot, kind: work, scale: own_scale }
         };
         self.rescale(remainder, kind, scale, range_fault(kind))
     }
@@ -263,7 +288,7 @@ impl Compiler<'_> {
         let zero = self.builder.integer(0)?;
         let (opcode, bits) = match a.kind {
             Kind::Integer => (Opcode::SubtractInteger, 64),
-            _ => (Opcode::SubtractWide, 0),
+            kind => (by_width(kind, Opcode::SubtractWide, Opcode::SubtractInt256), 0),
         };
         let negated = self.builder.strict(opcode, &[zero, a.slot], bits, range_fault(a.kind))?;
         self.hold(negated, a.kind, kind, range_fault(kind))
@@ -275,11 +300,18 @@ impl Compiler<'_> {
             Some(_) => call.slot(1, Kind::Integer)?,
             None => self.builder.integer(0)?,
         };
-        let wide = self.widen(a.slot, a.kind)?;
+        let (held, work) = self.widen_at_least(a, kind.widest(Kind::Wide))?;
         let scales = a.scale | scale << 8;
         let mode = rounding(call.function);
-        let rounded = self.builder.strict(Opcode::RoundDecimal, &[wide, digits], mode, scales)?;
-        self.hold(rounded, Kind::Wide, kind, range_fault(kind))
+        let opcode = by_width(work, Opcode::RoundDecimal, Opcode::RoundDecimalInt256);
+        let rounded = self.builder.strict(opcode, &[held, digits], mode, scales)?;
+        self.hold(rounded, work, kind, range_fault(kind))
+    }
+
+    /// The number in the bits of a kind or of its own, if it has more, and which kind that is.
+    fn widen_at_least(&mut self, number: Scaled, kind: Kind) -> Result<(Slot, Kind)> {
+        let work = number.kind.widest(kind);
+        Ok((self.widen(number.slot, number.kind, work)?, work))
     }
 }
 
@@ -301,6 +333,11 @@ fn scaled(call: &Call<'_>, index: usize) -> Result<Scaled> {
     }
 }
 
+/// The instruction for operands of a kind: of 128 or of 256 bits.
+fn by_width(kind: Kind, wide: Opcode, int256: Opcode) -> Opcode {
+    if kind == Kind::Int256 { int256 } else { wide }
+}
+
 /// Kind and scale of a decimal result.
 fn result_of(call: &Call<'_>) -> Result<(Kind, u32)> {
     match number_scale(call.data_type) {
@@ -310,11 +347,11 @@ fn result_of(call: &Call<'_>) -> Result<(Kind, u32)> {
 }
 
 /// number * power or number / power, rounded half away from zero.
-fn rescale_number(number: i128, power: i128, raises: bool) -> Option<i128> {
+fn rescale_number(number: i256, power: i256, raises: bool) -> Option<i256> {
     if raises {
         return number.checked_mul(power);
     }
-    let (quotient, remainder) = (number / power, number % power);
-    let away = remainder.abs() >= power - remainder.abs();
-    quotient.checked_add(if away { number.signum() } else { 0 })
+    let (quotient, remainder) = (number.checked_div(power)?, number.checked_rem(power)?.checked_abs()?);
+    let away = remainder >= power.checked_sub(remainder)?;
+    quotient.checked_add(if away { number.signum() } else { i256::ZERO })
 }

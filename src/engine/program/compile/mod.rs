@@ -18,6 +18,7 @@ mod text;
 
 use std::collections::HashMap;
 
+use arrow::datatypes::i256;
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
@@ -38,6 +39,8 @@ pub(super) enum Kind {
     Integer,
     /// 128 bits.
     Wide,
+    /// 256 bits.
+    Int256,
     /// A double, or a real as the double of its value.
     Float,
     /// Text or bytea.
@@ -58,11 +61,30 @@ impl Kind {
         Ok(match CellType::of(data_type)? {
             CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => Self::Integer,
             CellType::Int128 => Self::Wide,
+            CellType::Int256 => Self::Int256,
             CellType::Float32 | CellType::Float64 => Self::Float,
             CellType::String => Self::Text,
             CellType::Bytes16 => Self::Uuid,
             CellType::Interval => Self::Interval,
         })
+    }
+
+    /// The wider of two kinds of exact numbers.
+    fn widest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Int256, _) | (_, Self::Int256) => Self::Int256,
+            (Self::Wide, _) | (_, Self::Wide) => Self::Wide,
+            _ => Self::Integer,
+        }
+    }
+
+    /// Whether an exact number fits.
+    fn fits(self, number: i256) -> bool {
+        match self {
+            Self::Int256 => true,
+            Self::Wide => number.to_i128().is_some(),
+            _ => number.to_i128().is_some_and(|number| i64::try_from(number).is_ok()),
+        }
     }
 }
 
@@ -112,6 +134,7 @@ impl<'a> Compiler<'a> {
             CellType::Int64 | CellType::Float64 => Opcode::StoreInt64,
             CellType::Float32 => Opcode::StoreFloat32,
             CellType::Int128 | CellType::String | CellType::Bytes16 | CellType::Interval => Opcode::StoreCell,
+            CellType::Int256 => Opcode::StoreInt256,
         };
         self.builder.store(opcode, value, output_number(output)?)
     }
@@ -274,6 +297,7 @@ impl<'a> Compiler<'a> {
             CellType::Int64 | CellType::Float64 => Opcode::LoadInt64,
             CellType::Float32 => Opcode::LoadFloat32,
             CellType::Int128 | CellType::String | CellType::Bytes16 | CellType::Interval => Opcode::LoadCell,
+            CellType::Int256 => Opcode::LoadInt256,
         };
         // At most PROGRAM_COLUMNS_MAX.
         let slot = self.builder.load(opcode, number as u16)?;
@@ -333,10 +357,10 @@ impl Call<'_> {
 pub(super) fn literal_cell(literal: &Literal) -> Result<Cell> {
     let kind = Kind::of(&literal.data_type)?;
     Ok(match (&literal.value, kind) {
-        (Value::Bool(value), Kind::Integer) => Cell::integer(i128::from(*value)),
-        (Value::Int(value), Kind::Integer | Kind::Wide) => Cell::integer(i128::from(*value)),
+        (Value::Bool(value), Kind::Integer) => Cell::integer(i32::from(*value)),
+        (Value::Int(value), Kind::Integer | Kind::Wide | Kind::Int256) => Cell::integer(*value),
         (Value::Decimal(value), Kind::Integer) if i64::try_from(*value).is_ok() => Cell::integer(*value),
-        (Value::Decimal(value), Kind::Wide) => Cell::integer(*value),
+        (Value::Decimal(value), Kind::Wide | Kind::Int256) => Cell::integer(*value),
         (Value::Float(value), Kind::Float) if literal.data_type == DataType::Float32 => {
             Cell::float(f64::from(*value as f32))
         }
@@ -346,11 +370,11 @@ pub(super) fn literal_cell(literal: &Literal) -> Result<Cell> {
         (Value::Bytes(value), Kind::Uuid) if value.len() == 16 => {
             let half = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
             let (low, high) = value.split_at(8);
-            Cell::Bits([half(low), half(high)])
+            Cell::Bits([half(low), half(high), 0, 0])
         }
         (Value::Interval(value), Kind::Interval) => {
             let days_and_months = u64::from(value.months as u32) << 32 | u64::from(value.days as u32);
-            Cell::Bits([value.microseconds as u64, days_and_months])
+            Cell::Bits([value.microseconds as u64, days_and_months, 0, 0])
         }
         _ => {
             return Err(Error::internal(format!(

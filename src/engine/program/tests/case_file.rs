@@ -3,7 +3,10 @@
 //! A section starts with `#`, the function, its argument types, its result type and the SQL that was run;
 //! each line has the arguments and what PostgreSQL gave: a text, `\N` for NULL, or `ERROR: ` and the message.
 
+use arrow::datatypes::i256;
 use pystachio_plan::{Ctype, DataType, DateField, Function, Interval, LocaleName, TrimSide, Value};
+
+use super::{decimal, decimal_value};
 
 /// A function on one set of types.
 #[derive(Clone)]
@@ -45,7 +48,7 @@ pub(super) fn parse_sections(cases: &str) -> Vec<Section> {
     sections
 }
 
-/// The value that PostgreSQL printed; a decimal at the scale of the type, `i128::MAX` if it does not fit.
+/// The value that PostgreSQL printed; a decimal at the scale of the type, as [`decimal_value`] has it.
 pub(super) fn parse_value(text: &str, data_type: &DataType) -> Value {
     if text == "\\N" {
         return Value::Null;
@@ -55,7 +58,7 @@ pub(super) fn parse_value(text: &str, data_type: &DataType) -> Value {
         DataType::Int16 | DataType::Int32 | DataType::Int64 => Value::Int(number(text)),
         DataType::Float32 => Value::Float(text.parse::<f32>().expect("a float").into()),
         DataType::Float64 => Value::Float(text.parse().expect("a float")),
-        DataType::Decimal { scale, .. } => Value::Decimal(parse_decimal(text, usize::from(*scale))),
+        DataType::Decimal { scale, .. } => decimal_value(parse_decimal(text, usize::from(*scale))),
         DataType::Date => Value::Int(parse_date(text)),
         DataType::Time => Value::Int(parse_time(text)),
         DataType::Timestamp | DataType::TimestampTz => Value::Int(parse_timestamp(text)),
@@ -220,11 +223,11 @@ fn number(text: &str) -> i64 {
     text.parse().unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
-fn parse_decimal(text: &str, scale: usize) -> i128 {
+fn parse_decimal(text: &str, scale: usize) -> i256 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut digits = format!("{whole}{fraction}");
     digits.extend(std::iter::repeat_n('0', scale.saturating_sub(fraction.len())));
-    digits.parse().unwrap_or(i128::MAX)
+    i256::from_string(&digits).unwrap_or_else(|| panic!("{text} has more than 76 digits"))
 }
 
 fn hexadecimal(digits: &str) -> Vec<u8> {
@@ -269,5 +272,7 @@ fn the_parsers_of_this_file_agree_with_a_calendar() {
     assert_eq!(parse_timestamp("2024-02-29 12:34:56.789"), 1_709_210_096_789_000);
     assert_eq!(parse_date("1970-01-01"), 0);
     assert_eq!(parse_date("4714-11-24 BC"), -2_440_588);
-    assert_eq!(parse_decimal("-1.5", 3), -1_500);
+    assert_eq!(parse_decimal("-1.5", 3), i256::from(-1_500));
+    let large = parse_value("-0012345678901234567890123456789012345678.90", &decimal(60, 3));
+    assert_eq!(large, Value::Text("-12345678901234567890123456789012345678900".into()));
 }

@@ -1,7 +1,7 @@
 //! Every function against values that PostgreSQL 15 printed: with arguments in columns, with constants, and
 //! with the first argument in a column and the others constant.
 
-use pystachio_plan::{DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
+use pystachio_plan::{DataType, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
     Device,
@@ -21,8 +21,8 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// Below these the test fails: what the device could do once it can do for good.
-const LINES_CHECKED_MIN: usize = 15_040;
-const SECTIONS_CHECKED_MIN: usize = 433;
+const LINES_CHECKED_MIN: usize = 15_352;
+const SECTIONS_CHECKED_MIN: usize = 447;
 
 #[derive(Default)]
 struct Tally {
@@ -56,7 +56,8 @@ fn functions_are_those_of_postgresql() {
     assert!(tally.sections >= SECTIONS_CHECKED_MIN, "only {} sections", tally.sections);
 }
 
-/// A quotient's scale is what PostgreSQL printed: the planner passes what `QuotientScale` gives.
+/// A quotient's scale is what PostgreSQL printed: the planner passes what `QuotientScale` gives. In 128 bits where
+/// they hold it, and all in 256.
 fn check_quotients(device: &Device, section: &Section, tally: &mut Tally) {
     let mut scales: Vec<u8> = section.lines.iter().map(|line| printed_scale(&line.expected)).collect();
     scales.sort_unstable();
@@ -64,15 +65,19 @@ fn check_quotients(device: &Device, section: &Section, tally: &mut Tally) {
     for scale in scales {
         let mut part = section.clone();
         part.arguments.push(DataType::Int32);
-        part.result = DataType::Decimal { precision: 38, scale };
+        part.result = DataType::Decimal { precision: 76, scale };
         part.lines.retain(|line| printed_scale(&line.expected) == scale);
-        // What needs more than 38 digits is not the device's.
-        part.lines.retain(|line| {
-            line.expected.starts_with("ERROR: ")
-                || parse_value(&line.expected, &part.result) != Value::Decimal(i128::MAX)
-        });
         part.lines.iter_mut().for_each(|line| line.arguments.push(Value::Int(scale.into())));
         check_section(device, &part, tally);
+        part.lines.retain(|line| {
+            line.expected.starts_with("ERROR: ")
+                || !matches!(parse_value(&line.expected, &part.result), Value::Text(_))
+        });
+        part.result = DataType::Decimal { precision: 38, scale };
+        let mut again = Tally::default();
+        check_section(device, &part, &mut again);
+        assert!(again.skipped.is_empty(), "{:?}", again.skipped);
+        tally.failures.extend(again.failures);
     }
 }
 
@@ -85,6 +90,14 @@ fn check_section(device: &Device, section: &Section, tally: &mut Tally) {
     // Constants and failing rows need a program or a launch of their own.
     groups.extend(errors.chunks(1).flat_map(|line| [(every, line), (0, line), (1.min(every), line)]));
     groups.extend(values.chunks(1).flat_map(|line| [(0, line), (1.min(every), line)]));
+    // A plan has no constants of more than 128 bits.
+    let is_constant = |line: &Line, column_count: usize| {
+        let constants = section.arguments.iter().zip(&line.arguments).skip(column_count);
+        constants
+            .into_iter()
+            .all(|(data_type, value)| !data_type.is_decimal() || !matches!(value, Value::Text(_)))
+    };
+    groups.retain(|(column_count, lines)| lines.iter().all(|line| is_constant(line, *column_count)));
     for (column_count, lines) in groups {
         match check_lines(device, section, column_count, lines) {
             Ok(failures) => tally.failures.extend(failures),
@@ -114,9 +127,6 @@ fn check_lines(
             let literal = Literal::new(first.arguments[index].clone(), data_type.clone());
             arguments.push(Expression::Literal(literal));
             continue;
-        }
-        if let DataType::Decimal { precision: 39.., .. } = data_type {
-            return Err(Error::new(ErrorKind::NotSupported, format!("a column of {data_type}")));
         }
         // The first row is NULL, so that its slots could fail.
         let values = std::iter::once(Value::Null);

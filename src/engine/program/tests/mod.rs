@@ -14,12 +14,27 @@ mod queries;
 
 use std::sync::Arc;
 
+use arrow::datatypes::i256;
 use pystachio_plan::{ColumnId, DataType, Expression, Interval, Literal, Result, Value};
 
 use super::{Filter, Program};
 use crate::device::{
     Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Stream, abi::StringCell,
 };
+
+/// A decimal as a value: one that 128 bits do not hold as the text of its digits, because plans have none.
+fn decimal_value(digits: i256) -> Value {
+    digits.to_i128().map_or_else(|| Value::Text(digits.to_string()), Value::Decimal)
+}
+
+/// The digits of such a value.
+fn digits_of(value: &Value) -> i256 {
+    match value {
+        Value::Decimal(value) => i256::from(*value),
+        Value::Text(digits) => i256::from_string(digits).expect("at most 76 digits"),
+        other => panic!("{other:?} is no decimal"),
+    }
+}
 
 /// A device, and a stream of it.
 struct Device {
@@ -66,6 +81,7 @@ impl Device {
                     cells.extend(i64::try_from(*value).expect("18 digits").to_le_bytes());
                 }
                 (CellType::Int128, Value::Decimal(value)) => cells.extend(value.to_le_bytes()),
+                (CellType::Int256, value) => cells.extend(digits_of(value).to_le_bytes()),
                 (CellType::Float32, Value::Float(value)) => cells.extend((*value as f32).to_le_bytes()),
                 (CellType::Float64, Value::Float(value)) => cells.extend(value.to_le_bytes()),
                 (CellType::String, Value::Text(_) | Value::Bytes(_)) => {
@@ -121,6 +137,7 @@ impl Device {
             }
             CellType::Int64 => Value::Int(i64::from_le_bytes(cell.try_into().unwrap())),
             CellType::Int128 => Value::Decimal(i128::from_le_bytes(cell.try_into().unwrap())),
+            CellType::Int256 => decimal_value(i256::from_le_bytes(cell.try_into().unwrap())),
             CellType::Float32 => Value::Float(f32::from_le_bytes(cell.try_into().unwrap()).into()),
             CellType::Float64 => Value::Float(f64::from_le_bytes(cell.try_into().unwrap())),
             CellType::Bytes16 => Value::Bytes(cell.to_vec()),
