@@ -30,7 +30,7 @@ make_folder() {
 # folders below another root is a whole installation.
 copy_server() {
     local config=$1 stamp place
-    stamp=$("$config" --version)\ $(stat -c '%Y' "$("$config" --bindir)/postgres")
+    stamp="$("$config" --version) $(stat -c '%n %Y' "$("$config" --bindir)/postgres")"
     if [[ ! -f $folder/server/stamp || $(cat "$folder/server/stamp") != "$stamp" ]]; then
         rm -rf "$folder/server"
         for place in --bindir --pkglibdir --sharedir; do
