@@ -4,17 +4,18 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop test kernels bench install package lint clean
+.PHONY: help setup build demo stop test test-gpu kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
 # Benchmarks: which queries ("1 6 14"; all if empty), and how many measured runs.
 QUERIES ?=
 RUNS ?= 5
+CLUSTERS := demo test bare emulated bench bench-gpu gpu
 export PG_CONFIG
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 setup: ## Install what is missing: PostgreSQL and its headers, libclang, cargo-pgrx
 	@scripts/setup.sh
@@ -27,8 +28,8 @@ demo: ## TPC-H at SF=1 in a private cluster: generate, import, run the 22 querie
 	@scripts/setup.sh
 	@scripts/demo.sh $(SF)
 
-stop: ## Stop the private clusters that demo, test and bench leave
-	@for name in demo test bare emulated bench; do scripts/cluster.sh stop $$name; done
+stop: ## Stop the private clusters that demo, tests and benchmarks leave
+	@for name in $(CLUSTERS); do scripts/cluster.sh stop $$name; done
 
 test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 	@scripts/setup.sh
@@ -37,6 +38,16 @@ test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh
 	@SF='$(SF)' QUERIES='$(QUERIES)' RUNS='$(RUNS)' scripts/bench.sh
+
+bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERIES=, STEPS=, …: see the script)
+	@scripts/bench-gpu.sh
+
+test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
+	@scripts/test-gpu.sh
+
+gpu-archive: ## Make target/gpu, which test-gpu and bench-gpu need on a host without Rust and PostgreSQL
+	@scripts/setup.sh
+	@scripts/gpu-archive.sh
 
 kernels: ## Compile every kernel for every GPU generation and report what each needs
 	@scripts/setup.sh
@@ -54,5 +65,5 @@ lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
-	@for name in demo test bare emulated bench; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/package
+	@for name in $(CLUSTERS); do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
+	@rm -rf target/regress target/package target/gpu target/bench-gpu

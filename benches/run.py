@@ -11,9 +11,7 @@ the peers query by query, so that noise falls on all alike. Writes benches/resul
 
 import argparse
 import datetime
-import decimal
 import json
-import math
 import os
 import pathlib
 import platform
@@ -25,14 +23,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "regress"))
 
 import report as reports  # noqa: E402
+from answers import same_answer  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.explain import plan_shape  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 from peers import DatafusionPeer, DuckdbPeer, PostgresPeer  # noqa: E402
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
-# Averages and quotients are binary floats in some peers, and have six digits in another.
-TOLERANCE = 1e-6
 TRIVIAL_RUNS = 50
 COPY_RUNS = 3
 PLANNING_RUNS = 5
@@ -68,28 +65,6 @@ def prepare(conninfo, folder, scale):
 
 def _memory_bytes():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def same_answer(left, right):
-    """Whether two answers agree: text without trailing blanks, numbers within TOLERANCE."""
-    if len(left) != len(right):
-        return f"{len(left)} rows against {len(right)}"
-    for place, (one, other) in enumerate(zip(left, right)):
-        for column, (a, b) in enumerate(zip(one, other)):
-            if not _same_value(a, b):
-                return f"row {place + 1}, column {column + 1}: {a!r} against {b!r}"
-    return None
-
-
-def _same_value(a, b):
-    if a is None or b is None:
-        return a is None and b is None
-    if str(a).rstrip() == str(b).rstrip():
-        return True
-    try:
-        return math.isclose(decimal.Decimal(str(a)), decimal.Decimal(str(b)), rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    except (decimal.InvalidOperation, ValueError):
-        return str(a).split(" ")[0] == str(b).split(" ")[0] and str(a).endswith("00:00:00")
 
 
 def measure(peers, queries, runs):

@@ -6,7 +6,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 config=$1 folder=$2 counts=$3
 shift 3
-output=$here/../target/regress
+output=$here/../target/regress/$(basename "$folder")
+rm -rf "$output"
 mkdir -p "$output/results"
 # The server reads the first and writes the second.
 export PYSTACHIO_REGRESS_DATA=$folder/regress-data PYSTACHIO_REGRESS_SCRATCH=$folder/regress-scratch

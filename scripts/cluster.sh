@@ -7,7 +7,7 @@
 #        scripts/cluster.sh stop NAME             stops it where it runs
 #        scripts/cluster.sh folder NAME           prints its folder
 #        scripts/cluster.sh conninfo NAME         prints a connection string without a database
-# Settings: conf/<NAME>.conf beside regress/, or conf/single.conf.
+# Settings: regress/conf/single.conf, and then regress/conf/NAME.conf where there is one.
 source "$(dirname "$0")/environment.sh"
 
 [[ $# -ge 2 ]] || die "usage: cluster.sh start|create|stop|folder|conninfo NAME [STAGE]"
@@ -30,7 +30,7 @@ make_folder() {
 # folders below another root is a whole installation.
 copy_server() {
     local config=$1 stamp place
-    stamp=$("$config" --version)\ $(stat -c '%Y' "$("$config" --bindir)/postgres")
+    stamp="$("$config" --version) $(stat -c '%n %Y' "$("$config" --bindir)/postgres")"
     if [[ ! -f $folder/server/stamp || $(cat "$folder/server/stamp") != "$stamp" ]]; then
         rm -rf "$folder/server"
         for place in --bindir --pkglibdir --sharedir; do
@@ -53,8 +53,8 @@ install_stage() {
 }
 
 make_data() {
-    local settings=$project_root/regress/conf/$name.conf
-    [[ -f $settings ]] || settings=$project_root/regress/conf/single.conf
+    local settings=("$project_root/regress/conf/single.conf")
+    if [[ -f $project_root/regress/conf/$name.conf ]]; then settings+=("$project_root/regress/conf/$name.conf"); fi
     if [[ ! -f $folder/data/PG_VERSION ]]; then
         as_server_user "$bin/initdb" -D "$folder/data" --username=postgres --auth=trust --encoding=UTF8 \
             --locale=C.UTF-8 --no-sync > "$folder/initdb.log" 2>&1 ||
@@ -63,14 +63,12 @@ make_data() {
     fi
     {
         echo "# Written by scripts/cluster.sh from regress/conf; do not edit."
-        cat "$settings"
+        if [[ -n $stage ]]; then echo "shared_preload_libraries = 'pystachio'"; fi
+        cat "${settings[@]}"
         echo "listen_addresses = ''"
         echo "port = $port"
         echo "unix_socket_directories = '$folder'"
         echo 'unix_socket_permissions = 0700'
-        if [[ -n $stage ]] && ! grep -q '^shared_preload_libraries' "$settings"; then
-            echo "shared_preload_libraries = 'pystachio'"
-        fi
     } > "$folder/pystachio.conf"
     chmod 0644 "$folder/pystachio.conf"
 }
@@ -82,7 +80,7 @@ stop_server() {
 }
 
 start_server() {
-    as_server_user "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start > /dev/null 2>&1 ||
+    as_server_user "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start < /dev/null > /dev/null 2>&1 ||
         { tail -n 20 "$folder/server.log" >&2; die "the server in $folder did not start; its log is $folder/server.log"; }
 }
 

@@ -68,6 +68,12 @@ server_user() {
     if [[ $(id -u) != 0 ]]; then id -un; else printf '%s\n' "${PYSTACHIO_SERVER_USER:-postgres}"; fi
 }
 
+# The user that owns the clusters when we are root, where the package did not make it.
+make_server_user() {
+    [[ $(id -u) == 0 ]] || return 0
+    id "$(server_user)" >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin "$(server_user)"
+}
+
 # Runs a command as the server's user, from a folder that it can enter.
 as_server_user() {
     if [[ $(id -u) != 0 ]]; then

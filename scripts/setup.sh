@@ -85,12 +85,6 @@ install_nvcc() {
     rm -rf "$environment"
 }
 
-# The user that owns the clusters when we are root, where the package did not make it.
-make_server_user() {
-    [[ $(id -u) == 0 ]] || return 0
-    id "$(server_user)" >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin "$(server_user)"
-}
-
 check_cargo
 if command -v apt-get >/dev/null; then
     if [[ -z $(find_pg_config || true) ]] && ! apt-cache show postgresql >/dev/null 2>&1; then

@@ -76,9 +76,10 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
             --counts "$results/faults.json" || status=1
     fi
     if wanted emulated; then
-        # The GPU engine on the host: its kernels' own sources under the queries that the CPU engine was tested by.
+        # The GPU engine on the host: its kernels' own sources under the tests that the CPU engine was tested by.
         emulated_folder=$("$project_root/scripts/cluster.sh" create emulated "$stage")
         emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
+        "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || status=1
         psql "$emulated dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' \
             -c 'CREATE EXTENSION pystachio'
         python3 "$project_root/regress/differential/run.py" "$emulated dbname=differential" \
@@ -88,15 +89,6 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
     fi
 fi
 
-python3 - "$results" "$status" "${areas[@]}" <<'PYTHON'
-import json, pathlib, sys
-folder, status, areas = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
-passed = failed = 0
-for area in areas + (["self-check"] if "differential" in areas else []):
-    path = folder / f"{area}.json"
-    counts = json.loads(path.read_text()) if path.exists() else {"passed": 0, "failed": 1}
-    print(f"{area:<14} {counts['passed']:>6} passed {counts['failed']:>5} failed" + ("" if path.exists() else "  (did not finish)"))
-    passed, failed = passed + counts["passed"], failed + counts["failed"]
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed or status else 0)
-PYTHON
+if wanted differential; then areas+=(self-check); fi
+if wanted emulated; then areas+=(emulated-regress); fi
+python3 "$project_root/scripts/tally.py" "$results" "$status" "${areas[@]}"

@@ -2,7 +2,7 @@
 -- The settings: names, defaults, who may change them.
 --
 SELECT pystachio.version() IS NOT NULL AS loaded;
-SELECT name, setting, unit, context FROM pg_settings WHERE name LIKE 'pystachio.%' ORDER BY name;
+SELECT name, boot_val, unit, context FROM pg_settings WHERE name LIKE 'pystachio.%' ORDER BY name;
 SET pystachio.rewrite = sometimes;
 SET pystachio.batch_rows = 1;
 SET pystachio.strict = on;

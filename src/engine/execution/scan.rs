@@ -373,6 +373,9 @@ fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> 
                 footer.path.display(),
                 column.name
             ),
+        )
+        .with_hint(
+            "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",
         ));
     };
     let mut leaves = (0..schema.num_columns()).filter(|leaf| schema.get_column_root_idx(*leaf) == root);

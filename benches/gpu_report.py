@@ -1,0 +1,164 @@
+"""The report of gpu.py: one Markdown page a scale factor, of whatever has been measured so far.
+
+Definitions: a ratio says how many times faster we are (DuckDB's seconds over ours). T_min is the least time in which
+the bytes that a cold query read can come from the disk: bytes over the bandwidth of O_DIRECT in the same run.
+"""
+
+from report import geometric_mean, number
+
+HOT_MEAN_MIN, HOT_TOTAL_S_MAX, WARM_MEAN_MIN, COLD_FACTOR_MAX = 10.0, 5.0, 4.0, 1.3
+COLD_BYTES_MIN = 1 << 30
+TARGET_SCALE = "100"
+QUERY_COUNT = 22
+
+
+class Measured:
+    """Looks measurements up."""
+
+    def __init__(self, document):
+        self.facts = document["facts"]
+        self.entries = {(entry["mode"], entry["system"], entry["without"], entry["query"]): entry for entry in document["measured"]}
+        self.queries = sorted({key[3] for key in self.entries})
+        self.techniques = sorted({key[2] for key in self.entries if key[2]})
+
+    def entry(self, mode, system, query, without=None):
+        return self.entries.get((mode, system, without, query), {})
+
+    def seconds(self, mode, system, query, without=None):
+        return self.entry(mode, system, query, without).get("seconds")
+
+    def has(self, mode, system):
+        return any(key[:3] == (mode, system, None) for key in self.entries)
+
+    def t_min(self, query):
+        """Seconds, or None where bytes or bandwidth are not known."""
+        count, bandwidth = self.entry("cold", "gpu", query).get("bytes_read"), self.facts.get("direct_bytes_per_s")
+        return count / bandwidth if count and bandwidth else None
+
+    def ratios(self, mode, base_mode):
+        """DuckDB's seconds over ours by query, where both are known."""
+        found = {}
+        for query in self.queries:
+            ours, theirs = self.seconds(mode, "gpu", query), self.seconds(base_mode, "duckdb", query)
+            if ours and theirs:
+                found[query] = theirs / ours
+        return found
+
+
+def _total(values):
+    """The sum and how many there are, as text."""
+    values = [value for value in values if value]
+    return f"{sum(values):.3f}" + ("" if len(values) == QUERY_COUNT else f" ({len(values)})") if values else "-"
+
+
+def seconds_table(measured):
+    columns = [(f"{mode} {system}", mode, system) for mode in ("cold", "warm", "hot") for system in ("gpu", "cpu", "duckdb")
+               if measured.has(mode, system)]
+    lines = ["| query | " + " | ".join(name for name, _, _ in columns) + " | cold/T_min | warm ratio | hot ratio | ran on |",
+             "|---" + "|---:" * (len(columns) + 3) + "|---|"]
+    warm, hot = measured.ratios("warm", "hot"), measured.ratios("hot", "hot")
+    for query in measured.queries:
+        cells = []
+        for _, mode, system in columns:
+            entry = measured.entry(mode, system, query)
+            cells.append("error" if entry.get("error") else number(entry.get("seconds")))
+        t_min, cold = measured.t_min(query), measured.seconds("cold", "gpu", query)
+        cells += [number(cold / t_min if cold and t_min else None, 2), number(warm.get(query), 1), number(hot.get(query), 1)]
+        lines.append(f"| {query} | " + " | ".join(cells) + f" | {measured.entry('hot', 'gpu', query).get('ran_on', '-')} |")
+    totals = [_total(measured.seconds(mode, system, query) for query in measured.queries) for _, mode, system in columns]
+    means = [number(geometric_mean(value for query in measured.queries if (value := measured.seconds(mode, system, query))))
+             for _, mode, system in columns]
+    lines.append("| total | " + " | ".join(totals) + " | | | | |")
+    lines.append("| geometric mean | " + " | ".join(means) + f" | | {number(geometric_mean(warm.values()), 1)} | "
+                 f"{number(geometric_mean(hot.values()), 1)} | |")
+    return lines
+
+
+def targets_table(measured, scale):
+    """What the targets ask for, what was measured, and over how many queries."""
+    hot, warm = measured.ratios("hot", "hot"), measured.ratios("warm", "hot")
+    hot_seconds = [value for query in measured.queries if (value := measured.seconds("hot", "gpu", query))]
+    cold = {}
+    for query in measured.queries:
+        seconds, t_min = measured.seconds("cold", "gpu", query), measured.t_min(query)
+        if seconds and t_min and measured.entry("cold", "gpu", query)["bytes_read"] > COLD_BYTES_MIN:
+            cold[query] = seconds / t_min
+    slowest = min(hot.items(), key=lambda item: item[1], default=None)
+    worst = max(cold.items(), key=lambda item: item[1], default=None)
+    rows = [
+        ("hot: every query faster than DuckDB", "> 1", slowest and f"{slowest[1]:.2f} ({slowest[0]})",
+         slowest and slowest[1] > 1, len(hot)),
+        ("hot: times faster than DuckDB, geometric mean", f">= {HOT_MEAN_MIN:g}", number(geometric_mean(hot.values()), 2),
+         hot and geometric_mean(hot.values()) >= HOT_MEAN_MIN, len(hot)),
+        ("hot: all queries, seconds", f"<= {HOT_TOTAL_S_MAX:g}", number(sum(hot_seconds)) if hot_seconds else "-",
+         len(hot_seconds) < QUERY_COUNT or sum(hot_seconds) <= HOT_TOTAL_S_MAX, len(hot_seconds)),
+        ("warm: times faster than DuckDB hot, geometric mean", f">= {WARM_MEAN_MIN:g}", number(geometric_mean(warm.values()), 2),
+         warm and geometric_mean(warm.values()) >= WARM_MEAN_MIN, len(warm)),
+        ("cold: worst of seconds over T_min, queries that read more than 1 GiB", f"<= {COLD_FACTOR_MAX:g}",
+         worst and f"{worst[1]:.2f} ({worst[0]})", worst and worst[1] <= COLD_FACTOR_MAX, len(cold)),
+    ]
+    of_scale = "" if scale == TARGET_SCALE else f"; the targets are for SF {TARGET_SCALE}"
+    lines = [f"## Targets{of_scale}", "", "| claim | target | measured | queries | |", "|---|---:|---:|---:|---|"]
+    for claim, target, value, met, count in rows:
+        state = "-" if not count else "missed" if not met else "met" if count == QUERY_COUNT or claim.startswith("cold") else "met so far"
+        lines.append(f"| {claim} | {target} | {value or '-'} | {count} | {state} |")
+    return lines
+
+
+def ablation_table(measured):
+    """How much slower the suite is without each technique."""
+    lines = ["## Without one technique", "", "Seconds without it over seconds with all, geometric mean; the query that needs it most.", "",
+             "| without | hot | worst | warm | worst |", "|---|---:|---|---:|---|"]
+    for technique in measured.techniques:
+        cells = []
+        for mode in ("hot", "warm"):
+            slower = {}
+            for query in measured.queries:
+                without, whole = measured.seconds(mode, "gpu", query, technique), measured.seconds(mode, "gpu", query)
+                if without and whole:
+                    slower[query] = without / whole
+            worst = max(slower.items(), key=lambda item: item[1], default=None)
+            cells += [number(geometric_mean(slower.values()), 2), f"{worst[0]} {worst[1]:.2f}" if worst else "-"]
+        lines.append(f"| {technique} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def answers_lines(document):
+    findings = document["findings"]
+    wrong = {name: finding for name, finding in findings.items() if finding}
+    lines = ["## Answers", "", f"{len(findings) - len(wrong)} of {len(findings)} comparisons agree: with DuckDB's values, and with "
+             "heap PostgreSQL's text where the step `exact` ran."]
+    return lines + [f"- {name}: {finding}" for name, finding in sorted(wrong.items())]
+
+
+def setting_line(facts):
+    text = (f"{facts.get('gpu', '-')}; {facts.get('processor', '-')}, {facts.get('threads', '-')} threads, "
+            f"{facts.get('memory_gib', '-')} GiB of memory; Linux {facts.get('kernel', '-')}. ")
+    if facts.get("direct_bytes_per_s"):
+        text += f"The disk gives {facts['direct_bytes_per_s'] / 1e9:.2f} GB/s by O_DIRECT ({facts['direct_threads']} threads). "
+    if facts.get("data_gb"):
+        text += f"{facts['data_gb']:.1f} GB of Parquet, generated in {facts['generate_s']:.0f} s ({facts['generate'] or 'default form'}). "
+    return text + ("Cold: page cache dropped, a fresh engine for each query (DuckDB: a fresh instance). Warm: page cache, a fresh "
+                   f"engine for each query. Hot: the best of {facts.get('runs', '-')} runs (DuckDB {facts.get('duckdb_runs', '-')}) after one "
+                   "that fills caches. DuckDB reads the same files with all threads.")
+
+
+def markdown(document):
+    """The whole page."""
+    measured, facts, scale = Measured(document), document["facts"], document["scale"]
+    versions = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    lines = [f"# TPC-H SF {scale} on {facts.get('device', '-')}, {facts.get('date', '-')}", "", setting_line(facts), "",
+             f"Versions: {versions}. Build: {facts.get('built', '-')}.", "", "## Seconds (ratio: how many times DuckDB's hot time is ours)", ""]
+    lines += seconds_table(measured) + ["", *targets_table(measured, scale), "", *answers_lines(document), ""]
+    if measured.techniques:
+        lines += [*ablation_table(measured), ""]
+    return "\n".join(lines)
+
+
+def file_names(document):
+    """The name of the report's files, then the names that earlier states of the same report had."""
+    facts, queries = document["facts"], {entry["query"] for entry in document["measured"]}
+    name = f"{facts['date']}-gpu-{facts['device']}-sf{document['scale']}"
+    states = ["", "-partial", "-exact"]
+    reached = 2 if not queries else 1 if len(queries) < QUERY_COUNT else 0
+    return [name + state for state in states[reached:]]

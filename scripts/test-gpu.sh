@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# The tests on a host with a GPU. The last line counts: 'N passed, N failed'. On a host without cargo it uses target/gpu
+# (make gpu-archive).
+#
+# usage: [NAME=VALUE]… scripts/test-gpu.sh [kernels|sanitizer|regress|differential|faults]…    all of them by default
+#   kernels        the executable tests of src/cuda: every kernel's results against the emulated device's
+#   sanitizer      the same under compute-sanitizer: SANITIZERS="memcheck initcheck racecheck synccheck"
+#   regress        the SQL tests          differential    against heap tables, SUITES="data generated tpch spec edges …"
+#   faults         those that need no engine of the CPU's own: FAULTS=cancel (a text in their names; empty: all)
+#   DEVICE=cuda    of every server; 'emulated' tests this script
+#   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=60
+#   OUT=folder     logs; default: target/test-gpu
+source "$(dirname "$0")/environment.sh"
+source "$(dirname "$0")/gpu-host.sh"
+
+areas=("$@")
+[[ $# -gt 0 ]] || areas=(kernels sanitizer regress differential faults)
+device=${DEVICE:-cuda}
+limit_s=${LIMIT_S:-540}
+results=${OUT:-$project_root/target/test-gpu}
+mkdir -p "$results"
+rm -f "$results"/*.json
+status=0
+
+wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
+
+# Writes an area's counts: count NAME PASSED FAILED.
+count() { printf '{"passed": %d, "failed": %d}\n' "$2" "$3" > "$results/$1.json"; }
+
+# Runs a command of an area with its time limit; its output goes to a log, of which the end is shown if it fails.
+run_area() {
+    local area=$1 begin=$SECONDS
+    shift
+    timeout -k 10 "$limit_s" "$@" > "$results/$area.log" 2>&1 || { status=1; tail -n 40 "$results/$area.log"; }
+    say "$area: $((SECONDS - begin)) s"
+}
+
+prepare_host
+if [[ -z $test_folder ]]; then
+    test_folder=$results/tests
+    mkdir -p "$test_folder"
+    "$project_root/scripts/gpu-tests.sh" "$test_folder"
+fi
+if [[ $device == cuda ]]; then export PYSTACHIO_REQUIRE_GPU=1; fi
+export PYSTACHIO_TEST_PARQUET=$project_root/regress/data
+
+# Prints the executable tests: path and name of each.
+kernel_tests() {
+    local executable
+    for executable in "$test_folder"/*; do
+        "$executable" --list --format terse 2> /dev/null | sed -n "s#^\(.*\): test\$#$executable \1#p"
+    done
+}
+
+run_kernels() {
+    local passed=0 failed=0 executable name
+    while read -r executable name; do
+        if timeout -k 10 "$limit_s" "$executable" --exact "$name" --nocapture < /dev/null > "$results/kernels-$name.log" 2>&1; then
+            passed=$((passed + 1))
+        else
+            failed=$((failed + 1))
+            say "kernels: $name failed"
+            tail -n 15 "$results/kernels-$name.log"
+        fi
+    done < <(kernel_tests)
+    count kernels "$passed" "$failed"
+}
+
+# A test that is still running at its limit has shown no error in what it ran, and is counted apart.
+run_sanitizer() {
+    local passed=0 failed=0 unfinished=0 tool executable name log code
+    command -v compute-sanitizer > /dev/null || export PATH=$PATH:/usr/local/cuda/bin
+    command -v compute-sanitizer > /dev/null || { say "sanitizer: there is no compute-sanitizer"; count sanitizer 0 1; return; }
+    for tool in ${SANITIZERS:-memcheck initcheck racecheck synccheck}; do
+        while read -r executable name; do
+            log=$results/$tool-$name.log code=0
+            timeout -k 10 "${SANITIZER_LIMIT_S:-60}" compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+                "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
+            if grep -qE '^=========.*(Invalid|Uninitialized|hazard|Barrier error|Program hit|leaked)' "$log" || [[ $code != 0 && $code != 124 && $code != 137 ]]; then
+                failed=$((failed + 1))
+                say "sanitizer: $tool finds errors in $name (status $code)"
+                grep -E '^=========' "$log" | head -n 12
+            elif [[ $code != 0 ]]; then
+                unfinished=$((unfinished + 1))
+                say "sanitizer: $tool: $name is not finished after ${SANITIZER_LIMIT_S:-60} s, without an error"
+            else
+                passed=$((passed + 1))
+            fi
+        done < <(kernel_tests)
+    done
+    say "sanitizer: $unfinished runs were not finished"
+    count sanitizer "$passed" "$failed"
+}
+
+if wanted kernels; then run_kernels; fi
+if wanted sanitizer; then run_sanitizer; fi
+
+if wanted regress || wanted differential || wanted faults; then
+    name=gpu
+    if [[ $device != cuda ]]; then name=$device; fi
+    folder=$("$project_root/scripts/cluster.sh" create "$name" "$stage")
+    conninfo=$("$project_root/scripts/cluster.sh" conninfo "$name")
+    # shellcheck disable=SC2064
+    trap "'$project_root/scripts/cluster.sh' stop '$name'" EXIT
+    export PYSTACHIO_TEST_FOLDER=$folder
+    if wanted regress; then
+        run_area regress "$project_root/regress/run.sh" "$(find_pg_config)" "$folder" "$results/regress.json"
+    fi
+    if wanted differential; then
+        psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
+        read -ra suites <<< "${SUITES:-data generated tpch spec edges literals letters arrays}"
+        run_area differential python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" \
+            --data "$folder/edges" --tpch "$folder/tpch" "${suites[@]/#/--suite=}" --counts "$results/differential.json"
+    fi
+    if wanted faults; then
+        run_area faults python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --only "${FAULTS:-}" \
+            --counts "$results/faults.json"
+    fi
+    cp "$folder/server.log" "$results/server.log"
+fi
+python3 "$project_root/scripts/tally.py" "$results" "$status" "${areas[@]}"
