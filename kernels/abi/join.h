@@ -27,34 +27,73 @@ static_assert(sizeof(HashKeys) == 416, "HashKeys has 416 bytes");
 // The hash of a row that matches nothing; no other row has it.
 #define HASH_NULL 0ull
 
+// What measure_keys finds of the keys that are not NULL. At first `least` is the greatest number and `greatest` the
+// least.
+typedef struct KeyRange {
+    int64_t least;
+    int64_t greatest;
+} KeyRange;
+static_assert(sizeof(KeyRange) == 16, "KeyRange has 16 bytes");
+
+// measure_keys
+typedef struct MeasureKeys {
+    ColumnView keys; // integers of at most 64 bits
+    uint64_t row_count;
+    uint64_t range; // KeyRange
+} MeasureKeys;
+static_assert(sizeof(MeasureKeys) == 40, "MeasureKeys has 40 bytes");
+
+// How keys find their slot.
+#define SLOTS_BY_HASH 0u // hash & (slot_count - 1); slot_count is a power of two
+#define SLOTS_BY_KEY 1u  // key - least, of one integer key; every key of the build side has a slot of its own
+
 // insert_build_rows
 typedef struct InsertBuildRows {
-    uint64_t hashes;    // uint64_t [row_count]
+    ColumnView key;     // SLOTS_BY_KEY
+    uint64_t hashes;    // uint64_t [row_count]: SLOTS_BY_HASH
     uint64_t heads;     // uint32_t [slot_count], NO_ROW where empty: the last row of each chain
     uint64_t next_rows; // uint32_t [row_count]: the row after this one in its chain, or NO_ROW
     uint64_t row_count;
-    uint64_t slot_count; // a power of two
+    uint64_t slot_count;
+    int64_t least;
+    uint64_t shared; // uint32_t: set to 1 if two rows have one slot
+    uint32_t slots;  // SLOTS_*
+    uint32_t reserved;
 } InsertBuildRows;
-static_assert(sizeof(InsertBuildRows) == 40, "InsertBuildRows has 40 bytes");
+static_assert(sizeof(InsertBuildRows) == 88, "InsertBuildRows has 88 bytes");
 
-// count_matches, write_matches
+// find_equal_keys
+typedef struct FindEqualKeys {
+    KeyColumns keys;
+    uint64_t hashes;
+    uint64_t next_rows;
+    uint64_t row_count;
+    uint64_t found; // uint32_t: set to 1 if two rows of a chain have equal keys
+} FindEqualKeys;
+static_assert(sizeof(FindEqualKeys) == 424, "FindEqualKeys has 424 bytes");
+
+// match_rows, count_matches, write_matches
 typedef struct ProbeRows {
     KeyColumns build_keys;
     KeyColumns probe_keys;
-    uint64_t build_hashes;
+    uint64_t build_hashes; // SLOTS_BY_HASH
     uint64_t heads;
     uint64_t next_rows;
     uint64_t slot_count;
-    uint64_t probe_hashes;
+    int64_t least;
+    uint64_t probe_hashes; // SLOTS_BY_HASH
     uint64_t probe_row_count;
+    uint64_t flags;        // uint8_t [probe_row_count]: whether a row has a match, written by match_rows
     uint64_t counts;       // uint32_t [probe_row_count]: matches, written by count_matches
     uint64_t offsets;      // uint64_t [probe_row_count], read by write_matches
     uint64_t probe_rows;   // uint32_t: write_matches' pairs
-    uint64_t build_rows;   // uint32_t: NO_ROW for a probe row without a match
+    uint64_t build_rows;   // uint32_t: NO_ROW for a probe row without a match; match_rows': one a probe row
+    uint32_t slots;        // SLOTS_*
+    uint32_t reserved;
     uint32_t first_only;   // count_matches stops at the first match: 0 or 1
     uint32_t keep_unmatched; // a probe row without a match counts as one pair with NO_ROW
 } ProbeRows;
-static_assert(sizeof(ProbeRows) == 872, "ProbeRows has 872 bytes");
+static_assert(sizeof(ProbeRows) == 896, "ProbeRows has 896 bytes");
 
 // write_pairs
 typedef struct WritePairs {

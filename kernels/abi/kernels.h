@@ -15,7 +15,10 @@
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
+    X(measure_keys, MeasureKeys, BLOCK_THREADS) \
     X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \
+    X(find_equal_keys, FindEqualKeys, BLOCK_THREADS) \
+    X(match_rows, ProbeRows, BLOCK_THREADS) \
     X(count_matches, ProbeRows, BLOCK_THREADS) \
     X(write_matches, ProbeRows, BLOCK_THREADS) \
     X(write_pairs, WritePairs, BLOCK_THREADS) \

@@ -44,10 +44,9 @@ pub use frame::{
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
-    Activity, ActivityKind, DeviceSettings, DeviceWork, QueryTimeline,
-    ActualRows, CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest,
-    OperatorMetrics, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest,
-    TableDescription,
+    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,
+    EngineStatus, FileDescription, FileSet, GenerateRequest, OperatorMetrics, PROTOCOL_VERSION, QueryMetrics,
+    QueryRequest, QueryTimeline, Request, Response, SampleRequest, TableDescription,
 };
 pub use prune::prune_columns;
 pub use relation::{

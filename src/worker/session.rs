@@ -148,7 +148,11 @@ impl Session {
             // Not among the queries, so that planning does not wait for them.
             Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
-            Request::Hello { .. } | Request::Status | Request::Cache | Request::Timeline | Request::Cancel => {
+            Request::Hello { .. }
+            | Request::Status
+            | Request::Cache
+            | Request::Timeline
+            | Request::Cancel => {
                 unreachable!("answered without a job")
             }
         };

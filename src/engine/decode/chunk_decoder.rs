@@ -188,7 +188,8 @@ impl ChunkDecoder<'_> {
             words + values
         };
         let data: u64 = plan.chunk.pages.data.iter().map(|page| of_page(page, encoding(page))).sum();
-        let dictionary = plan.chunk.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
+        let dictionary =
+            plan.chunk.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
         let bytes = data + dictionary;
         let buffer = self.allocate(bytes)?;
         let space = ScratchSpace { next: buffer.address(), end: buffer.address() + bytes };

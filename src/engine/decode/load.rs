@@ -136,8 +136,9 @@ impl<'a> Load<'a> {
         let codec = Codec::of(source.metadata.compression_codec())
             .ok_or_else(|| names.not_supported(source.metadata.column_descr(), "unknown compression"))?;
         let mut pages = match &bytes {
-            EncodedBytes::Host(bytes) => PageList::read(bytes, row_count)
-                .map_err(|(page, reason)| names.corrupt_page(page, reason))?,
+            EncodedBytes::Host(bytes) => {
+                PageList::read(bytes, row_count).map_err(|(page, reason)| names.corrupt_page(page, reason))?
+            }
             EncodedBytes::Device(uploaded) => uploaded.pages.clone(),
         };
         let needs_dictionary = pages.data.iter().any(|page| encoding(page) == PageEncoding::Dictionary);
@@ -224,8 +225,7 @@ impl Decompression {
             return Ok(None);
         }
         let status = memory.allocate_zeroed(size_of::<Status>() as u64, stream)?;
-        for (kernel, tasks) in
-            [(Kernel::DecompressSnappy, &self.snappy), (Kernel::DecompressLz4, &self.lz4)]
+        for (kernel, tasks) in [(Kernel::DecompressSnappy, &self.snappy), (Kernel::DecompressLz4, &self.lz4)]
         {
             if tasks.is_empty() {
                 continue;
@@ -272,9 +272,8 @@ pub fn load_chunks(
 /// A chunk without the memory that only its decompression, which is enqueued, reads.
 fn without_compressed(mut chunk: ResidentChunk) -> ResidentChunk {
     let is_encoded = |section: &Section| section.memory == PageMemory::Encoded && section.bytes > 0;
-    let reads_encoded = |layout: &PageLayout| {
-        is_encoded(&layout.values) || layout.levels.as_ref().is_some_and(is_encoded)
-    };
+    let reads_encoded =
+        |layout: &PageLayout| is_encoded(&layout.values) || layout.levels.as_ref().is_some_and(is_encoded);
     if !chunk.layouts.iter().any(reads_encoded) {
         chunk.encoded = None;
     }

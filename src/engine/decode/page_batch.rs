@@ -6,8 +6,7 @@ use bytemuck::{Pod, cast_slice};
 use pystachio_plan::Result;
 
 use super::abi::{
-    DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState,
-    SLICE_ROWS, ValueSource,
+    DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource,
 };
 use crate::device::{Buffer, DeviceMemory, Kernel, Stream};
 

@@ -199,7 +199,9 @@ const _: () = assert!(size_of::<HashKeys>() == 416);
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct InsertBuildRows {
-    /// One a row.
+    /// The key, if slots are found by it.
+    pub key: ColumnView,
+    /// One a row, if slots are found by hash.
     pub hashes: u64,
     /// The last row of each chain.
     pub heads: u64,
@@ -207,12 +209,66 @@ pub struct InsertBuildRows {
     pub next_rows: u64,
     /// Rows.
     pub row_count: u64,
-    /// Chains, a power of two.
+    /// Chains.
     pub slot_count: u64,
+    /// The key of the first slot.
+    pub least: i64,
+    /// Set if two rows have one slot.
+    pub shared: u64,
+    /// [`SLOTS_BY_HASH`] or [`SLOTS_BY_KEY`].
+    pub slots: u32,
+    /// Nothing.
+    pub reserved: u32,
 }
-const _: () = assert!(size_of::<InsertBuildRows>() == 40);
+const _: () = assert!(size_of::<InsertBuildRows>() == 88);
 
-/// Arguments of `count_matches` and `write_matches`.
+/// A key's slot is told by its hash; there is a power of two of them.
+pub const SLOTS_BY_HASH: u32 = 0;
+/// A key's slot is told by the key itself.
+pub const SLOTS_BY_KEY: u32 = 1;
+
+/// The least and the greatest key.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyRange {
+    /// The greatest number if there is no key.
+    pub least: i64,
+    /// The least number if there is no key.
+    pub greatest: i64,
+}
+const _: () = assert!(size_of::<KeyRange>() == 16);
+
+/// Arguments of `measure_keys`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MeasureKeys {
+    /// Integers.
+    pub keys: ColumnView,
+    /// Rows.
+    pub row_count: u64,
+    /// A [`KeyRange`].
+    pub range: u64,
+}
+const _: () = assert!(size_of::<MeasureKeys>() == 40);
+
+/// Arguments of `find_equal_keys`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct FindEqualKeys {
+    /// Of the build side.
+    pub keys: KeyColumns,
+    /// One a row.
+    pub hashes: u64,
+    /// The next row in the chain.
+    pub next_rows: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Set if two rows have equal keys.
+    pub found: u64,
+}
+const _: () = assert!(size_of::<FindEqualKeys>() == 424);
+
+/// Arguments of `match_rows`, `count_matches` and `write_matches`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct ProbeRows {
@@ -228,10 +284,14 @@ pub struct ProbeRows {
     pub next_rows: u64,
     /// Chains.
     pub slot_count: u64,
+    /// The key of the first slot.
+    pub least: i64,
     /// One a probe row.
     pub probe_hashes: u64,
     /// Probe rows.
     pub probe_row_count: u64,
+    /// Whether a row has a match.
+    pub flags: u64,
     /// Pairs of each probe row.
     pub counts: u64,
     /// Where its pairs go.
@@ -240,12 +300,16 @@ pub struct ProbeRows {
     pub probe_rows: u64,
     /// Pairs' build rows.
     pub build_rows: u64,
+    /// [`SLOTS_BY_HASH`] or [`SLOTS_BY_KEY`].
+    pub slots: u32,
+    /// Nothing.
+    pub reserved: u32,
     /// Whether one match is enough.
     pub first_only: u32,
     /// Whether a row without a match is a pair too.
     pub keep_unmatched: u32,
 }
-const _: () = assert!(size_of::<ProbeRows>() == 872);
+const _: () = assert!(size_of::<ProbeRows>() == 896);
 
 /// Arguments of `write_pairs`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -169,8 +169,11 @@ pub struct NotedActivity {
 /// What all activities come to. The rate of reading is left to whoever knows other queries.
 pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
     let spans = |is_wanted: &dyn Fn(ActivityKind) -> bool| {
-        let wanted = activities.iter().map(|noted| &noted.activity).filter(|activity| is_wanted(activity.kind));
-        union(wanted.map(|activity| (activity.started_us, activity.started_us + activity.elapsed_us)).collect())
+        let wanted =
+            activities.iter().map(|noted| &noted.activity).filter(|activity| is_wanted(activity.kind));
+        union(
+            wanted.map(|activity| (activity.started_us, activity.started_us + activity.elapsed_us)).collect(),
+        )
     };
     let reads = spans(&|kind| kind == ActivityKind::Read);
     let busy = spans(&|kind| kind != ActivityKind::Read);

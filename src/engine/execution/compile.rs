@@ -313,8 +313,7 @@ impl Join<'_> {
             JoinSide::Left => (left, right, keys),
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
         };
-        let source =
-            JoinSource {
+        let source = JoinSource {
             kind: self.kind,
             build_side,
             build,

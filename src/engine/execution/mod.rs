@@ -34,7 +34,9 @@ pub use engine::{DeviceEngine, DeviceOptions};
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use pystachio_plan::{ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result};
+use pystachio_plan::{
+    ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
+};
 
 use self::{chunk_cache::ChunkCache, readers::ReaderPool};
 use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};

@@ -110,14 +110,7 @@ impl ReaderPool {
     /// Adds a scan, which the query will want in the order of `rank`.
     pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> ScanNumber {
         let mut state = self.shared.lock();
-        state.scans.push(Scan {
-            work,
-            rank,
-            unread: 0,
-            wanted: 0,
-            done: BTreeMap::new(),
-            is_dropped: false,
-        });
+        state.scans.push(Scan { work, rank, unread: 0, wanted: 0, done: BTreeMap::new(), is_dropped: false });
         ScanNumber(state.scans.len() - 1)
     }
 
@@ -245,9 +238,7 @@ impl Shared {
     fn choose(&self, state: &State) -> Option<usize> {
         let has_part = |scan: &Scan| {
             let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
-            !scan.is_dropped
-                && scan.unread < scan.work.part_count()
-                && scan.unread - scan.wanted < ahead_max
+            !scan.is_dropped && scan.unread < scan.work.part_count() && scan.unread - scan.wanted < ahead_max
         };
         let fits = |scan: &Scan| {
             state.ahead_bytes.saturating_add(scan.work.part_bytes(scan.unread)) <= self.ahead_bytes_max
@@ -260,7 +251,10 @@ impl Shared {
             return Some(waited);
         }
         let others = state.scans.iter().enumerate().filter(|_| self.combines);
-        others.filter(|(_, scan)| has_part(scan) && fits(scan)).min_by_key(|(_, scan)| scan.rank).map(|(n, _)| n)
+        others
+            .filter(|(_, scan)| has_part(scan) && fits(scan))
+            .min_by_key(|(_, scan)| scan.rank)
+            .map(|(n, _)| n)
     }
 }
 

@@ -8,7 +8,9 @@ use std::{
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
-use pystachio_plan::{ActivityKind, DeviceWork, ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{
+    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, QueryMetrics, QueryRequest, Result,
+};
 use tokio::sync::mpsc;
 
 use super::{QueryContext, compile::compile, timeline::Timelines};

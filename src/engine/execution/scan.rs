@@ -220,9 +220,10 @@ impl ScanWork {
         if self.stop.is_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
-        let row_count = u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(
-            || Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"),
-        )?;
+        let row_count =
+            u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(|| {
+                Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have")
+            })?;
         let footer = &row_group.file.file.footer;
         let metadata = footer.metadata().row_group(row_group.index);
         let sources: Vec<ColumnSource<'_>> = self
@@ -238,8 +239,7 @@ impl ScanWork {
             .collect();
         let resident = self.load(queue, row_group, &sources, row_count)?;
         let requests: Vec<_> = sources.iter().zip(&resident).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-        let decoded =
-            PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
+        let decoded = PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
         let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
         self.counts.bytes_decoded.fetch_add(chunk.bytes(), Ordering::Relaxed);
         if let Some(condition) = &self.filter {
@@ -413,7 +413,8 @@ mod tests {
             index,
             row_count: *row_count,
         };
-        let found = parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count, chunk_rows_min);
+        let found =
+            parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count, chunk_rows_min);
         let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
         assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
         found.iter().map(Vec::len).collect()

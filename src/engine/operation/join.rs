@@ -5,17 +5,56 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 use super::{Queue, RowNumbers};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
-    abi::{HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, ProbeRows, WritePairs},
+    abi::{
+        FindEqualKeys, HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, KeyRange, MeasureKeys, ProbeRows,
+        SLOTS_BY_HASH, SLOTS_BY_KEY, WritePairs,
+    },
 };
+
+/// Slots of a table whose keys are slots, for each row: more would cost more memory than hashes do.
+const SLOTS_PER_ROW_MAX: u64 = 4;
 
 /// The build side of a hash join.
 pub struct JoinTable {
     keys: Vec<Column>,
     row_count: usize,
-    hashes: Buffer,
+    slots: Slots,
     heads: Buffer,
     next_rows: Buffer,
     slot_count: u64,
+    /// Whether no two rows have equal keys.
+    is_unique: bool,
+}
+
+/// How keys find their slot.
+enum Slots {
+    /// By their hashes, one a build row.
+    ByHash(Buffer),
+    /// By themselves: integers from this one on.
+    ByKey(i64),
+}
+
+impl Slots {
+    fn code(&self) -> u32 {
+        match self {
+            Self::ByHash(_) => SLOTS_BY_HASH,
+            Self::ByKey(_) => SLOTS_BY_KEY,
+        }
+    }
+
+    fn hashes(&self) -> u64 {
+        match self {
+            Self::ByHash(hashes) => hashes.address(),
+            Self::ByKey(_) => 0,
+        }
+    }
+
+    fn least(&self) -> i64 {
+        match self {
+            Self::ByHash(_) => 0,
+            Self::ByKey(least) => *least,
+        }
+    }
 }
 
 /// Which pairs a probe gives.
@@ -76,19 +115,68 @@ impl Queue {
     ///
     /// `OutOfMemory`, `NotSupported` for too many keys, and faults of the device.
     pub fn build(&self, keys: Vec<Column>, row_count: usize) -> Result<JoinTable> {
-        let hashes = self.hash(&keys, row_count, false)?;
-        let slot_count = (row_count as u64).saturating_mul(2).max(2).next_power_of_two();
+        let (slots, slot_count) = match self.dense_slots(&keys, row_count)? {
+            Some(dense) => dense,
+            None => {
+                let slot_count = (row_count as u64).saturating_mul(2).max(2).next_power_of_two();
+                (Slots::ByHash(self.hash(&keys, row_count, false)?), slot_count)
+            }
+        };
         let heads = self.allocate_filled::<u32>(slot_count, 0xff)?;
         let next_rows = self.allocate::<u32>(row_count as u64)?;
+        let shared = self.allocate_filled::<u32>(1, 0)?;
         let arguments = InsertBuildRows {
-            hashes: hashes.address(),
+            key: keys.first().map(Column::view).unwrap_or_default(),
+            hashes: slots.hashes(),
             heads: heads.address(),
             next_rows: next_rows.address(),
             row_count: row_count as u64,
             slot_count,
+            least: slots.least(),
+            shared: shared.address(),
+            slots: slots.code(),
+            reserved: 0,
         };
         self.launch_strided(Kernel::InsertBuildRows, row_count as u64, &arguments)?;
-        Ok(JoinTable { keys, row_count, hashes, heads, next_rows, slot_count })
+        let mut is_unique = self.is_zero(&shared)?;
+        if let (false, Slots::ByHash(hashes)) = (is_unique, &slots) {
+            let found = self.allocate_filled::<u32>(1, 0)?;
+            let arguments = FindEqualKeys {
+                keys: key_columns(&keys)?,
+                hashes: hashes.address(),
+                next_rows: next_rows.address(),
+                row_count: row_count as u64,
+                found: found.address(),
+            };
+            self.launch_strided(Kernel::FindEqualKeys, row_count as u64, &arguments)?;
+            is_unique = self.is_zero(&found)?;
+        }
+        Ok(JoinTable { keys, row_count, slots, heads, next_rows, slot_count, is_unique })
+    }
+
+    /// Whether a flag is not set; waits.
+    fn is_zero(&self, flag: &Buffer) -> Result<bool> {
+        Ok(self.download::<u32>(flag, 1)?.first() == Some(&0))
+    }
+
+    /// Slots that are keys, if there is one integer key and its values lie close enough together; waits then.
+    fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(Slots, u64)>> {
+        let [key] = keys else { return Ok(None) };
+        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
+            return Ok(None);
+        }
+        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
+        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
+        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
+        let Some(KeyRange { least, greatest }) = self.download(&range, 1)?.first().copied() else {
+            return Ok(None);
+        };
+        if least > greatest {
+            return Ok(None);
+        }
+        let slot_count = greatest.abs_diff(least).saturating_add(1);
+        let is_dense = slot_count <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX);
+        Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))
     }
 
     /// The pairs of rows whose keys are equal, in probe order. `keys` have the build keys' types.
@@ -104,22 +192,30 @@ impl Queue {
         mode: ProbeMode,
     ) -> Result<Pairs> {
         debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
-        let hashes = self.hash(keys, row_count, false)?;
-        let counts = self.allocate::<u32>(row_count as u64)?;
+        let hashes = match table.slots {
+            Slots::ByHash(_) => Some(self.hash(keys, row_count, false)?),
+            Slots::ByKey(_) => None,
+        };
         let mut arguments = ProbeRows {
             build_keys: key_columns(&table.keys)?,
             probe_keys: key_columns(keys)?,
-            build_hashes: table.hashes.address(),
+            build_hashes: table.slots.hashes(),
             heads: table.heads.address(),
             next_rows: table.next_rows.address(),
             slot_count: table.slot_count,
-            probe_hashes: hashes.address(),
+            least: table.slots.least(),
+            probe_hashes: hashes.as_ref().map_or(0, Buffer::address),
             probe_row_count: row_count as u64,
-            counts: counts.address(),
+            slots: table.slots.code(),
             first_only: (mode == ProbeMode::First).into(),
             keep_unmatched: (mode == ProbeMode::MatchesOrMiss).into(),
             ..ProbeRows::default()
         };
+        if mode == ProbeMode::First || (mode == ProbeMode::Matches && table.is_unique) {
+            return self.match_rows(arguments, row_count);
+        }
+        let counts = self.allocate::<u32>(row_count as u64)?;
+        arguments.counts = counts.address();
         self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
         let (offsets, total) = self.offsets(&counts, 4, row_count)?;
         let total = check_pairs(total)?;
@@ -135,6 +231,31 @@ impl Queue {
             probe: RowNumbers { rows: probe_rows, count: total, may_miss: false },
             build: RowNumbers { rows: build_rows, count: total, may_miss: mode == ProbeMode::MatchesOrMiss },
         })
+    }
+
+    /// At most one pair for each probe row.
+    fn match_rows(&self, arguments: ProbeRows, row_count: usize) -> Result<Pairs> {
+        let build_rows = self.allocate::<u32>(row_count as u64)?;
+        let flags = self.allocate::<u8>(row_count as u64)?;
+        let arguments = ProbeRows { build_rows: build_rows.address(), flags: flags.address(), ..arguments };
+        self.launch_strided(Kernel::MatchRows, row_count as u64, &arguments)?;
+        let probe = self.select(&flags, row_count)?;
+        let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false };
+        let build = self.select_numbers(&all, &probe)?;
+        Ok(Pairs { probe, build })
+    }
+
+    /// Some of the numbers.
+    fn select_numbers(&self, numbers: &RowNumbers, kept: &RowNumbers) -> Result<RowNumbers> {
+        let column = Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: numbers.rows.clone(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        let selected = self.gather(&column, kept)?;
+        Ok(RowNumbers { rows: selected.values, count: kept.count, may_miss: numbers.may_miss })
     }
 
     /// Some pairs of a join without keys: `count` of them from pair `first` on, where pairs are numbered
@@ -166,18 +287,10 @@ impl Queue {
     ///
     /// As of [`Queue::build`].
     pub fn select_pairs(&self, pairs: &Pairs, kept: &RowNumbers) -> Result<Pairs> {
-        let numbers = |rows: &RowNumbers| Column {
-            data_type: DataType::Int32,
-            cell_type: CellType::Int32,
-            values: rows.rows.clone(),
-            validity: None,
-            strings: Vec::new(),
-        };
-        let select = |rows: &RowNumbers| {
-            let selected = self.gather(&numbers(rows), kept)?;
-            Ok(RowNumbers { rows: selected.values, count: kept.count, may_miss: rows.may_miss })
-        };
-        Ok(Pairs { probe: select(&pairs.probe)?, build: select(&pairs.build)? })
+        Ok(Pairs {
+            probe: self.select_numbers(&pairs.probe, kept)?,
+            build: self.select_numbers(&pairs.build, kept)?,
+        })
     }
 }
 

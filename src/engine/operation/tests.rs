@@ -170,38 +170,53 @@ fn chunks_are_joined_in_order_with_their_nulls() {
 
 #[test]
 fn probes_find_all_matches_and_no_null() {
-    let queue = queue();
     for (build_count, probe_count, distinct) in [(0, 10, 3), (10, 0, 3), (500, 700, 40), (3000, 900, 100_000)]
     {
         let build = random_numbers(build_count, distinct, true);
         let probe = random_numbers(probe_count, distinct + 3, true);
-        let table = queue.build(vec![numbers(&queue, &build)], build_count).unwrap();
-        let keys = [numbers(&queue, &probe)];
-        for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
-            let pairs = queue.probe(&table, &keys, probe_count, mode).unwrap();
-            let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
-            let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
-            let mut found: Vec<(u32, u32)> = probe_rows.into_iter().zip(build_rows).collect();
-            found.sort_unstable();
-            let mut expected = Vec::new();
-            for (row, key) in probe.iter().enumerate() {
-                let matches: Vec<u32> = (0..build_count as u32)
-                    .filter(|other| key.is_some() && build[*other as usize] == *key)
-                    .collect();
-                if matches.is_empty() && mode == ProbeMode::MatchesOrMiss {
-                    expected.push((row as u32, u32::MAX));
-                }
-                expected.extend(matches.into_iter().map(|other| (row as u32, other)));
+        check_probes(&build, &probe);
+    }
+    // Unique keys: dense ones, sparse ones, and at the ends of their type.
+    let unique = |scale: i64, first: i64| -> Vec<Option<i64>> {
+        (0..400).map(|row| (row % 7 != 0).then_some((row * 37 % 400) * scale + first)).collect()
+    };
+    let some = |values: std::ops::Range<i64>| values.map(Some).collect::<Vec<_>>();
+    check_probes(&unique(1, -200), &some(-250..250));
+    check_probes(&unique(1000, 5), &some(0..5000));
+    check_probes(&unique(1, i64::MIN), &[Some(i64::MIN), Some(i64::MIN + 9), Some(i64::MAX), None]);
+    check_probes(&[Some(i64::MIN), Some(i64::MAX)], &[Some(i64::MAX), Some(0), None, Some(i64::MIN)]);
+    check_probes(&[None, None], &[None, Some(1)]);
+}
+
+fn check_probes(build: &[Option<i64>], probe: &[Option<i64>]) {
+    let queue = queue();
+    let (build_count, probe_count) = (build.len(), probe.len());
+    let table = queue.build(vec![numbers(&queue, build)], build_count).unwrap();
+    let keys = [numbers(&queue, probe)];
+    for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
+        let pairs = queue.probe(&table, &keys, probe_count, mode).unwrap();
+        let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
+        let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
+        let mut found: Vec<(u32, u32)> = probe_rows.into_iter().zip(build_rows).collect();
+        found.sort_unstable();
+        let mut expected = Vec::new();
+        for (row, key) in probe.iter().enumerate() {
+            let matches: Vec<u32> = (0..build_count as u32)
+                .filter(|other| key.is_some() && build[*other as usize] == *key)
+                .collect();
+            if matches.is_empty() && mode == ProbeMode::MatchesOrMiss {
+                expected.push((row as u32, u32::MAX));
             }
-            if mode == ProbeMode::First {
-                let rows = |pairs: &[(u32, u32)]| pairs.iter().map(|pair| pair.0).collect::<Vec<_>>();
-                assert!(found.iter().all(|pair| expected.contains(pair)));
-                let mut with_match = rows(&expected);
-                with_match.dedup();
-                assert_eq!(rows(&found), with_match);
-            } else {
-                assert_eq!(found, expected, "build={build_count} probe={probe_count} {mode:?}");
-            }
+            expected.extend(matches.into_iter().map(|other| (row as u32, other)));
+        }
+        if mode == ProbeMode::First {
+            let rows = |pairs: &[(u32, u32)]| pairs.iter().map(|pair| pair.0).collect::<Vec<_>>();
+            assert!(found.iter().all(|pair| expected.contains(pair)));
+            let mut with_match = rows(&expected);
+            with_match.dedup();
+            assert_eq!(rows(&found), with_match);
+        } else {
+            assert_eq!(found, expected, "build={build_count} probe={probe_count} {mode:?}");
         }
     }
 }

@@ -14,8 +14,8 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest, QueryTimeline, Request,
-    Response, Result, TableDescription, decode_message,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest,
+    QueryTimeline, Request, Response, Result, TableDescription, decode_message,
 };
 
 pub use connection::{Connection, Frame};

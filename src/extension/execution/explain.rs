@@ -14,7 +14,9 @@
 use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ActualRows, DeviceWork, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
+use pystachio_plan::{
+    ActualRows, DeviceWork, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines,
+};
 
 use super::{
     query::QueryCost,
