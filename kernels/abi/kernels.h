@@ -40,4 +40,5 @@
     X(decode_deltas, DecodePages, BLOCK_THREADS) \
     X(build_strings, DecodePages, 32) \
     X(decode_indexes, DecodePages, BLOCK_THREADS) \
-    X(convert_values, DecodePages, BLOCK_THREADS)
+    X(convert_values, DecodePages, BLOCK_THREADS) \
+    X(convert_large_values, DecodePages, BLOCK_THREADS)

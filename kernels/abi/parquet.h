@@ -6,7 +6,7 @@
 
 #include "column.h"
 
-// Rows that a block of convert_values handles: 8 a thread.
+// Rows that a block of convert_values or convert_large_values handles: 8 a thread.
 #define SLICE_ROWS 2048
 // Rows that a block of a run kernel expands at once: 4 a thread.
 #define RUN_TILE_ROWS 1024
@@ -52,7 +52,7 @@ enum Conversion {
     CONVERT_BITS = 0,           // the value's bytes
     CONVERT_INTEGER = 1,        // 64 bits: checked against `least` and `greatest`, times `factor`
     CONVERT_NANOSECONDS = 2,    // the same, divided by 1000 and rounded down
-    CONVERT_WIDE_INTEGER = 3,   // 128 bits: as CONVERT_INTEGER
+    CONVERT_WIDE_INTEGER = 3,   // 128 bits, or 256 if the cell has them: as CONVERT_INTEGER
     CONVERT_DECIMAL = 4,        // bytes, most significant first: as CONVERT_WIDE_INTEGER
     CONVERT_FLOAT_TO_DOUBLE = 5,
     CONVERT_HALF_TO_FLOAT = 6,
@@ -120,9 +120,9 @@ typedef struct PageColumn {
     uint64_t dictionary; // cells; 0 if there is none
     uint64_t faults;     // a dictionary's own: uint8_t [entries], an ErrorCode or 0. A data column's: its dictionary's
     uint64_t null_count; // uint32_t
-    uint64_t least[2];   // of the file's value; little end first, as the next two
-    uint64_t greatest[2];
-    uint64_t factor[2];
+    uint64_t least[4];   // of the file's value; little end first, as the next two
+    uint64_t greatest[4];
+    uint64_t factor[4];
     uint32_t conversion; // Conversion
     uint32_t cell_bytes;
     uint32_t source_bytes; // of a value of fixed width
@@ -134,14 +134,14 @@ typedef struct PageColumn {
     uint32_t is_dictionary; // 1: faults are noted and not reported
     uint32_t reserved;
 } PageColumn;
-static_assert(sizeof(PageColumn) == 128, "PageColumn has 128 bytes");
+static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 
-// decode_levels, locate_strings, decode_deltas, build_strings, decode_indexes; convert_values
+// decode_levels, locate_strings, decode_deltas, build_strings, decode_indexes; convert_values, convert_large_values
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle; convert_values: PageSlice [grid]
+    uint64_t list;    // uint32_t [grid]: the pages to handle, or PageSlice [grid]
     uint64_t status;
 } DecodePages;
 static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");

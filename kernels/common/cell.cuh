@@ -50,7 +50,15 @@ DEVICE_CALL int compare_cells(const ColumnView &a, uint64_t a_row, const ColumnV
         case CELL_INT32: return compare_numbers(cell_at<int32_t>(a, a_row), cell_at<int32_t>(b, b_row));
         case CELL_INT64: return compare_numbers(cell_at<int64_t>(a, a_row), cell_at<int64_t>(b, b_row));
         case CELL_INT128: return compare_numbers(cell_at<int128>(a, a_row), cell_at<int128>(b, b_row));
-        case CELL_INT256: return compare_numbers(cell_at<int256>(a, a_row), cell_at<int256>(b, b_row));
+        case CELL_INT256: {
+            // Word by word, so that few registers are live. The sign is in the highest.
+            const int64_t *x = (const int64_t *)a.values + 4 * a_row, *y = (const int64_t *)b.values + 4 * b_row;
+            if (x[3] != y[3]) return x[3] < y[3] ? -1 : 1;
+            for (uint32_t word = 3; word-- > 0;) {
+                if (x[word] != y[word]) return (uint64_t)x[word] < (uint64_t)y[word] ? -1 : 1;
+            }
+            return 0;
+        }
         case CELL_FLOAT32: return compare_floats(cell_at<float>(a, a_row), cell_at<float>(b, b_row));
         case CELL_FLOAT64: return compare_floats(cell_at<double>(a, a_row), cell_at<double>(b, b_row));
         case CELL_STRING: {

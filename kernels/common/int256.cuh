@@ -39,6 +39,24 @@ DEVICE uint256 operator-(const uint256 &a, const uint256 &b) {
     return uint256{a.low - b.low, a.high - b.high - (uint128)(a.low < b.low)};
 }
 
+// The whole product of two integers of 128 bits.
+DEVICE uint256 multiply_wide(uint128 a, uint128 b) {
+    const uint64_t a_low = (uint64_t)a, a_high = (uint64_t)(a >> 64);
+    const uint64_t b_low = (uint64_t)b, b_high = (uint64_t)(b >> 64);
+    const uint128 lowest = (uint128)a_low * b_low;
+    const uint128 first = (uint128)a_low * b_high, second = (uint128)a_high * b_low;
+    // Three words of 64 bits.
+    const uint128 middle = (lowest >> 64) + (uint64_t)first + (uint64_t)second;
+    const uint128 highest = (uint128)a_high * b_high;
+    return uint256{(middle << 64) | (uint64_t)lowest, highest + (first >> 64) + (second >> 64) + (middle >> 64)};
+}
+
+// Wraps.
+DEVICE uint256 operator*(const uint256 &a, const uint256 &b) {
+    const uint256 product = multiply_wide(a.low, b.low);
+    return uint256{product.low, product.high + a.low * b.high + a.high * b.low};
+}
+
 // Shifts by less than 256.
 DEVICE uint256 operator<<(const uint256 &value, uint32_t bits) {
     if (bits == 0) return value;

@@ -28,18 +28,6 @@ DEVICE bool subtract_overflows(const int256 &a, const int256 &b, int256 *result)
     return ((a.high ^ b.high) & (a.high ^ difference.high)) < 0;
 }
 
-// The whole product of two integers of 128 bits.
-DEVICE uint256 multiply_wide(uint128 a, uint128 b) {
-    const uint64_t a_low = (uint64_t)a, a_high = (uint64_t)(a >> 64);
-    const uint64_t b_low = (uint64_t)b, b_high = (uint64_t)(b >> 64);
-    const uint128 lowest = (uint128)a_low * b_low;
-    const uint128 first = (uint128)a_low * b_high, second = (uint128)a_high * b_low;
-    // Three words of 64 bits.
-    const uint128 middle = (lowest >> 64) + (uint64_t)first + (uint64_t)second;
-    const uint128 highest = (uint128)a_high * b_high;
-    return uint256{(middle << 64) | (uint64_t)lowest, highest + (first >> 64) + (second >> 64) + (middle >> 64)};
-}
-
 // Whether a * b does not fit 256 bits without sign.
 DEVICE bool multiply_overflows(uint256 a, uint256 b, uint256 *result) {
     const uint256 product = multiply_wide(a.low, b.low);

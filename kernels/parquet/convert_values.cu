@@ -271,19 +271,23 @@ DEVICE void convert_rows(const Slice &slice, uint32_t first_row) {
     }
 }
 
-KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
-    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
+DEVICE Slice slice_of(const DecodePages &args, const PageSlice &place) {
     const EncodedPage page = page_at(args, place.page);
     const PageColumn column = column_at(args, page.column);
     PageState &state = state_at(args, place.page);
-    const Slice slice{page,
-                      column,
-                      state,
-                      args.status,
-                      page.values + state.values_offset,
-                      value_capacity(page, state, column.source_bytes),
-                      place.page};
-    switch (column.conversion) {
+    return Slice{page,
+                 column,
+                 state,
+                 args.status,
+                 page.values + state.values_offset,
+                 value_capacity(page, state, column.source_bytes),
+                 place.page};
+}
+
+KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
+    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
+    const Slice slice = slice_of(args, place);
+    switch (slice.column.conversion) {
         case CONVERT_BITS: convert_rows<ConvertBits>(slice, place.first_row); break;
         case CONVERT_INTEGER:
         case CONVERT_NANOSECONDS: convert_rows<ConvertInteger>(slice, place.first_row); break;
@@ -295,5 +299,64 @@ KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
         case CONVERT_INT96: convert_rows<ConvertInt96>(slice, place.first_row); break;
         case CONVERT_FLAG: convert_rows<ConvertFlag>(slice, place.first_row); break;
         default: convert_rows<ConvertString>(slice, place.first_row);
+    }
+}
+
+DEVICE uint256 words_of(const uint64_t *words) {
+    return uint256{(uint128)wide(words), (uint128)wide(words + 2)};
+}
+
+DEVICE void store_int256(const Slice &slice, uint64_t row, int256 value) {
+    const PageColumn &column = slice.column;
+    if (value < signed_of(words_of(column.least)) || signed_of(words_of(column.greatest)) < value) {
+        fail_value(slice, row, ERROR_VALUE_RANGE);
+        value = int256{0, 0};
+    }
+    ((int256 *)column.values)[row] = signed_of(bits_of(value) * words_of(column.factor));
+}
+
+// ConvertWideInteger and ConvertDecimal to cells of 256 bits.
+struct ConvertLargeInteger {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        int64_t value = load_integer(slice, index);
+        bool is_unsigned = slice.column.flags & COLUMN_UNSIGNED;
+        store_int256(slice, row, int256_of(is_unsigned ? (int128)(uint64_t)value : (int128)value));
+    }
+};
+
+struct ConvertLargeDecimal {
+    DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
+        ValueBytes value = value_bytes_at(slice, index);
+        bool is_fixed = slice.column.source_bytes != 0;
+        if (value.length == 0 || (is_fixed && value.length != slice.column.source_bytes)) {
+            report_error(slice.status, ERROR_PAGE, slice.number);
+            return;
+        }
+        int8_t sign = (int8_t)load_u8(value.address) < 0 ? -1 : 0;
+        uint256 number = bits_of(int256_of(sign));
+        bool fits = true;
+        for (uint32_t byte = 0; byte < value.length; byte++) {
+            uint8_t next = load_u8(value.address + (uint64_t)byte * value.stride);
+            if (value.length - byte > 32) fits = fits && next == (uint8_t)sign;
+            number = number << 8;
+            number.low |= next;
+        }
+        if (value.length > 32) fits = fits && (signed_of(number).high < 0) == (sign < 0);
+        if (fits) {
+            store_int256(slice, row, signed_of(number));
+        } else {
+            fail_value(slice, row, ERROR_VALUE_RANGE);
+        }
+    }
+};
+
+// convert_values for columns whose cells have 256 bits, which take more registers.
+KERNEL(convert_large_values, DecodePages, BLOCK_THREADS) {
+    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
+    const Slice slice = slice_of(args, place);
+    if (slice.column.conversion == CONVERT_WIDE_INTEGER) {
+        convert_rows<ConvertLargeInteger>(slice, place.first_row);
+    } else {
+        convert_rows<ConvertLargeDecimal>(slice, place.first_row);
     }
 }

@@ -24,7 +24,13 @@ DEVICE void copy_cell(const PageColumn &column, uint32_t entry, uint64_t row) {
         case 2: ((uint16_t *)column.values)[row] = ((const uint16_t *)column.dictionary)[entry]; break;
         case 4: ((uint32_t *)column.values)[row] = ((const uint32_t *)column.dictionary)[entry]; break;
         case 8: ((uint64_t *)column.values)[row] = ((const uint64_t *)column.dictionary)[entry]; break;
-        default: ((Cell16 *)column.values)[row] = ((const Cell16 *)column.dictionary)[entry];
+        default: { // 16 or 32
+            const uint32_t parts = column.cell_bytes / 16;
+            for (uint32_t part = 0; part < parts; part++) {
+                const Cell16 cell = ((const Cell16 *)column.dictionary)[(uint64_t)entry * parts + part];
+                ((Cell16 *)column.values)[row * parts + part] = cell;
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "../abi/parquet.h"
 #include "../abi/status.h"
+#include "../common/int256.cuh"
 
 DEVICE const EncodedPage &page_at(const DecodePages &args, uint32_t number) {
     return ((const EncodedPage *)args.pages)[number];
@@ -28,9 +29,7 @@ DEVICE bool find_value(const EncodedPage &page, uint32_t dense, uint32_t row, ui
     return (word.mask & bit) != 0;
 }
 
-typedef __int128 int128;
-typedef unsigned __int128 uint128;
-
 struct Cell16 {
     uint64_t low, high;
 };
+

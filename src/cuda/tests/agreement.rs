@@ -284,3 +284,81 @@ fn programs_agree_over_every_type() {
     });
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
+
+#[test]
+fn decimals_of_more_than_38_digits_agree() {
+    let Some(queues) = devices() else { return };
+    let (mut compared, mut failed) = (0, Vec::new());
+    for_every_column(&queues, |decoded| {
+        let DataType::Decimal { precision: 1..=38, scale } = decoded.columns[0].data_type else { return };
+        let data_type = decoded.columns[0].data_type.clone();
+        let input = [(ColumnId(1), data_type.clone())];
+        let decimal = |precision, scale| DataType::Decimal { precision, scale };
+        let number = |value, precision| Expression::literal(Value::Decimal(value), decimal(precision, 0));
+        let call = |function, arguments, result| Expression::call(function, arguments, result);
+        let column = Expression::column(ColumnId(1), data_type.clone());
+        let factor = number(10_i128.pow(30) + 57, 31);
+        let product = call(Function::Multiply, vec![column.clone(), factor], decimal(69, scale));
+        let thirty = Expression::int32(30);
+        let shown = Expression::int32(scale.into());
+        let divisor = || number(999_983, 6);
+        let digits = vec![product.clone(), shown, divisor(), Expression::int32(0)];
+        let expressions = [
+            call(Function::DivideDecimal, vec![product.clone(), divisor(), thirty.clone()], decimal(76, 30)),
+            call(Function::DivideDecimal, vec![column.clone(), product.clone(), thirty], decimal(76, 40)),
+            call(Function::QuotientScale, digits, DataType::Int32),
+            call(Function::Modulo, vec![product.clone(), divisor()], decimal(69, scale)),
+            call(Function::Add, vec![product.clone(), column.clone()], decimal(70, scale)),
+            call(Function::Subtract, vec![column.clone(), product.clone()], decimal(70, scale)),
+            call(Function::Round, vec![product.clone(), Expression::int32(-20)], decimal(69, scale)),
+            call(Function::Ceiling, vec![product.clone()], decimal(68, 0)),
+            call(Function::Absolute, vec![product.clone()], decimal(69, scale)),
+            call(Function::Cast, vec![product.clone()], DataType::Float64),
+            call(Function::Cast, vec![product.clone()], DataType::Int64),
+            call(Function::Cast, vec![product.clone()], decimal(76, scale + 5)),
+            Expression::predicate(Function::Less, vec![product.clone(), column]),
+        ];
+        let rows = decoded.row_count;
+        for expression in expressions {
+            let program =
+                Program::compile(std::slice::from_ref(&expression), &input, &[]).expect("a program");
+            let run = |index: usize| {
+                let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
+                let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
+                let values = program.evaluate(queue.memory(), &chunk, queue.stream());
+                values.map(|values| batch(queue, values, rows))
+            };
+            compared += 1;
+            if run(0) != run(1) {
+                failed.push(format!("{}: {expression:?}", decoded.name));
+            }
+        }
+        let program = Program::compile(std::slice::from_ref(&product), &input, &[]).expect("a program");
+        let operate = |index: usize| {
+            let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
+            let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
+            let large = program.evaluate(queue.memory(), &chunk, queue.stream()).expect("products").remove(0);
+            let accumulate = |keys: &[Column]| {
+                let grouping = queue.group(keys, rows).expect("groups");
+                let aggregate = |accumulator, result: &DataType| {
+                    queue.accumulate(&grouping, accumulator, Some(&large), result).expect("an aggregate")
+                };
+                let found = [
+                    aggregate(Accumulator::Min, &large.data_type),
+                    aggregate(Accumulator::Max, &large.data_type),
+                    aggregate(Accumulator::Sum, &decimal(76, scale)),
+                ];
+                let keys = [SortColumn { column: found[0].clone(), descending: true, nulls_first: false }];
+                let order = queue.sort(&keys, grouping.group_count).expect("an order");
+                let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
+                batch(queue, sorted, grouping.group_count)
+            };
+            [accumulate(&[]), accumulate(std::slice::from_ref(&large))]
+        };
+        if operate(0) != operate(1) {
+            failed.push(format!("{}: aggregates", decoded.name));
+        }
+    });
+    println!("compared {compared} expressions");
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}

@@ -123,9 +123,9 @@ pub(super) struct PageColumn {
     pub(super) dictionary: u64,
     pub(super) faults: u64,
     pub(super) null_count: u64,
-    pub(super) least: [u64; 2],
-    pub(super) greatest: [u64; 2],
-    pub(super) factor: [u64; 2],
+    pub(super) least: [u64; 4],
+    pub(super) greatest: [u64; 4],
+    pub(super) factor: [u64; 4],
     pub(super) conversion: u32,
     pub(super) cell_bytes: u32,
     pub(super) source_bytes: u32,
@@ -137,7 +137,7 @@ pub(super) struct PageColumn {
     pub(super) is_dictionary: u32,
     pub(super) reserved: u32,
 }
-const _: () = assert!(size_of::<PageColumn>() == 128);
+const _: () = assert!(size_of::<PageColumn>() == 176);
 
 /// Arguments of the kernels that decode.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

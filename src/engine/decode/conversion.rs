@@ -3,6 +3,9 @@
 //! Invariants: a conversion that is planned gives every value that the CPU engine's gives, or an error.
 //! Pairs of types without a conversion are left to the CPU engine.
 
+use std::ops::RangeInclusive;
+
+use arrow::datatypes::i256;
 use parquet::{basic::Type as PhysicalType, schema::types::ColumnDescriptor};
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
@@ -13,7 +16,7 @@ use super::{
 use crate::device::CellType;
 
 /// Days from 1970-01-01 to PostgreSQL's first and last date.
-const DATE_DAYS: std::ops::RangeInclusive<i128> = -2_440_588..=2_145_042_905;
+const DATE_DAYS: RangeInclusive<i128> = -2_440_588..=2_145_042_905;
 /// Microseconds from 1970-01-01 to PostgreSQL's first timestamp; its last lies beyond 64 bits.
 const TIMESTAMP_US_MIN: i128 = -210_866_803_200_000_000;
 /// Microseconds of a day; PostgreSQL's `time` reaches 24:00.
@@ -21,8 +24,8 @@ const DAY_US: i128 = 86_400_000_000;
 const UUID_BYTES: u32 = 16;
 const INT96_BYTES: u32 = 12;
 
-const INT64: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
-const INT128: std::ops::RangeInclusive<i128> = i128::MIN..=i128::MAX;
+const INT64: RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
+const INT128: RangeInclusive<i128> = i128::MIN..=i128::MAX;
 const _: () = assert!(TIMESTAMP_US_MIN % 1000 == 0 && DAY_US % 1000 == 0);
 
 /// How one column's values become cells.
@@ -31,8 +34,8 @@ pub(super) struct ColumnConversion {
     pub(super) cell_type: CellType,
     code: ConversionCode,
     /// Of the file's value, before it is multiplied by `factor`.
-    range: std::ops::RangeInclusive<i128>,
-    factor: i128,
+    range: RangeInclusive<i256>,
+    factor: i256,
     /// Bytes of a value; 0 for byte arrays and booleans.
     pub(super) source_bytes: u32,
     flags: u32,
@@ -43,18 +46,26 @@ pub(super) struct ColumnConversion {
 /// A number's code, range and factor.
 struct Step {
     code: ConversionCode,
-    range: std::ops::RangeInclusive<i128>,
-    factor: i128,
+    range: RangeInclusive<i256>,
+    factor: i256,
 }
 
 impl Step {
     fn new(code: ConversionCode) -> Self {
-        Self { code, range: INT64, factor: 1 }
+        Self::checked(code, INT64)
     }
 
-    fn integer(range: std::ops::RangeInclusive<i128>, factor: i128) -> Self {
-        Self { code: ConversionCode::Integer, range, factor }
+    fn checked(code: ConversionCode, range: RangeInclusive<i128>) -> Self {
+        Self { code, range: widen(&range), factor: i256::ONE }
     }
+
+    fn integer(range: RangeInclusive<i128>, factor: i64) -> Self {
+        Self { factor: factor.into(), ..Self::checked(ConversionCode::Integer, range) }
+    }
+}
+
+fn widen(range: &RangeInclusive<i128>) -> RangeInclusive<i256> {
+    i256::from(*range.start())..=i256::from(*range.end())
 }
 
 impl ColumnConversion {
@@ -90,11 +101,11 @@ impl ColumnConversion {
         };
         let mut code = step.code;
         let is_copy = code == ConversionCode::Integer
-            && step.factor == 1
+            && step.factor == i256::ONE
             && is_signed
             && integer_bits == source_bytes * 8
             && source_bytes == cell_type.bytes()
-            && (step.range == INT64 || (source_bytes == 4 && step.range == INT32_ALL));
+            && (step.range == widen(&INT64) || (source_bytes == 4 && step.range == widen(&INT32_ALL)));
         if is_copy {
             code = ConversionCode::Bits;
         }
@@ -120,9 +131,9 @@ impl ColumnConversion {
     /// The part of a kernel's column that the conversion decides.
     pub(super) fn page_column(&self) -> PageColumn {
         PageColumn {
-            least: halves(*self.range.start()),
-            greatest: halves(*self.range.end()),
-            factor: halves(self.factor),
+            least: words(*self.range.start()),
+            greatest: words(*self.range.end()),
+            factor: words(self.factor),
             conversion: self.code as u32,
             cell_bytes: self.cell_type.bytes(),
             source_bytes: self.source_bytes,
@@ -134,10 +145,11 @@ impl ColumnConversion {
     }
 }
 
-const INT32_ALL: std::ops::RangeInclusive<i128> = i32::MIN as i128..=i32::MAX as i128;
+const INT32_ALL: RangeInclusive<i128> = i32::MIN as i128..=i32::MAX as i128;
 
-fn halves(value: i128) -> [u64; 2] {
-    [value as u64, (value >> 64) as u64]
+fn words(value: i256) -> [u64; 4] {
+    let (low, high) = value.to_parts();
+    [low as u64, (low >> 64) as u64, high as u64, (high >> 64) as u64]
 }
 
 fn source_bytes(descriptor: &ColumnDescriptor) -> u32 {
@@ -169,7 +181,7 @@ fn plan_step(file: FileType, declared: &DataType, physical: PhysicalType) -> Opt
         (DataType::Time, FileType::Time(Milliseconds)) => Step::integer(0..=DAY_US / 1000, 1000),
         (DataType::Time, FileType::Time(Microseconds)) => Step::integer(0..=DAY_US, 1),
         (DataType::Time, FileType::Time(Nanoseconds)) => {
-            Step { code: Code::Nanoseconds, range: 0..=DAY_US * 1000 + 999, factor: 1 }
+            Step::checked(Code::Nanoseconds, 0..=DAY_US * 1000 + 999)
         }
         (DataType::Timestamp, FileType::Timestamp { unit, is_utc: false })
         | (DataType::TimestampTz, FileType::Timestamp { unit, is_utc: true }) => match unit {
@@ -178,7 +190,7 @@ fn plan_step(file: FileType, declared: &DataType, physical: PhysicalType) -> Opt
             Nanoseconds => Step::new(Code::Nanoseconds),
         },
         (DataType::Timestamp, FileType::Int96) => {
-            Step { code: Code::Int96, range: TIMESTAMP_US_MIN..=i128::from(i64::MAX), factor: 1 }
+            Step::checked(Code::Int96, TIMESTAMP_US_MIN..=i128::from(i64::MAX))
         }
         (DataType::Text, FileType::Text | FileType::Bytes)
         | (DataType::Bytea, FileType::Bytes | FileType::FixedBytes) => Step::new(Code::String),
@@ -211,16 +223,18 @@ fn plan_decimal(file: FileType, precision: u8, scale: u8, physical: PhysicalType
     let may_overflow = file_precision.saturating_sub(file_scale) > precision.saturating_sub(scale);
     let is_same = is_decimal && file_precision == precision && digits == 0;
     let is_checked = !is_same && (digits > 0 || may_overflow || is_wide);
-    let factor = 10_i128.checked_pow(digits.into())?;
-    let cell = CellType::of(&DataType::Decimal { precision, scale })
-        .ok()
-        .filter(|cell| *cell != CellType::Int256)?;
-    let cell_range = if cell == CellType::Int64 { INT64 } else { INT128 };
+    let power = |exponent: u8| i256::from(10).checked_pow(exponent.into());
+    let factor = power(digits)?;
+    let cell = CellType::of(&DataType::Decimal { precision, scale }).ok()?;
     let range = if is_checked {
-        let greatest = (10_i128.checked_pow(precision.into())? - 1) / factor;
-        -greatest..=greatest
+        let greatest = power(precision)?.checked_sub(i256::ONE)?.checked_div(factor)?;
+        greatest.checked_neg()?..=greatest
     } else {
-        cell_range
+        match cell {
+            CellType::Int64 => widen(&INT64),
+            CellType::Int128 => widen(&INT128),
+            _ => i256::MIN..=i256::MAX,
+        }
     };
     let is_unsigned64 = matches!(file, FileType::Integer { bits: 64, is_signed: false });
     let code = match physical {

@@ -8,7 +8,7 @@ use pystachio_plan::Result;
 use super::abi::{
     DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource,
 };
-use crate::device::{Buffer, DeviceMemory, Kernel, Stream};
+use crate::device::{Buffer, CellType, DeviceMemory, Kernel, Stream};
 
 /// Arrays start at multiples of this.
 const ARRAY_ALIGNMENT: usize = 16;
@@ -50,6 +50,8 @@ pub(super) struct PageBatch {
     with_prefixes: Vec<u32>,
     with_runs: Vec<u32>,
     slices: Vec<PageSlice>,
+    /// Of columns whose cells have 256 bits.
+    large_slices: Vec<PageSlice>,
 }
 
 impl PageBatch {
@@ -88,7 +90,10 @@ impl PageBatch {
             self.with_runs.push(number);
         } else {
             let first_rows = (0..added.page.row_count).step_by(SLICE_ROWS as usize);
-            self.slices.extend(first_rows.map(|first_row| PageSlice { page: number, first_row }));
+            let column = self.columns.get(added.page.column as usize);
+            let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
+            let slices = if is_large { &mut self.large_slices } else { &mut self.slices };
+            slices.extend(first_rows.map(|first_row| PageSlice { page: number, first_row }));
         }
         let page =
             EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };
@@ -121,7 +126,7 @@ impl PageBatch {
             .map(|list| arrays.add(list));
         let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
         let with_runs = arrays.add(&self.with_runs);
-        let slices = arrays.add(&self.slices);
+        let [slices, large_slices] = [&self.slices, &self.large_slices].map(|slices| arrays.add(slices));
         let tasks = memory.upload(&arrays.bytes, stream)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
@@ -143,6 +148,7 @@ impl PageBatch {
             rebuilt_pages = Some(buffer);
         }
         decode(Kernel::ConvertValues, arguments, slices, self.slices.len())?;
+        decode(Kernel::ConvertLargeValues, arguments, large_slices, self.large_slices.len())?;
         decode(Kernel::DecodeIndexes, arguments, with_runs, self.with_runs.len())?;
         drop(rebuilt_pages);
         Ok(built)

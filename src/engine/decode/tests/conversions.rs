@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryArray, Date32Array, Decimal128Array, FixedSizeBinaryArray, Float32Array, Int8Array,
-    Int32Array, Int64Array, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
+    ArrayRef, BinaryArray, Date32Array, Decimal128Array, Decimal256Array, FixedSizeBinaryArray, Float32Array,
+    Int8Array, Int32Array, Int64Array, StringArray, Time64MicrosecondArray, TimestampMicrosecondArray,
     TimestampMillisecondArray, UInt64Array,
 };
+use arrow::datatypes::i256;
 use parquet::file::properties::WriterProperties;
 use pystachio_plan::{DataType, Error, ErrorKind, ScanColumn};
 
@@ -78,9 +79,41 @@ fn decimals_are_read_with_more_digits() {
     check(decimals(&[12_345, -99_999], 15, 2), &[decimal(5, 2), decimal(6, 3)]);
 }
 
+fn large_decimals(values: &[&str], precision: u8, scale: i8) -> ArrayRef {
+    let array: Decimal256Array =
+        values.iter().map(|digits| Some(i256::from_string(digits).unwrap())).collect();
+    Arc::new(array.with_precision_and_scale(precision, scale).unwrap())
+}
+
+#[test]
+fn numbers_are_read_as_decimals_of_more_than_38_digits() {
+    check(
+        Arc::new(Int8Array::from(vec![Some(-128), None, Some(127)])),
+        &[decimal(39, 0), decimal(40, 37), decimal(76, 73)],
+    );
+    check(
+        Arc::new(UInt64Array::from(vec![Some(u64::MAX), None, Some(0)])),
+        &[decimal(39, 0), decimal(76, 56)],
+    );
+    for (values, precision) in [(vec![-9_999_999, 0, 9_999_999], 7), (vec![10_i128.pow(38) - 1, -5], 38)] {
+        check(decimals(&values, precision, 2), &[decimal(40, 2), decimal(76, 40)]);
+    }
+    let greatest = "9".repeat(60);
+    let array = large_decimals(&[&greatest, &format!("-{greatest}"), "0", "-1"], 60, 10);
+    check(array, &[decimal(60, 10), decimal(76, 10), decimal(76, 26)]);
+    // Few digits in many bytes, and fewer digits than the file's type has.
+    let small = large_decimals(&["123", "-99999"], 60, 2);
+    check(small, &[decimal(5, 2), decimal(38, 10), decimal(40, 2), decimal(76, 50)]);
+}
+
 #[test]
 fn decimals_with_too_many_digits_are_errors() {
+    let greatest = "9".repeat(60);
     for (array, data_type) in [
+        (large_decimals(&[&greatest], 60, 10), decimal(59, 10)),
+        (large_decimals(&["-100000"], 60, 2), decimal(45, 42)),
+        (large_decimals(&["100000000000000000000000000000000000000"], 60, 2), decimal(38, 2)),
+        (Arc::new(Int64Array::from(vec![-1000])) as ArrayRef, decimal(40, 37)),
         (decimals(&[1, 100_000], 15, 2), decimal(5, 2)),
         (decimals(&[-100_000], 30, 2), decimal(6, 3)),
         (Arc::new(Int64Array::from(vec![10_i64.pow(15)])) as ArrayRef, decimal(18, 3)),
@@ -124,7 +157,7 @@ fn types_without_a_conversion_are_left_to_the_cpu_engine() {
         DataType::Float64,
         DataType::Text,
         DataType::Interval,
-        decimal(76, 0),
+        decimal(77, 0),
         DataType::Date,
     ] {
         let error = decode_column(&file, 0, &column("v", data_type)).unwrap_err();

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::{
     array::{
-        ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float16Array,
-        Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, RecordBatch, StringArray,
-        Time32MillisecondArray, Time64MicrosecondArray, Time64NanosecondArray, TimestampMicrosecondArray,
-        TimestampMillisecondArray, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array,
-        UInt64Array, builder::FixedSizeBinaryBuilder,
+        ArrayRef, ArrowPrimitiveType, BinaryArray, BooleanArray, Date32Array, Decimal128Array,
+        Decimal256Array, Float16Array, Float32Array, Float64Array, Int8Array, Int16Array, Int32Array,
+        Int64Array, RecordBatch, StringArray, Time32MillisecondArray, Time64MicrosecondArray,
+        Time64NanosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+        TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+        builder::FixedSizeBinaryBuilder,
     },
-    datatypes::{DataType as ArrowType, Field, Float16Type, Schema, TimeUnit},
+    datatypes::{DataType as ArrowType, Field, Float16Type, Schema, TimeUnit, i256},
 };
 use parquet::{
     arrow::ArrowWriter,
@@ -67,6 +68,8 @@ pub(super) fn types() -> Vec<ArrowType> {
         ArrowType::Decimal128(15, 2),
         ArrowType::Decimal128(20, 4),
         ArrowType::Decimal128(38, 10),
+        ArrowType::Decimal256(39, 5),
+        ArrowType::Decimal256(76, 30),
         ArrowType::Utf8,
         ArrowType::Binary,
         ArrowType::FixedSizeBinary(16),
@@ -86,7 +89,9 @@ pub(super) fn encodings(data_type: &ArrowType) -> Vec<Encoding> {
         ArrowType::FixedSizeBinary(_) | ArrowType::Float16 => {
             vec![Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT, Encoding::DELTA_BYTE_ARRAY]
         }
-        ArrowType::Decimal128(20.., _) => vec![Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT],
+        ArrowType::Decimal128(20.., _) | ArrowType::Decimal256(..) => {
+            vec![Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT]
+        }
         _ => vec![Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT],
     }
 }
@@ -175,6 +180,17 @@ pub(super) fn random_array(
         ArrowType::Timestamp(_, zone) => {
             let array: TimestampNanosecondArray = of().map(|v| v.map(|v| v as i64)).collect();
             Arc::new(array.with_timezone_opt(zone.clone()))
+        }
+        ArrowType::Decimal256(precision, scale) => {
+            let bound = i256::from(10).checked_pow((*precision).into()).unwrap();
+            let large = |seed: u64| {
+                let mut random = Random::new(seed);
+                let low = u128::from(random.next()) << 64 | u128::from(seed);
+                let high = i128::from(random.next() as i64) << random.below(64);
+                i256::from_parts(low, high).checked_rem(bound).unwrap()
+            };
+            let array: Decimal256Array = of().map(|v| v.map(large)).collect();
+            Arc::new(array.with_precision_and_scale(*precision, *scale).unwrap())
         }
         ArrowType::Decimal128(precision, scale) => {
             let bound = 10_i128.pow((*precision).into());

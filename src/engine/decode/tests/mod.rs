@@ -9,6 +9,7 @@ mod oracle;
 
 use std::{path::Path, sync::Arc};
 
+use arrow::datatypes::i256;
 use bytes::Bytes;
 use parquet::file::{
     metadata::ParquetMetaData,
@@ -61,6 +62,11 @@ enum Value {
 }
 
 type Values = Vec<Option<Value>>;
+
+/// A decimal of more than 38 digits: its bytes where 128 bits do not hold it.
+fn large_number(value: i256) -> Value {
+    value.to_i128().map_or_else(|| Value::Bytes(value.to_le_bytes().to_vec()), Value::Number)
+}
 
 fn memory() -> DeviceMemory {
     DeviceMemory::new(Arc::new(EmulatedPlatform::new()), MEMORY_BYTES_MAX)
@@ -168,7 +174,11 @@ fn column_values(memory: &DeviceMemory, column: &Column, row_count: usize) -> Va
                 Value::Bytes(memory.download_from(first, cell.length as usize, Stream(0)).unwrap())
             })
             .collect(),
-        CellType::Interval | CellType::Int256 => panic!("no file has intervals"),
+        CellType::Int256 => cells::<[u8; 32]>(memory, column, row_count)
+            .iter()
+            .map(|cell| large_number(i256::from_le_bytes(*cell)))
+            .collect(),
+        CellType::Interval => panic!("no file has intervals"),
     };
     validity.iter().zip(values).map(|(valid, value)| (*valid == 1).then_some(value)).collect()
 }

@@ -9,6 +9,7 @@ use arrow::{
         Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Schema, Time32MillisecondType,
         Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
         TimestampMillisecondType, TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+        i256,
     },
 };
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use parquet::{
 };
 use pystachio_plan::DataType;
 
-use super::{Value, Values};
+use super::{Value, Values, large_number};
 
 /// The type that holds every value of a file's column.
 pub(super) fn natural_type(file: &ArrowType) -> Option<DataType> {
@@ -38,7 +39,7 @@ pub(super) fn natural_type(file: &ArrowType) -> Option<DataType> {
         ArrowType::Time32(_) | ArrowType::Time64(_) => DataType::Time,
         ArrowType::Timestamp(_, None) => DataType::Timestamp,
         ArrowType::Timestamp(_, Some(_)) => DataType::TimestampTz,
-        ArrowType::Decimal128(precision, scale) => {
+        ArrowType::Decimal128(precision, scale) | ArrowType::Decimal256(precision, scale) => {
             DataType::Decimal { precision: *precision, scale: *scale as u8 }
         }
         ArrowType::Utf8 | ArrowType::Utf8View => DataType::Text,
@@ -117,13 +118,12 @@ pub(super) fn array_values(array: &ArrayRef, declared: &DataType) -> Result<Valu
         DataType::Decimal { scale, .. } => Some(*scale),
         _ => None,
     };
-    let scaled = |value: i128, scale: i8| {
-        let Some(target_scale) = target_scale else { return exact(value) };
-        let digits = i32::from(target_scale) - i32::from(scale);
-        let factor = 10_i128.pow(digits as u32);
-        exact(value.checked_mul(factor).ok_or("digits")?)
+    let scaled = |value: i256, scale: i8| {
+        let digits = target_scale.map_or(0, |target_scale| i32::from(target_scale) - i32::from(scale));
+        let factor = i256::from(10).checked_pow(digits as u32).ok_or("digits")?;
+        Ok::<_, String>(large_number(value.checked_mul(factor).ok_or("digits")?))
     };
-    let whole = |value: i128| scaled(value, 0);
+    let whole = |value: i128| scaled(value.into(), 0);
     let rounded = |value: i64| exact(value.div_euclid(1000).into());
     let thousand = |value: i64| exact(i128::from(value) * 1000);
     match array.data_type() {
@@ -161,11 +161,9 @@ pub(super) fn array_values(array: &ArrayRef, declared: &DataType) -> Result<Valu
         }
         ArrowType::Timestamp(TimeUnit::Nanosecond, _) => numbers!(array, TimestampNanosecondType, rounded),
         ArrowType::Decimal128(_, scale) => {
-            numbers!(array, Decimal128Type, |value| scaled(value, *scale))
+            numbers!(array, Decimal128Type, |value| scaled(value.into(), *scale))
         }
-        ArrowType::Decimal256(_, scale) => {
-            numbers!(array, Decimal256Type, |value| scaled(value.to_i128().ok_or("digits")?, *scale))
-        }
+        ArrowType::Decimal256(_, scale) => numbers!(array, Decimal256Type, |value| scaled(value, *scale)),
         ArrowType::Utf8 => Ok(bytes_of(array.as_string::<i32>().iter())),
         ArrowType::Binary if *declared == DataType::Text => {
             let is_text = |value: &[u8]| std::str::from_utf8(value).is_ok();

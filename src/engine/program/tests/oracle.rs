@@ -38,6 +38,9 @@ impl Random {
     }
 }
 
+/// A function of two integers.
+type Oracle = fn(&BigInt, &BigInt) -> BigInt;
+
 /// The integer, if a decimal of so many digits has the bits for it.
 fn held(value: &BigInt, digits: u8) -> Option<i256> {
     let bytes = value.to_signed_bytes_le();
@@ -217,7 +220,7 @@ fn roundings_are_exact() {
             let columns = vec![(decimal(digits, scale as u8), rows.iter().map(value_of).collect())];
             let arguments = vec![column(0, decimal(digits, scale as u8)), Expression::int32(kept as i32)];
             let unit = power(scale - kept);
-            let oracles: [(Function, fn(&BigInt, &BigInt) -> BigInt); 2] =
+            let oracles: [(Function, Oracle); 2] =
                 [(Function::Round, divide), (Function::Truncate, |value, unit| value / unit)];
             for (function, oracle) in oracles {
                 let rounded = Expression::call(function, arguments.clone(), decimal(digits, kept as u8));

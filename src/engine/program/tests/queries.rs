@@ -170,3 +170,42 @@ fn the_alternatives_of_query_19() {
     let flags = device.filter(&condition, &columns, 5).expect("flags");
     assert_eq!(flags, [true, true, false, false, false]);
 }
+
+/// A quotient as the planner lowers it: its digits and how many of them are shown.
+fn quotient(
+    (dividend, dividend_scale): (Expression, i32),
+    (divisor, divisor_scale): (Expression, i32),
+    data_type: DataType,
+) -> [Expression; 2] {
+    let (a_shown, b_shown) = (Expression::int32(dividend_scale), Expression::int32(divisor_scale));
+    let choice = vec![dividend.clone(), a_shown, divisor.clone(), b_shown];
+    let scale = call(Function::QuotientScale, choice, DataType::Int32);
+    [call(Function::DivideDecimal, vec![dividend, divisor, scale.clone()], data_type), scale]
+}
+
+#[test]
+fn the_sums_and_averages_of_query_1() {
+    let device = Device::new();
+    let sum = |index, scale| column(index, decimal(38, scale));
+    let count = || call(Function::Cast, vec![column(4, DataType::Int64)], decimal(13, 0));
+    let mut expressions = vec![sum(0, 2), sum(1, 2), sum(3, 6), column(4, DataType::Int64)];
+    for (index, precision) in [(0, 38), (1, 42), (2, 38)] {
+        expressions.extend(quotient((sum(index, 2), 2), (count(), 0), decimal(precision, 36)));
+    }
+    let columns = vec![
+        (decimal(38, 2), decimals(&[3_773_410_700])),
+        (decimal(38, 2), decimals(&[5_658_655_440_073])),
+        (decimal(38, 2), decimals(&[7_390_291])),
+        (decimal(38, 6), decimals(&[55_909_065_222_827_692])),
+        (DataType::Int64, vec![Value::Int(1_478_493)]),
+    ];
+    let program = Program::compile(&expressions, &input_of(&columns), &[]).expect("a program");
+    let results =
+        program.evaluate(&device.memory, &device.chunk(&columns, 1), device.stream).expect("columns");
+    let values: Vec<Value> = results.iter().flat_map(|result| device.values(result, 1)).collect();
+    // 25.5220058532573370 and 38273.129734621672 are what PostgreSQL prints, and 0.04998529583839761162.
+    assert_eq!(values[4..6], [Value::Decimal(255_220_058_532_573_370 * 10_i128.pow(20)), Value::Int(16)]);
+    let price = Value::Text(format!("38273129734621672{}", "0".repeat(24)));
+    assert_eq!(values[6..8], [price, Value::Int(12)]);
+    assert_eq!(values[8..], [Value::Decimal(4_998_529_583_839_761_162 * 10_i128.pow(16)), Value::Int(20)]);
+}
