@@ -2,4 +2,4 @@
 # pg_regress runs psql through this: paths of the data and scratch folders and process ids do not reach the expected files.
 set -o pipefail
 "$@" 2>&1 | sed -E -e "s#${PYSTACHIO_REGRESS_DATA:?}#<data>#g" -e "s#${PYSTACHIO_REGRESS_SCRATCH:?}#<scratch>#g" -e 's#process [0-9]+#process <pid>#g' \
-    -e '/^INFO: .* rows of all tables/d'
+    -e '/^INFO: .* rows of all (tables|files)/d'
