@@ -3,4 +3,4 @@
 # expected files.
 set -o pipefail
 "$@" 2>&1 | sed -E -e "s#${PYSTACHIO_REGRESS_DATA:?}#<data>#g" -e "s#${PYSTACHIO_REGRESS_SCRATCH:?}#<scratch>#g" -e 's#process [0-9]+#process <pid>#g' \
-    -e 's#^( *Engine: )(cpu|cuda|emulated)$#\1<device>#' -e '/^INFO: .* rows of all tables/d'
+    -e 's#^( *Engine: )(cpu|cuda|emulated)$#\1<device>#' -e '/^INFO: .* rows of all (tables|files)/d'

@@ -84,7 +84,7 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
             -c 'CREATE EXTENSION pystachio'
         python3 "$project_root/regress/differential/run.py" "$emulated dbname=differential" \
             --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" --suite data --suite generated --suite tpch \
-            --suite spec --counts "$results/emulated.json" || status=1
+            --suite spec --suite optimized --counts "$results/emulated.json" || status=1
         "$project_root/scripts/cluster.sh" stop emulated
     fi
 fi

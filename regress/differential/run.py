@@ -25,7 +25,7 @@ from harness.claims import Claims, differences  # noqa: E402
 from harness.explain import plan_operators, plan_shape  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-SUITES = ["data", "generated", "edges", "literals", "letters", "arrays", "tpch", "spec", "rewrites", "estimates"]
+SUITES = ["data", "generated", "edges", "literals", "letters", "arrays", "tpch", "spec", "optimized", "rewrites", "estimates"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 62, "edges": 95, "arrays": 96}
 # A join's estimate may be off by this factor, and this share of the joins of TPC-H must be within it, in percent. The
@@ -317,6 +317,24 @@ def run_spec(conninfo, options):
     return run_tpch(conninfo, options, "spec")
 
 
+def run_optimized(conninfo, options):
+    """Files rewritten for GPUs, and TPC-H generated in that form, hold what they held, by data and by the 22 queries."""
+    claims = Claims("optimized")
+    with Session(conninfo, ["SET statement_timeout = '600s'"]) as session:
+        tables.optimized_foreign(session, options.data, options.tpch)
+    pair = Pair(conninfo, "heap", "pq_optimized")
+    for table in tables.manifest():
+        compare(pair, claims, table["name"], f"SELECT * FROM {table['name']} ORDER BY id", True)
+    pair.close()
+    for schema in ("tpch_optimized", "tpch_gpu"):
+        pair = Pair(conninfo, "tpch_heap", schema)
+        for name, sql in tpch_queries(pair.expected):
+            if not options.only or options.only in name:
+                compare(pair, claims, f"{schema} {name}", sql, True)
+        pair.close()
+    return claims
+
+
 def run_rewrites(conninfo, options):
     """The planner's rewrites applied to heap tables: on against off."""
     claims = Claims("rewrites")
@@ -402,17 +420,17 @@ def main():
     options = parser.parse_args()
     suites = options.suite or SUITES
     folder = tables.copy_data(options.data)
-    if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "rewrites"} or options.self_check:
+    if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "optimized", "rewrites"} or options.self_check:
         with Session(options.conninfo) as session:
             tables.edge_schemas(session, folder, foreign=not options.self_check)
     if options.self_check:
         claims = self_check(options.conninfo, options)
         write_counts(options.counts, claims.passed, claims.failed)
         return claims.summary()
-    wanted = {"tpch", "rewrites", "spec", "estimates"} & set(suites)
+    wanted = {"tpch", "optimized", "rewrites", "spec", "estimates"} & set(suites)
     if wanted:
         if not options.tpch:
-            parser.error("suites tpch, spec, rewrites and estimates need --tpch FOLDER")
+            parser.error("suites tpch, spec, optimized, rewrites and estimates need --tpch FOLDER")
         prepare_tpch(options.conninfo, options.tpch, wanted | {"tpch"})
     passed = failed = 0
     status = 0

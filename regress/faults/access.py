@@ -28,10 +28,12 @@ def naming_files(place):
             expect_error(plain, create, _DENIED, ["pg_read_server_files"])
             expect_error(plain, f'IMPORT FOREIGN SCHEMA "{place.tpch}" FROM SERVER pystachio INTO public', _DENIED)
             expect_error(plain, "SELECT * FROM pystachio.tpch_generate('/tmp/pystachio-denied', 0.01)", _DENIED)
+            expect_error(plain, f"SELECT pystachio.optimize_parquet('{path}', '/tmp/pystachio-denied')", _DENIED, ["pg_read_server_files"])
         with place.session(role="reader") as reader:
             reader.run(create)
             require(len(reader.run("SELECT * FROM public.mine").rows) == 25, "who may name it may read it")
             reader.run("GRANT SELECT ON public.mine TO plain")
+            expect_error(reader, f"SELECT pystachio.optimize_parquet('{path}', '/tmp/pystachio-denied')", _DENIED, ["pg_write_server_files"])
         boss.run("ALTER FOREIGN TABLE public.mine OWNER TO plain")
         with place.session(role="plain") as plain:
             require(len(plain.run("SELECT * FROM public.mine").rows) == 25, "an owner may query")

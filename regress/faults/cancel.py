@@ -1,6 +1,7 @@
 """A cancelled query's work stops within half a second, whatever the engine is in the middle of."""
 
 import os
+import pathlib
 import time
 
 from faults.support import STOP_S_MAX, require
@@ -26,6 +27,8 @@ _CASES = {
     "decoding": "SELECT count(*) FROM large.lineitem WHERE l_comment LIKE '%never there%'",
     "a sample": "ANALYZE large.lineitem",
     "generating": "SELECT * FROM pystachio.tpch_generate('{folder}', 10, overwrite => true)",
+    "generating for GPUs": "SELECT * FROM pystachio.tpch_generate('{folder}', 10, overwrite => true, layout => 'gpu')",
+    "optimizing": "SELECT * FROM pystachio.optimize_parquet('{large}', '{folder}-optimized', overwrite => true)",
 }
 # When the cancel comes, and how much work may be left over half a second later.
 _AFTER_S = 0.3
@@ -62,7 +65,7 @@ def _cancel_in(place, session, name, query):
 
 
 def work_stops_when_cancelled(place):
-    """Joins that keep no pair, sorts, groups, decoding, sampling, generating: none computes on."""
+    """Joins that keep no pair, sorts, groups, decoding, sampling, writing files: none computes on."""
     folder = f"{place.folder}/faults-large"
     with place.session("SET client_min_messages = warning") as session:
         session.run("DROP SCHEMA IF EXISTS large CASCADE; CREATE SCHEMA large")
@@ -70,10 +73,12 @@ def work_stops_when_cancelled(place):
         session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.5, ARRAY['lineitem'], overwrite => true, row_group_rows => 16000000)")
         session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER pystachio INTO large')
         cancelled = [name for name, query in _CASES.items()
-                     if _cancel_in(place, session, name, query.format(folder=f"{place.folder}/faults-cancelled"))]
+                     if _cancel_in(place, session, name, query.format(folder=f"{place.folder}/faults-cancelled", large=folder))]
         # What is read from files may be through before.
         missed = set(_CASES) - set(cancelled) - {"decoding", "a sample"}
         require(not missed, f"not cancelled: {missed}")
+        left = [path for name in ("cancelled", "cancelled-optimized") for path in pathlib.Path(f"{place.folder}/faults-{name}").glob("**/*")]
+        require(not left, f"cancelled work left {left}")
         require(session.run("SELECT count(*) FROM nation").scalar() == "25", "the session is usable")
         session.run("DROP SCHEMA large CASCADE")
 

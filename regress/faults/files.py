@@ -277,8 +277,33 @@ def generate_faults(place):
     _stays_alive(place, action)
 
 
+def optimize_faults(place):
+    """Rewriting files refuses damaged ones, is cancelled, and leaves nothing half-written behind."""
+    folder = Folder(place)
+    target = folder.path / "optimized"
+    folder.path.chmod(0o777)
+    damaged = folder.path / "damaged.parquet"
+    shutil.copyfile(f"{place.tpch}/orders.parquet", damaged)
+    with open(damaged, "r+b") as file:
+        file.seek(1000)
+        file.write(b"\xff" * 100_000)
+
+    def action(session):
+        optimize = "SELECT * FROM pystachio.optimize_parquet"
+        expect_error(session, f"{optimize}('{damaged}', '{target}')", ["XX001", "58030", "HV000"], ["damaged.parquet"])
+        expect_error(session, f"{optimize}('{place.tpch}', '/proc/nowhere')", ["58P01", "58030", "42501"], ["/proc/nowhere"])
+        session.run("SET statement_timeout = '50ms'")
+        expect_error(session, f"{optimize}('{place.tpch}', '{target}')", ["57014"])
+        session.run("SET statement_timeout = '60s'")
+        wait_until(lambda: not target.exists(), 5, f"{target} goes away")
+        session.run(f"{optimize}('{place.tpch}', '{target}')")
+        require(len(list(target.iterdir())) == 8, "whole files, and nothing else")
+
+    _stays_alive(place, action)
+
+
 def full_disk(place):
-    """A disk that fills up while generating."""
+    """A disk that fills up while generating and while rewriting files."""
     if os.getuid() != 0:
         print("    full_disk: skipped, as mounting needs root")
         return
@@ -292,6 +317,7 @@ def full_disk(place):
     try:
         def action(session):
             expect_error(session, f"SELECT * FROM pystachio.tpch_generate('{small}/made', 0.1)", ["58030", "53100"], [str(small)])
+            expect_error(session, f"SELECT * FROM pystachio.optimize_parquet('{place.tpch}', '{small}/made')", ["58030", "53100"], [str(small)])
             wait_until(lambda: not _unfinished(small), 5, f"unfinished files in {small} go away")
 
         _stays_alive(place, action)
@@ -300,4 +326,4 @@ def full_disk(place):
 
 
 TESTS = [damaged_files, random_damage, wrong_schema, missing_files, changed_files, file_added, replaced_while_read, generate_faults,
-         full_disk]
+         optimize_faults, full_disk]

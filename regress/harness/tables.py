@@ -5,7 +5,7 @@
 - `tpch_schemas`: TPC-H, generated as Parquet; the heap copy is read through the foreign tables.
 
 Schemas: `pq` and `heap` (regress/data), `tpch` and `tpch_heap` (imported types), `spec` and `spec_heap` (the
-specification's types, with char(n)).
+specification's types, with char(n)), and `…_optimized`, `tpch_gpu` (files laid out for GPUs).
 """
 
 import json
@@ -97,6 +97,25 @@ def edge_schemas(session, folder, foreign=True):
         session.run(f"DROP TABLE IF EXISTS public.local_{name}; CREATE TABLE public.local_{name} AS SELECT * FROM heap.{name}")
         session.run(f"ALTER TABLE public.local_{name} ALTER id SET NOT NULL")
     session.run("RESET client_min_messages; ANALYZE")
+
+
+def optimized_foreign(session, data, tpch):
+    """Rewrites regress/data and TPC-H for GPUs, imports what came of it, and TPC-H as it is generated in that form.
+
+    Schemas: `pq_optimized`, `tpch_optimized`, `tpch_gpu`. Row groups are small enough that there are several.
+    """
+    session.run("SET client_min_messages = warning; DROP SCHEMA IF EXISTS pq_optimized CASCADE; CREATE SCHEMA pq_optimized")
+    session.run("RESET client_min_messages")
+    for source in (data, tpch):
+        session.run(f"SELECT * FROM pystachio.optimize_parquet('{source}', '{source}-optimized', overwrite => true, row_group_rows => 25000)")
+    session.run(f"SELECT * FROM pystachio.tpch_generate('{tpch}-gpu', 0.01, overwrite => true, layout => 'gpu')")
+    for table in manifest():
+        name = table["name"]
+        session.run(f"CREATE FOREIGN TABLE pq_optimized.{name} ({_definition(table)}) "
+                    f"SERVER pystachio OPTIONS (path '{data}-optimized/{name}.parquet')")
+        session.run(f"ANALYZE pq_optimized.{name}")
+    tpch_foreign(session, f"{tpch}-optimized", "tpch_optimized")
+    tpch_foreign(session, f"{tpch}-gpu", "tpch_gpu")
 
 
 def tpch_foreign(session, folder, schema="tpch"):

@@ -28,21 +28,23 @@ use datafusion::{
     prelude::SessionConfig,
 };
 use pystachio_engine::{
-    Engine, GenerateProgress, ResultStream, StopFlag,
+    Engine, ResultStream, StopFlag, WriteProgress,
     storage::{describe, from_io},
 };
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Result,
-    SampleRequest, TableDescription,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn,
+    QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
 };
 use tokio::runtime::Handle;
 
 use crate::{
+    admission::Admission,
     cache::ColumnCache,
     error::{from_datafusion, from_panic},
     generate,
     lowering::Lowering,
     metrics::{self, QueryPool},
+    optimize::{OptimizeMeans, optimize},
     pool::EnginePool,
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
@@ -229,9 +231,18 @@ impl Engine for CpuEngine {
     async fn generate(
         &self,
         request: GenerateRequest,
-        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>> {
-        generate::generate(request, self.options.threads, progress).await
+        generate::generate(request, self.options.threads, self.admission(), progress).await
+    }
+
+    async fn optimize(
+        &self,
+        request: OptimizeRequest,
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
+    ) -> Result<Vec<OptimizedColumn>> {
+        let (catalog, threads) = (self.scans.catalog.clone(), self.scans.threads);
+        optimize(request, OptimizeMeans { catalog, threads, admission: self.admission() }, progress).await
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
@@ -256,6 +267,12 @@ impl Engine for CpuEngine {
 }
 
 impl CpuEngine {
+    /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
+    fn admission(&self) -> Admission {
+        let pool = self.environment.memory_pool.clone();
+        Admission::new(Arc::new(QueryPool::new(pool, self.scans.cache.clone(), StopFlag::default())))
+    }
+
     /// Runs `work` where it may block, and turns its panic into an error.
     async fn run_blocking<T: Send + 'static>(
         &self,

@@ -4,7 +4,9 @@
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
 //!   `pool.rs`: the memory of both
-//! - `sample.rs`: rows for ANALYZE; `generate.rs`: TPC-H data
+//! - `sample.rs`: rows for ANALYZE
+//! - `generate`: TPC-H data; `optimize`: files rewritten for reading on a GPU; `layout`: how such files are laid
+//!   out; `written_files.rs`, `admission.rs`: what both write, and the memory for it
 //! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
@@ -15,18 +17,22 @@
 //! names DataFusion.
 
 mod actual_rows;
+mod admission;
 mod cache;
 mod engine;
 mod error;
 mod functions;
 mod generate;
+mod layout;
 mod lowering;
 mod metrics;
+mod optimize;
 mod pool;
 mod sample;
 mod scan;
 mod stopping;
 mod stream;
+mod written_files;
 
 #[cfg(test)]
 mod query_tests;

@@ -27,8 +27,8 @@ pub use stop::StopFlag;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, FileSet, GenerateRequest, QueryMetrics, QueryRequest, QueryTimeline, Result,
-    SampleRequest, TableDescription,
+    CacheEntry, EngineStatus, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn, QueryMetrics,
+    QueryRequest, QueryTimeline, Result, SampleRequest, TableDescription,
 };
 
 /// An engine: one rank on one device.
@@ -74,8 +74,20 @@ pub trait Engine: Send + Sync + 'static {
     async fn generate(
         &self,
         request: GenerateRequest,
-        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>>;
+
+    /// Rewrites files for reading on a GPU and returns their columns. What a failed or dropped run wrote is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument`, `OutOfMemory`; those of the files, each naming the file.
+    async fn optimize(
+        &self,
+        request: OptimizeRequest,
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
+    ) -> Result<Vec<OptimizedColumn>>;
 
     /// What the column cache holds.
     fn cache(&self) -> Vec<CacheEntry>;
@@ -106,13 +118,13 @@ pub trait ResultStream: Send {
     fn metrics(&self) -> QueryMetrics;
 }
 
-/// How far [`Engine::generate`] is.
+/// How far [`Engine::generate`] or [`Engine::optimize`] is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GenerateProgress {
-    /// The table being written.
-    pub table: String,
-    /// Rows written so far, over all tables.
+pub struct WriteProgress {
+    /// The table or file being written.
+    pub name: String,
+    /// Rows written so far, over all of them.
     pub rows_done: u64,
-    /// Rows to write, over all tables.
+    /// Rows to write, over all of them.
     pub rows_total: u64,
 }

@@ -7,6 +7,7 @@
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
+//!   Optimize ──────────────────────────► Progress…, Optimized | Failed
 //! ```
 //!
 //! A connection runs one request at a time. A backend that no longer wants the rest of an answer sends
@@ -45,6 +46,8 @@ pub enum Request {
     Sample(SampleRequest),
     /// Writes the TPC-H tables. Answer: `Progress`, then `Generated`.
     Generate(GenerateRequest),
+    /// Rewrites files for reading on a GPU. Answer: `Progress`, then `Optimized`.
+    Optimize(OptimizeRequest),
     /// Answer: `Status`.
     Status,
     /// Answer: `Cache`.
@@ -69,13 +72,13 @@ pub enum Response {
     Described(Vec<Result<TableDescription, Error>>),
     /// The result is complete.
     Finished(Box<QueryMetrics>),
-    /// How far generation is.
+    /// How far writing is.
     Progress {
-        /// Table being written.
-        table: String,
-        /// Rows written so far, over all tables.
+        /// Table or file being written.
+        name: String,
+        /// Rows written so far, over all of them.
         rows_done: u64,
-        /// Rows to write, over all tables (estimated for lineitem).
+        /// Rows to write, over all of them (estimated for lineitem).
         rows_total: u64,
     },
     /// Answers `Generate`.
@@ -83,6 +86,8 @@ pub enum Response {
         /// Table name and rows, in the order written.
         tables: Vec<(String, u64)>,
     },
+    /// Answers `Optimize`: the columns of every file that was written.
+    Optimized(Vec<OptimizedColumn>),
     /// Answers `Status`.
     Status(EngineStatus),
     /// Answers `Cache`.
@@ -172,8 +177,58 @@ pub struct GenerateRequest {
     pub overwrite: bool,
     /// Rows of a row group; 0 for the engine's choice.
     pub row_group_rows: u64,
-    /// `none`, `snappy`, `lz4` or `zstd`.
+    /// `none`, `snappy`, `lz4`, `zstd`, or `auto` for the layout's own.
     pub compression: String,
+    /// How the files are laid out.
+    pub layout: FileLayout,
+}
+
+/// What Parquet files are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileLayout {
+    /// Row groups of a thread's work, and a codec for all columns.
+    Default,
+    /// As [`Request::Optimize`] writes files.
+    Gpu,
+}
+
+/// Files to be rewritten for reading on a GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptimizeRequest {
+    /// A file, a folder or a pattern; absolute.
+    pub source: String,
+    /// A file, if the source is one and this ends with `.parquet`; otherwise a folder, in which files have the
+    /// names that they have below the source. Absolute; made if absent.
+    pub target: String,
+    /// Replace files that exist; otherwise they are an error.
+    pub overwrite: bool,
+    /// Rows that a row group has at most.
+    pub row_group_rows: u64,
+    /// `none`, `snappy`, `lz4`, `zstd`, or `auto` for what pays, by column.
+    pub compression: String,
+}
+
+/// A column of a file that was rewritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptimizedColumn {
+    /// The file written; absolute path.
+    pub file: String,
+    /// Its path in the schema, with points.
+    pub column: String,
+    /// The encodings of its data pages, by the format's names, with commas.
+    pub encoding: String,
+    /// Its codec, by the format's name.
+    pub compression: String,
+    /// Row groups of the file.
+    pub row_groups: u64,
+    /// Pages of the column chunk that has the fewest.
+    pub pages: u64,
+    /// Bytes in the source.
+    pub bytes_before: u64,
+    /// Bytes now.
+    pub bytes_after: u64,
+    /// Why this encoding and this codec.
+    pub reason: String,
 }
 
 /// What the footers of a table's files say.

@@ -1,6 +1,6 @@
 //! A device's engine with the CPU engine beside it.
 //!
-//! The CPU engine describes, samples and generates, and runs what no kernel of the device has. A query
+//! The CPU engine describes, samples and writes files, and runs what no kernel of the device has. A query
 //! changes to it only before its first row, so rows come from one engine.
 //!
 //! Invariants: what a query ran on, and why, is in its metrics.
@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag, execution::DeviceEngine};
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress, execution::DeviceEngine};
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest,
-    QueryTimeline, Result, SampleRequest, TableDescription,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn,
+    QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest, TableDescription,
 };
 
 /// A device's engine, or why there is none, and the CPU engine.
@@ -67,9 +67,17 @@ impl Engine for PairedEngine {
     async fn generate(
         &self,
         request: GenerateRequest,
-        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>> {
         self.cpu.generate(request, progress).await
+    }
+
+    async fn optimize(
+        &self,
+        request: OptimizeRequest,
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
+    ) -> Result<Vec<OptimizedColumn>> {
+        self.cpu.optimize(request, progress).await
     }
 
     fn cache(&self) -> Vec<CacheEntry> {

@@ -12,9 +12,10 @@ use std::{
 };
 
 use futures::FutureExt;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag};
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
-    Error, ErrorKind, FileSet, GenerateRequest, QueryMetrics, QueryRequest, Response, Result, SampleRequest,
+    Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest, Response,
+    Result, SampleRequest,
 };
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
@@ -79,18 +80,27 @@ impl Answer {
 
     /// Writes the TPC-H tables.
     pub async fn generate(self, request: GenerateRequest) {
-        let progress = |progress: GenerateProgress| {
-            let GenerateProgress { table, rows_done, rows_total } = progress;
-            let response = Response::Progress { table, rows_done, rows_total };
-            if let Ok(frame) = Frame::message(&response) {
-                // Where the last report is still unread, this one is not missed.
-                let _ = self.parts.try_send(Part { frame, is_last: false });
-            }
-        };
+        let progress = |progress| self.report(progress);
         let work =
             async { Ok(Response::Generated { tables: self.engine.generate(request, &progress).await? }) };
         let last = settle(work).await;
         self.finish(last).await;
+    }
+
+    /// Rewrites files for reading on a GPU.
+    pub async fn optimize(self, request: OptimizeRequest) {
+        let progress = |progress| self.report(progress);
+        let work = async { Ok(Response::Optimized(self.engine.optimize(request, &progress).await?)) };
+        let last = settle(work).await;
+        self.finish(last).await;
+    }
+
+    fn report(&self, progress: WriteProgress) {
+        let WriteProgress { name, rows_done, rows_total } = progress;
+        if let Ok(frame) = Frame::message(&Response::Progress { name, rows_done, rows_total }) {
+            // Where the last report is still unread, this one is not missed.
+            let _ = self.parts.try_send(Part { frame, is_last: false });
+        }
     }
 
     async fn send_rows(&self, mut stream: Box<dyn ResultStream>) -> Result<Response> {

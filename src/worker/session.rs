@@ -145,6 +145,7 @@ impl Session {
             Request::Run(request) => compute.spawn(answer.run(*request, stop.clone())),
             Request::Sample(request) => compute.spawn(answer.sample(request)),
             Request::Generate(request) => compute.spawn(answer.generate(request)),
+            Request::Optimize(request) => compute.spawn(answer.optimize(request)),
             // Not among the queries, so that planning does not wait for them.
             Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),

@@ -6,7 +6,8 @@
 //!            one file a table, row groups in order ◄─────┘
 //! ```
 //!
-//! - `table.rs`: the eight tables, their rows and how their columns are written
+//! - `table.rs`: the eight tables and their rows
+//! - `form.rs`: how their columns are written
 //! - `output.rs`: files under provisional names, renamed when all are whole
 //!
 //! Invariants: a directory has either all requested files or none that were not there before. Dropping
@@ -14,6 +15,7 @@
 //!
 //! Source: row groups generated and encoded independently, as tpchgen-cli does.
 
+mod form;
 mod output;
 mod table;
 
@@ -24,20 +26,24 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use parquet::basic::{Compression, ZstdLevel};
-use pystachio_engine::GenerateProgress;
-use pystachio_plan::{Error, ErrorKind, GenerateRequest, Result};
+use pystachio_engine::WriteProgress;
+use pystachio_plan::{Error, ErrorKind, FileLayout, GenerateRequest, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
-    output::{Output, TableFile, TableSettings},
+    form::{TableForm, TableSettings, TrialMeans},
+    output::{Output, TableFile},
     table::Table,
+};
+use crate::{
+    admission::{Admission, Grant},
+    layout::{self, Codecs},
 };
 
 /// A row group is one thread's work: enough of them for every thread, and for pruning to have a point;
@@ -59,14 +65,29 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 pub(crate) async fn generate(
     request: GenerateRequest,
     threads: usize,
-    progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+    admission: Admission,
+    progress: &(dyn Fn(WriteProgress) + Send + Sync),
 ) -> Result<Vec<(String, u64)>> {
     let settings = settings(&request)?;
     let tables = tables(&request)?;
-    let directory = Path::new(&request.directory);
-    let output = Output::create(directory, &tables, &settings, request.overwrite)?;
-    let run = Arc::new(Run::new(output, request.scale_factor));
-    let stop: DropGuard = run.stop.clone().drop_guard();
+    let token = CancellationToken::new();
+    let stop: DropGuard = token.clone().drop_guard();
+    let admission = Arc::new(admission);
+    let prepare = {
+        let (admission, token) = (admission.clone(), token.clone());
+        move || {
+            let means = TrialMeans { threads, admission: &admission, stop: &token };
+            let reserved = Output::reserve(Path::new(&request.directory), &tables, request.overwrite)?;
+            let mut forms = Vec::new();
+            for table in tables {
+                forms.push((table, TableForm::of(table, &settings, &means)?.ok_or_else(cancelled)?));
+            }
+            let output = Output::create(reserved, forms)?;
+            Ok(Run::new(output, request.scale_factor, admission, token))
+        }
+    };
+    let ended = tokio::task::spawn_blocking(prepare).await;
+    let run = Arc::new(ended.unwrap_or_else(|failure| Err(failed(&failure)))?);
     let mut workers = JoinSet::new();
     for _ in 0..threads.max(1) {
         let run = run.clone();
@@ -79,9 +100,7 @@ pub(crate) async fn generate(
             _ = interval.tick() => progress(run.progress()),
             ended = workers.join_next() => {
                 let Some(ended) = ended else { break };
-                let ended = ended
-                    .unwrap_or_else(|failure| Err(Error::internal(format!("generating failed: {failure}"))));
-                if let Err(error) = ended {
+                if let Err(error) = ended.unwrap_or_else(|failure| Err(failed(&failure))) {
                     run.stop.cancel();
                     outcome = outcome.and(Err(error));
                 }
@@ -93,6 +112,14 @@ pub(crate) async fn generate(
     let rows = run.output.commit()?;
     stop.disarm();
     Ok(rows)
+}
+
+fn failed(failure: &tokio::task::JoinError) -> Error {
+    Error::internal(format!("generating failed: {failure}"))
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the request was cancelled")
 }
 
 fn tables(request: &GenerateRequest) -> Result<Vec<Table>> {
@@ -122,25 +149,23 @@ fn settings(request: &GenerateRequest) -> Result<TableSettings> {
             request.scale_factor
         )));
     }
-    let row_group_rows = if request.row_group_rows == 0 { ROW_GROUP_ROWS } else { request.row_group_rows };
+    let row_group_rows = match (request.row_group_rows, request.layout) {
+        (0, FileLayout::Default) => ROW_GROUP_ROWS,
+        (0, FileLayout::Gpu) => layout::ROW_GROUP_ROWS,
+        (rows, _) => rows,
+    };
     if !(ROW_GROUP_ROWS_MIN..=ROW_GROUP_ROWS_MAX).contains(&row_group_rows) {
         return Err(invalid(format!(
             "row group size of {row_group_rows} rows is out of range: \
              it must be 0 (the engine's choice) or from {ROW_GROUP_ROWS_MIN} to {ROW_GROUP_ROWS_MAX}"
         )));
     }
-    let compression = match request.compression.as_str() {
-        "none" => Compression::UNCOMPRESSED,
-        "snappy" => Compression::SNAPPY,
-        "lz4" => Compression::LZ4_RAW,
-        "zstd" => Compression::ZSTD(ZstdLevel::default()),
-        other => {
-            return Err(invalid(format!(
-                "unknown compression \"{other}\"; valid are none, snappy, lz4, zstd"
-            )));
-        }
-    };
-    Ok(TableSettings { scale_factor: request.scale_factor, row_group_rows, compression })
+    Ok(TableSettings {
+        scale_factor: request.scale_factor,
+        row_group_rows,
+        codecs: Codecs::parse(&request.compression)?,
+        layout: request.layout,
+    })
 }
 
 /// What the threads share.
@@ -149,15 +174,16 @@ struct Run {
     scale_factor: f64,
     /// Places in `output.files()` and part numbers, in the order in which they are taken.
     parts: Vec<(usize, u32)>,
-    next_part: AtomicUsize,
+    next_part: Mutex<usize>,
     rows_done: AtomicU64,
     rows_total: u64,
     table_now: Mutex<Table>,
+    admission: Arc<Admission>,
     stop: CancellationToken,
 }
 
 impl Run {
-    fn new(output: Output, scale_factor: f64) -> Self {
+    fn new(output: Output, scale_factor: f64, admission: Arc<Admission>, stop: CancellationToken) -> Self {
         let files = output.files();
         let mut order: Vec<usize> = (0..files.len()).collect();
         // The largest first, so that the threads end together.
@@ -169,37 +195,48 @@ impl Run {
             parts: parts.collect(),
             output,
             scale_factor,
-            next_part: AtomicUsize::new(0),
+            next_part: Mutex::new(0),
             rows_done: AtomicU64::new(0),
             rows_total,
             table_now,
-            stop: CancellationToken::new(),
+            admission,
+            stop,
         }
     }
 
-    fn progress(&self) -> GenerateProgress {
+    fn progress(&self) -> WriteProgress {
         let table = *self.table_now.lock().unwrap_or_else(PoisonError::into_inner);
         let rows_done = self.rows_done.load(Ordering::Relaxed);
         // The number of lineitems is known when they are written.
         let rows_total = self.rows_total.max(rows_done);
-        GenerateProgress { table: table.name().to_owned(), rows_done, rows_total }
+        WriteProgress { name: table.name().to_owned(), rows_done, rows_total }
     }
 
     /// Takes parts until none is left or the run is stopped.
     fn work(&self) -> Result<()> {
-        while let Some((file, part)) = self.parts.get(self.next_part.fetch_add(1, Ordering::Relaxed)) {
-            let file = &self.output.files()[*file];
+        while let Some((file, part, grant)) = self.next_part()? {
             *self.table_now.lock().unwrap_or_else(PoisonError::into_inner) = file.table();
-            if self.stop.is_cancelled() || !self.write_part(file, *part)? {
+            if !self.write_part(file, part, grant)? {
                 return Ok(());
             }
         }
         Ok(())
     }
 
+    /// The next part, with memory for it; `None` after the last, or if the run is stopped.
+    fn next_part(&self) -> Result<Option<(&TableFile, u32, Grant)>> {
+        // Held while this one waits for memory, so that no later part gets it.
+        let mut next = self.next_part.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((file, part)) = self.parts.get(*next) else { return Ok(None) };
+        let file = &self.output.files()[*file];
+        let Some(grant) = self.admission.admit(file.part_bytes(), &self.stop)? else { return Ok(None) };
+        *next += 1;
+        Ok(Some((file, *part, grant)))
+    }
+
     /// Returns whether the part was written; otherwise the run is stopped.
-    fn write_part(&self, file: &TableFile, part: u32) -> Result<bool> {
-        let mut row_group = file.start_row_group(part)?;
+    fn write_part(&self, file: &TableFile, part: u32, grant: Grant) -> Result<bool> {
+        let mut row_group = file.start_row_group(part, grant)?;
         for batch in file.table().batches(self.scale_factor, part, file.part_count()) {
             if self.stop.is_cancelled() {
                 return Ok(false);

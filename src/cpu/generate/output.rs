@@ -1,18 +1,12 @@
 //! The files that a run writes.
 //!
-//! Invariants: files have provisional names until [`Output::commit`]; a name that begins with a point is
-//! no part of a table. What an uncommitted output wrote is removed when it is dropped. Row groups are in
-//! the file in the order of their parts.
+//! Invariants: row groups are in a file in the order of their parts.
 
 use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io,
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -24,45 +18,29 @@ use parquet::{
             compute_leaves,
         },
     },
-    basic::Compression,
     errors::ParquetError,
-    file::{
-        properties::{EnabledStatistics, WriterProperties},
-        writer::SerializedFileWriter,
-    },
-    schema::types::ColumnPath,
+    file::writer::SerializedFileWriter,
 };
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, Result};
 
-use super::{invalid, table::Table};
-use pystachio_engine::storage::from_io;
-
-/// Tells the provisional files of one process's runs apart.
-static RUN_NUMBER: AtomicU64 = AtomicU64::new(0);
-
-/// How tables are written.
-pub(super) struct TableSettings {
-    pub(super) scale_factor: f64,
-    pub(super) row_group_rows: u64,
-    pub(super) compression: Compression,
-}
+use super::{form::TableForm, table::Table};
+use crate::{
+    admission::Grant,
+    written_files::{WrittenFiles, write_failed},
+};
 
 /// All files of a run.
 pub(super) struct Output {
+    written: WrittenFiles,
     files: Vec<TableFile>,
-    overwrite: bool,
-    committed: AtomicBool,
-    /// Folders that the run made, innermost first.
-    made_folders: Vec<PathBuf>,
 }
 
 /// One table's file.
 pub(super) struct TableFile {
     table: Table,
     path: PathBuf,
-    provisional_path: PathBuf,
     schema: SchemaRef,
-    part_count: u32,
+    form: TableForm,
     row_groups: ArrowRowGroupWriterFactory,
     appended: Mutex<Appended>,
 }
@@ -82,32 +60,31 @@ pub(super) struct RowGroup {
     schema: SchemaRef,
     columns: Vec<ArrowColumnWriter>,
     row_count: u64,
+    /// Its memory.
+    _grant: Grant,
 }
 
 impl Output {
-    /// Makes the directory and a provisional file for every table.
+    /// Makes the directory; what is there already may be in the way.
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a file exists and may not be replaced; those of the file system.
-    pub(super) fn create(
-        directory: &Path,
-        tables: &[Table],
-        settings: &TableSettings,
-        overwrite: bool,
-    ) -> Result<Self> {
-        let made_folders = make_folders(directory)?;
-        remove_abandoned(directory);
-        let run = format!("{}-{}", std::process::id(), RUN_NUMBER.fetch_add(1, Ordering::Relaxed));
-        let mut output =
-            Self { files: Vec::new(), overwrite, committed: AtomicBool::new(false), made_folders };
-        for table in tables {
-            let path = directory.join(format!("{}.parquet", table.name()));
-            output.check_replaceable(&path)?;
-            let provisional_path = directory.join(format!(".{}.parquet.{run}", table.name()));
-            output.files.push(TableFile::create(*table, path, provisional_path, settings)?);
-        }
-        Ok(output)
+    /// As of [`WrittenFiles::create`].
+    pub(super) fn reserve(directory: &Path, tables: &[Table], overwrite: bool) -> Result<WrittenFiles> {
+        let known: BTreeSet<String> = Table::ALL.into_iter().map(Table::file_name).collect();
+        let paths = tables.iter().map(|table| directory.join(table.file_name())).collect();
+        WrittenFiles::create(paths, &known, overwrite)
+    }
+
+    /// Makes a provisional file for every table, in the order in which they were reserved.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(super) fn create(written: WrittenFiles, tables: Vec<(Table, TableForm)>) -> Result<Self> {
+        let files = tables.into_iter().enumerate();
+        let files = files.map(|(number, (table, form))| TableFile::create(table, form, &written, number));
+        Ok(Self { files: files.collect::<Result<_>>()?, written })
     }
 
     /// One a table.
@@ -119,84 +96,30 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// `InvalidArgument` if a file has appeared meanwhile and may not be replaced; those of the file
-    /// system. Files that already had their names are removed then.
+    /// As of [`WrittenFiles::commit`].
     pub(super) fn commit(&self) -> Result<Vec<(String, u64)>> {
         let mut rows = Vec::new();
         for file in &self.files {
             rows.push((file.table.name().to_owned(), file.finished_rows()?));
         }
-        for (done, file) in self.files.iter().enumerate() {
-            let renamed = self.check_replaceable(&file.path).and_then(|()| {
-                fs::rename(&file.provisional_path, &file.path)
-                    .map_err(|error| from_io(&file.path, "write", &error))
-            });
-            if let Err(error) = renamed {
-                self.files[..done].iter().for_each(|file| remove_file(&file.path));
-                return Err(error);
-            }
-        }
-        self.committed.store(true, Ordering::Relaxed);
+        self.written.commit()?;
         Ok(rows)
-    }
-
-    fn check_replaceable(&self, path: &Path) -> Result<()> {
-        match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(from_io(path, "write", &error)),
-            Ok(metadata) if !metadata.is_file() => {
-                Err(invalid(format!("\"{}\" exists and is not a regular file", path.display())))
-            }
-            Ok(_) if self.overwrite => Ok(()),
-            Ok(_) => Err(invalid(format!("file \"{}\" already exists", path.display()))
-                .with_hint("Pass overwrite => true to replace it, or choose another directory.")),
-        }
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if self.committed.load(Ordering::Relaxed) {
-            return;
-        }
-        self.files.iter().for_each(|file| remove_file(&file.provisional_path));
-        for folder in &self.made_folders {
-            // Someone may have put a file there, which stays.
-            let _ = fs::remove_dir(folder);
-        }
     }
 }
 
 impl TableFile {
-    fn create(
-        table: Table,
-        path: PathBuf,
-        provisional_path: PathBuf,
-        settings: &TableSettings,
-    ) -> Result<Self> {
+    fn create(table: Table, form: TableForm, written: &WrittenFiles, number: usize) -> Result<Self> {
         let schema = table.schema();
-        let file = File::create_new(&provisional_path).map_err(|error| from_io(&path, "write", &error))?;
-        let options = ArrowWriterOptions::new()
-            .with_properties(writer_properties(table, settings))
-            .with_skip_arrow_metadata(true);
-        let (writer, row_groups) = ArrowWriter::try_new_with_options(file, schema.clone(), options)
-            .and_then(ArrowWriter::into_serialized_writer)
-            .map_err(|error| {
-                remove_file(&provisional_path);
-                write_failed(&path, &error)
-            })?;
+        let path = written.path(number).to_owned();
+        let options =
+            ArrowWriterOptions::new().with_properties(form.properties.clone()).with_skip_arrow_metadata(true);
+        let (writer, row_groups) =
+            ArrowWriter::try_new_with_options(written.create_file(number)?, schema.clone(), options)
+                .and_then(ArrowWriter::into_serialized_writer)
+                .map_err(|error| write_failed(&path, &error))?;
         let appended =
             Appended { writer: Some(writer), next_part: 1, waiting: BTreeMap::new(), row_count: 0 };
-        let part_count = table.part_count(settings.scale_factor, settings.row_group_rows);
-        Ok(Self {
-            table,
-            path,
-            provisional_path,
-            schema,
-            part_count,
-            row_groups,
-            appended: Mutex::new(appended),
-        })
+        Ok(Self { table, path, schema, form, row_groups, appended: Mutex::new(appended) })
     }
 
     pub(super) fn table(&self) -> Table {
@@ -205,16 +128,22 @@ impl TableFile {
 
     /// Row groups of the file.
     pub(super) fn part_count(&self) -> u32 {
-        self.part_count
+        self.form.part_count
+    }
+
+    /// Memory that a row group takes until it is written.
+    pub(super) fn part_bytes(&self) -> u64 {
+        self.form.part_bytes
     }
 
     /// An empty row group for a part, from 1.
-    pub(super) fn start_row_group(&self, part: u32) -> Result<RowGroup> {
+    pub(super) fn start_row_group(&self, part: u32, grant: Grant) -> Result<RowGroup> {
         let columns = self
             .row_groups
             .create_column_writers(part as usize - 1)
             .map_err(|error| write_failed(&self.path, &error))?;
-        Ok(RowGroup { path: self.path.clone(), schema: self.schema.clone(), columns, row_count: 0 })
+        let (path, schema) = (self.path.clone(), self.schema.clone());
+        Ok(RowGroup { path, schema, columns, row_count: 0, _grant: grant })
     }
 
     /// Writes the row group as soon as those before it are written; after the last one, the footer.
@@ -227,7 +156,7 @@ impl TableFile {
         } {
             appended.write(row_group)?;
         }
-        if appended.next_part > self.part_count {
+        if appended.next_part > self.form.part_count {
             appended.finish(&self.path)?;
         }
         Ok(())
@@ -244,7 +173,7 @@ impl TableFile {
 
 impl Appended {
     fn write(&mut self, row_group: RowGroup) -> Result<()> {
-        let RowGroup { path, columns, row_count, .. } = row_group;
+        let RowGroup { path, columns, row_count, _grant, .. } = row_group;
         let writer = self.writer.as_mut().ok_or_else(|| Error::internal("a row group after the footer"))?;
         let write = || -> std::result::Result<(), ParquetError> {
             let chunks: Vec<ArrowColumnChunk> =
@@ -281,76 +210,4 @@ impl RowGroup {
         self.row_count += batch.num_rows() as u64;
         Ok(())
     }
-}
-
-fn writer_properties(table: Table, settings: &TableSettings) -> WriterProperties {
-    let mut properties = WriterProperties::builder()
-        .set_compression(settings.compression)
-        .set_statistics_enabled(EnabledStatistics::Page)
-        .set_max_row_group_row_count(None)
-        .set_created_by(concat!("pystachio ", env!("CARGO_PKG_VERSION")).to_owned());
-    for column in table.plain_columns() {
-        properties = properties.set_column_dictionary_enabled(ColumnPath::from(*column), false);
-    }
-    properties.build()
-}
-
-/// Makes a folder and those above it; returns what was made, innermost first.
-fn make_folders(directory: &Path) -> Result<Vec<PathBuf>> {
-    let missing: Vec<PathBuf> =
-        directory.ancestors().take_while(|folder| !folder.exists()).map(Path::to_path_buf).collect();
-    if !missing.is_empty() {
-        fs::create_dir_all(directory).map_err(|error| folder_failed(directory, &error))?;
-    }
-    if !directory.is_dir() {
-        return Err(invalid(format!("\"{}\" is not a directory", directory.display())));
-    }
-    Ok(missing)
-}
-
-/// Removes provisional files of engines that were killed.
-fn remove_abandoned(directory: &Path) {
-    let Ok(entries) = fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(provisional_process);
-        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            remove_file(&entry.path());
-        }
-    }
-}
-
-/// The process that writes the file, if this is the name of a provisional one.
-fn provisional_process(name: &str) -> Option<u32> {
-    let (table, run) = name.strip_prefix('.')?.split_once(".parquet.")?;
-    let (process, number) = run.split_once('-')?;
-    number.parse::<u64>().ok()?;
-    Table::ALL.iter().any(|known| known.name() == table).then(|| process.parse().ok())?
-}
-
-fn folder_failed(directory: &Path, error: &io::Error) -> Error {
-    match error.kind() {
-        io::ErrorKind::NotADirectory => {
-            invalid(format!("directory \"{}\" can't be made: a file is in its place", directory.display()))
-        }
-        _ => from_io(directory, "make directory", error),
-    }
-}
-
-fn remove_file(path: &Path) {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(path = %path.display(), %error, "file can't be removed");
-        }
-        _ => {}
-    }
-}
-
-fn write_failed(path: &Path, error: &ParquetError) -> Error {
-    if let ParquetError::External(source) = error
-        && let Some(source) = source.downcast_ref::<io::Error>()
-    {
-        return from_io(path, "write", source);
-    }
-    Error::new(ErrorKind::FileAccess, format!("could not write \"{}\": {error}", path.display()))
 }

@@ -54,6 +54,10 @@ impl Table {
         }
     }
 
+    pub(super) fn file_name(self) -> String {
+        format!("{}.parquet", self.name())
+    }
+
     /// Rows at a scale; of lineitem about.
     pub(super) fn row_count(self, scale_factor: f64) -> u64 {
         let scaled = |rows: f64| (rows * scale_factor) as u64;

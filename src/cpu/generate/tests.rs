@@ -6,6 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pystachio_plan::{DataType, FileSet, Value};
 
 use super::*;
+use crate::{layout::PAGES_MIN, pool::EnginePool};
 use pystachio_engine::storage::{FileCatalog, describe};
 
 fn request(directory: &Path) -> GenerateRequest {
@@ -15,13 +16,18 @@ fn request(directory: &Path) -> GenerateRequest {
         tables: Vec::new(),
         overwrite: false,
         row_group_rows: 0,
-        compression: "snappy".into(),
+        compression: "auto".into(),
+        layout: FileLayout::Default,
     }
+}
+
+fn admission() -> Admission {
+    Admission::new(Arc::new(EnginePool::new(1 << 30)))
 }
 
 fn run(request: GenerateRequest) -> Result<Vec<(String, u64)>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(generate(request, 2, &|_| {}))
+    runtime.block_on(generate(request, 2, admission(), &|_| {}))
 }
 
 fn entries(directory: &Path) -> usize {
@@ -96,6 +102,45 @@ fn parts_of_a_table_do_not_depend_on_row_groups() {
 }
 
 #[test]
+fn the_layout_for_gpus_has_the_same_rows_in_many_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let tables = vec!["lineitem".to_owned(), "nation".to_owned()];
+    let usual = GenerateRequest { scale_factor: 0.05, tables, ..request(&directory.path().join("usual")) };
+    let path = directory.path().join("gpu");
+    let directory_name = path.display().to_string();
+    let gpu = GenerateRequest { layout: FileLayout::Gpu, directory: directory_name, ..usual.clone() };
+    assert_eq!(run(gpu.clone()).unwrap(), run(usual.clone()).unwrap());
+    let open = |folder: &Path, table: &str| {
+        SerializedFileReader::new(fs::File::open(folder.join(table)).unwrap()).unwrap()
+    };
+    for table in ["lineitem.parquet", "nation.parquet"] {
+        let rows = |folder: &Path| -> Vec<String> {
+            let rows = open(folder, table).into_iter();
+            rows.map(|row| row.unwrap().to_string()).collect()
+        };
+        assert!(rows(&path) == rows(Path::new(&usual.directory)), "{table}");
+    }
+    let reader = open(&path, "lineitem.parquet");
+    assert_eq!(reader.num_row_groups(), 1);
+    let group = reader.get_row_group(0).unwrap();
+    let mut encodings = std::collections::BTreeSet::new();
+    for column in 0..group.num_columns() {
+        let pages = group.get_column_page_reader(column).unwrap();
+        let data_pages = pages.map(|page| page.unwrap()).filter(|page| page.is_data_page());
+        assert!(data_pages.count() as u64 >= PAGES_MIN);
+        encodings.extend(group.metadata().column(column).encodings().map(|encoding| encoding.to_string()));
+    }
+    for encoding in ["DELTA_BINARY_PACKED", "RLE_DICTIONARY", "DELTA_LENGTH_BYTE_ARRAY"] {
+        assert!(encodings.contains(encoding), "{encodings:?}");
+    }
+    // Not enough memory for one row group.
+    let little = Admission::new(Arc::new(EnginePool::new(1 << 20)));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let refused = runtime.block_on(generate(GenerateRequest { overwrite: true, ..gpu }, 2, little, &|_| {}));
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
+}
+
+#[test]
 fn dropped_run_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("made/here");
@@ -104,7 +149,7 @@ fn dropped_run_leaves_nothing() {
         let (reported, mut reports) = tokio::sync::mpsc::unbounded_channel();
         let request = GenerateRequest { scale_factor: 1.0, ..request(&path) };
         let progress = move |progress| reported.send(progress).unwrap();
-        let generating = generate(request, 2, &progress);
+        let generating = generate(request, 2, admission(), &progress);
         tokio::select! {
             _ = generating => panic!("the run was to be dropped"),
             report = reports.recv() => assert!(report.is_some()),

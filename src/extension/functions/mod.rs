@@ -2,13 +2,17 @@
 //!
 //! - `engines.rs`: the views `pystachio.engines` and `pystachio.cache`, and `pystachio.version()`
 //! - `timeline.rs`: `pystachio.timeline` and its relatives
+//! - `optimize.rs`: `pystachio.optimize_parquet`
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
+//! - `writing.rs`: what functions that write files share
 //!
-//! Invariants: whoever sees a server's engine or cache has USAGE on the server. Whoever writes files may
-//! do so by `COPY … TO` as well.
+//! Invariants: whoever sees a server's engine or cache has USAGE on the server. Whoever reads or writes
+//! files may do so by `COPY` as well.
 //!
 //! Deliberately absent: anything that starts an engine only to look at it.
 
 mod engines;
+mod optimize;
 mod timeline;
 mod tpch;
+mod writing;

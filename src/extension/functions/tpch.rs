@@ -1,14 +1,10 @@
 //! TPC-H: the data, and the 22 queries.
 
-use std::time::{Duration, Instant};
+use pgrx::prelude::*;
+use pystachio_plan::{Error, ErrorKind, FileLayout, GenerateRequest, Request, Response, Result};
 
-use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, GenerateRequest, Request, Response, Result};
-
+use super::writing::{check_compression, check_path, invalid, write};
 use crate::{client, error::OrRaise, options};
-
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-const COMPRESSIONS: &[&str] = &["none", "snappy", "lz4", "zstd"];
 
 /// With the parameters by which the specification validates results; "first n rows" is a LIMIT, and the
 /// view of query 15 a WITH.
@@ -59,8 +55,9 @@ fn tpch_generate(
     tables: default!(Vec<Option<String>>, "'{}'"),
     overwrite: default!(bool, false),
     row_group_rows: default!(i64, 0),
-    compression: default!(&str, "'snappy'"),
+    compression: default!(&str, "'auto'"),
     server: default!(&str, "'pystachio'"),
+    layout: default!(&str, "'default'"),
 ) -> TableIterator<'static, (name!(table_name, String), name!(row_count, i64))> {
     options::require_write_server_files("generate TPC-H data");
     let request = GenerateRequest {
@@ -70,23 +67,29 @@ fn tpch_generate(
         overwrite,
         row_group_rows: u64::try_from(row_group_rows).unwrap_or(0),
         compression: compression.to_string(),
+        layout: layout_of(layout).or_raise(),
     };
     check(&request, row_group_rows).or_raise();
-    let tables = generate(options::usable_server(server), request).or_raise();
-    let rows = tables.into_iter().map(|(name, rows)| (name, i64::try_from(rows).unwrap_or(i64::MAX)));
+    let answer = write(options::usable_server(server), &Request::Generate(request), "tables").or_raise();
+    let tables = match answer {
+        Response::Generated { tables } => Ok(tables),
+        other => Err(client::unexpected(&other)),
+    };
+    let rows = tables.or_raise().into_iter();
+    let rows = rows.map(|(name, rows)| (name, i64::try_from(rows).unwrap_or(i64::MAX)));
     TableIterator::new(rows.collect::<Vec<_>>())
 }
 
-fn check(request: &GenerateRequest, row_group_rows: i64) -> Result<()> {
-    let invalid = |message: String, hint: &str| {
-        Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint.to_string()))
-    };
-    if !request.directory.starts_with('/') {
-        return invalid(
-            format!("\"{}\" is not an absolute path", request.directory),
-            "The path is one on the server's host, and begins with /.",
-        );
+fn layout_of(layout: &str) -> Result<FileLayout> {
+    match layout {
+        "default" => Ok(FileLayout::Default),
+        "gpu" => Ok(FileLayout::Gpu),
+        _ => invalid(format!("invalid layout: \"{layout}\""), "Valid: default, gpu."),
     }
+}
+
+fn check(request: &GenerateRequest, row_group_rows: i64) -> Result<()> {
+    check_path(&request.directory)?;
     if !(request.scale_factor > 0.0 && request.scale_factor.is_finite()) {
         let message = format!("invalid scale factor: {}", request.scale_factor);
         return invalid(message, "1 makes about 1 GB of text, 0.3 GB of Parquet.");
@@ -97,31 +100,5 @@ fn check(request: &GenerateRequest, row_group_rows: i64) -> Result<()> {
             "0 leaves the choice to the engine.",
         );
     }
-    if !COMPRESSIONS.contains(&request.compression.as_str()) {
-        let valid = format!("Valid: {}.", COMPRESSIONS.join(", "));
-        return invalid(format!("invalid compression: \"{}\"", request.compression), &valid);
-    }
-    Ok(())
-}
-
-fn generate(server_oid: pg_sys::Oid, request: GenerateRequest) -> Result<Vec<(String, u64)>> {
-    let mut connection = client::acquire_checked(server_oid)?;
-    connection.send(&Request::Generate(request))?;
-    let mut shown = Instant::now();
-    loop {
-        match client::message(&connection.receive()?)? {
-            Response::Progress { table, rows_done, rows_total } => {
-                if shown.elapsed() >= PROGRESS_INTERVAL {
-                    shown = Instant::now();
-                    let percent = rows_done * 100 / rows_total.max(1);
-                    info!("{table}: {rows_done} of {rows_total} rows of all tables ({percent} %)");
-                }
-            }
-            Response::Generated { tables } => {
-                connection.give_back();
-                return Ok(tables);
-            }
-            other => return Err(client::unexpected(&other)),
-        }
-    }
+    check_compression(&request.compression)
 }

@@ -1,5 +1,7 @@
 //! Talks to a running engine without PostgreSQL: `client SOCKET describe PATH…`, `client SOCKET status`,
-//! `client SOCKET cache`, `client SOCKET sample PATH ROWS`, `client SOCKET generate DIRECTORY SCALE [ROW_GROUP_ROWS [COMPRESSION]]`.
+//! `client SOCKET cache`, `client SOCKET sample PATH ROWS`,
+//! `client SOCKET generate DIRECTORY SCALE [ROW_GROUP_ROWS [COMPRESSION [LAYOUT]]]`,
+//! `client SOCKET optimize SOURCE TARGET [ROW_GROUP_ROWS [COMPRESSION]]`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a tool for developers: it may end with a panic")]
 
@@ -10,8 +12,9 @@ use std::{
 };
 
 use pystachio_plan::{
-    ColumnId, FRAME_HEADER_BYTES, FileSet, FrameHeader, FrameKind, GenerateRequest, PROTOCOL_VERSION,
-    Request, Response, SampleRequest, ScanColumn, decode_message, encode_message,
+    ColumnId, FRAME_HEADER_BYTES, FileLayout, FileSet, FrameHeader, FrameKind, GenerateRequest,
+    OptimizeRequest, PROTOCOL_VERSION, Request, Response, SampleRequest, ScanColumn, decode_message,
+    encode_message,
 };
 
 fn main() {
@@ -34,14 +37,22 @@ fn main() {
             tables: Vec::new(),
             overwrite: true,
             row_group_rows: options.first().map_or(0, |rows| rows.parse().unwrap()),
-            compression: (*options.get(1).unwrap_or(&"snappy")).to_owned(),
+            compression: (*options.get(1).unwrap_or(&"auto")).to_owned(),
+            layout: if options.get(2) == Some(&"gpu") { FileLayout::Gpu } else { FileLayout::Default },
+        }),
+        ("optimize", [source, target, options @ ..]) => Request::Optimize(OptimizeRequest {
+            source: (*source).to_owned(),
+            target: (*target).to_owned(),
+            overwrite: true,
+            row_group_rows: options.first().map_or(10_000_000, |rows| rows.parse().unwrap()),
+            compression: (*options.get(1).unwrap_or(&"auto")).to_owned(),
         }),
         other => panic!("unknown command: {other:?}"),
     };
     let started = Instant::now();
     let mut response = ask(&mut stream, &request);
-    while let Response::Progress { table, rows_done, rows_total } = response {
-        println!("{table}: {rows_done} of {rows_total}");
+    while let Response::Progress { name, rows_done, rows_total } = response {
+        println!("{name}: {rows_done} of {rows_total}");
         response = receive(&mut stream);
     }
     println!("{response:#?}\n{:?}", started.elapsed());

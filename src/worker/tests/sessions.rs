@@ -18,11 +18,12 @@ use arrow::{
     ipc::reader::StreamReader,
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag};
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
-    CacheEntry, ColumnId, DeviceSettings, EngineStatus, Error, ErrorKind, FileSet, FrameKind,
-    GenerateRequest, Literal, Operator, PROTOCOL_VERSION, Plan, QueryMetrics, QueryRequest, Relation,
-    Request, Response, Result, SampleRequest, TableDescription, Value, decode_message, encode_message,
+    CacheEntry, ColumnId, DeviceSettings, EngineStatus, Error, ErrorKind, FileLayout, FileSet, FrameKind,
+    GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
+    QueryMetrics, QueryRequest, Relation, Request, Response, Result, SampleRequest, TableDescription, Value,
+    decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
 use tokio::{
@@ -195,11 +196,21 @@ impl Engine for FakeEngine {
     async fn generate(
         &self,
         _request: GenerateRequest,
-        progress: &(dyn Fn(GenerateProgress) + Send + Sync),
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>> {
-        progress(GenerateProgress { table: "part".into(), rows_done: 1, rows_total: 2 });
+        progress(WriteProgress { name: "part".into(), rows_done: 1, rows_total: 2 });
         tokio::time::sleep(Duration::from_millis(20)).await;
         Ok(vec![("part".into(), 2)])
+    }
+
+    async fn optimize(
+        &self,
+        request: OptimizeRequest,
+        progress: &(dyn Fn(WriteProgress) + Send + Sync),
+    ) -> Result<Vec<OptimizedColumn>> {
+        progress(WriteProgress { name: request.source.clone(), rows_done: 1, rows_total: 2 });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(vec![optimized_column(&request.target)])
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
@@ -371,8 +382,22 @@ fn result_arrives_whole_and_the_connection_serves_the_next_request() {
     });
 }
 
+fn optimized_column(file: &str) -> OptimizedColumn {
+    OptimizedColumn {
+        file: file.into(),
+        column: "a".into(),
+        encoding: "PLAIN".into(),
+        compression: "UNCOMPRESSED".into(),
+        row_groups: 1,
+        pages: 100,
+        bytes_before: 2,
+        bytes_after: 1,
+        reason: "no rows to try".into(),
+    }
+}
+
 #[test]
-fn sample_and_generate_answer_as_promised() {
+fn sample_generate_and_optimize_answer_as_promised() {
     let server = TestServer::start();
     server.run(async {
         let mut client = server.connect().await;
@@ -388,11 +413,22 @@ fn sample_and_generate_answer_as_promised() {
             overwrite: false,
             row_group_rows: 0,
             compression: "none".into(),
+            layout: FileLayout::Default,
         };
-        let progress = Response::Progress { table: "part".into(), rows_done: 1, rows_total: 2 };
+        let progress = Response::Progress { name: "part".into(), rows_done: 1, rows_total: 2 };
         assert_eq!(client.ask(&Request::Generate(request)).await, progress);
         let generated = Response::Generated { tables: vec![("part".into(), 2)] };
         assert_eq!(client.receive_message().await, generated);
+        let request = OptimizeRequest {
+            source: "/s".into(),
+            target: "/t".into(),
+            overwrite: false,
+            row_group_rows: 1024,
+            compression: "auto".into(),
+        };
+        let progress = Response::Progress { name: "/s".into(), rows_done: 1, rows_total: 2 };
+        assert_eq!(client.ask(&Request::Optimize(request)).await, progress);
+        assert_eq!(client.receive_message().await, Response::Optimized(vec![optimized_column("/t")]));
     });
 }
 

@@ -1,0 +1,205 @@
+//! Columns encoded on trial: a sample of the rows, with every form that may be chosen.
+//!
+//! The sample is the beginning of some row groups, spread over the file, so that a file that is sorted by
+//! something is not judged by its first values. Its pages have as many rows as they will have, and go nowhere.
+
+use std::{
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use parquet::{
+    basic::Compression,
+    column::writer::ColumnWriterImpl,
+    data_type::DataType,
+    errors::Result as ParquetResult,
+    file::{
+        reader::ChunkReader,
+        writer::{SerializedPageWriter, TrackedWrite},
+    },
+};
+use pystachio_plan::Result;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Codecs, ColumnChoice, ColumnForm, ColumnRows, ParquetSource,
+    choice::{CODECS, Trial, best_encoding, choose, encodings, may_have_dictionary},
+    column_properties, for_physical_type,
+};
+use crate::admission::Admission;
+
+/// Rows of a sample: a tenth of a row group, which tells a dictionary that fills up from one that does not.
+pub(crate) const SAMPLE_ROWS: u64 = 1_000_000;
+/// Bytes of a column's sample, for columns of long values.
+const SAMPLE_BYTES_MAX: u64 = 64 << 20;
+/// The part of the memory that one sample may have.
+const SAMPLE_MEMORY_PART: u64 = 8;
+/// Row groups that a sample comes from.
+const SAMPLE_ROW_GROUPS: u64 = 8;
+/// Rows between two looks at whether the trial is still wanted.
+const BATCH_ROWS: u64 = 16 << 10;
+
+/// What all trials of a file have in common.
+pub(crate) struct Trials<'a> {
+    pub(crate) codecs: Codecs,
+    /// Rows of the pages to be.
+    pub(crate) page_rows: usize,
+    pub(crate) threads: usize,
+    pub(crate) admission: &'a Admission,
+    pub(crate) stop: &'a CancellationToken,
+}
+
+/// Chooses the form of every column; `None` if that is not wanted any more. Blocks.
+///
+/// # Errors
+///
+/// Those of reading, naming the column; `OutOfMemory`.
+pub(crate) fn choose_columns<R: ChunkReader + 'static>(
+    source: &ParquetSource<R>,
+    trials: &Trials<'_>,
+) -> Result<Option<Vec<ColumnChoice>>> {
+    let column_count = source.column_count();
+    let next_column = AtomicUsize::new(0);
+    let choices = Mutex::new(vec![None; column_count]);
+    let work = || -> Result<()> {
+        loop {
+            let column = next_column.fetch_add(1, Ordering::Relaxed);
+            if column >= column_count {
+                return Ok(());
+            }
+            let physical = source.column(column).physical_type();
+            let Some(choice) =
+                for_physical_type!(physical, T => choose_column::<T, R>(source, column, trials))?
+            else {
+                return Ok(());
+            };
+            if let Some(place) = choices.lock().unwrap_or_else(PoisonError::into_inner).get_mut(column) {
+                *place = Some(choice);
+            }
+        }
+    };
+    run_threads(trials.threads.min(column_count), trials.stop, &work)?;
+    Ok(choices.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
+}
+
+/// Runs `work` on some threads and waits for all of them. The first error stops the others.
+pub(crate) fn run_threads(
+    threads: usize,
+    stop: &CancellationToken,
+    work: &(dyn Fn() -> Result<()> + Sync),
+) -> Result<()> {
+    let stopping = || work().inspect_err(|_| stop.cancel());
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(stopping)).collect();
+        let ended = running.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => {
+                stop.cancel();
+                Err(crate::error::from_panic(panic.as_ref()))
+            }
+        });
+        // All are waited for, also after an error.
+        ended.fold(Ok(()), |before, result| before.and(result))
+    })
+}
+
+fn choose_column<T: DataType, R: ChunkReader + 'static>(
+    source: &ParquetSource<R>,
+    column: usize,
+    trials: &Trials<'_>,
+) -> Result<Option<ColumnChoice>> {
+    let row_bytes = source.row_bytes(column).max(1) + ColumnRows::<T>::row_bytes() as u64;
+    let bytes_max = SAMPLE_BYTES_MAX.min(trials.admission.bytes_max() / SAMPLE_MEMORY_PART);
+    let wanted = source.row_count().min(SAMPLE_ROWS).min(bytes_max.div_ceil(row_bytes));
+    // The sample, and its pages once more while they wait for a dictionary.
+    let Some(_grant) = trials.admission.admit(wanted * row_bytes * 2, trials.stop)? else { return Ok(None) };
+    let Some(sample) = Sample::<T>::read(source, column, wanted, trials.stop)? else { return Ok(None) };
+    let mut tried: Vec<Trial> = Vec::new();
+    let physical = T::get_physical_type();
+    let codecs = match trials.codecs {
+        Codecs::WherePays => [&[Compression::UNCOMPRESSED], &CODECS[..]].concat(),
+        Codecs::Always(codec) => vec![codec],
+    };
+    for compression in codecs {
+        let bare = encodings(physical).iter().map(|encoding| (false, Some(*encoding)));
+        for (has_dictionary, encoding) in bare.chain(may_have_dictionary(physical).then_some((true, None))) {
+            let encoding = encoding.unwrap_or_else(|| best_encoding(physical, &tried));
+            let form = ColumnForm { has_dictionary, encoding, compression };
+            let encoded = sample.encode(source, column, form, trials);
+            let Some(bytes) = encoded.map_err(|error| source.failed(column, &error))? else {
+                return Ok(None);
+            };
+            tried.push(Trial { form, bytes });
+        }
+    }
+    Ok(choose(physical, &tried, trials.codecs, sample.row_count))
+}
+
+/// Rows of a column, in memory.
+struct Sample<T: DataType> {
+    batches: Vec<ColumnRows<T>>,
+    row_count: u64,
+}
+
+impl<T: DataType> Sample<T> {
+    /// Reads about so many rows; `None` if they are not wanted any more.
+    fn read<R: ChunkReader + 'static>(
+        source: &ParquetSource<R>,
+        column: usize,
+        wanted: u64,
+        stop: &CancellationToken,
+    ) -> Result<Option<Self>> {
+        let descriptor = source.column(column);
+        let group_count = source.metadata.num_row_groups() as u64;
+        let pieces = group_count.min(SAMPLE_ROW_GROUPS);
+        let mut sample = Self { batches: Vec::new(), row_count: 0 };
+        for piece in 0..pieces {
+            // What small row groups lack, later ones make up for.
+            let mut piece_rows = (wanted - sample.row_count) / (pieces - piece);
+            let row_group = (piece * group_count / pieces) as usize;
+            let failed = |error| source.failed(column, &error);
+            let mut reader = source.reader::<T>(row_group, column).map_err(failed)?;
+            while piece_rows > 0 {
+                if stop.is_cancelled() {
+                    return Ok(None);
+                }
+                let mut rows = ColumnRows::new(&descriptor);
+                let row_count =
+                    rows.read(&mut reader, piece_rows.min(BATCH_ROWS) as usize).map_err(failed)? as u64;
+                if row_count == 0 {
+                    break;
+                }
+                sample.batches.push(rows);
+                sample.row_count += row_count;
+                piece_rows = piece_rows.saturating_sub(row_count);
+            }
+        }
+        Ok(Some(sample))
+    }
+
+    /// The bytes of the sample's pages in a form; `None` if they are not wanted any more.
+    fn encode<R: ChunkReader + 'static>(
+        &self,
+        source: &ParquetSource<R>,
+        column: usize,
+        form: ColumnForm,
+        trials: &Trials<'_>,
+    ) -> ParquetResult<Option<u64>> {
+        let mut target = TrackedWrite::new(io::sink());
+        let properties = column_properties(form, trials.page_rows).into();
+        let pages = Box::new(SerializedPageWriter::new(&mut target));
+        let mut writer = ColumnWriterImpl::<T>::new(source.column(column), properties, pages);
+        for rows in &self.batches {
+            if trials.stop.is_cancelled() {
+                return Ok(None);
+            }
+            rows.write(&mut writer)?;
+        }
+        let closed = writer.close()?;
+        Ok(Some(u64::try_from(closed.metadata.compressed_size()).unwrap_or(0)))
+    }
+}

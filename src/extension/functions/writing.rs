@@ -1,0 +1,74 @@
+//! Requests that write files, with progress for the user.
+
+use std::time::{Duration, Instant};
+
+use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{Error, ErrorKind, Request, Response, Result};
+
+use crate::client;
+
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+const COMPRESSIONS: &[&str] = &["auto", "none", "snappy", "lz4", "zstd"];
+
+/// Runs a request that writes files and returns its last answer. `all` are what progress is over: `tables`.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Result<Response> {
+    let mut connection = client::acquire_checked(server_oid)?;
+    connection.send(request)?;
+    let mut shown = Instant::now();
+    loop {
+        match client::message(&connection.receive()?)? {
+            Response::Progress { name, rows_done, rows_total } => {
+                if shown.elapsed() >= PROGRESS_INTERVAL {
+                    shown = Instant::now();
+                    let percent = rows_done * 100 / rows_total.max(1);
+                    info!("{name}: {rows_done} of {rows_total} rows of all {all} ({percent} %)");
+                }
+            }
+            response => {
+                connection.give_back();
+                return Ok(response);
+            }
+        }
+    }
+}
+
+/// Checks a path that names files of the server's host.
+///
+/// # Errors
+///
+/// `InvalidArgument` if it is not absolute.
+pub(super) fn check_path(path: &str) -> Result<()> {
+    if path.starts_with('/') {
+        return Ok(());
+    }
+    invalid(
+        format!("\"{path}\" is not an absolute path"),
+        "The path is one on the server's host, and begins with /.",
+    )
+}
+
+/// Checks the argument `compression`.
+///
+/// # Errors
+///
+/// `InvalidArgument`.
+pub(super) fn check_compression(compression: &str) -> Result<()> {
+    if COMPRESSIONS.contains(&compression) {
+        return Ok(());
+    }
+    let valid = format!("Valid: {}.", COMPRESSIONS.join(", "));
+    invalid(format!("invalid compression: \"{compression}\""), &valid)
+}
+
+/// The error of an argument that makes no sense.
+///
+/// # Errors
+///
+/// Always.
+pub(super) fn invalid<T>(message: String, hint: &str) -> Result<T> {
+    Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint.to_string()))
+}
