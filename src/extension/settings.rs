@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 
-use pystachio_plan::DeviceSettings;
+use pystachio_plan::{DeviceSettings, StoragePath};
 
 use crate::options::Device;
 
@@ -22,6 +22,18 @@ pub enum RewriteMode {
     Force,
 }
 
+/// How the GPU engine reads files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum StorageMode {
+    /// The page cache for what fits there, direct reads for more.
+    Auto,
+    /// Through the page cache.
+    #[name = c"page_cache"]
+    PageCache,
+    /// Past the page cache.
+    Direct,
+}
+
 static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
@@ -34,6 +46,7 @@ static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_STORAGE: GucSetting<StorageMode> = GucSetting::<StorageMode>::new(StorageMode::Auto);
 static STORAGE_BANDWIDTH_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
 static TIMELINE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
@@ -86,6 +99,11 @@ pub fn device() -> DeviceSettings {
         metadata_cache: GPU_METADATA_CACHE.get(),
         reader_combining: GPU_READER_COMBINING.get(),
         regulation: GPU_REGULATION.get(),
+        storage: match GPU_STORAGE.get() {
+            StorageMode::Auto => StoragePath::Auto,
+            StorageMode::PageCache => StoragePath::PageCache,
+            StorageMode::Direct => StoragePath::Direct,
+        },
         timeline: TIMELINE.get(),
     }
 }
@@ -160,6 +178,14 @@ pub fn define() {
         GucFlags::default(),
     );
     define_techniques();
+    GucRegistry::define_enum_guc(
+        c"pystachio.gpu_storage",
+        c"How the GPU engine reads files.",
+        c"auto: direct reads where a table would take more than half of the memory available, otherwise the page cache.",
+        &GPU_STORAGE,
+        GucContext::Userset,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pystachio.storage_bandwidth",
         c"Megabytes a second that storage gives, by which EXPLAIN ANALYZE shows T_min.",

@@ -47,7 +47,7 @@ pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,
     EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest, OperatorMetrics, OptimizeRequest,
     OptimizedColumn, PROTOCOL_VERSION, QueryMetrics, QueryRequest, QueryTimeline, Request, Response,
-    SampleRequest, TableDescription,
+    SampleRequest, StoragePath, TableDescription,
 };
 pub use prune::prune_columns;
 pub use relation::{

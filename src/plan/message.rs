@@ -134,8 +134,43 @@ pub struct DeviceSettings {
     pub reader_combining: bool,
     /// What is read ahead is bounded by bytes.
     pub regulation: bool,
+    /// How files are read.
+    pub storage: StoragePath,
     /// What the device does is noted for `pystachio.timeline`.
     pub timeline: bool,
+}
+
+/// How bytes get from files into memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoragePath {
+    /// The page cache for what fits there, direct reads for more.
+    Auto,
+    /// Through the page cache.
+    PageCache,
+    /// Past the page cache.
+    Direct,
+}
+
+impl StoragePath {
+    /// What `Auto` means for a table of which so many bytes are read, where so many are available. What takes
+    /// more than half would drive everything else out of the page cache, itself included.
+    pub fn resolve(self, bytes_to_read: u64, bytes_available: u64) -> Self {
+        match self {
+            Self::Auto if bytes_to_read > bytes_available / 2 => Self::Direct,
+            Self::Auto => Self::PageCache,
+            path => path,
+        }
+    }
+}
+
+impl std::fmt::Display for StoragePath {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Auto => "auto",
+            Self::PageCache => "page cache",
+            Self::Direct => "direct",
+        })
+    }
 }
 
 impl Default for DeviceSettings {
@@ -146,6 +181,7 @@ impl Default for DeviceSettings {
             metadata_cache: true,
             reader_combining: true,
             regulation: true,
+            storage: StoragePath::Auto,
             timeline: false,
         }
     }
@@ -298,6 +334,8 @@ pub struct QueryMetrics {
     pub blocked_us: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// How a device's engine has read files, if it has.
+    pub storage_path: Option<StoragePath>,
     /// Files of all scans.
     pub files_total: u64,
     /// Row groups in all files of all scans.

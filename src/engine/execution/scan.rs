@@ -7,11 +7,11 @@
 //! Invariants: chunks come in the order of files and row groups, and have some row groups each.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering},
 };
 
-use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn};
+use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
     Columns, QueryContext, Source,
@@ -28,7 +28,7 @@ use crate::{
     device::{CellType, Chunk},
     operation::Queue,
     program::Filter,
-    storage::{RowGroupBounds, TableFile, refutes},
+    storage::{FileReader, RowGroupBounds, TableFile, memory_available, refutes},
 };
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
@@ -62,6 +62,9 @@ struct ScanWork {
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
     cache: Option<ChunkCache>,
+    /// How files are to be read, and how they were.
+    storage_path: StoragePath,
+    storage_taken: Mutex<Option<StoragePath>>,
     query: u64,
     operator: usize,
     stop: StopFlag,
@@ -84,6 +87,15 @@ struct RowGroup {
     file: Arc<ScanFile>,
     index: usize,
     row_count: usize,
+}
+
+impl RowGroup {
+    /// Bytes of the columns that are read.
+    fn encoded_bytes(&self) -> u64 {
+        let metadata = self.file.file.footer.metadata().row_group(self.index);
+        let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
+        chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
+    }
 }
 
 /// A file and where the columns that are read are in it.
@@ -134,6 +146,7 @@ impl ScanSource {
             None => None,
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
+        let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let row_bytes = columns.iter().map(|column| CellType::of(&column.data_type).map(CellType::bytes));
         let chunk_rows_min = if context.settings.chunking { CHUNK_ROWS_MIN } else { usize::MAX };
         let work = Arc::new(ScanWork {
@@ -143,6 +156,8 @@ impl ScanSource {
             filter,
             parts: parts(row_groups, context.queue.memory().platform().reader_count(), chunk_rows_min),
             cache: context.settings.cache.then(|| context.cache.clone()),
+            storage_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
+            storage_taken: Mutex::default(),
             query: context.number,
             operator: place.operator,
             stop: context.stop.clone(),
@@ -158,6 +173,8 @@ impl Source for ScanSource {
         let chunk = context.readers.next_part(self.number)?;
         let (counts, metrics) = (&self.work.counts, &mut context.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
+        let path = *self.work.storage_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.storage_path = path.or(metrics.storage_path);
         metrics.bytes_read += bytes_read;
         if let Some(operator) = metrics.operators.get_mut(self.work.operator) {
             operator.count("bytes_read", bytes_read);
@@ -312,10 +329,13 @@ impl ScanWork {
         row_count: u32,
     ) -> Result<Vec<Arc<ResidentChunk>>> {
         let file = &row_group.file.file;
-        let handle = file.handle()?;
+        let mut reader = FileReader::open(file, self.storage_path)?;
+        let mut path = self.storage_taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *path = Some(reader.path());
+        drop(path);
         for place in places {
             if let Some((start, bytes)) = chunk_range(sources[*place].metadata) {
-                file.announce(&handle, start, bytes);
+                reader.announce(start, bytes);
             }
         }
         let mut host = Vec::new();
@@ -326,18 +346,18 @@ impl ScanWork {
             self.counts.bytes_read.fetch_add(bytes, Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
             if is_decompressed_by_host(source.metadata) {
-                host.push(file.read_range(&handle, start, bytes as usize)?);
+                host.push(file.read_range(reader.handle(), start, bytes as usize)?);
                 device.push(None);
             } else {
                 file.check_range(start, bytes)?;
-                let mut read = |place, part: &mut [u8]| file.read_part(&handle, start + place, part);
+                let mut read = |place, part: &mut [u8]| reader.read(start + place, part);
                 let memory = queue.memory();
                 let uploaded =
                     UploadedChunk::read(memory, source, (bytes, row_count), queue.stream(), &mut read)?;
                 device.push(Some(uploaded));
             }
         }
-        file.check_unchanged(&handle)?;
+        file.check_unchanged(reader.handle())?;
         let mut host = host.iter();
         let encoded = places
             .iter()

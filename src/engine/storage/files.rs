@@ -8,15 +8,11 @@
 //! handle, never from the path.
 //!
 //! Deliberately absent: column data (`scan`, `cache`), remote files.
-#![expect(unsafe_code, reason = "hints to the page cache are libc's")]
 
 use std::{
     collections::HashMap,
     fs::{self, File},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, MetadataExt},
-    },
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -220,26 +216,10 @@ impl TableFile {
     pub fn read_range(&self, handle: &File, offset: u64, range_bytes: usize) -> Result<Bytes> {
         self.check_range(offset, range_bytes as u64)?;
         let mut buffer = vec![0; range_bytes];
-        self.read_part(handle, offset, &mut buffer)?;
+        handle
+            .read_exact_at(&mut buffer, offset)
+            .map_err(|error| from_io(&self.footer.path, "read", &error))?;
         Ok(buffer.into())
-    }
-
-    /// Says that ranges will be read soon, so that storage gets large requests and many at once. A hint.
-    pub fn announce(&self, handle: &File, offset: u64, range_bytes: u64) {
-        let (offset, range_bytes) = (offset as libc::off_t, range_bytes as libc::off_t);
-        // SAFETY: the file is open; the call reads no memory of ours.
-        let _ = unsafe {
-            libc::posix_fadvise(handle.as_raw_fd(), offset, range_bytes, libc::POSIX_FADV_WILLNEED)
-        };
-    }
-
-    /// Fills memory from a place in the file. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// `FileAccess`.
-    pub fn read_part(&self, handle: &File, offset: u64, target: &mut [u8]) -> Result<()> {
-        handle.read_exact_at(target, offset).map_err(|error| from_io(&self.footer.path, "read", &error))
     }
 }
 

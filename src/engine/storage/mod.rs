@@ -1,6 +1,7 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
+//! - `read_path.rs`: how bytes get from files into memory
 //! - `pruning.rs`: row groups ruled out by statistics
 //! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
@@ -13,6 +14,7 @@ mod file_type;
 mod files;
 mod footer_check;
 mod pruning;
+mod read_path;
 mod statistics;
 
 pub use describe::{DescriptionCache, describe};
@@ -20,3 +22,4 @@ pub use error::{from_io, from_parquet};
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};
 pub use pruning::{RowGroupBounds, refutes};
+pub use read_path::{FileReader, memory_available};

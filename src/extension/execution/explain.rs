@@ -72,6 +72,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.prepare_us += before.prepare_us;
     now.blocked_us += before.blocked_us;
     now.bytes_read += before.bytes_read;
+    now.storage_path = now.storage_path.or(before.storage_path);
     now.row_groups_total += before.row_groups_total;
     now.row_groups_pruned += before.row_groups_pruned;
     now.files_total += before.files_total;
@@ -194,6 +195,9 @@ fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork)
         micros(work.overlap_us)
     );
     writer.text("Storage Time", &storage);
+    if let Some(path) = metrics.storage_path {
+        writer.text("Storage Path", &path.to_string());
+    }
     let bandwidth = match settings::storage_bandwidth() {
         0 => work.read_rate_max,
         bandwidth => bandwidth,

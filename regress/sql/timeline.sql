@@ -1,0 +1,79 @@
+--
+-- What a device does for a query: timelines, its cache, and the techniques that can be switched off.
+--
+\getenv data PYSTACHIO_REGRESS_DATA
+SET client_min_messages = warning;
+CREATE SCHEMA timeline;
+SET search_path = timeline, public;
+CREATE SERVER timeline_emulated FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB');
+CREATE FUNCTION foreign_table(name text, path text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  EXECUTE format('CREATE FOREIGN TABLE %I (id integer, a integer, b bigint, c text) SERVER timeline_emulated OPTIONS (path %L)', name, path);
+END $$;
+SELECT foreign_table('t1', :'data' || '/t1.parquet'), foreign_table('t2', :'data' || '/t2.parquet');
+
+-- Nothing is noted unless it is asked for, and an engine that does not run keeps nothing.
+SELECT count(*) FROM pystachio.timeline(server => 'timeline_emulated');
+SELECT pystachio.timeline_trace(server => 'timeline_emulated') IS NULL AS no_trace;
+SELECT sum(a), count(*) FROM t1;
+SELECT count(*) FROM pystachio.timeline_queries('timeline_emulated');
+
+-- The first query has read; the second one found the column chunks on the device.
+SET pystachio.timeline = on;
+SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT activity, bool_and(bytes > 0) AS bytes FROM pystachio.timeline(server => 'timeline_emulated')
+WHERE activity IN ('read', 'upload') GROUP BY activity ORDER BY activity;
+SELECT bool_and(start_ms >= 0 AND elapsed_ms >= 0) AS times, bool_or(lane > 0) AS streams, count(DISTINCT query) AS queries,
+  bool_or(name = 'insert_build_rows') AS builds
+FROM pystachio.timeline(server => 'timeline_emulated');
+SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT count(*) FILTER (WHERE activity = 'read') AS reads, count(*) FILTER (WHERE activity = 'kernel') > 0 AS kernels
+FROM pystachio.timeline(server => 'timeline_emulated');
+SELECT server, bool_and(memory > 0) AS memory, sum(hits) > 0 AS hits FROM pystachio.cache
+WHERE server = 'timeline_emulated' AND path ~ '/t[12].parquet' GROUP BY server;
+SET pystachio.gpu_cache = off;
+SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT count(*) FILTER (WHERE activity = 'read') > 0 AS reads FROM pystachio.timeline(server => 'timeline_emulated');
+RESET pystachio.gpu_cache;
+
+-- A trace as browsers show it, and queries by number.
+SELECT trace ->> 'displayTimeUnit' AS unit, bool_or(event ->> 'ph' = 'X') AS events, bool_or(event -> 'args' ->> 'name' = 'storage') AS storage
+FROM (SELECT pystachio.timeline_trace(server => 'timeline_emulated')::jsonb AS trace) traces, jsonb_array_elements(trace -> 'traceEvents') event
+GROUP BY 1;
+SELECT count(*), bool_and(elapsed_ms > 0 AND activities > 0 AND started <= clock_timestamp()) AS whole
+FROM pystachio.timeline_queries('timeline_emulated');
+SELECT count(*) > 0 AS found
+FROM pystachio.timeline((SELECT min(query) FROM pystachio.timeline_queries('timeline_emulated')), 'timeline_emulated');
+SELECT * FROM pystachio.timeline(1000000, 'timeline_emulated');
+
+-- The same rows without each technique.
+SET pystachio.timeline = off;
+CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$
+  SELECT count(*) || ' ' || sum(t1.a) || ' ' || min(t2.c) FROM t1 JOIN t2 USING (id) WHERE t1.id > 10
+$$;
+SELECT answer() AS expected \gset
+SELECT setting.name, set_config(setting.name, 'off', false), answer() = :'expected' AS same, set_config(setting.name, 'on', false)
+FROM pg_settings setting WHERE setting.name LIKE 'pystachio.gpu\_%' AND setting.vartype = 'bool' ORDER BY setting.name;
+
+-- EXPLAIN ANALYZE shows what the device did, and notes it.
+CREATE FUNCTION explained(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF) ' || query LOOP RETURN NEXT line; END LOOP;
+END $$;
+SELECT bool_or(line ~ 'Device Time: kernels [0-9.]+ ms copies [0-9.]+ ms') AS device, bool_or(line ~ 'bytes_cached=[1-9]') AS cached,
+  bool_or(line ~ 'bytes_decoded=[1-9]') AS decoded, bool_or(line ~ 'Storage Time|T_min') AS storage
+FROM explained('SELECT sum(b) FROM t1') line;
+SET pystachio.gpu_cache = off;
+SET pystachio.storage_bandwidth = 1000;
+SELECT bool_or(line ~ 'Storage Time: [0-9.]+ ms at [0-9.]+ GB/s, of which [0-9.]+ ms with the device at work') AS storage,
+  bool_or(line ~ 'T_min: [0-9.]+ ms at 1.00 GB/s, and this was [0-9.]+ times it') AS t_min
+FROM explained('SELECT sum(b) FROM t1') line;
+SET pystachio.gpu_storage = direct;
+SELECT bool_or(line ~ 'Storage Path: (direct|page cache)') AS path, bool_or(line ~ 'rows=1') AS rows
+FROM explained('SELECT sum(b) FROM t1') line;
+SELECT answer() = :'expected' AS same;
+SET pystachio.gpu_storage = sideways;
+SET client_min_messages = error;
+DROP SERVER timeline_emulated CASCADE;
+DROP SCHEMA timeline CASCADE;
