@@ -24,6 +24,8 @@ mod rows;
 mod run;
 mod scan;
 mod sort;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
