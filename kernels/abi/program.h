@@ -143,7 +143,7 @@ typedef struct Instruction {
     /* Comparisons of cells of 16 bytes. */                                                                      \
     X(COMPARE_TEXT)                                                                                              \
     X(COMPARE_UUID)                                                                                              \
-    X(SEARCH) /* whether a is among sorted constants; b: their first number and count; mode: ProgramOrder */     \
+    X(SEARCH) /* whether a is among sorted constants; b: the first one's cell and count; mode: ProgramOrder */   \
     /* Text that exists already. */                                                                              \
     X(LIKE)   /* mode: 1 to fold ASCII letters */                                                                \
     X(SUBSTRING)                                                                                                 \

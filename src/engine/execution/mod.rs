@@ -28,6 +28,8 @@ mod rows;
 mod run;
 mod scan;
 mod sort;
+#[cfg(test)]
+mod tests;
 mod timeline;
 
 pub use engine::{DeviceEngine, DeviceOptions};

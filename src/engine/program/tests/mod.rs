@@ -3,12 +3,14 @@
 //! - `cases.rs`: every function against values that PostgreSQL printed
 //! - `case_file.rs`: the files of those values
 //! - `claims.rs`: laziness, NULL, registers, errors
+//! - `large.rs`: decimals of more than 38 digits
 //! - `oracle.rs`: decimals against integers of any size
 //! - `queries.rs`: expressions of TPC-H
 
 mod case_file;
 mod cases;
 mod claims;
+mod large;
 mod oracle;
 mod queries;
 
