@@ -302,7 +302,11 @@ fn every_column_gets_what_suits_it() {
         ("noise", Arc::new((0..rows).map(|row| noise(row) as i64).collect::<Int64Array>())),
         (
             "words",
-            Arc::new((0..rows).map(|row| Some(["one", "two", "three"][noise(row) as usize % 3])).collect::<StringArray>()),
+            Arc::new(
+                (0..rows)
+                    .map(|row| Some(["one", "two", "three"][noise(row) as usize % 3]))
+                    .collect::<StringArray>(),
+            ),
         ),
         ("hex", Arc::new((0..rows).map(|row| Some(format!("{:016x}", noise(row)))).collect::<StringArray>())),
         (
