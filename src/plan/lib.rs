@@ -44,9 +44,9 @@ pub use frame::{
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
-    ActualRows, CacheEntry, ColumnDescription, EngineStatus, FileDescription, FileSet, GenerateRequest,
-    OperatorMetrics, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request, Response, SampleRequest,
-    TableDescription,
+    ActualRows, CacheEntry, ColumnDescription, EngineChoice, EngineEstimates, EngineStatus, FileDescription,
+    FileSet, GenerateRequest, OperatorMetrics, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Request,
+    Response, SampleRequest, TableDescription,
 };
 pub use prune::prune_columns;
 pub use relation::{

@@ -104,7 +104,13 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
     let numbers: Vec<_> = (0..400_000).map(Some).collect();
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
     let plan = Plan { root: scan(&path, &[(1, "v", DataType::Int64)]), outputs: vec![ColumnId(1)] };
-    let request = QueryRequest { plan, parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000 };
+    let request = QueryRequest {
+        plan,
+        parameters: Vec::new(),
+        with_metrics: false,
+        batch_rows_max: 1000,
+        engine: EngineChoice::Cpu,
+    };
     let mut stream = fixture.engine.run(request, StopFlag::default()).await?;
     assert!(stream.next_batch().await?.is_some());
     change(&path);
@@ -167,8 +173,13 @@ async fn ends_soon(plan: impl Fn(&Path) -> Plan, end: impl Fn(StopFlag, Box<dyn 
     let fixture = Fixture::with_memory(1 << 30, 0);
     let numbers: Vec<_> = (0..300_000).map(|row| Some(row % 3)).collect();
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
-    let request =
-        QueryRequest { plan: plan(&path), parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000 };
+    let request = QueryRequest {
+        plan: plan(&path),
+        parameters: Vec::new(),
+        with_metrics: false,
+        batch_rows_max: 1000,
+        engine: EngineChoice::Cpu,
+    };
     let stop = StopFlag::default();
     let mut stream = fixture.engine.run(request, stop.clone()).await.unwrap();
     let waited = tokio::time::timeout(std::time::Duration::from_millis(200), stream.next_batch()).await;

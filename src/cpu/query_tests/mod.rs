@@ -23,8 +23,8 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::{Engine, ResultStream, StopFlag};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, Error, Expression, FileSet, Function, Literal,
-    NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn, Value,
+    Aggregate, AggregateCall, ColumnId, DataType, EngineChoice, Error, Expression, FileSet, Function,
+    Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn, Value,
 };
 use tempfile::TempDir;
 
@@ -79,7 +79,13 @@ impl Fixture {
     ) -> Result<Answer, Error> {
         let plan = Plan { root, outputs: outputs.iter().copied().map(ColumnId).collect() };
         let plan = pystachio_plan::prune_columns(&plan);
-        let request = QueryRequest { plan, parameters, with_metrics: true, batch_rows_max: 1000 };
+        let request = QueryRequest {
+            plan,
+            parameters,
+            with_metrics: true,
+            batch_rows_max: 1000,
+            engine: EngineChoice::Cpu,
+        };
         let mut stream = self.engine.run(request, StopFlag::default()).await?;
         let schema = stream.schema();
         let mut rows = Vec::new();

@@ -7,6 +7,8 @@
 //!     Limit 10  (rows=10 actual=10)            COSTS, ANALYZE
 //!       Sort by revenue DESC  (…)
 //!   Not Pushed Down: …                         VERBOSE
+//!   Runs On: cuda                              COSTS; Ran On: ANALYZE
+//!   Expected Times: cpu 93 ms, cuda 12 ms
 //!   Engine Time: 12.3 ms (…)                   ANALYZE
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
@@ -14,7 +16,9 @@
 use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ActualRows, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines};
+use pystachio_plan::{
+    ActualRows, EngineEstimates, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines,
+};
 
 use super::{
     query::QueryCost,
@@ -116,9 +120,21 @@ fn write_preview(writer: &Writer, private: &ScanPrivate) {
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),
+        engine: settings::engine_choice(),
     };
     if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
+        write_device(writer, "Runs On", &metrics);
         write_reading(writer, &metrics);
+    }
+}
+
+/// Which engine it is, where there are two, and the times that were expected of both.
+fn write_device(writer: &Writer, label: &str, metrics: &QueryMetrics) {
+    if !metrics.device.is_empty() {
+        writer.text(label, &metrics.device);
+    }
+    if let Some(EngineEstimates { cpu_us, device_us, device }) = &metrics.estimates {
+        writer.text("Expected Times", &format!("cpu {}, {device} {}", micros(*cpu_us), micros(*device_us)));
     }
 }
 
@@ -136,9 +152,7 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
         writer.text("Engine Result", "not read to its end");
         return;
     };
-    if !metrics.device.is_empty() {
-        writer.text("Ran On", &metrics.device);
-    }
+    write_device(writer, "Ran On", metrics);
     writer.number("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);
     writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));

@@ -20,9 +20,9 @@ use arrow::{
 use async_trait::async_trait;
 use pystachio_engine::{Engine, GenerateProgress, ResultStream, StopFlag};
 use pystachio_plan::{
-    CacheEntry, ColumnId, EngineStatus, Error, ErrorKind, FileSet, FrameKind, GenerateRequest, Literal,
-    Operator, PROTOCOL_VERSION, Plan, QueryMetrics, QueryRequest, Relation, Request, Response, Result,
-    SampleRequest, TableDescription, Value, decode_message, encode_message,
+    CacheEntry, ColumnId, EngineChoice, EngineStatus, Error, ErrorKind, FileSet, FrameKind, GenerateRequest,
+    Literal, Operator, PROTOCOL_VERSION, Plan, QueryMetrics, QueryRequest, Relation, Request, Response,
+    Result, SampleRequest, TableDescription, Value, decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
 use tokio::{
@@ -339,6 +339,7 @@ fn query(behaviour: Behaviour) -> Request {
         parameters: vec![behaviour],
         with_metrics: false,
         batch_rows_max: 100,
+        engine: EngineChoice::Cpu,
     }))
 }
 
