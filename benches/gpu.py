@@ -117,7 +117,8 @@ class Bench:
 
     def peer(self, server, settings=()):
         limit = f"SET statement_timeout = '{self.options.query_limit}s'"
-        return PostgresPeer(server, self.conninfo, self.schema(server), [limit, *settings])
+        choice = f"SET pystachio.engine_choice = {self.options.engine_choice}"
+        return PostgresPeer(server, self.conninfo, self.schema(server), [limit, choice, *settings])
 
     def has_time(self):
         """Whether another measurement fits into the step's time limit."""
@@ -457,6 +458,7 @@ def main():
     parser.add_argument("--systems", default="gpu duckdb", type=str.split, help="of gpu, cpu, duckdb")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--duckdb-runs", type=int, default=2)
+    parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
     parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
     parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which a step measures nothing more")

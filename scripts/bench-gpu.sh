@@ -6,6 +6,7 @@
 #   SF="10 100"        scale factors                 STEPS="exact generate cold warm hot report"   in this order
 #   QUERIES="1 6"      all if empty                  RUNS=5, DUCKDB_RUNS=2   hot runs, of which the best counts
 #   DEVICE=cuda        of the server `gpu`           SYSTEMS="gpu duckdb"    also cpu
+#   ENGINE_CHOICE=gpu  pystachio.engine_choice; auto lets the CPU engine have what it is expected to run faster
 #   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
 #   EXACT_SF=1         scale factor of the step exact
 #   GENERATE=…         further arguments of tpch_generate, as SQL; default: the GPU form where there is one, else
@@ -36,7 +37,7 @@ built=$(build_facts | paste -sd' ')
 arguments=(--device "$device" --queries "${QUERIES:-}" --systems "${SYSTEMS:-gpu duckdb}" --runs "${RUNS:-5}"
     --duckdb-runs "${DUCKDB_RUNS:-2}" --server-options "${SERVER_OPTIONS:+, $SERVER_OPTIONS}"
     --limit "${STEP_LIMIT_S:-540}" --query-limit "${QUERY_LIMIT_S:-120}" --build "$build" --built "$built" --out "$reports"
-    --logs "$logs")
+    --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}")
 if [[ -n ${GENERATE+set} ]]; then arguments+=(--generate "$GENERATE"); fi
 # The host's whole page cache is dropped only where the run is for real: elsewhere others share it.
 if [[ $device == cuda && -w /proc/sys/vm/drop_caches ]]; then arguments+=(--drop-caches); fi

@@ -27,9 +27,10 @@ unpack_archive() {
 
 # What the host has of the server's libraries is left to the host: its own programs read LD_LIBRARY_PATH too.
 use_postgres() {
-    local root=$unpacked/postgres bin library
+    local root=$unpacked/postgres bin library known
+    known=$(ldconfig -p)
     for library in "$root"/libraries/*; do
-        if ldconfig -p | grep -qE "^[[:space:]]*$(basename "$library" | sed 's/[.+]/\\&/g') "; then rm -f "$library"; fi
+        if [[ $known == *[[:space:]]"$(basename "$library") "* ]]; then rm -f "$library"; fi
     done
     bin=$root$(< "$root/bindir")
     if [[ ! -e /usr/share/zoneinfo/UTC && $(id -u) == 0 ]]; then

@@ -9,6 +9,7 @@
 #   faults         those that need no engine of the CPU's own: FAULTS=cancel (a text in their names; empty: all)
 #   DEVICE=cuda    of every server; 'emulated' tests this script
 #   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=60
+#   PYSTACHIO_TEST_PARQUET=folder:…   further Parquet files for the tests of src/cuda
 #   OUT=folder     logs; default: target/test-gpu
 source "$(dirname "$0")/environment.sh"
 source "$(dirname "$0")/gpu-host.sh"
@@ -42,7 +43,7 @@ if [[ -z $test_folder ]]; then
     "$project_root/scripts/gpu-tests.sh" "$test_folder"
 fi
 if [[ $device == cuda ]]; then export PYSTACHIO_REQUIRE_GPU=1; fi
-export PYSTACHIO_TEST_PARQUET=$project_root/regress/data
+export PYSTACHIO_TEST_PARQUET=$project_root/regress/data${PYSTACHIO_TEST_PARQUET:+:$PYSTACHIO_TEST_PARQUET}
 
 # Prints the executable tests: path and name of each.
 kernel_tests() {
@@ -69,7 +70,7 @@ run_kernels() {
 # A test that is still running at its limit has shown no error in what it ran, and is counted apart.
 run_sanitizer() {
     local passed=0 failed=0 unfinished=0 tool executable name log code
-    command -v compute-sanitizer > /dev/null || export PATH=$PATH:/usr/local/cuda/bin
+    command -v compute-sanitizer > /dev/null || export PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
     command -v compute-sanitizer > /dev/null || { say "sanitizer: there is no compute-sanitizer"; count sanitizer 0 1; return; }
     for tool in ${SANITIZERS:-memcheck initcheck racecheck synccheck}; do
         while read -r executable name; do

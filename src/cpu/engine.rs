@@ -29,11 +29,11 @@ use datafusion::{
 };
 use pystachio_engine::{
     Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{describe, from_io},
+    storage::{ScanSize, describe, from_io, scan_size},
 };
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn,
-    QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
+    OptimizedColumn, QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
 };
 use tokio::runtime::Handle;
 
@@ -122,6 +122,31 @@ impl CpuEngine {
         };
         let session = SessionConfig::from(settings(&options)).with_batch_size(BATCH_ROWS);
         Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
+    }
+
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.options.threads.max(1)
+    }
+
+    /// How much each scan of a plan has to read, from the first in the plan's text to the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files.
+    pub async fn scan_sizes(&self, request: &QueryRequest) -> Result<Vec<ScanSize>> {
+        let (catalog, root) = (self.scans.catalog.clone(), request.plan.root.clone());
+        let parameters = request.parameters.clone();
+        self.run_blocking(move || {
+            let size = |scan: &Operator| match scan {
+                Operator::Scan { files, columns, filters, .. } => {
+                    scan_size(&catalog, files, columns, filters, &parameters)
+                }
+                _ => Ok(ScanSize::default()),
+            };
+            root.scans().into_iter().map(size).collect()
+        })
+        .await
     }
 
     fn prepare(

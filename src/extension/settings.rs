@@ -3,8 +3,7 @@
 use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
-
-use pystachio_plan::{DeviceSettings, StoragePath};
+use pystachio_plan::{DeviceSettings, EngineChoice, StoragePath};
 
 use crate::options::Device;
 
@@ -34,12 +33,28 @@ pub enum StorageMode {
     Direct,
 }
 
+/// Which engine runs a query of a server with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum EngineMode {
+    /// The one that is expected to be faster.
+    #[name = c"auto"]
+    Auto,
+    /// The device's, for all that it has kernels for.
+    #[name = c"gpu"]
+    Gpu,
+    /// The CPU engine.
+    #[name = c"cpu"]
+    Cpu,
+}
+
 static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
 static BATCH_ROWS: GucSetting<i32> = GucSetting::<i32>::new(8192);
 static CONNECT_TIMEOUT_MS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 static CHECK_INTERVAL_S: GucSetting<i32> = GucSetting::<i32>::new(60);
+static ENGINE_CHOICE: GucSetting<EngineMode> = GucSetting::<EngineMode>::new(EngineMode::Auto);
+static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
 static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -79,6 +94,17 @@ pub fn connect_timeout_ms() -> u64 {
 /// How often a supervisor looks whether its server still exists.
 pub fn check_interval_s() -> u64 {
     u64::from(CHECK_INTERVAL_S.get().unsigned_abs())
+}
+
+/// Which engine of a server with a device runs a query.
+pub fn engine_choice() -> EngineChoice {
+    match ENGINE_CHOICE.get() {
+        EngineMode::Auto => {
+            EngineChoice::Auto { device_overhead_us: (DEVICE_OVERHEAD_MS.get() * 1000.0) as u32 }
+        }
+        EngineMode::Gpu => EngineChoice::Device,
+        EngineMode::Cpu => EngineChoice::Cpu,
+    }
 }
 
 /// What the server option device 'auto' stands for.
@@ -168,6 +194,24 @@ pub fn define() {
         3600,
         GucContext::Sighup,
         GucFlags::UNIT_S,
+    );
+    GucRegistry::define_enum_guc(
+        c"pystachio.engine_choice",
+        c"Which engine of a server with a GPU runs a query.",
+        c"auto: the one that is expected to be faster; gpu: the GPU's, for all that it has kernels for; cpu: the CPU's.",
+        &ENGINE_CHOICE,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_float_guc(
+        c"pystachio.device_overhead",
+        c"What a query costs on a GPU, however few rows it has.",
+        c"Engine choice auto adds it to the time that a query is expected to take there.",
+        &DEVICE_OVERHEAD_MS,
+        0.0,
+        60_000.0,
+        GucContext::Userset,
+        GucFlags::EXPLAIN | GucFlags::UNIT_MS,
     );
     GucRegistry::define_enum_guc(
         c"pystachio.auto_device",

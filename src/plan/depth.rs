@@ -70,13 +70,19 @@ pub(crate) use decode_levels;
 mod tests {
     use super::*;
     use crate::{
-        ColumnId, DataType, ErrorKind, Expression, FRAME_HEADER_BYTES, Function, Operator, Plan,
-        QueryRequest, Relation, Request, decode_message, encode_message,
+        ColumnId, DataType, EngineChoice, ErrorKind, Expression, FRAME_HEADER_BYTES, Function, Operator,
+        Plan, QueryRequest, Relation, Request, decode_message, encode_message,
     };
 
     fn decodes(root: std::sync::Arc<Relation>) -> crate::Result<Request> {
         let plan = Plan { root, outputs: Vec::new() };
-        let request = QueryRequest { plan, parameters: Vec::new(), with_metrics: false, batch_rows_max: 1 };
+        let request = QueryRequest {
+            plan,
+            parameters: Vec::new(),
+            with_metrics: false,
+            batch_rows_max: 1,
+            engine: EngineChoice::Cpu,
+        };
         let frame = encode_message(&Request::Run(Box::new(request))).unwrap();
         decode_message(&frame[FRAME_HEADER_BYTES..])
     }

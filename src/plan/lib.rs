@@ -45,9 +45,9 @@ pub use frame::{
 pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,
-    EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest, OperatorMetrics, OptimizeRequest,
-    OptimizedColumn, PROTOCOL_VERSION, QueryMetrics, QueryRequest, QueryTimeline, Request, Response,
-    SampleRequest, StoragePath, TableDescription,
+    EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest,
+    OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
+    QueryTimeline, Request, Response, SampleRequest, StoragePath, TableDescription,
 };
 pub use prune::prune_columns;
 pub use relation::{

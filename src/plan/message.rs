@@ -118,6 +118,8 @@ pub struct QueryRequest {
     pub batch_rows_max: u32,
     /// What the device's engine makes use of.
     pub device: DeviceSettings,
+    /// Which of the host's engines runs it, where there are two.
+    pub engine: EngineChoice,
 }
 
 /// Techniques of the device's engine, each of which can be done without, so that its worth can be measured.
@@ -185,6 +187,31 @@ impl Default for DeviceSettings {
             timeline: false,
         }
     }
+}
+
+/// Which engine of a host with a device runs a query. What no kernel has runs on the CPU engine in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EngineChoice {
+    /// The one that is expected to be faster.
+    Auto {
+        /// What a query costs on the device, however few rows it has.
+        device_overhead_us: u32,
+    },
+    /// The device's.
+    Device,
+    /// The CPU engine.
+    Cpu,
+}
+
+/// How long a query was expected to take on each of a host's engines, and what the choice was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineEstimates {
+    /// On the CPU engine.
+    pub cpu_us: u64,
+    /// On the device's engine.
+    pub device_us: u64,
+    /// The device's name.
+    pub device: String,
 }
 
 /// Rows for ANALYZE: row groups spread over the files, and rows spread over each.
@@ -322,8 +349,11 @@ pub struct ColumnDescription {
 /// What a query cost the engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryMetrics {
-    /// What ran it, and why not the server's device if it did not; empty for the server's only engine.
+    /// What ran it (of a preview: will run it), and why not the server's device if it did not; empty for the
+    /// server's only engine.
     pub device: String,
+    /// What the choice of an engine rests on, where there was one.
+    pub estimates: Option<EngineEstimates>,
     /// Rows returned.
     pub row_count: u64,
     /// From the request to the last batch, time blocked on the socket included.

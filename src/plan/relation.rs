@@ -300,6 +300,14 @@ impl Relation {
         1 + self.inputs().into_iter().map(|input| input.depth()).max().unwrap_or(0)
     }
 
+    /// The scans of the tree, from left to right.
+    pub fn scans(&self) -> Vec<&Operator> {
+        if matches!(self.operator, Operator::Scan { .. }) {
+            return vec![&self.operator];
+        }
+        self.inputs().into_iter().flat_map(|input| input.scans()).collect()
+    }
+
     /// The operators directly below this one.
     pub fn inputs(&self) -> Vec<&Arc<Relation>> {
         match &self.operator {

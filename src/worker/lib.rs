@@ -8,6 +8,7 @@
 //! - `server.rs`: the socket, one session a connection
 //! - `session.rs`: requests in, answers out, cancellation
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
+//! - `paired.rs`: a device's engine and the CPU engine; `choice.rs`: which is expected to be faster
 //! - `frames.rs`: whole frames from and to a socket
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
@@ -18,6 +19,7 @@
 //! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` and
 //! `paired.rs` know which engines there are.
 
+mod choice;
 mod counters;
 mod encoding;
 mod frames;

@@ -1,40 +1,85 @@
 //! A device's engine with the CPU engine beside it.
 //!
-//! The CPU engine describes, samples and writes files, and runs what no kernel of the device has. A query
-//! changes to it only before its first row, so rows come from one engine.
+//! The CPU engine describes, samples and writes files, and runs what it is expected to run faster (`choice.rs`)
+//! and what no kernel of the device has. A query changes to it only before its first row, so rows come from
+//! one engine.
 //!
 //! Invariants: what a query ran on, and why, is in its metrics.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
 use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress, execution::DeviceEngine};
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, OptimizedColumn,
-    QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest, TableDescription,
+    CacheEntry, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest,
+    OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest,
+    TableDescription,
 };
+
+use crate::choice::expected_times;
+
+/// What metrics call the CPU engine.
+const CPU_NAME: &str = "cpu";
 
 /// A device's engine, or why there is none, and the CPU engine.
 pub struct PairedEngine {
     device_name: &'static str,
-    device: Result<DeviceEngine>,
+    device: Result<Arc<DeviceEngine>>,
     cpu: CpuEngine,
-    /// Why the last query that the device refused ran on the CPU.
-    last_refusal: Mutex<Option<String>>,
+}
+
+/// Which engine is to run a query, and the expected times if they decided.
+struct Decision {
+    is_device: bool,
+    estimates: Option<EngineEstimates>,
 }
 
 impl PairedEngine {
     /// `device` is an error if it was asked for and is not there: queries then fail with it.
     pub fn new(device_name: &'static str, device: Result<DeviceEngine>, cpu: CpuEngine) -> Self {
-        Self { device_name, device, cpu, last_refusal: Mutex::new(None) }
+        Self { device_name, device: device.map(Arc::new), cpu }
+    }
+
+    async fn decide(&self, request: &QueryRequest) -> Decision {
+        let device_overhead_us = match request.engine {
+            EngineChoice::Cpu => return Decision { is_device: false, estimates: None },
+            EngineChoice::Device => return Decision { is_device: true, estimates: None },
+            EngineChoice::Auto { device_overhead_us } => device_overhead_us,
+        };
+        // What is wrong with the files is reported by whoever runs the query.
+        let Ok(sizes) = self.cpu.scan_sizes(request).await else {
+            return Decision { is_device: true, estimates: None };
+        };
+        let times = expected_times(&request.plan, &sizes, self.cpu.threads(), device_overhead_us);
+        let estimates = EngineEstimates {
+            cpu_us: times.cpu_us as u64,
+            device_us: times.device_us as u64,
+            device: self.device_name.to_owned(),
+        };
+        Decision { is_device: times.device_us <= times.cpu_us, estimates: Some(estimates) }
+    }
+
+    async fn run_on_cpu(
+        &self,
+        request: QueryRequest,
+        stop: StopFlag,
+        device: String,
+        estimates: Option<EngineEstimates>,
+    ) -> Result<Box<dyn ResultStream>> {
+        Ok(Box::new(NamedStream { stream: self.cpu.run(request, stop).await?, device, estimates }))
     }
 }
 
 /// Whether the CPU engine may run what the device refused.
 fn is_refusal(error: &Error) -> bool {
     matches!(error.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory)
+}
+
+/// What ran a query that the device refused.
+fn refused_name(refusal: &Error) -> String {
+    format!("{CPU_NAME} ({})", refusal.message)
 }
 
 #[async_trait]
@@ -44,20 +89,44 @@ impl Engine for PairedEngine {
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+        if request.engine == EngineChoice::Cpu {
+            return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), None).await;
+        }
         let device = self.device.as_ref().map_err(Clone::clone)?;
-        let refusal = match device.run(request.clone(), stop.clone()).await {
-            Ok(stream) => return Ok(Box::new(NamedStream { stream, device: self.device_name.to_owned() })),
-            Err(error) if is_refusal(&error) => error,
-            Err(error) => return Err(error),
-        };
-        tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
-        let device = format!("cpu ({})", refusal.message);
-        *self.last_refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.message);
-        Ok(Box::new(NamedStream { stream: self.cpu.run(request, stop).await?, device }))
+        let Decision { is_device, estimates } = self.decide(&request).await;
+        if !is_device {
+            return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), estimates).await;
+        }
+        match device.run(request.clone(), stop.clone()).await {
+            Ok(stream) => {
+                let device = self.device_name.to_owned();
+                Ok(Box::new(NamedStream { stream, device, estimates }))
+            }
+            Err(refusal) if is_refusal(&refusal) => {
+                tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
+                self.run_on_cpu(request, stop, refused_name(&refusal), estimates).await
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
-        self.cpu.preview(request).await
+        let Decision { is_device, estimates } = self.decide(&request).await;
+        let metrics = self.cpu.preview(request.clone()).await?;
+        let device = match &self.device {
+            Ok(device) if is_device => {
+                let device = device.clone();
+                // Footers may have to be read.
+                let preview = tokio::task::spawn_blocking(move || device.preview(&request)).await;
+                match preview {
+                    Ok(Err(refusal)) if is_refusal(&refusal) => refused_name(&refusal),
+                    _ => self.device_name.to_owned(),
+                }
+            }
+            _ if is_device => self.device_name.to_owned(),
+            _ => CPU_NAME.to_owned(),
+        };
+        Ok(QueryMetrics { device, estimates, ..metrics })
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
@@ -109,6 +178,7 @@ impl Engine for PairedEngine {
 struct NamedStream {
     stream: Box<dyn ResultStream>,
     device: String,
+    estimates: Option<EngineEstimates>,
 }
 
 #[async_trait]
@@ -122,6 +192,10 @@ impl ResultStream for NamedStream {
     }
 
     fn metrics(&self) -> QueryMetrics {
-        QueryMetrics { device: self.device.clone(), ..self.stream.metrics() }
+        QueryMetrics {
+            device: self.device.clone(),
+            estimates: self.estimates.clone(),
+            ..self.stream.metrics()
+        }
     }
 }

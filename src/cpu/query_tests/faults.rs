@@ -1,7 +1,7 @@
 //! Files that are not what they should be: each an error with the file's name, and the next query works.
 
 use super::*;
-use pystachio_plan::{DeviceSettings, ErrorKind};
+use pystachio_plan::{DeviceSettings, EngineChoice, ErrorKind};
 
 fn columns() -> Vec<(&'static str, ArrayRef)> {
     let numbers: Vec<_> = (0..5000).map(|row| Some(row * 31 % 1009)).collect();
@@ -110,6 +110,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
         with_metrics: false,
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
+        engine: EngineChoice::Cpu,
     };
     let mut stream = fixture.engine.run(request, StopFlag::default()).await?;
     assert!(stream.next_batch().await?.is_some());
@@ -179,6 +180,7 @@ async fn ends_soon(plan: impl Fn(&Path) -> Plan, end: impl Fn(StopFlag, Box<dyn 
         with_metrics: false,
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
+        engine: EngineChoice::Cpu,
     };
     let stop = StopFlag::default();
     let mut stream = fixture.engine.run(request, stop.clone()).await.unwrap();

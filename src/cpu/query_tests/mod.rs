@@ -23,8 +23,9 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::{Engine, ResultStream, StopFlag};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, Error, Expression, FileSet, Function,
-    Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn, Value,
+    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Error, Expression, FileSet,
+    Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn,
+    Value,
 };
 use tempfile::TempDir;
 
@@ -85,6 +86,7 @@ impl Fixture {
             with_metrics: true,
             batch_rows_max: 1000,
             device: DeviceSettings::default(),
+            engine: EngineChoice::Cpu,
         };
         let mut stream = self.engine.run(request, StopFlag::default()).await?;
         let schema = stream.schema();

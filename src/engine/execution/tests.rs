@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{array::AsArray, datatypes::Decimal256Type, datatypes::Int64Type, datatypes::i256};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, Expression, Function, JoinKey, JoinKind, JoinSide,
-    NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
+    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function,
+    JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
 };
 
 use super::{DeviceEngine, DeviceOptions};
@@ -54,7 +54,14 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let options = DeviceOptions { memory_bytes: 1 << 28, cache_bytes: 0 };
     let engine = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &options);
     let plan = Plan { root, outputs: outputs.iter().map(|id| ColumnId(*id)).collect() };
-    let request = QueryRequest { plan, parameters: Vec::new(), with_metrics: false, batch_rows_max: 1000, device: DeviceSettings::default() };
+    let request = QueryRequest {
+        plan,
+        parameters: Vec::new(),
+        with_metrics: false,
+        batch_rows_max: 1000,
+        device: DeviceSettings::default(),
+        engine: EngineChoice::Device,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut stream = engine.run(request, StopFlag::default()).await.unwrap();

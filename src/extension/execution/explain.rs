@@ -7,6 +7,8 @@
 //!     Limit 10  (rows=10 actual=10)            COSTS, ANALYZE
 //!       Sort by revenue DESC  (…)
 //!   Not Pushed Down: …                         VERBOSE
+//!   Runs On: cuda                              COSTS; Ran On: ANALYZE
+//!   Expected Times: cpu 93 ms, cuda 12 ms
 //!   Engine Time: 12.3 ms (…)                   ANALYZE
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
@@ -15,7 +17,8 @@ use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    ActualRows, DeviceWork, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest, plan_lines,
+    ActualRows, DeviceWork, EngineEstimates, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest,
+    plan_lines,
 };
 
 use super::{
@@ -132,9 +135,21 @@ fn write_preview(writer: &Writer, private: &ScanPrivate) {
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),
         device: settings::device(),
+        engine: settings::engine_choice(),
     };
     if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
+        write_device(writer, "Runs On", &metrics);
         write_reading(writer, &metrics);
+    }
+}
+
+/// Which engine it is, where there are two, and the times that were expected of both.
+fn write_device(writer: &Writer, label: &str, metrics: &QueryMetrics) {
+    if !metrics.device.is_empty() {
+        writer.text(label, &metrics.device);
+    }
+    if let Some(EngineEstimates { cpu_us, device_us, device }) = &metrics.estimates {
+        writer.text("Expected Times", &format!("cpu {}, {device} {}", micros(*cpu_us), micros(*device_us)));
     }
 }
 
@@ -152,9 +167,7 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
         writer.text("Engine Result", "not read to its end");
         return;
     };
-    if !metrics.device.is_empty() {
-        writer.text("Ran On", &metrics.device);
-    }
+    write_device(writer, "Ran On", metrics);
     writer.number("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);
     writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));

@@ -53,6 +53,7 @@ impl ScanState {
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),
             device: settings::device(),
+            engine: settings::engine_choice(),
         }));
         self.query = Some(RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)?);
         Ok(())

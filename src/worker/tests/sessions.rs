@@ -20,8 +20,8 @@ use arrow::{
 use async_trait::async_trait;
 use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
-    CacheEntry, ColumnId, DeviceSettings, EngineStatus, Error, ErrorKind, FileLayout, FileSet, FrameKind,
-    GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
+    CacheEntry, ColumnId, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet,
+    FrameKind, GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
     QueryMetrics, QueryRequest, Relation, Request, Response, Result, SampleRequest, TableDescription, Value,
     decode_message, encode_message,
 };
@@ -351,6 +351,7 @@ fn query(behaviour: Behaviour) -> Request {
         with_metrics: false,
         batch_rows_max: 100,
         device: DeviceSettings::default(),
+        engine: EngineChoice::Cpu,
     }))
 }
 

@@ -1,0 +1,312 @@
+//! How long a query takes on the CPU engine and on a device's engine, as far as plan and footers tell.
+//!
+//! ```text
+//! CPU     overhead + Σ work / threads
+//! device  overhead + compressed bytes / bus + Σ work + operators × chunks × launch
+//! ```
+//!
+//! Both read the same bytes from the same storage, which is left out; what caches hold is not known here, so
+//! files count as in the page cache and columns as decoded nowhere.
+//!
+//! Units: nanoseconds. The CPU's rates are of one thread, fitted to the 22 queries of TPC-H at SF 1 on two cores
+//! (each within a factor of 2.5, their sum within a tenth); the device's are of one H200, from the bandwidths
+//! measured there and the work that a row is.
+//!
+//! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
+
+use pystachio_engine::storage::ScanSize;
+use pystachio_plan::{DataType, Expression, JoinSide, Operator, Plan, Relation};
+
+/// What a unit of work costs a thread of the CPU, and the device.
+#[derive(Clone, Copy)]
+struct Rate {
+    cpu_ns: f64,
+    device_ns: f64,
+}
+
+/// Decoding a value of a column.
+const DECODE_VALUE: Rate = Rate { cpu_ns: 2.0, device_ns: 0.02 };
+/// Decompressing a byte, and writing it where operators read it.
+const DECODE_BYTE: Rate = Rate { cpu_ns: 0.2, device_ns: 0.005 };
+/// Evaluating a part of an expression on a row: a call, a literal, a column.
+const EVALUATE_PART: Rate = Rate { cpu_ns: 0.6, device_ns: 0.01 };
+/// A call that reads text, in parts.
+const TEXT_CALL_PARTS: f64 = 15.0;
+/// Putting a row into a hash table.
+const BUILD_ROW: Rate = Rate { cpu_ns: 45.0, device_ns: 0.6 };
+/// Looking a row up in one.
+const PROBE_ROW: Rate = Rate { cpu_ns: 15.0, device_ns: 0.3 };
+/// Gathering a row of a join's result.
+const OUTPUT_ROW: Rate = Rate { cpu_ns: 10.0, device_ns: 0.1 };
+/// Trying a pair of rows where a join has no keys.
+const TRY_PAIR: Rate = Rate { cpu_ns: 2.0, device_ns: 0.02 };
+/// Finding a row's group.
+const GROUP_ROW: Rate = Rate { cpu_ns: 12.0, device_ns: 0.5 };
+/// Adding a row to one aggregate.
+const ACCUMULATE_ROW: Rate = Rate { cpu_ns: 2.0, device_ns: 0.05 };
+/// One comparison of a sort, of which a row needs the logarithm of their number.
+const COMPARE_ROW: Rate = Rate { cpu_ns: 4.0, device_ns: 0.05 };
+
+/// Turning a plan into an executable one, starting threads, the last row's way back.
+const CPU_OVERHEAD_NS: f64 = 2e6;
+/// The part of a machine's threads that a query keeps busy.
+const THREADS_BUSY: f64 = 0.8;
+/// From the page cache into the device's memory.
+const BUS_BYTES_PER_NS: f64 = 20.0;
+/// Launches and waits of an operator over a chunk.
+const CHUNK_NS: f64 = 100_000.0;
+/// Rows of a chunk.
+const CHUNK_ROWS: f64 = (4 << 20) as f64;
+
+/// What a query is expected to take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// Microseconds on the CPU engine.
+    pub cpu_us: f64,
+    /// Microseconds on the device.
+    pub device_us: f64,
+}
+
+/// The times of a plan whose scans, from left to right ([`Relation::scans`]), have these sizes.
+pub fn expected_times(plan: &Plan, sizes: &[ScanSize], threads: usize, device_overhead_us: u32) -> Times {
+    let mut model = Model { sizes: sizes.iter(), cpu_ns: 0.0, device_ns: 0.0 };
+    model.add(&plan.root, 1.0);
+    let threads = (threads as f64 * THREADS_BUSY).max(1.0);
+    Times {
+        cpu_us: (CPU_OVERHEAD_NS + model.cpu_ns / threads) / 1e3,
+        device_us: f64::from(device_overhead_us) + model.device_ns / 1e3,
+    }
+}
+
+struct Model<'a> {
+    sizes: std::slice::Iter<'a, ScanSize>,
+    cpu_ns: f64,
+    device_ns: f64,
+}
+
+impl Model<'_> {
+    /// Adds an operator and what is below it. A limit above wants this `share` of its rows and no more.
+    fn add(&mut self, relation: &Relation, share: f64) {
+        let rows = |relation: &Relation, share: f64| relation.estimate.rows.max(0.0) * share;
+        match &relation.operator {
+            Operator::Scan { columns, filters, .. } => {
+                let size = self.sizes.next().copied().unwrap_or_default();
+                let row_count = size.row_count as f64 * share;
+                self.work(DECODE_VALUE, row_count * columns.len() as f64);
+                self.work(DECODE_BYTE, size.uncompressed_bytes as f64 * share);
+                self.work(EVALUATE_PART, row_count * parts(filters));
+                self.device_ns += size.compressed_bytes as f64 * share / BUS_BYTES_PER_NS;
+                self.launch(row_count);
+            }
+            Operator::Values { rows, .. } => self.launch(rows.len() as f64),
+            Operator::Filter { input, predicate } => {
+                self.work(EVALUATE_PART, rows(input, share) * parts([predicate]));
+                self.launch(rows(input, share));
+                self.add(input, share);
+            }
+            Operator::Project { input, expressions } => {
+                // A column as itself is not computed.
+                let computed = expressions.iter().map(|named| &named.expression);
+                let computed = computed.filter(|expression| !matches!(expression, Expression::Column { .. }));
+                self.work(EVALUATE_PART, rows(input, share) * parts(computed));
+                self.launch(rows(input, share));
+                self.add(input, share);
+            }
+            Operator::Join { left, right, keys, residual, build, .. } => {
+                // The build side is read whole.
+                let (left_share, right_share) = match build {
+                    JoinSide::Left => (1.0, share),
+                    JoinSide::Right => (share, 1.0),
+                };
+                let (left_rows, right_rows) = (rows(left, left_share), rows(right, right_share));
+                let (build_rows, probe_rows) = match build {
+                    JoinSide::Left => (left_rows, right_rows),
+                    JoinSide::Right => (right_rows, left_rows),
+                };
+                if keys.is_empty() {
+                    self.work(TRY_PAIR, build_rows * probe_rows);
+                } else {
+                    self.work(BUILD_ROW, build_rows);
+                    self.work(PROBE_ROW, probe_rows);
+                    let expressions = keys.iter().flat_map(|key| [&key.left, &key.right]);
+                    self.work(EVALUATE_PART, probe_rows * parts(expressions));
+                }
+                self.work(EVALUATE_PART, rows(relation, share) * parts(residual));
+                self.work(OUTPUT_ROW, rows(relation, share));
+                self.launch(build_rows);
+                self.launch(probe_rows);
+                self.add(left, left_share);
+                self.add(right, right_share);
+            }
+            Operator::Aggregate { input, groups, aggregates } => {
+                let input_rows = rows(input, 1.0);
+                if !groups.is_empty() {
+                    self.work(GROUP_ROW, input_rows);
+                    self.work(
+                        EVALUATE_PART,
+                        input_rows * parts(groups.iter().map(|named| &named.expression)),
+                    );
+                }
+                for call in aggregates {
+                    self.work(ACCUMULATE_ROW, input_rows);
+                    self.work(EVALUATE_PART, input_rows * parts(call.argument.iter().chain(&call.filter)));
+                    if call.distinct {
+                        self.work(GROUP_ROW, input_rows);
+                    }
+                }
+                self.launch(input_rows);
+                self.add(input, 1.0);
+            }
+            Operator::Sort { input, .. } => {
+                let input_rows = rows(input, 1.0);
+                self.work(COMPARE_ROW, input_rows * input_rows.max(2.0).log2());
+                self.launch(input_rows);
+                self.add(input, 1.0);
+            }
+            Operator::Limit { input, .. } => {
+                let wanted = rows(relation, 1.0) / rows(input, 1.0).max(1.0);
+                self.add(input, share * wanted.clamp(0.0, 1.0));
+            }
+            Operator::UnionAll { inputs, .. } => {
+                inputs.iter().for_each(|(input, _)| self.add(input, share));
+            }
+        }
+    }
+
+    fn work(&mut self, rate: Rate, count: f64) {
+        self.cpu_ns += rate.cpu_ns * count;
+        self.device_ns += rate.device_ns * count;
+    }
+
+    /// What the device does for an operator over so many rows, however little each row is.
+    fn launch(&mut self, row_count: f64) {
+        self.device_ns += CHUNK_NS * (row_count / CHUNK_ROWS).ceil().max(1.0);
+    }
+}
+
+/// Parts of expressions. A column or a constant alone is no work, and a function of text as much as some of numbers.
+fn parts<'a>(expressions: impl IntoIterator<Item = &'a Expression>) -> f64 {
+    let mut count = 0.0;
+    for expression in expressions {
+        count -= 1.0;
+        expression.walk(&mut |part| {
+            let is_text = |part: &&Expression| *part.data_type() == DataType::Text;
+            count += if part.children().iter().any(is_text) { TEXT_CALL_PARTS } else { 1.0 };
+        });
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pystachio_plan::{
+        Aggregate, AggregateCall, ColumnId, FileSet, Function, JoinKey, JoinKind, NamedExpression, ScanColumn,
+    };
+
+    use super::*;
+
+    const OVERHEAD_US: u32 = 10_000;
+
+    fn size(row_count: u64) -> ScanSize {
+        ScanSize { row_count, compressed_bytes: row_count * 3, uncompressed_bytes: row_count * 8 }
+    }
+
+    fn column(id: u32) -> Expression {
+        Expression::column(ColumnId(id), DataType::Int64)
+    }
+
+    fn scan(id: u32, rows: f64, filters: Vec<Expression>) -> Arc<Relation> {
+        let columns = vec![ScanColumn {
+            id: ColumnId(id),
+            name: "c".to_owned(),
+            data_type: DataType::Int64,
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+        }];
+        let files = FileSet { paths: vec!["/t".to_owned()] };
+        Relation::new(Operator::Scan { table: "t".to_owned(), files, columns, filters }, rows)
+    }
+
+    fn count_by(input: Arc<Relation>, id: u32) -> Arc<Relation> {
+        let groups = vec![NamedExpression { id: ColumnId(id), expression: column(id) }];
+        let call = AggregateCall {
+            id: ColumnId(99),
+            function: Aggregate::Count,
+            argument: None,
+            distinct: false,
+            filter: None,
+            data_type: DataType::Int64,
+        };
+        Relation::new(Operator::Aggregate { input, groups, aggregates: vec![call] }, 10.0)
+    }
+
+    fn join(left: Arc<Relation>, right: Arc<Relation>, build: JoinSide) -> Arc<Relation> {
+        let rows = left.estimate.rows.max(right.estimate.rows);
+        let keys = vec![JoinKey { left: column(1), right: column(2) }];
+        let kind = JoinKind::Inner;
+        Relation::new(Operator::Join { kind, left, right, keys, residual: None, build }, rows)
+    }
+
+    fn times(root: Arc<Relation>, sizes: &[ScanSize], threads: usize) -> Times {
+        expected_times(&Plan { root, outputs: Vec::new() }, sizes, threads, OVERHEAD_US)
+    }
+
+    #[test]
+    fn few_rows_are_faster_on_the_cpu_and_many_on_the_device() {
+        let grouped = |rows: u64| times(count_by(scan(1, rows as f64, Vec::new()), 1), &[size(rows)], 16);
+        let (few, many) = (grouped(10_000), grouped(600_000_000));
+        assert!(few.cpu_us < few.device_us && few.device_us >= f64::from(OVERHEAD_US), "{few:?}");
+        assert!(many.device_us * 5.0 < many.cpu_us, "{many:?}");
+    }
+
+    #[test]
+    fn threads_share_the_work() {
+        let grouped = |threads| times(count_by(scan(1, 1e8, Vec::new()), 1), &[size(100_000_000)], threads);
+        let (two, sixteen) = (grouped(2), grouped(16));
+        assert!(two.cpu_us > 7.0 * sixteen.cpu_us);
+        assert_eq!(two.device_us, sixteen.device_us);
+    }
+
+    #[test]
+    fn what_statistics_rule_out_costs_nothing() {
+        let condition = || vec![Expression::predicate(Function::Less, vec![column(1), column(1)])];
+        let of = |rows| times(scan(1, 10.0, condition()), &[size(rows)], 4);
+        assert!(of(1_000).cpu_us < of(100_000_000).cpu_us / 50.0);
+    }
+
+    #[test]
+    fn a_limit_needs_a_share_of_what_streams_and_all_of_what_does_not() {
+        let limit = |input| Relation::new(Operator::Limit { input, offset: None, count: None }, 10.0);
+        let sizes = [size(10_000_000), size(10_000_000)];
+        let (left, right) = (scan(1, 1e7, Vec::new()), scan(2, 1e7, Vec::new()));
+        let streamed = times(limit(left.clone()), &sizes, 1);
+        assert!(streamed.cpu_us < 3_000.0, "{streamed:?}");
+        let sorted = Relation::new(Operator::Sort { input: left.clone(), keys: Vec::new() }, 1e7);
+        let whole = times(sorted.clone(), &sizes, 1);
+        assert_eq!(times(limit(sorted), &sizes, 1), whole);
+        // The side that a hash table is built of is read whole, whichever it is.
+        let built = times(limit(join(left.clone(), right.clone(), JoinSide::Left)), &sizes, 1);
+        let built_right = times(limit(join(left, right, JoinSide::Right)), &sizes, 1);
+        assert!(built.cpu_us > 100_000.0 && (built.cpu_us - built_right.cpu_us).abs() < 1.0);
+    }
+
+    #[test]
+    fn scans_come_in_the_order_of_their_sizes() {
+        let root = join(scan(1, 1e6, Vec::new()), scan(2, 10.0, Vec::new()), JoinSide::Right);
+        let ids: Vec<u32> = root
+            .scans()
+            .into_iter()
+            .map(|scan| match scan {
+                Operator::Scan { columns, .. } => columns[0].id.0,
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(ids, [1, 2]);
+        let right_is_large = times(root.clone(), &[size(10), size(1_000_000)], 1);
+        let left_is_large = times(root, &[size(1_000_000), size(10)], 1);
+        assert!((right_is_large.cpu_us - left_is_large.cpu_us).abs() < 1.0);
+    }
+}
