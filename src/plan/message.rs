@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,7 +220,7 @@ pub struct QueryMetrics {
     pub cache_misses: u64,
     /// The most memory reserved at once.
     pub memory_peak_bytes: u64,
-    /// Bytes written to spill files.
+    /// Bytes that did not fit: written to spill files, or moved from a device to the host.
     pub spilled_bytes: u64,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,

@@ -1,26 +1,30 @@
-//! Device memory, counted against a budget before it is allocated.
+//! Device memory, counted in its arena before it is allocated.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
     atomic::{AtomicU64, Ordering},
 };
 
 use bytemuck::{Pod, bytes_of, cast_slice};
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{ErrorKind, Result};
 
-use super::{Kernel, Platform, Stream};
+use super::{
+    Kernel, Platform, Stream,
+    arena::{Account, Arena, Claim, Reclaim},
+};
+use crate::StopFlag;
 
-/// The memory of one device and the way to it. Cheap to clone.
+/// The memory of one device and the way to it: the whole arena, or a query's account of it. Cheap to clone.
 #[derive(Clone)]
 pub struct DeviceMemory {
     shared: Arc<Shared>,
+    /// Whom allocations count for; nobody's query if absent.
+    account: Option<Arc<Account>>,
 }
 
 struct Shared {
     platform: Arc<dyn Platform>,
-    used_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    bytes_max: u64,
+    arena: Arc<Arena>,
     /// Streams that nobody uses now. There are never more than were in use at once.
     idle_streams: Mutex<Vec<Stream>>,
 }
@@ -28,14 +32,45 @@ struct Shared {
 impl DeviceMemory {
     /// Memory of a platform, of which at most `bytes_max` are used.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
-        let shared = Shared {
-            platform,
-            used_bytes: AtomicU64::new(0),
-            peak_bytes: AtomicU64::new(0),
-            bytes_max,
-            idle_streams: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared) }
+        let shared =
+            Shared { platform, arena: Arc::new(Arena::new(bytes_max)), idle_streams: Mutex::default() };
+        Self { shared: Arc::new(shared), account: None }
+    }
+
+    /// The same memory, whose allocations count for an account of their own. It reserves nothing before
+    /// [`DeviceMemory::admit`], and ends with the last clone and the last buffer.
+    pub fn open_account(&self) -> Self {
+        let account = Account::new(&self.shared.arena);
+        Self { shared: self.shared.clone(), account: Some(Arc::new(account)) }
+    }
+
+    /// Waits until the account has `minimum_bytes` of the arena for itself. Those who came earlier go first.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` when `stop` says so, `OutOfMemory` if the arena is smaller or too many queries wait.
+    pub fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
+        self.account.as_ref().map_or(Ok(()), |account| account.admit(minimum_bytes, stop))
+    }
+
+    /// What an operator may hold, of which `guaranteed_bytes` are a part of the account's minimum; the sum of
+    /// all guarantees is below that. `None` for memory without an account.
+    pub fn claim(&self, guaranteed_bytes: u64) -> Option<Claim> {
+        self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
+    }
+
+    /// What the account could still use if nobody else took more.
+    pub fn available_bytes(&self) -> u64 {
+        match &self.account {
+            Some(account) => account.available_bytes(),
+            None => self.bytes_max().saturating_sub(self.used_bytes()),
+        }
+    }
+
+    /// Names someone who gives memory back when there is not enough; forgotten when it is dropped. What it holds
+    /// is allocated without an account.
+    pub fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
+        self.shared.arena.add_reclaimer(reclaimer);
     }
 
     /// The platform.
@@ -43,14 +78,19 @@ impl DeviceMemory {
         &self.shared.platform
     }
 
-    /// Bytes in use.
-    pub fn used_bytes(&self) -> u64 {
-        self.shared.used_bytes.load(Ordering::Relaxed)
+    /// The size of the arena.
+    pub fn bytes_max(&self) -> u64 {
+        self.shared.arena.bytes_max()
     }
 
-    /// The most bytes in use at once.
+    /// Bytes of the arena in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.arena.used_bytes()
+    }
+
+    /// The most bytes that the account used at once; without an account, that the arena had in use.
     pub fn peak_bytes(&self) -> u64 {
-        self.shared.peak_bytes.load(Ordering::Relaxed)
+        self.account.as_ref().map_or_else(|| self.shared.arena.peak_bytes(), |account| account.peak_bytes())
     }
 
     /// A stream that nobody else uses until the lease is dropped.
@@ -75,22 +115,19 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the budget or the device has not enough.
+    /// `OutOfMemory` if the arena or the device has not enough; caches have given way then.
     pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         let shared = &self.shared;
-        let used = shared.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if used > shared.bytes_max {
-            shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            let message = format!(
-                "device memory is used up: used_bytes={}, requested_bytes={bytes}, limit_bytes={}",
-                used - bytes,
-                shared.bytes_max
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, message)
-                .with_hint("Raise the server option memory, or run fewer queries at once."));
-        }
-        shared.peak_bytes.fetch_max(used, Ordering::Relaxed);
-        match shared.platform.allocate(bytes, stream) {
+        shared.arena.take(self.account.as_deref(), bytes)?;
+        let allocated = match shared.platform.allocate(bytes, stream) {
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                // The device may have less than the arena promises: others use it too.
+                shared.arena.reclaim(bytes);
+                shared.platform.allocate(bytes, stream)
+            }
+            other => other,
+        };
+        match allocated {
             Ok(address) => Ok(Buffer {
                 allocation: Arc::new(Allocation {
                     memory: self.clone(),
@@ -100,7 +137,7 @@ impl DeviceMemory {
                 }),
             }),
             Err(error) => {
-                shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                shared.arena.give_back(self.account.as_deref(), bytes);
                 Err(error)
             }
         }
@@ -200,8 +237,8 @@ impl std::fmt::Debug for Buffer {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        let shared = &self.memory.shared;
+        let DeviceMemory { shared, account } = &self.memory;
         shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
-        shared.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        shared.arena.give_back(account.as_deref(), self.bytes);
     }
 }

@@ -1,8 +1,11 @@
 //! A device and what runs on it, as its host starts it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use pystachio_plan::{QueryMetrics, QueryRequest, Result};
@@ -10,12 +13,14 @@ use pystachio_plan::{QueryMetrics, QueryRequest, Result};
 use super::{
     QueryContext,
     compile::compile,
+    memory::QueryMemory,
     run::{DeviceStream, Run},
 };
 use crate::{
     ResultStream, StopFlag,
-    device::{DeviceMemory, Platform},
+    device::{DeviceMemory, HostMemory, Platform},
     operation::Queue,
+    spill::{SpillOptions, SpillStore},
     storage::FileCatalog,
 };
 
@@ -24,6 +29,10 @@ use crate::{
 pub struct DeviceOptions {
     /// Device memory for running queries.
     pub memory_bytes: u64,
+    /// Page-locked memory of the host for what does not fit there.
+    pub host_bytes: u64,
+    /// Where files go for what does not fit there either.
+    pub spill_directory: PathBuf,
 }
 
 /// Runs plans on one device. What no kernel has is `NotSupported`.
@@ -32,19 +41,25 @@ pub struct DeviceEngine {
     catalog: Arc<FileCatalog>,
     queries_running: Arc<AtomicU64>,
     queries_run: Arc<AtomicU64>,
-    memory_max_bytes: u64,
+    spill: SpillOptions,
 }
 
 impl DeviceEngine {
     /// An engine on a platform.
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
+        let host = HostMemory::new(platform.clone(), options.host_bytes);
         Self {
             memory: DeviceMemory::new(platform, options.memory_bytes),
             catalog: Arc::default(),
             queries_running: Arc::default(),
             queries_run: Arc::default(),
-            memory_max_bytes: options.memory_bytes,
+            spill: SpillOptions { host, directory: Arc::new(options.spill_directory.clone()) },
         }
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
     }
 
     /// `cuda` or `emulated`.
@@ -61,8 +76,9 @@ impl DeviceEngine {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
-        let queue = Queue::new(&self.memory)?;
-        let run = Run { request, queue, catalog: self.catalog.clone(), guard, stop };
+        let queue = Queue::new(&self.memory.open_account())?;
+        let store = SpillStore::new(self.spill.clone());
+        let run = Run { request, queue, store, catalog: self.catalog.clone(), guard, stop };
         Ok(Box::new(DeviceStream::start(run).await?))
     }
 
@@ -72,8 +88,10 @@ impl DeviceEngine {
     ///
     /// As of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
+        let queue = Queue::new(&self.memory.open_account())?;
         let mut context = QueryContext {
-            queue: Queue::new(&self.memory)?,
+            memory: QueryMemory::new(queue.memory().clone(), SpillStore::new(self.spill.clone())),
+            queue,
             catalog: self.catalog.clone(),
             parameters: request.parameters.clone(),
             stop: StopFlag::default(),
@@ -91,7 +109,7 @@ impl DeviceEngine {
 
     /// Device memory in use, and the most that may be.
     pub fn memory_bytes(&self) -> (u64, u64) {
-        (self.memory.used_bytes(), self.memory_max_bytes)
+        (self.memory.used_bytes(), self.memory.bytes_max())
     }
 }
 

@@ -3,15 +3,22 @@
 //! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
+//! - `read_ahead.rs`: how far readers of a scan are ahead
+//! - `memory.rs`: what a query may use, and what its operators may hold
+//! - `held.rs`: rows that are held, and their way off the device
+//! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
+//! - `groups.rs`: partial results, in memory or spilled; `sort_ranges.rs`: a sort of rows that were spilled
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
 //!                            ▲
-//!                            └── build side, whole
+//!                            └── build side, whole, or partition by partition
 //! ```
 //!
 //! Invariants: a query has one queue, so all its device work is in one order and a buffer that is dropped
-//! is freed after its last use. Between two chunks a query looks whether it is still wanted.
+//! is freed after its last use. Between two chunks a query looks whether it is still wanted. What an operator
+//! holds from one chunk to the next it has a claim for; what it gets no claim for it spills. Chunks are not
+//! larger than what there is of memory allows.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
 //! row, and the host runs such a plan on another engine.
@@ -19,11 +26,20 @@
 mod aggregate;
 mod compile;
 mod engine;
+mod groups;
+mod held;
 mod join;
+mod join_partitions;
+mod matching;
+mod memory;
+mod read_ahead;
 mod rows;
 mod run;
 mod scan;
 mod sort;
+mod sort_ranges;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
@@ -31,6 +47,7 @@ use std::{sync::Arc, time::Instant};
 
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result};
 
+use self::memory::QueryMemory;
 use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};
 
 /// Columns of a source, in the order of its chunks.
@@ -39,6 +56,7 @@ type Columns = Vec<(ColumnId, DataType)>;
 /// What every source of a query shares.
 struct QueryContext {
     queue: Queue,
+    memory: QueryMemory,
     catalog: Arc<FileCatalog>,
     parameters: Vec<Literal>,
     stop: StopFlag,
@@ -66,13 +84,21 @@ struct Operator {
     source: Box<dyn Source>,
     /// Place in [`QueryMetrics::operators`].
     place: usize,
+    /// A chunk that is too large to be given at once, and the first row that was not.
+    rest: Option<(Chunk, usize)>,
 }
 
 impl Operator {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         context.check_cancelled()?;
         let started = Instant::now();
-        let chunk = self.source.next(context)?;
+        let chunk = match self.rest.take() {
+            Some((chunk, first)) => Some(self.part(context, chunk, first)?),
+            None => match self.source.next(context)? {
+                Some(chunk) => Some(self.part(context, chunk, 0)?),
+                None => None,
+            },
+        };
         if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
             context.metrics.operators.get_mut(self.place)
         {
@@ -86,18 +112,30 @@ impl Operator {
         Ok(chunk)
     }
 
-    /// All rows as one chunk.
-    fn collect(&mut self, context: &mut QueryContext) -> Result<Chunk> {
-        let mut chunks = Vec::new();
-        while let Some(chunk) = self.next(context)? {
-            if chunk.row_count > 0 {
-                chunks.push(chunk);
-            }
+    /// As many rows of a chunk as are given at once; the others are the rest.
+    fn part(&mut self, context: &QueryContext, chunk: Chunk, first: usize) -> Result<Chunk> {
+        let rows_max = rows_within(&chunk, context.memory.chunk_bytes());
+        let left = chunk.row_count - first;
+        if left <= rows_max.saturating_add(rows_max / 2) {
+            return context.queue.slice(&chunk, first, left);
         }
-        if chunks.is_empty() { context.queue.empty(&self.types()) } else { context.queue.concat(&chunks) }
+        let part = context.queue.slice(&chunk, first, rows_max)?;
+        self.rest = Some((chunk, first + rows_max));
+        Ok(part)
     }
 
     fn types(&self) -> Vec<DataType> {
         self.columns.iter().map(|(_, data_type)| data_type.clone()).collect()
+    }
+}
+
+/// How many rows of a chunk have so many bytes of cells; at least one.
+fn rows_within(chunk: &Chunk, bytes: u64) -> usize {
+    match chunk.cell_bytes() {
+        cell_bytes if cell_bytes > bytes => {
+            let rows = chunk.row_count as u128 * u128::from(bytes) / u128::from(cell_bytes);
+            (rows as usize).max(1)
+        }
+        _ => chunk.row_count.max(1),
     }
 }

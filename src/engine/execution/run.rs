@@ -11,10 +11,11 @@ use async_trait::async_trait;
 use pystachio_plan::{ActualRows, Error, ErrorKind, QueryMetrics, QueryRequest, Result};
 use tokio::sync::mpsc;
 
-use super::{QueryContext, compile::compile};
+use super::{QueryContext, compile::compile, memory::QueryMemory};
 use crate::{
     ResultStream, StopFlag,
     operation::{Queue, column_schema, to_arrow},
+    spill::SpillStore,
     storage::FileCatalog,
 };
 
@@ -24,7 +25,9 @@ const BATCHES_AHEAD: usize = 4;
 /// What a running query needs.
 pub(super) struct Run {
     pub(super) request: QueryRequest,
+    /// Over memory with an account of its own.
     pub(super) queue: Queue,
+    pub(super) store: SpillStore,
     pub(super) catalog: Arc<FileCatalog>,
     /// Dropped when the query ends.
     pub(super) guard: Box<dyn Send>,
@@ -133,6 +136,7 @@ impl Worker {
         let request = &self.run.request;
         let mut context = QueryContext {
             queue: self.run.queue.clone(),
+            memory: QueryMemory::new(self.run.queue.memory().clone(), self.run.store.clone()),
             catalog: self.run.catalog.clone(),
             parameters: request.parameters.clone(),
             stop: self.run.stop.clone(),
@@ -140,6 +144,7 @@ impl Worker {
         };
         let mut root = compile(&request.plan, &mut context)?;
         context.metrics.prepare_us = started.elapsed().as_micros() as u64;
+        context.memory.admit(&context.stop)?;
         let batch_rows = (request.batch_rows_max as usize).max(1);
         while let Some(chunk) = root.next(&mut context)? {
             if chunk.row_count == 0 {
@@ -171,6 +176,7 @@ impl Worker {
         metrics.actual_rows = if with_operators { actual_rows(context) } else { Vec::new() };
         metrics.elapsed_us = started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
+        metrics.spilled_bytes = context.memory.store.written_bytes();
     }
 }
 

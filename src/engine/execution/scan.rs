@@ -9,22 +9,23 @@
 //! Each reader has a queue of its own, so that storage, the bus and the device work at the same time. A
 //! chunk is handed over when its queue has nothing left to do, and belongs to the query's queue then.
 //!
-//! Invariants: chunks come in the order of files and row groups, and have some row groups each. At most one chunk a reader, and as many in
-//! the channel, are decoded ahead.
+//! Invariants: chunks come in the order of files and row groups, and have some row groups each. What is decoded
+//! ahead is bounded by bytes, and by two chunks a reader (`read_ahead.rs`).
 
 use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
     thread::JoinHandle,
 };
 
+use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn};
 
-use super::{Columns, QueryContext, Source, rows::filter_chunk};
+use super::{Columns, QueryContext, Source, read_ahead::ReadAhead, rows::filter_chunk};
 use crate::{
     StopFlag,
     decode::{EncodedColumnChunk, check_column, chunk_range, decode_row_group},
@@ -60,8 +61,7 @@ struct ScanWork {
     columns: Vec<ScanColumn>,
     filter: Option<Filter>,
     parts: Vec<Vec<RowGroup>>,
-    /// The next part that no reader has.
-    taken: AtomicUsize,
+    ahead: ReadAhead,
     bytes_read: AtomicU64,
     /// Set when the scan is dropped.
     dropped: StopFlag,
@@ -73,6 +73,8 @@ struct RowGroup {
     file: Arc<ScanFile>,
     index: usize,
     row_count: usize,
+    /// About what decoding it takes on the device.
+    bytes: u64,
 }
 
 /// A file and where the columns that are read are in it.
@@ -109,7 +111,8 @@ impl ScanSource {
                     context.metrics.row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
                     let row_count = usize::try_from(row_group.num_rows()).unwrap_or(usize::MAX);
-                    row_groups.push(RowGroup { file: file.clone(), index, row_count });
+                    let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
+                    row_groups.push(RowGroup { file: file.clone(), index, row_count, bytes });
                 }
             }
             if row_groups.len() == before && count > 0 {
@@ -122,12 +125,15 @@ impl ScanSource {
             None => None,
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
+        let reader_count = context.queue.memory().platform().reader_count();
+        let parts_ahead = reader_count * CHUNKS_PER_READER;
+        let bytes_max = context.memory.ahead_bytes() / parts_ahead as u64;
         let work = ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
             filter,
-            parts: parts(row_groups, context.queue.memory().platform().reader_count()),
-            taken: AtomicUsize::new(0),
+            parts: parts(row_groups, reader_count, bytes_max),
+            ahead: ReadAhead::new(context.memory.clone(), parts_ahead),
             bytes_read: AtomicU64::new(0),
             dropped: StopFlag::default(),
         };
@@ -137,7 +143,7 @@ impl ScanSource {
     fn start(&mut self, context: &QueryContext) -> Result<()> {
         let memory = context.queue.memory();
         let count = memory.platform().reader_count().min(self.work.parts.len()).max(1);
-        let (sender, chunks) = sync_channel(count);
+        let (sender, chunks) = channel();
         let mut readers = Vec::with_capacity(count);
         for _ in 0..count {
             let reader = Reader {
@@ -175,6 +181,7 @@ impl Source for ScanSource {
             self.early.insert(place, chunk);
         }
         let chunk = self.early.remove(&self.next);
+        self.work.ahead.give_back(self.next);
         self.next += 1;
         context.metrics.bytes_read += self.work.bytes_read.swap(0, Ordering::Relaxed);
         if let Some(chunk) = &chunk {
@@ -201,7 +208,7 @@ impl Drop for ScanSource {
 struct Reader {
     work: Arc<ScanWork>,
     memory: DeviceMemory,
-    sender: SyncSender<Result<(usize, Chunk)>>,
+    sender: Sender<Result<(usize, Chunk)>>,
     stop: StopFlag,
 }
 
@@ -214,17 +221,36 @@ impl Reader {
                 return;
             }
         };
+        let is_stopped = || self.stop.is_stopped() || self.work.dropped.is_stopped();
         loop {
-            let place = self.work.taken.fetch_add(1, Ordering::Relaxed);
-            let Some(part) = self.work.parts.get(place) else { return };
-            if self.stop.is_stopped() || self.work.dropped.is_stopped() {
+            let bytes_of = |place: usize| {
+                let part = self.work.parts.get(place)?;
+                Some(part.iter().map(|row_group| row_group.bytes).sum())
+            };
+            let taken = self.work.ahead.take(bytes_of, is_stopped);
+            if is_stopped() {
                 let _ = self.sender.send(Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")));
                 return;
             }
+            let Some((place, part)) = taken.and_then(|place| Some((place, self.work.parts.get(place)?)))
+            else {
+                return;
+            };
             // A panic ends the query, not the process.
-            let read = std::panic::AssertUnwindSafe(|| self.work.read_part(&queue, part));
-            let chunk = std::panic::catch_unwind(read)
-                .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
+            let read = || {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.work.read_part(&queue, part)))
+                    .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")))
+            };
+            let chunk = match read() {
+                // The estimate was too low: chunks before this one go on and leave their memory.
+                Err(error)
+                    if error.kind == ErrorKind::OutOfMemory
+                        && self.work.ahead.wait_first(place, is_stopped) =>
+                {
+                    read()
+                }
+                other => other,
+            };
             let is_error = chunk.is_err();
             if self.sender.send(chunk.map(|chunk| (place, chunk))).is_err() || is_error {
                 return;
@@ -233,14 +259,31 @@ impl Reader {
     }
 }
 
-/// Row groups in parts that become a chunk each: large enough, and enough of them to keep all readers busy.
-fn parts(row_groups: Vec<RowGroup>, reader_count: usize) -> Vec<Vec<RowGroup>> {
+/// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
+fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
+    let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
+    let mut bytes = 0u64;
+    for (column, leaf) in columns.iter().zip(leaves) {
+        let chunk = row_group.column(*leaf);
+        let encoded = chunk.compressed_size().max(0) as u64 + chunk.uncompressed_size().max(0) as u64;
+        let cell_bytes = u64::from(CellType::of(&column.data_type)?.bytes()) + 1;
+        bytes = bytes.saturating_add(encoded).saturating_add(2 * rows * cell_bytes);
+    }
+    Ok(bytes)
+}
+
+/// Row groups in parts that become a chunk each: large enough, small enough for what may be decoded ahead, and
+/// enough of them to keep all readers busy.
+fn parts(row_groups: Vec<RowGroup>, reader_count: usize, bytes_max: u64) -> Vec<Vec<RowGroup>> {
     let length_max = (row_groups.len() / (reader_count * CHUNKS_PER_READER)).max(1);
     let mut parts: Vec<Vec<RowGroup>> = Vec::new();
-    let mut row_count = usize::MAX;
+    let (mut row_count, mut bytes) = (usize::MAX, 0u64);
     for row_group in row_groups {
-        let is_full = row_count >= CHUNK_ROWS_MIN || parts.last().is_none_or(|part| part.len() >= length_max);
+        let is_full = row_count >= CHUNK_ROWS_MIN
+            || parts.last().is_none_or(|part| part.len() >= length_max)
+            || bytes.saturating_add(row_group.bytes) > bytes_max;
         row_count = if is_full { row_group.row_count } else { row_count + row_group.row_count };
+        bytes = if is_full { row_group.bytes } else { bytes + row_group.bytes };
         match parts.last_mut() {
             Some(part) if !is_full => part.push(row_group),
             _ => parts.push(vec![row_group]),
@@ -340,7 +383,7 @@ mod tests {
     use super::*;
     use crate::storage::FileCatalog;
 
-    fn lengths(row_counts: &[usize], reader_count: usize) -> Vec<usize> {
+    fn lengths(row_counts: &[usize], reader_count: usize, bytes_max: u64) -> Vec<usize> {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
@@ -349,8 +392,10 @@ mod tests {
             file: file.clone(),
             index,
             row_count: *row_count,
+            bytes: *row_count as u64 * 10,
         };
-        let found = parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count);
+        let row_groups = row_counts.iter().enumerate().map(row_group).collect();
+        let found = parts(row_groups, reader_count, bytes_max);
         let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
         assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
         found.iter().map(Vec::len).collect()
@@ -358,9 +403,11 @@ mod tests {
 
     #[test]
     fn small_row_groups_share_a_chunk_and_large_ones_have_their_own() {
-        assert_eq!(lengths(&[500_000; 40], 2), [9, 9, 9, 9, 4]);
-        assert_eq!(lengths(&[8_000_000; 5], 1), [1; 5]);
-        assert_eq!(lengths(&[500_000; 8], 12), [1; 8]);
-        assert_eq!(lengths(&[], 12), [0; 0]);
+        assert_eq!(lengths(&[500_000; 40], 2, u64::MAX), [9, 9, 9, 9, 4]);
+        assert_eq!(lengths(&[8_000_000; 5], 1, u64::MAX), [1; 5]);
+        assert_eq!(lengths(&[500_000; 8], 12, u64::MAX), [1; 8]);
+        assert_eq!(lengths(&[500_000; 40], 2, 20_000_000), [4; 10]);
+        assert_eq!(lengths(&[500_000; 40], 2, 1), [1; 40]);
+        assert_eq!(lengths(&[], 12, u64::MAX), [0; 0]);
     }
 }

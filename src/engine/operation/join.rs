@@ -91,7 +91,8 @@ impl Queue {
         Ok(JoinTable { keys, row_count, hashes, heads, next_rows, slot_count })
     }
 
-    /// The pairs of rows whose keys are equal, in probe order. `keys` have the build keys' types.
+    /// The pairs of rows whose keys are equal, in probe order, or `None` if there are more than `pairs_max`.
+    /// `keys` have the build keys' types.
     ///
     /// # Errors
     ///
@@ -102,7 +103,8 @@ impl Queue {
         keys: &[Column],
         row_count: usize,
         mode: ProbeMode,
-    ) -> Result<Pairs> {
+        pairs_max: u64,
+    ) -> Result<Option<Pairs>> {
         debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
         let hashes = self.hash(keys, row_count, false)?;
         let counts = self.allocate::<u32>(row_count as u64)?;
@@ -122,6 +124,9 @@ impl Queue {
         };
         self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
         let (offsets, total) = self.offsets(&counts, 4, row_count)?;
+        if total > pairs_max {
+            return Ok(None);
+        }
         let total = check_pairs(total)?;
         let probe_rows = self.allocate::<u32>(total as u64)?;
         let build_rows = self.allocate::<u32>(total as u64)?;
@@ -131,10 +136,10 @@ impl Queue {
         if total > 0 {
             self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
         }
-        Ok(Pairs {
+        Ok(Some(Pairs {
             probe: RowNumbers { rows: probe_rows, count: total, may_miss: false },
             build: RowNumbers { rows: build_rows, count: total, may_miss: mode == ProbeMode::MatchesOrMiss },
-        })
+        }))
     }
 
     /// Some pairs of a join without keys: `count` of them from pair `first` on, where pairs are numbered

@@ -125,7 +125,7 @@ fn probes_find_all_matches_and_no_null() {
         let table = queue.build(vec![numbers(&queue, &build)], build_count).unwrap();
         let keys = [numbers(&queue, &probe)];
         for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
-            let pairs = queue.probe(&table, &keys, probe_count, mode).unwrap();
+            let pairs = queue.probe(&table, &keys, probe_count, mode, u64::MAX).unwrap().unwrap();
             let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
             let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
             let mut found: Vec<(u32, u32)> = probe_rows.into_iter().zip(build_rows).collect();
