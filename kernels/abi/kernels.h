@@ -14,6 +14,9 @@
     X(evaluate_int256_program, EvaluateProgram, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
+    X(move_strings, MoveStrings, BLOCK_THREADS) \
+    X(assign_hash_partitions, AssignHashPartitions, BLOCK_THREADS) \
+    X(assign_range_partitions, AssignRangePartitions, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
     X(measure_keys, MeasureKeys, BLOCK_THREADS) \
     X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \

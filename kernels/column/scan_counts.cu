@@ -44,7 +44,9 @@ KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
     uint64_t *target = (uint64_t *)args.target;
     uint64_t before = ((const uint64_t *)args.tile_totals)[blockIdx.x];
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        uint64_t row = (uint64_t)blockIdx.x * TILE_ROWS + item * BLOCK_THREADS + threadIdx.x;
+        uint64_t first = (uint64_t)blockIdx.x * TILE_ROWS + item * BLOCK_THREADS;
+        if (first >= args.row_count) break;
+        uint64_t row = first + threadIdx.x;
         uint64_t total;
         uint64_t offset = block_exclusive_sum(count_at(args, row), &total);
         if (row < args.row_count) target[row] = before + offset;
@@ -56,7 +58,9 @@ KERNEL(select_rows, ScanCounts, BLOCK_THREADS) {
     uint32_t *target = (uint32_t *)args.target;
     uint64_t before = ((const uint64_t *)args.tile_totals)[blockIdx.x];
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        uint64_t row = (uint64_t)blockIdx.x * TILE_ROWS + item * BLOCK_THREADS + threadIdx.x;
+        uint64_t first = (uint64_t)blockIdx.x * TILE_ROWS + item * BLOCK_THREADS;
+        if (first >= args.row_count) break;
+        uint64_t row = first + threadIdx.x;
         uint32_t count = count_at(args, row);
         uint64_t total;
         uint64_t offset = block_exclusive_sum(count, &total);

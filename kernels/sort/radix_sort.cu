@@ -93,6 +93,7 @@ KERNEL(scatter_digits, SortDigits, BLOCK_THREADS) {
     targets[threadIdx.x] = ((const uint64_t *)args.digit_offsets)[(uint64_t)threadIdx.x * args.tiles + blockIdx.x];
     uint64_t first = (uint64_t)blockIdx.x * SORT_TILE_ROWS;
     for (uint32_t item = 0; item < SORT_TILE_ROWS / BLOCK_THREADS; item++) {
+        if (first + item * BLOCK_THREADS >= args.row_count) break;
         uint64_t place = first + item * BLOCK_THREADS + threadIdx.x;
         bool is_row = place < args.row_count;
         uint64_t word = is_row ? ((const uint64_t *)args.words)[place] : 0;

@@ -23,7 +23,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use crate::{
     MODULES,
     fault::from_driver,
-    staging::{SLOT_BYTES, Staging},
+    staging::{PORTABLE, SLOT_BYTES, Staging},
 };
 
 /// Threads that read for one scan: as many as saturate the page cache and the bus together.
@@ -247,6 +247,44 @@ impl Platform for CudaPlatform {
             })?;
         }
         Ok(())
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<u64> {
+        self.enter()?;
+        // SAFETY: the context is current; the memory is given back by `release_host`.
+        let allocated = unsafe { result::malloc_host(bytes, PORTABLE) };
+        match allocated {
+            Ok(address) => Ok(address as u64),
+            Err(error) => Err(from_driver(&format!("page-lock {bytes} bytes of the host"), error)),
+        }
+    }
+
+    fn release_host(&self, address: u64, _bytes: usize) {
+        if self.enter().is_ok() {
+            // SAFETY: `allocate_host` gave it, and no copy from or to it is under way.
+            let released = unsafe { result::free_host(address as *mut c_void) };
+            if let Err(error) = released {
+                tracing::error!("{}", from_driver("free page-locked memory", error));
+            }
+        }
+    }
+
+    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: page-locked memory with this many bytes, which stays as it is until the copy has happened.
+        let slice = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
+        // SAFETY: the target has this many bytes.
+        unsafe { result::memcpy_htod_async(target, slice, handle(stream)) }
+            .map_err(|error| from_driver("copy to the device", error))
+    }
+
+    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: page-locked memory with this many bytes, which nobody else touches before the copy has happened.
+        let slice = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
+        // SAFETY: the source has this many bytes.
+        unsafe { result::memcpy_dtoh_async(slice, source, handle(stream)) }
+            .map_err(|error| from_driver("copy from the device", error))
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {

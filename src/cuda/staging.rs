@@ -23,7 +23,7 @@ pub(crate) const SLOT_BYTES: usize = 4 << 20;
 /// Slots: as many copies may be under way.
 const SLOTS: usize = 32;
 /// Readable and writable by every context, and cached for the CPU's reads.
-const PORTABLE: u32 = 1;
+pub(crate) const PORTABLE: u32 = 1;
 
 /// A ring of page-locked slots.
 pub(crate) struct Staging {

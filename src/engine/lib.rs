@@ -18,6 +18,7 @@ mod host_locale;
 mod letter_case;
 pub mod operation;
 pub mod program;
+pub mod spill;
 mod stop;
 pub mod storage;
 

@@ -36,6 +36,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::Cancelled => PgSqlErrorCode::ERRCODE_QUERY_CANCELED,
         ErrorKind::Protocol => PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION,
         ErrorKind::Unavailable => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
+        ErrorKind::Device => PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
         ErrorKind::Internal => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
     }
 }

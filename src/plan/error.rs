@@ -45,6 +45,8 @@ pub enum ErrorKind {
     Protocol,
     /// The engine can't be reached, or went away.
     Unavailable,
+    /// The device failed, or was lost. The engine that used it ends, and is started anew.
+    Device,
     /// A bug of ours.
     Internal,
 }

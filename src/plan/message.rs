@@ -380,7 +380,7 @@ pub struct QueryMetrics {
     pub cache_misses: u64,
     /// The most memory reserved at once.
     pub memory_peak_bytes: u64,
-    /// Bytes written to spill files.
+    /// Bytes that did not fit: written to spill files, or moved from a device to the host.
     pub spilled_bytes: u64,
     /// The engine's operators, depth first, if asked for.
     pub operators: Vec<OperatorMetrics>,

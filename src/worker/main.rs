@@ -2,7 +2,7 @@
 //! extension's supervisor.
 //!
 //! Ends with 0 after SIGTERM, SIGINT or the end of its parent, with 2 for arguments that make no sense and
-//! with 1 if it can't start. Logs go to stderr.
+//! with 1 if it can't start or its device is lost; the supervisor then starts another. Logs go to stderr.
 
 use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Duration};
 
@@ -33,6 +33,8 @@ const STACK_BYTES: usize = 64 * 1024 * 1024;
 const GPU_MEMORY_PERCENT: u64 = 85;
 /// How much of that column chunks may take that stay between queries.
 const GPU_CACHE_PERCENT: u64 = 60;
+/// How much of the option `memory` a device's queries may page-lock for what does not fit on the device.
+const HOST_MEMORY_PERCENT: u64 = 25;
 /// How long an orderly end waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -82,7 +84,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     let sockets = runtime("socket", SOCKET_THREADS)?;
     let engine = start_engine(options, &spill, compute.handle())?;
     let host = Host::new(engine, compute.handle().clone());
-    sockets.block_on(async {
+    let served = sockets.block_on(async {
         let server = Server::bind(&options.socket)?;
         tracing::info!(
             server = options.name,
@@ -94,17 +96,21 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
             "engine is ready"
         );
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(server.serve(host, stop.clone()));
-        let reason = wait_for_end(parent).await?;
+        let mut serving = tokio::spawn(server.serve(host.clone(), stop.clone()));
+        let reason = tokio::select! {
+            reason = wait_for_end(parent) => reason?,
+            // By itself it ends only without a device.
+            _ = &mut serving => return Err(Error::new(ErrorKind::Device, "the device is lost; the engine ends")),
+        };
         tracing::info!(server = options.name, reason, "engine stops");
         stop.cancel();
         // Sessions that don't end by themselves end with the runtime.
         let _ = tokio::time::timeout(STOP_WAIT, serving).await;
         Ok(())
-    })?;
+    });
     sockets.shutdown_background();
     compute.shutdown_timeout(STOP_WAIT);
-    Ok(())
+    served
 }
 
 fn runtime(name: &str, threads: usize) -> Result<Runtime> {
@@ -128,18 +134,17 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     match options.device {
         Device::Cpu => Ok(Arc::new(cpu)),
         Device::Emulated => {
-            let device_options =
-                DeviceOptions { memory_bytes: options.memory_bytes, cache_bytes: options.cache_bytes };
+            let device_options = device_options(options, spill, options.memory_bytes, options.cache_bytes);
             let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
             Ok(Arc::new(PairedEngine::new("emulated", Ok(device), cpu)))
         }
         Device::Cuda => {
-            let device = open_gpu()
+            let device = open_gpu(options, spill)
                 .inspect_err(|error| tracing::error!("{error}"))
                 .map_err(|error| error.with_hint("Set the server option device to 'cpu' or 'auto'."));
             Ok(Arc::new(PairedEngine::new("cuda", device, cpu)))
         }
-        Device::Auto => match open_gpu() {
+        Device::Auto => match open_gpu(options, spill) {
             Ok(device) => Ok(Arc::new(PairedEngine::new("cuda", Ok(device), cpu))),
             Err(reason) => {
                 tracing::info!("{reason}");
@@ -149,12 +154,23 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     }
 }
 
-fn open_gpu() -> Result<DeviceEngine> {
+/// Queries of a device spill to page-locked memory first, and then to files.
+fn device_options(
+    options: &Options,
+    spill: &SpillFolder,
+    memory_bytes: u64,
+    cache_bytes: u64,
+) -> DeviceOptions {
+    let host_bytes = options.memory_bytes / 100 * HOST_MEMORY_PERCENT;
+    DeviceOptions { memory_bytes, cache_bytes, host_bytes, spill_directory: spill.path().to_owned() }
+}
+
+fn open_gpu(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
     let platform = CudaPlatform::open(0)?;
     let memory_bytes = platform.memory_bytes() / 100 * GPU_MEMORY_PERCENT;
     tracing::info!(gpu = platform.description(), memory_bytes, "GPU is open");
     let cache_bytes = memory_bytes / 100 * GPU_CACHE_PERCENT;
-    Ok(DeviceEngine::new(Arc::new(platform), &DeviceOptions { memory_bytes, cache_bytes }))
+    Ok(DeviceEngine::new(Arc::new(platform), &device_options(options, spill, memory_bytes, cache_bytes)))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

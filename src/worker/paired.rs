@@ -150,12 +150,12 @@ impl Engine for PairedEngine {
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
-        let device = self.device.as_ref().map(DeviceEngine::cache_entries).unwrap_or_default();
+        let device = self.device.as_ref().map(|device| device.cache_entries()).unwrap_or_default();
         device.into_iter().chain(self.cpu.cache()).collect()
     }
 
     fn timeline(&self) -> Vec<QueryTimeline> {
-        self.device.as_ref().map(DeviceEngine::timelines).unwrap_or_default()
+        self.device.as_ref().map(|device| device.timelines()).unwrap_or_default()
     }
 
     fn status(&self) -> EngineStatus {

@@ -1,7 +1,7 @@
 //! An engine's answer to one request, as frames.
 //!
 //! Invariants: the last part says so, and exactly one part does. Whoever no longer reads the parts stops
-//! the work.
+//! the work. Where that part says that the device failed, the host hears of it.
 
 use std::{
     any::Any,
@@ -12,14 +12,14 @@ use std::{
 };
 
 use futures::FutureExt;
-use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
     Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest, Response,
     Result, SampleRequest,
 };
 use tokio::sync::mpsc::{Sender, error::TrySendError};
 
-use crate::{BatchEncoder, Frame, counters::Counters};
+use crate::{BatchEncoder, Frame, Host};
 
 /// A piece of an answer.
 #[derive(Debug)]
@@ -32,22 +32,21 @@ pub struct Part {
 
 /// Answers one request.
 pub struct Answer {
-    engine: Arc<dyn Engine>,
-    counters: Arc<Counters>,
+    host: Arc<Host>,
     parts: Sender<Part>,
     started: Instant,
 }
 
 impl Answer {
     /// An answer of which nothing is sent yet.
-    pub fn new(engine: Arc<dyn Engine>, counters: Arc<Counters>, parts: Sender<Part>) -> Self {
-        Self { engine, counters, parts, started: Instant::now() }
+    pub fn new(host: Arc<Host>, parts: Sender<Part>) -> Self {
+        Self { host, parts, started: Instant::now() }
     }
 
     /// Runs a plan, for as long as it is wanted.
     pub async fn run(self, request: QueryRequest, stop: StopFlag) {
-        let running = self.counters.start_query();
-        let work = async { self.send_rows(self.engine.run(request, stop).await?).await };
+        let running = self.host.counters().start_query();
+        let work = async { self.send_rows(self.host.engine().run(request, stop).await?).await };
         let last = settle(work).await;
         // The client may look at the counters as soon as it has the last part.
         drop(running);
@@ -56,13 +55,13 @@ impl Answer {
 
     /// Says what a query would read.
     pub async fn preview(self, request: QueryRequest) {
-        let work = async { Ok(Response::Finished(Box::new(self.engine.preview(request).await?))) };
+        let work = async { Ok(Response::Finished(Box::new(self.host.engine().preview(request).await?))) };
         self.finish(settle(work).await).await;
     }
 
     /// Reads a sample.
     pub async fn sample(self, request: SampleRequest) {
-        let work = async { self.send_rows(self.engine.sample(request).await?).await };
+        let work = async { self.send_rows(self.host.engine().sample(request).await?).await };
         self.finish(settle(work).await).await;
     }
 
@@ -71,7 +70,7 @@ impl Answer {
         let work = async {
             let mut described = Vec::with_capacity(tables.len());
             for table in &tables {
-                described.push(self.engine.describe(table).await);
+                described.push(self.host.engine().describe(table).await);
             }
             Ok(Response::Described(described))
         };
@@ -81,8 +80,9 @@ impl Answer {
     /// Writes the TPC-H tables.
     pub async fn generate(self, request: GenerateRequest) {
         let progress = |progress| self.report(progress);
-        let work =
-            async { Ok(Response::Generated { tables: self.engine.generate(request, &progress).await? }) };
+        let work = async {
+            Ok(Response::Generated { tables: self.host.engine().generate(request, &progress).await? })
+        };
         let last = settle(work).await;
         self.finish(last).await;
     }
@@ -135,8 +135,9 @@ impl Answer {
     }
 
     async fn finish(&self, last: Result<Response>) {
+        let is_device_lost = matches!(&last, Err(error) if error.kind == ErrorKind::Device);
         let response = last.unwrap_or_else(|error| {
-            self.counters.record_error(&error);
+            self.host.counters().record_error(&error);
             tracing::debug!(kind = ?error.kind, message = error.message, "request failed");
             Response::Failed(error)
         });
@@ -144,6 +145,9 @@ impl Answer {
         if let Ok(frame) = frame {
             // A reader that is gone needs no end.
             let _ = self.parts.send(Part { frame, is_last: true }).await;
+        }
+        if is_device_lost {
+            self.host.device_lost().cancel();
         }
     }
 }

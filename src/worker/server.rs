@@ -21,17 +21,22 @@ use crate::{counters::Counters, session};
 /// How long the server waits before it accepts again when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long requests that run when the device is lost may take to end.
+const LOST_DEVICE_WAIT: Duration = Duration::from_secs(10);
+
 /// What all sessions share.
 pub struct Host {
     engine: Arc<dyn Engine>,
     compute: Handle,
     counters: Arc<Counters>,
+    device_lost: CancellationToken,
 }
 
 impl Host {
     /// An engine and the runtime whose threads compute.
     pub fn new(engine: Arc<dyn Engine>, compute: Handle) -> Arc<Self> {
-        Arc::new(Self { engine, compute, counters: Arc::default() })
+        let device_lost = CancellationToken::new();
+        Arc::new(Self { engine, compute, counters: Arc::default(), device_lost })
     }
 
     /// The engine.
@@ -42,6 +47,11 @@ impl Host {
     /// Where requests run.
     pub(crate) fn compute(&self) -> &Handle {
         &self.compute
+    }
+
+    /// Cancelled when a request has failed with [`ErrorKind::Device`]: this process is of no more use.
+    pub fn device_lost(&self) -> &CancellationToken {
+        &self.device_lost
     }
 
     /// What is counted.
@@ -95,12 +105,14 @@ impl Server {
         Ok(Self { listener, path: path.to_owned() })
     }
 
-    /// Serves connections until `stop`; then every session is dropped and the socket removed.
+    /// Serves connections until `stop`, or until the device is lost; then the socket is removed and every
+    /// session dropped. Where the device is lost, sessions first end what they are at.
     pub async fn serve(self, host: Arc<Host>, stop: CancellationToken) {
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
+                () = host.device_lost.cancelled() => break,
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         sessions.spawn(session::serve(stream, host.clone()));
@@ -119,6 +131,13 @@ impl Server {
         }
         if let Err(error) = remove_socket(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "socket can't be removed");
+        }
+        if host.device_lost.is_cancelled() {
+            let ended = async { while sessions.join_next().await.is_some() {} };
+            tokio::select! {
+                () = stop.cancelled() => {}
+                _ = tokio::time::timeout(LOST_DEVICE_WAIT, ended) => {}
+            }
         }
         sessions.shutdown().await;
     }

@@ -82,7 +82,7 @@ impl Session {
             Some(request) => self.greet(&request).await?,
             None => return Ok(()),
         }
-        while let Some(request) = self.next_request().await? {
+        while let Some(request) = self.next_unless_lost().await? {
             match request {
                 Request::Hello { .. } => return Err(protocol("Hello after the first message")),
                 // Its request had already ended.
@@ -105,6 +105,16 @@ impl Session {
 
     async fn next_request(&mut self) -> Result<Option<Request>> {
         next_request(&mut self.reader).await
+    }
+
+    /// The next request, or `None` when the device is lost too: the backend finds another engine then.
+    async fn next_unless_lost(&mut self) -> Result<Option<Request>> {
+        let host = self.host.clone();
+        tokio::select! {
+            biased;
+            () = host.device_lost().cancelled() => Ok(None),
+            request = self.next_request() => request,
+        }
     }
 
     async fn send(&mut self, response: &Response) -> Result<()> {
@@ -138,7 +148,7 @@ impl Session {
 
     fn start(&self, request: Request) -> (Job, Receiver<Part>) {
         let (sender, parts) = channel(PARTS_WAITING_MAX);
-        let answer = Answer::new(self.host.engine().clone(), self.host.counters().clone(), sender);
+        let answer = Answer::new(self.host.clone(), sender);
         let compute = self.host.compute();
         let stop = StopFlag::default();
         let task = match request {

@@ -18,6 +18,8 @@ pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 pub const DIGIT_VALUES: u64 = 256;
 /// Rows that a block of a sort ranks.
 pub const SORT_TILE_ROWS: u64 = 2048;
+/// Partitions of one launch.
+pub const PARTITIONS_MAX: usize = DIGIT_VALUES as usize;
 /// Which word of a sort key: 0 for NULLs, 1 for others.
 pub const SORT_WORD_NULL: u32 = 0xffff_ffff;
 /// Which word of a sort key: the length of strings.
@@ -450,3 +452,60 @@ pub struct SortDigits {
     pub tiles: u32,
 }
 const _: () = assert!(size_of::<SortDigits>() == 64);
+
+/// Arguments of `assign_hash_partitions`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AssignHashPartitions {
+    /// One a row.
+    pub hashes: u64,
+    /// The partition of each row.
+    pub words: u64,
+    /// The row's own number.
+    pub rows: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// At most [`PARTITIONS_MAX`].
+    pub partition_count: u32,
+    /// Rows that share a partition at one level are spread at the next.
+    pub level: u32,
+}
+const _: () = assert!(size_of::<AssignHashPartitions>() == 40);
+
+/// Arguments of `assign_range_partitions`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AssignRangePartitions {
+    /// The rows' keys.
+    pub keys: KeyColumns,
+    /// In order, no two equal.
+    pub splitters: KeyColumns,
+    /// Twice the splitters before the row, and one more if the next is equal.
+    pub words: u64,
+    /// The row's own number.
+    pub rows: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Splitters.
+    pub splitter_count: u32,
+    /// A bit a key: greatest first.
+    pub descending: u32,
+    /// A bit a key: NULLs come first.
+    pub nulls_first: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<AssignRangePartitions>() == 824);
+
+/// Arguments of `move_strings`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MoveStrings {
+    /// String cells.
+    pub cells: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Added to every address.
+    pub distance: u64,
+}
+const _: () = assert!(size_of::<MoveStrings>() == 24);

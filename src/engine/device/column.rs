@@ -117,10 +117,22 @@ impl Column {
 }
 
 impl Chunk {
-    /// Device memory of its own; memory that its text lies in is shared with other chunks, and not counted.
-    pub fn bytes(&self) -> u64 {
-        let buffers = self.columns.iter().flat_map(|column| column.validity.iter().chain([&column.values]));
-        buffers.map(Buffer::bytes).sum()
+    /// Bytes of cells and validity.
+    pub fn cell_bytes(&self) -> u64 {
+        let bytes_of =
+            |column: &Column| u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some());
+        self.row_count as u64 * self.columns.iter().map(bytes_of).sum::<u64>()
+    }
+
+    /// Bytes that are not freed as long as the chunk is held: those that text lies in too, which may hold far
+    /// more than the chunk's own.
+    pub fn held_bytes(&self) -> u64 {
+        let mut known = std::collections::HashSet::new();
+        let buffers = self
+            .columns
+            .iter()
+            .flat_map(|column| column.strings.iter().chain(&column.validity).chain([&column.values]));
+        buffers.filter(|buffer| known.insert(buffer.address())).map(Buffer::bytes).sum()
     }
 
     /// Says that from now on another stream uses the chunk; see [`Buffer::adopt`].

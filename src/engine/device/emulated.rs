@@ -111,6 +111,22 @@ impl Platform for EmulatedPlatform {
         Ok(())
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<u64> {
+        self.allocate(bytes as u64, Stream(0))
+    }
+
+    fn release_host(&self, address: u64, bytes: usize) {
+        self.release(address, bytes as u64, Stream(0));
+    }
+
+    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.copy(source, target, bytes as u64, stream)
+    }
+
+    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.copy(source, target, bytes as u64, stream)
+    }
+
     fn copy(&self, source: u64, target: u64, bytes: u64, _stream: Stream) -> Result<()> {
         // SAFETY: both are device memory of at least this size.
         unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };

@@ -1,24 +1,31 @@
-//! Device memory, counted against a budget before it is allocated.
+//! Device memory, counted in its arena before it is allocated.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use bytemuck::{Pod, bytes_of, cast_slice};
-use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, ErrorKind, Result};
 
-use super::{ActivityLog, Kernel, Platform, Stream, activity::What};
+use super::{
+    ActivityLog, Kernel, Platform, Stream,
+    activity::What,
+    arena::{Account, Arena, Claim, Reclaim},
+};
+use crate::StopFlag;
 
-/// The memory of one device and the way to it. Cheap to clone.
+/// The memory of one device and the way to it: the whole arena, or a query's account of it. Cheap to clone.
 ///
 /// What is done through a handle that [`DeviceMemory::watched`] gave is noted in a log.
 #[derive(Clone)]
 pub struct DeviceMemory {
     shared: Arc<Shared>,
+    /// Whom allocations count for; nobody's query if absent.
+    account: Option<Arc<Account>>,
     watch: Option<Watch>,
 }
 
@@ -34,9 +41,7 @@ const NO_OPERATOR: u32 = u32::MAX;
 
 struct Shared {
     platform: Arc<dyn Platform>,
-    used_bytes: AtomicU64,
-    peak_bytes: AtomicU64,
-    bytes_max: u64,
+    arena: Arc<Arena>,
     /// Streams that nobody uses now. There are never more than were in use at once.
     idle_streams: Mutex<Vec<Stream>>,
 }
@@ -44,20 +49,51 @@ struct Shared {
 impl DeviceMemory {
     /// Memory of a platform, of which at most `bytes_max` are used.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
-        let shared = Shared {
-            platform,
-            used_bytes: AtomicU64::new(0),
-            peak_bytes: AtomicU64::new(0),
-            bytes_max,
-            idle_streams: Mutex::default(),
-        };
-        Self { shared: Arc::new(shared), watch: None }
+        let shared =
+            Shared { platform, arena: Arc::new(Arena::new(bytes_max)), idle_streams: Mutex::default() };
+        Self { shared: Arc::new(shared), account: None, watch: None }
+    }
+
+    /// The same memory, whose allocations count for an account of their own. It reserves nothing before
+    /// [`DeviceMemory::admit`], and ends with the last clone and the last buffer.
+    pub fn open_account(&self) -> Self {
+        let account = Account::new(&self.shared.arena);
+        Self { account: Some(Arc::new(account)), ..self.clone() }
+    }
+
+    /// Waits until the account has `minimum_bytes` of the arena for itself. Those who came earlier go first.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` when `stop` says so, `OutOfMemory` if the arena is smaller or too many queries wait.
+    pub fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
+        self.account.as_ref().map_or(Ok(()), |account| account.admit(minimum_bytes, stop))
+    }
+
+    /// What an operator may hold, of which `guaranteed_bytes` are a part of the account's minimum; the sum of
+    /// all guarantees is below that. `None` for memory without an account.
+    pub fn claim(&self, guaranteed_bytes: u64) -> Option<Claim> {
+        self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
+    }
+
+    /// What the account could still use if nobody else took more.
+    pub fn available_bytes(&self) -> u64 {
+        match &self.account {
+            Some(account) => account.available_bytes(),
+            None => self.bytes_max().saturating_sub(self.used_bytes()),
+        }
+    }
+
+    /// Names someone who gives memory back when there is not enough; forgotten when it is dropped. What it holds
+    /// is allocated without an account.
+    pub fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
+        self.shared.arena.add_reclaimer(reclaimer);
     }
 
     /// The same memory; what is done through this handle is noted.
     pub fn watched(&self, log: Arc<ActivityLog>) -> Self {
         let watch = Watch { log, operator: Arc::new(AtomicU32::new(NO_OPERATOR)) };
-        Self { shared: self.shared.clone(), watch: Some(watch) }
+        Self { watch: Some(watch), ..self.clone() }
     }
 
     /// The same memory, noted in the same log, for an operator of its own.
@@ -66,7 +102,7 @@ impl DeviceMemory {
             log: watch.log.clone(),
             operator: Arc::new(AtomicU32::new(watch.operator.load(Ordering::Relaxed))),
         });
-        Self { shared: self.shared.clone(), watch }
+        Self { watch, ..self.clone() }
     }
 
     /// Says for which operator is done what follows, through this handle and its clones. The one before.
@@ -88,19 +124,19 @@ impl DeviceMemory {
         &self.shared.platform
     }
 
-    /// Bytes in use.
-    pub fn used_bytes(&self) -> u64 {
-        self.shared.used_bytes.load(Ordering::Relaxed)
-    }
-
-    /// The most bytes that may be in use.
+    /// The size of the arena.
     pub fn bytes_max(&self) -> u64 {
-        self.shared.bytes_max
+        self.shared.arena.bytes_max()
     }
 
-    /// The most bytes in use at once.
+    /// Bytes of the arena in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.arena.used_bytes()
+    }
+
+    /// The most bytes that the account used at once; without an account, that the arena had in use.
     pub fn peak_bytes(&self) -> u64 {
-        self.shared.peak_bytes.load(Ordering::Relaxed)
+        self.account.as_ref().map_or_else(|| self.shared.arena.peak_bytes(), |account| account.peak_bytes())
     }
 
     /// A stream that nobody else uses until the lease is dropped.
@@ -125,25 +161,23 @@ impl DeviceMemory {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if the budget or the device has not enough.
+    /// `OutOfMemory` if the arena or the device has not enough; caches have given way then.
     pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         let shared = &self.shared;
-        let used = shared.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if used > shared.bytes_max {
-            shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            let message = format!(
-                "device memory is used up: used_bytes={}, requested_bytes={bytes}, limit_bytes={}",
-                used - bytes,
-                shared.bytes_max
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, message)
-                .with_hint("Raise the server option memory, or run fewer queries at once."));
-        }
-        shared.peak_bytes.fetch_max(used, Ordering::Relaxed);
-        match shared.platform.allocate(bytes, stream) {
+        shared.arena.take(self.account.as_deref(), bytes)?;
+        let allocated = match shared.platform.allocate(bytes, stream) {
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                // The device may have less than the arena promises: others use it too.
+                shared.arena.reclaim(bytes);
+                shared.platform.allocate(bytes, stream)
+            }
+            other => other,
+        };
+        match allocated {
             Ok(address) => Ok(Buffer {
                 allocation: Arc::new(Allocation {
                     shared: shared.clone(),
+                    account: self.account.clone(),
                     address,
                     bytes,
                     stream: AtomicU64::new(stream.0),
@@ -151,7 +185,7 @@ impl DeviceMemory {
                 }),
             }),
             Err(error) => {
-                shared.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                shared.arena.give_back(self.account.as_deref(), bytes);
                 Err(error)
             }
         }
@@ -277,6 +311,8 @@ pub struct Buffer {
 
 struct Allocation {
     shared: Arc<Shared>,
+    /// Whom it counts for, unless it is shared.
+    account: Option<Arc<Account>>,
     address: u64,
     bytes: u64,
     /// In whose order it is freed.
@@ -301,10 +337,19 @@ impl Buffer {
         self.allocation.stream.store(stream.0, Ordering::Relaxed);
     }
 
-    /// Says that from now on several streams may read it. What was enqueued must have happened. It is freed
-    /// only when every stream has done what was enqueued until then.
-    pub fn share(&self) {
-        self.allocation.is_shared.store(true, Ordering::Relaxed);
+    /// Says that from now on several streams may read it, and that it counts for no query. What was enqueued must
+    /// have happened. It is freed only when every stream has done what was enqueued until then. Says whether the
+    /// arena has room for what is nobody's; nothing changes if not.
+    pub fn try_share(&self) -> bool {
+        let Allocation { shared, account, bytes, is_shared, .. } = &*self.allocation;
+        if is_shared.load(Ordering::Relaxed) {
+            return true;
+        }
+        let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
+        if is_moved {
+            is_shared.store(true, Ordering::Relaxed);
+        }
+        is_moved
     }
 }
 
@@ -317,12 +362,12 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.shared;
-        if self.is_shared.load(Ordering::Relaxed)
-            && let Err(error) = shared.platform.wait_all()
-        {
+        let is_shared = *self.is_shared.get_mut();
+        if is_shared && let Err(error) = shared.platform.wait_all() {
             tracing::error!("{error}");
         }
         shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
-        shared.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let account = self.account.as_deref().filter(|_| !is_shared);
+        shared.arena.give_back(account, self.bytes);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
-//! - `memory.rs`: buffers, counted against a budget
+//! - `memory.rs`: buffers; `arena.rs`: who may use how much
+//! - `host.rs`: page-locked memory of the host, for what does not fit
 //! - `column.rs`: columns and chunks in a device's memory
 //! - `activity.rs`: what was done for a query and when
 //! - `abi.rs`: what kernels are given, laid out as in kernels/abi
@@ -14,17 +15,21 @@
 
 pub mod abi;
 mod activity;
+mod arena;
 mod column;
 mod emulated;
+mod host;
 mod kernel;
 mod memory;
 mod platform;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
+pub use arena::{Claim, Reclaim};
 pub use column::{
     CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
 };
 pub use emulated::EmulatedPlatform;
+pub use host::{HostMemory, HostSlab};
 pub use kernel::{KERNELS, Kernel};
 pub use memory::{Buffer, DeviceMemory, StreamLease};
 pub use platform::{Mark, Platform, Stream};

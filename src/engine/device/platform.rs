@@ -63,6 +63,23 @@ pub trait Platform: Send + Sync + 'static {
     /// Copies device bytes to the host, and waits for them.
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
 
+    /// Page-locked host memory of at least `bytes`, which copies reach at the bus's speed. Its content has no
+    /// meaning.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the host has not enough of it.
+    fn allocate_host(&self, bytes: usize) -> Result<u64>;
+
+    /// Gives host memory back. No copy from or to it is under way.
+    fn release_host(&self, address: u64, bytes: usize);
+
+    /// Copies memory of [`Platform::allocate_host`] to the device. It stays as it is until the copy has happened.
+    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Copies device bytes to memory of [`Platform::allocate_host`], which has them once the copy has happened.
+    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
+
     /// Copies within the device.
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()>;
 

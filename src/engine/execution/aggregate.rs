@@ -1,22 +1,27 @@
-//! Aggregates: partial results of every chunk, merged at the end.
+//! Aggregates: partial results of every chunk, merged where their groups are equal.
 //!
-//! Invariants: partial sums have 128 bits, and 256 where the addends' digits ask for it, so that their order
-//! can't change whether a sum fits its type.
-//! DISTINCT needs all rows at once, so a plan with it aggregates the whole input in one step.
+//! DISTINCT aggregates are made of the others: the different values of a group are groups of their own, and when
+//! the input has been seen they are what is added up.
+//!
+//! ```text
+//! chunk ─► partial results of the others ─────────────────────────────► groups ─► results
+//!     └──► group and value, for every argument of a DISTINCT aggregate ─► groups ─► partial results ─┘
+//! ```
+//!
+//! Invariants: partial sums have 128 bits, and 256 where the addends' digits ask for it, so that their order can't
+//! change whether a sum fits its type. Partial results of one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
-use super::{Operator, QueryContext, Source};
+use super::{
+    Operator, QueryContext, Source,
+    groups::{Groups, MergedValue, Merger, leader_columns},
+};
 use crate::{
-    device::{Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
-    operation::{Accumulator, Grouping, Queue, SumWidth},
+    device::{CellType, Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
+    operation::{Accumulator, Queue, SumWidth},
     program::Program,
 };
-
-/// Partial results are merged when they have this many times the rows of the last merge.
-const MERGE_GROWTH: usize = 4;
-/// Fewer partial rows are not merged before the end.
-const MERGE_ROWS_MIN: usize = 4 << 20;
 
 /// One aggregate of a plan.
 #[derive(Clone, Debug)]
@@ -30,12 +35,23 @@ pub(super) struct Call {
 
 /// One row a group.
 pub(super) struct AggregateSource {
-    pub(super) input: Operator,
+    input: Operator,
     /// Groups, then arguments.
-    pub(super) program: Program,
-    pub(super) group_types: Vec<DataType>,
-    pub(super) calls: Vec<Call>,
-    pub(super) is_done: bool,
+    program: Program,
+    group_types: Vec<DataType>,
+    argument_types: Vec<DataType>,
+    calls: Vec<Call>,
+    /// Absent before the input is read.
+    groups: Option<Groups>,
+}
+
+/// What partial results are of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Rows of the input.
+    Rows,
+    /// Different values of the argument at this place.
+    Distinct(usize),
 }
 
 impl Call {
@@ -49,20 +65,23 @@ impl Call {
         }
     }
 
-    /// What partial results are merged by.
-    fn merger(&self) -> Accumulator {
-        match self.accumulator() {
+    /// How partial results are merged.
+    fn merged(&self, argument_types: &[DataType]) -> Result<MergedValue> {
+        let accumulator = match self.accumulator() {
             Accumulator::Count => Accumulator::Sum,
             other => other,
-        }
+        };
+        let partial_type = self.partial_type(argument_types)?;
+        Ok(MergedValue { accumulator, partial_type, data_type: self.data_type.clone() })
     }
 
     /// The type of partial results.
-    fn partial_type(&self, argument: Option<&Column>) -> Result<DataType> {
+    fn partial_type(&self, argument_types: &[DataType]) -> Result<DataType> {
+        let argument = self.argument.and_then(|place| argument_types.get(place));
         let (Aggregate::Sum, Some(argument)) = (self.function, argument) else {
             return Ok(self.data_type.clone());
         };
-        let precision = match SumWidth::of(&argument.data_type)? {
+        let precision = match SumWidth::of(argument)? {
             SumWidth::Wide => DECIMAL128_DIGITS_MAX,
             SumWidth::Large => DECIMAL256_DIGITS_MAX,
         };
@@ -72,116 +91,150 @@ impl Call {
         };
         Ok(DataType::Decimal { precision, scale })
     }
+
+    fn pass(&self) -> Pass {
+        match (self.distinct, self.argument) {
+            (true, Some(argument)) => Pass::Distinct(argument),
+            _ => Pass::Rows,
+        }
+    }
 }
 
 impl AggregateSource {
-    /// The groups of a chunk with their partial results.
-    fn partial(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
-        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
-        let grouping = queue.group(keys, chunk.row_count)?;
-        let mut columns = leader_columns(queue, &grouping, keys)?;
+    pub(super) fn new(
+        input: Operator,
+        program: Program,
+        group_types: Vec<DataType>,
+        argument_types: Vec<DataType>,
+        calls: Vec<Call>,
+    ) -> Self {
+        Self { input, program, group_types, argument_types, calls, groups: None }
+    }
+
+    /// How many of its parts hold rows.
+    pub(super) fn holder_count(&self) -> usize {
+        1 + self.distinct_arguments().len()
+    }
+
+    /// The places of arguments of which different values count.
+    fn distinct_arguments(&self) -> Vec<usize> {
+        let mut places = Vec::new();
         for call in &self.calls {
-            let argument = argument_of(call, arguments)?;
-            let partial_type = call.partial_type(argument)?;
-            columns.push(queue.accumulate(&grouping, call.accumulator(), argument, &partial_type)?);
+            if let Pass::Distinct(place) = call.pass()
+                && !places.contains(&place)
+            {
+                places.push(place);
+            }
         }
-        Ok(Chunk { row_count: grouping.group_count, columns })
+        places
     }
 
-    /// Partial results of the same group made one. `is_last`: of the types that the plan wants.
-    fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
-        let chunk = queue.concat(chunks)?;
-        let (keys, partials) = chunk.columns.split_at(self.group_types.len());
-        let grouping = queue.group(keys, chunk.row_count)?;
-        let mut columns = leader_columns(queue, &grouping, keys)?;
-        for (call, partial) in self.calls.iter().zip(partials) {
-            let data_type = if is_last { &call.data_type } else { &partial.data_type };
-            columns.push(queue.merge(&grouping, call.merger(), partial, data_type)?);
+    fn read(&mut self, context: &mut QueryContext) -> Result<Groups> {
+        let key_count = self.group_types.len();
+        let values = self.calls.iter().map(|call| call.merged(&self.argument_types));
+        let merger = Merger { key_count, values: values.collect::<Result<_>>()? };
+        let mut groups = Groups::new(merger, context.memory.claim()?);
+        let mut distinct = Vec::new();
+        for place in self.distinct_arguments() {
+            let merger = Merger { key_count: key_count + 1, values: Vec::new() };
+            distinct.push((place, Groups::new(merger, context.memory.claim()?)));
         }
-        Ok(Chunk { row_count: grouping.group_count, columns })
-    }
-
-    /// Everything in one step.
-    fn whole(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
-        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
-        let grouping = queue.group(keys, chunk.row_count)?;
-        let mut columns = leader_columns(queue, &grouping, keys)?;
-        for call in &self.calls {
-            let argument = argument_of(call, arguments)?;
-            let column = match (call.distinct, argument) {
-                (true, Some(argument)) => {
-                    let (distinct, values) = queue.distinct(&grouping, argument)?;
-                    queue.accumulate(&distinct, call.accumulator(), Some(&values), &call.data_type)?
-                }
-                _ => queue.accumulate(&grouping, call.accumulator(), argument, &call.data_type)?,
-            };
-            columns.push(column);
-        }
-        Ok(Chunk { row_count: grouping.group_count, columns })
-    }
-}
-
-fn argument_of<'a>(call: &Call, arguments: &'a [Column]) -> Result<Option<&'a Column>> {
-    match call.argument {
-        None => Ok(None),
-        Some(place) => {
-            let found =
-                arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))?;
-            Ok(Some(found))
-        }
-    }
-}
-
-/// The keys of every group.
-fn leader_columns(queue: &Queue, grouping: &Grouping, keys: &[Column]) -> Result<Vec<Column>> {
-    match &grouping.leaders {
-        None => Ok(Vec::new()),
-        Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect(),
-    }
-}
-
-impl Source for AggregateSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        if std::mem::replace(&mut self.is_done, true) {
-            return Ok(None);
-        }
-        let in_one_step = self.calls.iter().any(|call| call.distinct);
-        let (mut chunks, mut row_count, mut merged_rows) = (Vec::new(), 0, MERGE_ROWS_MIN);
+        // Every group has a value, if only NULL, of an argument.
+        let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
+        let mut is_empty = true;
         while let Some(chunk) = self.input.next(context)? {
             if chunk.row_count == 0 {
                 continue;
             }
+            is_empty = false;
+            let queue = &context.queue;
             let chunk = super::rows::project(context, &chunk, &self.program)?;
-            let chunk = if in_one_step { chunk } else { self.partial(&context.queue, &chunk)? };
-            row_count += chunk.row_count;
-            chunks.push(chunk);
-            if !in_one_step && row_count > merged_rows.saturating_mul(MERGE_GROWTH) {
-                let merged = self.merge(&context.queue, &chunks, false)?;
-                row_count = merged.row_count;
-                merged_rows = row_count.max(MERGE_ROWS_MIN);
-                chunks = vec![merged];
+            if adds_rows {
+                groups.add(context, self.partial(queue, &chunk, Pass::Rows)?)?;
+            }
+            for (place, values) in &mut distinct {
+                values.add(context, self.different_values(queue, &chunk, *place)?)?;
             }
         }
-        let queue = &context.queue;
-        if chunks.is_empty() {
-            if !self.group_types.is_empty() {
-                let types: Vec<DataType> = self
-                    .group_types
-                    .iter()
-                    .cloned()
-                    .chain(self.calls.iter().map(|call| call.data_type.clone()))
-                    .collect();
-                return queue.empty(&types).map(Some);
-            }
+        if is_empty && key_count == 0 {
             // One row, over no input.
-            let nothing = queue.empty(&self.input.types())?;
+            let nothing = context.queue.empty(&self.input.types())?;
             let nothing = super::rows::project(context, &nothing, &self.program)?;
-            return self.whole(queue, &nothing).map(Some);
+            groups.add(context, self.partial(&context.queue, &nothing, Pass::Rows)?)?;
         }
-        if in_one_step {
-            self.whole(queue, &queue.concat(&chunks)?).map(Some)
-        } else {
-            self.merge(queue, &chunks, true).map(Some)
+        for (place, mut values) in distinct {
+            while let Some(chunk) = values.next(context)? {
+                groups.add(context, self.partial(&context.queue, &chunk, Pass::Distinct(place))?)?;
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The groups of a chunk with their partial results. In a pass over different values, the chunk has groups
+    /// and that value.
+    fn partial(&self, queue: &Queue, chunk: &Chunk, pass: Pass) -> Result<Chunk> {
+        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
+        let grouping = queue.group(keys, chunk.row_count)?;
+        let mut columns = leader_columns(queue, &grouping, keys)?;
+        for call in &self.calls {
+            columns.push(if call.pass() == pass {
+                let argument = match (pass, call.argument) {
+                    (_, None) => None,
+                    (Pass::Distinct(_), Some(_)) => Some(argument_at(arguments, 0)?),
+                    (Pass::Rows, Some(place)) => Some(argument_at(arguments, place)?),
+                };
+                let partial_type = call.partial_type(&self.argument_types)?;
+                queue.accumulate(&grouping, call.accumulator(), argument, &partial_type)?
+            } else {
+                self.neutral(queue, call, grouping.group_count)?
+            });
+        }
+        Ok(Chunk { row_count: grouping.group_count, columns })
+    }
+
+    /// Partial results that change nothing.
+    fn neutral(&self, queue: &Queue, call: &Call, row_count: usize) -> Result<Column> {
+        match (call.accumulator(), call.argument) {
+            (Accumulator::Count, _) => Ok(Column {
+                data_type: DataType::Int64,
+                cell_type: CellType::Int64,
+                values: queue.allocate_filled::<u64>(row_count as u64, 0)?,
+                validity: None,
+                strings: Vec::new(),
+            }),
+            (Accumulator::Sum, _) | (_, None) => {
+                queue.nulls(&call.partial_type(&self.argument_types)?, row_count)
+            }
+            // As these are: values of the argument.
+            (_, Some(place)) => {
+                let data_type = self.argument_types.get(place);
+                queue.nulls(data_type.unwrap_or(&call.data_type), row_count)
+            }
+        }
+    }
+
+    /// The different values of an argument, by group.
+    fn different_values(&self, queue: &Queue, chunk: &Chunk, place: usize) -> Result<Chunk> {
+        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
+        let keys: Vec<Column> = keys.iter().chain([argument_at(arguments, place)?]).cloned().collect();
+        let grouping = queue.group(&keys, chunk.row_count)?;
+        let columns = leader_columns(queue, &grouping, &keys)?;
+        Ok(Chunk { row_count: grouping.group_count, columns })
+    }
+}
+
+fn argument_at(arguments: &[Column], place: usize) -> Result<&Column> {
+    arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))
+}
+
+impl Source for AggregateSource {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        if self.groups.is_none() {
+            self.groups = Some(self.read(context)?);
+        }
+        match &mut self.groups {
+            Some(groups) => groups.next(context),
+            None => Ok(None),
         }
     }
 }

@@ -22,7 +22,11 @@ use std::{
 
 use pystachio_plan::CacheEntry;
 
-use crate::{decode::ResidentChunk, storage::FileIdentity};
+use crate::{
+    decode::ResidentChunk,
+    device::{Buffer, DeviceMemory, Reclaim},
+    storage::FileIdentity,
+};
 
 /// How often a reader that waits for another one looks whether it is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(20);
@@ -124,13 +128,10 @@ impl ChunkCache {
         }
     }
 
-    /// Gives memory back, chunks that were not used for long first; how much it was.
-    pub(super) fn release(&self, bytes: u64) -> u64 {
-        let mut state = self.lock();
-        let victims = victims(&state, bytes, u64::MAX);
-        let evicted = victims.iter().filter_map(|key| remove(&mut state, key)).collect::<Vec<_>>();
-        drop(state);
-        evicted.iter().map(|held| held.bytes).sum()
+    /// Says that the cache gives memory back when queries need it.
+    pub(super) fn give_way(&self, memory: &DeviceMemory) {
+        let shared: Arc<dyn Reclaim> = self.shared.clone();
+        memory.add_reclaimer(Arc::downgrade(&shared));
     }
 
     /// Bytes held, and the most that may be.
@@ -161,7 +162,25 @@ impl ChunkCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reclaim for Shared {
+    /// Chunks that were not used for long go first.
+    fn reclaim(&self, bytes: u64) {
+        let mut state = self.lock();
+        let victims = victims(&state, bytes, u64::MAX);
+        let evicted: Vec<Held> = victims.iter().filter_map(|key| remove(&mut state, key)).collect();
+        drop(state);
+        // Freeing waits for the device: without the lock.
+        drop(evicted);
     }
 }
 
@@ -174,8 +193,8 @@ impl LoadClaim {
         let room = self.cache.shared.bytes_max.saturating_sub(state.held_bytes);
         let victims = victims(&state, bytes.saturating_sub(room), query);
         let freed: u64 = victims.iter().filter_map(|key| held(&state, key)).map(|held| held.bytes).sum();
-        let evicted = if room + freed >= bytes {
-            chunk.buffers().for_each(crate::device::Buffer::share);
+        let has_room = room + freed >= bytes && chunk.buffers().all(Buffer::try_share);
+        let evicted = if has_room {
             let evicted = victims.iter().filter_map(|key| remove(&mut state, key)).collect();
             let held = Held { chunk: chunk.clone(), origin, bytes, last_query: query, hits: 0 };
             state.held_bytes += bytes;
@@ -302,9 +321,9 @@ mod tests {
         let cache = ChunkCache::new(100);
         load(&cache, 0, 30, 1);
         load(&cache, 1, 30, 2);
-        assert_eq!(cache.release(10), 30);
+        cache.shared.reclaim(10);
         assert!(!holds(&cache, 0, 3) && holds(&cache, 1, 3));
-        assert_eq!(cache.release(u64::MAX), 30);
+        cache.shared.reclaim(u64::MAX);
         assert_eq!(cache.bytes().0, 0);
     }
 

@@ -1,20 +1,18 @@
 //! A plan becomes a tree of sources.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{
     AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKey, JoinKind,
     JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation, Result,
-    Value,
+    SortKey, Value,
 };
 
 use super::{
     Columns, Operator, QueryContext, Source,
     aggregate::{AggregateSource, Call},
-    join::{JoinSource, JoinState, Residual},
+    join::JoinSource,
+    matching::{Matching, Residual},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
     scan::{ScanPlace, ScanSource},
     sort::SortSource,
@@ -80,7 +78,7 @@ fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
 }
 
 fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
-    Operator { columns, source: Box::new(source), place }
+    Operator { columns, source: Box::new(source), place, rest: None }
 }
 
 /// Makes room for an operator's counts, above its inputs'.
@@ -135,22 +133,38 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         PlanOperator::Aggregate { input, groups, aggregates } => {
             aggregate(input, groups, aggregates, columns, context, depth)
         }
-        PlanOperator::Sort { input, keys } => {
-            let place = describe(context, "Sort".to_owned(), depth);
-            let input = self::relation(input, context, depth + 1)?;
-            let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
-            let program = Program::compile(&values, &input.columns, &context.parameters)?;
-            Ok(operator(columns, SortSource { input, program, keys: keys.clone(), is_done: false }, place))
-        }
+        PlanOperator::Sort { input, keys } => sort(input, keys, None, context, depth),
         PlanOperator::Limit { input, offset, count } => {
             let place = describe(context, "Limit".to_owned(), depth);
             let skip = row_count(offset.as_ref(), "OFFSET", &context.parameters)?.unwrap_or(0);
             let count = row_count(count.as_ref(), "LIMIT", &context.parameters)?;
-            let input = self::relation(input, context, depth + 1)?;
+            let input = match (&input.operator, count) {
+                (PlanOperator::Sort { input, keys }, Some(count)) => {
+                    sort(input, keys, Some(skip.saturating_add(count)), context, depth + 1)?
+                }
+                _ => self::relation(input, context, depth + 1)?,
+            };
             Ok(operator(columns, LimitSource { input, skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, context, depth),
     }
+}
+
+/// A sort, of which only the first rows are wanted where `row_count_max` says how many.
+fn sort(
+    input: &Relation,
+    keys: &[SortKey],
+    row_count_max: Option<usize>,
+    context: &mut QueryContext,
+    depth: usize,
+) -> Result<Operator> {
+    let place = describe(context, "Sort".to_owned(), depth);
+    let input = relation(input, context, depth + 1)?;
+    let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
+    let program = Program::compile(&values, &input.columns, &context.parameters)?;
+    context.memory.add_holder();
+    let columns = input.columns.clone();
+    Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
 }
 
 fn compile_named(
@@ -251,10 +265,14 @@ fn aggregate(
             data_type: call.data_type.clone(),
         });
     }
+    let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);
     let program = Program::compile(&values, &input.columns, &context.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
-    let source = AggregateSource { input, program, group_types, calls, is_done: false };
+    let source = AggregateSource::new(input, program, group_types, argument_types, calls);
+    for _ in 0..source.holder_count() {
+        context.memory.add_holder();
+    }
     Ok(operator(columns, source, place))
 }
 
@@ -313,16 +331,13 @@ impl Join<'_> {
             JoinSide::Left => (left, right, keys),
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
         };
-        let source = JoinSource {
-            kind: self.kind,
-            build_side,
-            build,
-            probe,
-            keys,
-            residual,
-            state: JoinState::Start,
-            ahead: VecDeque::new(),
-        };
+        let types = (build.types(), probe.types());
+        let matching = Matching::new(self.kind, build_side, keys, self.keys.len(), residual, types);
+        // The build side, and probe chunks while it is decided which side that is.
+        for _ in 0..2 {
+            context.memory.add_holder();
+        }
+        let source = JoinSource::new(matching, build, probe);
         Ok(operator(columns, source, place))
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -14,14 +15,16 @@ use super::{
     QueryContext,
     chunk_cache::ChunkCache,
     compile::compile,
+    memory::QueryMemory,
     readers::ReaderPool,
     run::{DeviceStream, Run},
     timeline::Timelines,
 };
 use crate::{
     ResultStream, StopFlag,
-    device::{ActivityLog, DeviceMemory, Platform},
+    device::{ActivityLog, DeviceMemory, HostMemory, Platform},
     operation::Queue,
+    spill::{SpillOptions, SpillStore},
     storage::FileCatalog,
 };
 
@@ -32,6 +35,10 @@ pub struct DeviceOptions {
     pub memory_bytes: u64,
     /// Of it, what column chunks may take that stay between queries.
     pub cache_bytes: u64,
+    /// Page-locked memory of the host for what does not fit there.
+    pub host_bytes: u64,
+    /// Where files go for what does not fit there either.
+    pub spill_directory: PathBuf,
 }
 
 /// Runs plans on one device. What no kernel has is `NotSupported`.
@@ -43,22 +50,31 @@ pub struct DeviceEngine {
     queries_started: AtomicU64,
     queries_running: Arc<AtomicU64>,
     queries_run: Arc<AtomicU64>,
-    memory_max_bytes: u64,
+    spill: SpillOptions,
 }
 
 impl DeviceEngine {
     /// An engine on a platform.
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
+        let host = HostMemory::new(platform.clone(), options.host_bytes);
+        let memory = DeviceMemory::new(platform, options.memory_bytes);
+        let cache = ChunkCache::new(options.cache_bytes);
+        cache.give_way(&memory);
         Self {
-            memory: DeviceMemory::new(platform, options.memory_bytes),
+            memory,
             catalog: Arc::default(),
-            cache: ChunkCache::new(options.cache_bytes),
+            cache,
             timelines: Timelines::default(),
             queries_started: AtomicU64::new(0),
             queries_running: Arc::default(),
             queries_run: Arc::default(),
-            memory_max_bytes: options.memory_bytes,
+            spill: SpillOptions { host, directory: Arc::new(options.spill_directory.clone()) },
         }
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
     }
 
     /// `cuda` or `emulated`.
@@ -75,12 +91,13 @@ impl DeviceEngine {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
-        let queue = Queue::new(&self.memory)?;
+        let memory = self.memory.open_account();
+        let queue = Queue::new(&memory)?;
         let (queue, timeline) = match request.device.timeline || request.with_metrics {
             true => {
                 let log = ActivityLog::start(self.memory.platform().clone(), queue.stream())?;
                 let log = Arc::new(log);
-                (Queue::new(&self.memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
+                (Queue::new(&memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
             }
             false => (queue, None),
         };
@@ -90,12 +107,13 @@ impl DeviceEngine {
 
     fn context(&self, request: &QueryRequest, queue: Queue, stop: StopFlag) -> QueryContext {
         let settings = request.device;
-        let readers =
-            ReaderPool::new(queue.memory(), stop.clone(), settings.reader_combining, settings.regulation);
+        let memory = QueryMemory::new(queue.memory().clone(), SpillStore::new(self.spill.clone()));
+        let readers = ReaderPool::new(queue.memory(), &memory, stop.clone(), settings);
         QueryContext {
             number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
             settings,
             queue,
+            memory,
             cache: self.cache.clone(),
             readers,
             scan_ranks: HashMap::new(),
@@ -112,7 +130,8 @@ impl DeviceEngine {
     ///
     /// As of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let mut context = self.context(request, Queue::new(&self.memory)?, StopFlag::default());
+        let queue = Queue::new(&self.memory.open_account())?;
+        let mut context = self.context(request, queue, StopFlag::default());
         compile(&request.plan, &mut context)?;
         context.metrics.operators.clear();
         Ok(context.metrics)
@@ -140,7 +159,7 @@ impl DeviceEngine {
 
     /// Device memory in use, and the most that may be.
     pub fn memory_bytes(&self) -> (u64, u64) {
-        (self.memory.used_bytes(), self.memory_max_bytes)
+        (self.memory.used_bytes(), self.memory.bytes_max())
     }
 }
 

@@ -1,372 +1,206 @@
-//! Joins: the build side whole, the probe side chunk by chunk.
-//!
-//! Every kind comes from the pairs that match and from marks: which probe rows of the chunk, and which
-//! build rows of all, are in a pair. Rows of a preserved side without a mark come out alone; build rows
-//! do so after the last probe chunk.
+//! Joins: the build side whole and the probe side chunk by chunk; where the build side is larger than its claim,
+//! both sides partition by partition.
 
 use std::collections::VecDeque;
 
-use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
+use pystachio_plan::{JoinKind, Result};
 
-use super::{Operator, QueryContext, Source};
-use crate::{
-    device::{Buffer, Chunk, Column},
-    operation::{JoinTable, Pairs, ProbeMode, Queue},
-    program::{Filter, Program},
+use super::{
+    Operator, QueryContext, Source,
+    held::Held,
+    join_partitions::PartitionedJoin,
+    matching::{BuildSide, Built, Matching, Probing},
 };
+use crate::{
+    device::{Chunk, Claim},
+    spill::SpilledPartitions,
+};
+
+/// A join.
+pub(super) struct JoinSource {
+    matching: Matching,
+    build: Operator,
+    probe: ProbeSide,
+    state: JoinState,
+}
+
+/// The probe side's chunks.
+struct ProbeSide {
+    operator: Operator,
+    /// Chunks that were read before the build side was made, and the claim for them.
+    ahead: VecDeque<Chunk>,
+    claim: Option<Claim>,
+}
+
+impl ProbeSide {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        match self.ahead.pop_front() {
+            Some(chunk) => Ok(Some(chunk)),
+            None => {
+                self.claim = None;
+                self.operator.next(context)
+            }
+        }
+    }
+}
 
 /// The side with this many times the rows of the other is not hashed, where the other turns out to be that small.
 const SWAP_FACTOR: usize = 4;
 /// Smaller sides are hashed as planned.
-const SWAP_ROWS_MIN: usize = 1 << 16;
-/// Pairs of a join without keys that are tried at once.
-const CROSS_PAIRS_MAX: u64 = 8 << 20;
-
-/// A join.
-pub(super) struct JoinSource {
-    pub(super) kind: JoinKind,
-    pub(super) build_side: JoinSide,
-    pub(super) build: Operator,
-    pub(super) probe: Operator,
-    /// The keys' values on either side; `None` if there are none.
-    pub(super) keys: Option<(Program, Program)>,
-    /// The condition on a pair, over left columns and then right columns.
-    pub(super) residual: Option<Residual>,
-    pub(super) state: JoinState,
-    /// Probe chunks that were read before the build side was hashed.
-    pub(super) ahead: VecDeque<Chunk>,
-}
-
-/// A condition on a pair.
-pub(super) struct Residual {
-    pub(super) condition: Filter,
-    /// Which columns of a pair it reads.
-    pub(super) reads: Vec<bool>,
-}
+const SWAP_ROWS_MIN: usize = 1 << 12;
 
 /// How far a join is.
-pub(super) enum JoinState {
+enum JoinState {
     /// The build side has not been read.
     Start,
     /// Probe chunks come.
-    Probing(Box<Built>),
+    Probing(Box<BuiltSide>),
+    /// Both sides were spilled.
+    Partitioned(Box<PartitionedJoin>),
     /// Nothing more comes.
     Done,
 }
 
-/// The build side.
-pub(super) struct Built {
-    chunk: Chunk,
-    /// Absent for a join without keys.
-    table: Option<JoinTable>,
-    /// One byte a build row: whether it is in a pair. Absent if nobody asks.
-    marks: Option<Buffer>,
-    /// A probe chunk of a join without keys that is not through, and its next pair.
-    rest: Option<(Chunk, u64, Option<Buffer>)>,
+/// A build side that is held whole.
+struct BuiltSide {
+    built: Built,
+    is_empty: bool,
+    probing: Option<Probing>,
+    /// For what is held.
+    _claim: Claim,
 }
 
 impl JoinSource {
-    /// Whether rows of the build side come out because of their marks.
-    fn marks_build(&self) -> bool {
-        match self.kind {
-            JoinKind::Inner | JoinKind::NullAwareAnti => false,
-            JoinKind::Full => true,
-            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Left,
-        }
+    pub(super) fn new(matching: Matching, build: Operator, probe: Operator) -> Self {
+        let probe = ProbeSide { operator: probe, ahead: VecDeque::new(), claim: None };
+        Self { matching, build, probe, state: JoinState::Start }
     }
 
-    /// Whether rows of the probe side come out because of their marks.
-    fn marks_probe(&self) -> bool {
-        match self.kind {
-            JoinKind::Inner => false,
-            JoinKind::Full | JoinKind::NullAwareAnti => true,
-            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Right,
-        }
-    }
-
-    /// Whether pairs themselves come out.
-    fn gives_pairs(&self) -> bool {
-        matches!(self.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Full)
-    }
-
-    /// Hashes the other side if it turns out to be far smaller: estimates of what joins give may be off by
-    /// orders of magnitude, and many rows on few keys make long chains.
-    fn choose_side(&mut self, context: &mut QueryContext, build: Chunk) -> Result<Chunk> {
-        let may_swap = self.kind != JoinKind::NullAwareAnti && self.keys.is_some();
-        if !may_swap || build.row_count < SWAP_ROWS_MIN {
-            return Ok(build);
-        }
-        let mut row_count = 0;
-        while row_count < build.row_count / SWAP_FACTOR {
-            let Some(chunk) = self.probe.next(context)? else {
-                return self.swap_sides(context, build);
-            };
-            row_count += chunk.row_count;
-            self.ahead.push_back(chunk);
-        }
-        Ok(build)
-    }
-
-    /// What was to be probed is hashed, and the other way round.
-    fn swap_sides(&mut self, context: &QueryContext, build: Chunk) -> Result<Chunk> {
-        let chunks = Vec::from(std::mem::replace(&mut self.ahead, VecDeque::from([build])));
-        std::mem::swap(&mut self.build, &mut self.probe);
-        self.keys = self.keys.take().map(|(build, probe)| (probe, build));
-        self.build_side = match self.build_side {
-            JoinSide::Left => JoinSide::Right,
-            JoinSide::Right => JoinSide::Left,
-        };
-        match chunks.is_empty() {
-            true => context.queue.empty(&self.build.types()),
-            false => context.queue.concat(&chunks),
-        }
-    }
-
-    /// The next probe chunk.
-    fn next_probe(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        match self.ahead.pop_front() {
-            Some(chunk) => Ok(Some(chunk)),
-            None => self.probe.next(context),
-        }
-    }
-
-    fn read_build(&mut self, context: &mut QueryContext) -> Result<()> {
-        let chunk = self.build.collect(context)?;
-        let chunk = self.choose_side(context, chunk)?;
-        let queue = &context.queue;
-        let table = match &self.keys {
-            None => None,
-            Some((build_keys, _)) => {
-                let keys = build_keys.evaluate(queue.memory(), &chunk, queue.stream())?;
-                if self.kind == JoinKind::NullAwareAnti
-                    && let Some(key) = keys.first()
+    /// Reads the build side, and the probe side too if both have to be partitioned.
+    fn read_build(&mut self, context: &mut QueryContext) -> Result<JoinState> {
+        let mut claim = context.memory.claim()?;
+        let mut held = Held::default();
+        let mut spilled: Option<SpilledPartitions> = None;
+        while let Some(chunk) = self.build.next(context)? {
+            if chunk.row_count == 0 {
+                continue;
+            }
+            let queue = &context.queue;
+            if self.matching.kind == JoinKind::NullAwareAnti {
+                let keys = self.matching.build_keys(queue, &chunk)?;
+                if let Some(key) = keys.first()
                     && queue.has_null(key, chunk.row_count)?
                 {
                     // x NOT IN (…, NULL, …) is never true.
-                    self.state = JoinState::Done;
-                    return Ok(());
+                    return Ok(JoinState::Done);
                 }
-                Some(queue.build(keys, chunk.row_count)?)
             }
-        };
-        let marks = match self.marks_build() {
-            true => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
-            false => None,
-        };
-        self.state = JoinState::Probing(Box::new(Built { chunk, table, marks, rest: None }));
-        Ok(())
-    }
-
-    /// The chunk for the next pairs, or the build rows that are left at the end.
-    fn probe_next(&mut self, context: &mut QueryContext, built: &mut Built) -> Result<Option<Chunk>> {
-        if built.table.is_none() {
-            return self.cross_next(context, built);
+            held.push(chunk);
+            let cost = |bytes, rows| self.matching.build_bytes(bytes, rows);
+            if spilled.is_none() && held.try_claim(queue, &mut claim, cost)? {
+                continue;
+            }
+            let partitions = spilled.get_or_insert_with(|| PartitionedJoin::partitions(&self.matching));
+            for chunk in held.take() {
+                PartitionedJoin::spill_build(&self.matching, context, &chunk, partitions)?;
+            }
+            claim.try_resize(0);
         }
-        match self.next_probe(context)? {
-            Some(chunk) => self.probe_chunk(context, built, &chunk).map(Some),
-            None => Ok(None),
+        if let Some(build) = spilled {
+            let mut probe = PartitionedJoin::partitions(&self.matching);
+            while let Some(chunk) = self.probe.next(context)? {
+                PartitionedJoin::spill_probe(&self.matching, context, &chunk, &mut probe)?;
+            }
+            let types = self.build.types();
+            return Ok(JoinState::Partitioned(Box::new(PartitionedJoin::new(build, probe, types, claim))));
         }
-    }
-
-    fn probe_chunk(&self, context: &QueryContext, built: &Built, probe: &Chunk) -> Result<Chunk> {
+        let chunk = whole(context, &self.build, held)?;
+        let (chunk, mut claim) = self.choose_side(context, chunk, claim)?;
         let queue = &context.queue;
-        let (Some(table), Some((_, probe_keys))) = (&built.table, &self.keys) else {
-            return queue.empty(&[]);
-        };
-        let keys = probe_keys.evaluate(queue.memory(), probe, queue.stream())?;
-        if self.kind == JoinKind::NullAwareAnti && table.row_count() == 0 {
-            // x NOT IN () is true, of NULL too.
-            return Ok(probe.clone());
-        }
-        let only_marks = !self.gives_pairs() && built.marks.is_none() && self.residual.is_none();
-        let mode = if only_marks { ProbeMode::First } else { ProbeMode::Matches };
-        let pairs = queue.probe(table, &keys, probe.row_count, mode)?;
-        let pairs = self.filter_pairs(context, built, probe, pairs)?;
-        let marks = match self.marks_probe() {
-            true => Some(queue.allocate_filled::<u8>(probe.row_count as u64, 0)?),
-            false => None,
-        };
-        if let (JoinKind::NullAwareAnti, Some(marks), Some(key)) = (self.kind, &marks, keys.first())
-            && let Some(validity) = &key.validity
-        {
-            // A NULL on the left is never true either: marked as if it had a match.
-            let nulls = Column {
-                data_type: DataType::Bool,
-                cell_type: crate::device::CellType::Bool,
-                values: validity.clone(),
-                validity: None,
-                strings: Vec::new(),
-            };
-            let flags = queue.flags(&nulls, probe.row_count, true)?;
-            let rows = queue.select(&flags, probe.row_count)?;
-            queue.mark(&rows, None, marks)?;
-        }
-        self.emit(context, built, probe, &pairs, marks.as_ref(), true)
+        let is_empty = chunk.row_count == 0;
+        let built = self.matching.build(queue, chunk)?;
+        claim.try_resize(self.matching.built_bytes(&built));
+        Ok(JoinState::Probing(Box::new(BuiltSide { built, is_empty, probing: None, _claim: claim })))
     }
+}
 
-    /// The pairs that meet the residual condition.
-    fn filter_pairs(
-        &self,
-        context: &QueryContext,
-        built: &Built,
-        probe: &Chunk,
-        pairs: Pairs,
-    ) -> Result<Pairs> {
-        let Some(residual) = &self.residual else { return Ok(pairs) };
-        if pairs.probe.count == 0 {
-            return Ok(pairs);
+impl JoinSource {
+    /// Makes the other side the build side if it turns out to be far smaller: estimates of what joins give may be
+    /// off by orders of magnitude, and many rows of few keys make long chains. Returns the build side's rows with
+    /// the claim for them.
+    fn choose_side(
+        &mut self,
+        context: &mut QueryContext,
+        build: Chunk,
+        build_claim: Claim,
+    ) -> Result<(Chunk, Claim)> {
+        if !self.matching.may_swap() || build.row_count < SWAP_ROWS_MIN {
+            return Ok((build, build_claim));
         }
-        let queue = &context.queue;
-        let chunk = self.pair_chunk(queue, built, probe, &pairs, Some(residual))?;
-        let flags = residual.condition.evaluate(queue.memory(), &chunk, queue.stream())?;
-        let kept = queue.select(&flags.values, chunk.row_count)?;
-        queue.select_pairs(&pairs, &kept)
-    }
-
-    /// Left columns and then right columns of every pair. Columns that `reader` does not read are empty.
-    fn pair_chunk(
-        &self,
-        queue: &Queue,
-        built: &Built,
-        probe: &Chunk,
-        pairs: &Pairs,
-        reader: Option<&Residual>,
-    ) -> Result<Chunk> {
-        let (left, left_rows, right, right_rows) = match self.build_side {
-            JoinSide::Left => (&built.chunk, &pairs.build, probe, &pairs.probe),
-            JoinSide::Right => (probe, &pairs.probe, &built.chunk, &pairs.build),
-        };
-        let sides = left.columns.iter().map(|column| (column, left_rows));
-        let sides = sides.chain(right.columns.iter().map(|column| (column, right_rows)));
-        let columns = sides
-            .enumerate()
-            .map(|(place, (column, rows))| {
-                if reader.is_some_and(|reader| !reader.reads[place]) {
-                    return Ok(column.clone());
+        let mut claim = context.memory.claim()?;
+        let mut ahead = Held::default();
+        while ahead.row_count() < build.row_count / SWAP_FACTOR {
+            match self.probe.next(context)? {
+                None => {
+                    std::mem::swap(&mut self.build, &mut self.probe.operator);
+                    self.matching.swap();
+                    self.probe.ahead.push_back(build);
+                    self.probe.claim = Some(build_claim);
+                    return Ok((whole(context, &self.build, ahead)?, claim));
                 }
-                queue.gather(column, rows)
-            })
-            .collect::<Result<_>>()?;
-        Ok(Chunk { row_count: pairs.probe.count, columns })
-    }
-
-    /// What the kind of join gives of a probe chunk, or of a part of its pairs: then `is_last` says whether
-    /// its other pairs were seen.
-    fn emit(
-        &self,
-        context: &QueryContext,
-        built: &Built,
-        probe: &Chunk,
-        pairs: &Pairs,
-        probe_marks: Option<&Buffer>,
-        is_last: bool,
-    ) -> Result<Chunk> {
-        let queue = &context.queue;
-        if let Some(marks) = &built.marks {
-            queue.mark(&pairs.build, None, marks)?;
-        }
-        if let Some(marks) = probe_marks {
-            queue.mark(&pairs.probe, None, marks)?;
-        }
-        let mut chunks = Vec::new();
-        if self.gives_pairs() {
-            chunks.push(self.pair_chunk(queue, built, probe, pairs, None)?);
-        }
-        if let (Some(marks), true) = (probe_marks, is_last) {
-            let alone = self.marked_rows(queue, probe, marks)?;
-            chunks.push(self.preserved(queue, alone, &built.chunk, self.build_side == JoinSide::Left)?);
-        }
-        if chunks.is_empty() { queue.empty(&self.types()) } else { queue.concat(&chunks) }
-    }
-
-    /// Rows with a mark for a semi join, without one for the others.
-    fn marked_rows(&self, queue: &Queue, chunk: &Chunk, marks: &Buffer) -> Result<Chunk> {
-        let marked = Column {
-            data_type: DataType::Bool,
-            cell_type: crate::device::CellType::Bool,
-            values: marks.clone(),
-            validity: None,
-            strings: Vec::new(),
-        };
-        let flags = queue.flags(&marked, chunk.row_count, self.kind != JoinKind::Semi)?;
-        let rows = queue.select(&flags, chunk.row_count)?;
-        queue.gather_chunk(chunk, &rows)
-    }
-
-    /// Rows of one side with NULLs for the other, where the kind has the other's columns.
-    fn preserved(&self, queue: &Queue, rows: Chunk, other: &Chunk, other_is_left: bool) -> Result<Chunk> {
-        if !self.gives_pairs() {
-            return Ok(rows);
-        }
-        let nulls = other
-            .columns
-            .iter()
-            .map(|column| queue.nulls(&column.data_type, rows.row_count))
-            .collect::<Result<Vec<_>>>()?;
-        let columns = match other_is_left {
-            true => nulls.into_iter().chain(rows.columns).collect(),
-            false => rows.columns.into_iter().chain(nulls).collect(),
-        };
-        Ok(Chunk { row_count: rows.row_count, columns })
-    }
-
-    /// The next slice of the pairs of a join without keys.
-    fn cross_next(&mut self, context: &mut QueryContext, built: &mut Built) -> Result<Option<Chunk>> {
-        let (probe, first, marks) = match built.rest.take() {
-            Some(rest) => rest,
-            None => match self.next_probe(context)? {
-                None => return Ok(None),
+                Some(chunk) if chunk.row_count == 0 => {}
                 Some(chunk) => {
-                    let marks = match self.marks_probe() {
-                        true => Some(context.queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
-                        false => None,
-                    };
-                    (chunk, 0, marks)
+                    ahead.push(chunk);
+                    if !ahead.try_claim(&context.queue, &mut claim, |bytes, _| bytes)? {
+                        break;
+                    }
                 }
-            },
-        };
-        let build_rows = built.chunk.row_count;
-        let total = probe.row_count as u64 * build_rows as u64;
-        let count = (total - first).min(CROSS_PAIRS_MAX);
-        let pairs = context.queue.cross(first, count as usize, build_rows)?;
-        let pairs = self.filter_pairs(context, built, &probe, pairs)?;
-        let is_last = first + count == total;
-        let chunk = self.emit(context, built, &probe, &pairs, marks.as_ref(), is_last)?;
-        if !is_last {
-            built.rest = Some((probe, first + count, marks));
+            }
         }
-        Ok(Some(chunk))
+        self.probe.ahead.extend(ahead.take());
+        self.probe.claim = Some(claim);
+        Ok((build, build_claim))
     }
+}
 
-    fn types(&self) -> Vec<DataType> {
-        let (left, right) = match self.build_side {
-            JoinSide::Left => (&self.build, &self.probe),
-            JoinSide::Right => (&self.probe, &self.build),
-        };
-        let mut types = left.types();
-        if self.gives_pairs() {
-            types.extend(right.types());
-        }
-        types
+/// All rows that are held as one chunk.
+fn whole(context: &QueryContext, operator: &Operator, mut held: Held) -> Result<Chunk> {
+    match held.row_count() {
+        0 => context.queue.empty(&operator.types()),
+        _ => context.queue.concat(&held.take()),
     }
 }
 
 impl Source for JoinSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         if matches!(self.state, JoinState::Start) {
-            self.read_build(context)?;
+            self.state = self.read_build(context)?;
         }
-        let JoinState::Probing(mut built) = std::mem::replace(&mut self.state, JoinState::Done) else {
-            return Ok(None);
-        };
-        if let Some(chunk) = self.probe_next(context, &mut built)? {
-            self.state = JoinState::Probing(built);
-            return Ok(Some(chunk));
+        match &mut self.state {
+            JoinState::Start | JoinState::Done => Ok(None),
+            JoinState::Partitioned(join) => {
+                let chunk = join.next(&self.matching, context)?;
+                if chunk.is_none() {
+                    self.state = JoinState::Done;
+                }
+                Ok(chunk)
+            }
+            JoinState::Probing(side) => loop {
+                let Some(probing) = &mut side.probing else {
+                    let Some(chunk) = self.probe.next(context)? else {
+                        let alone = self.matching.unmatched(&context.queue, &side.built)?;
+                        self.state = JoinState::Done;
+                        return Ok(alone);
+                    };
+                    side.probing = Some(self.matching.probe(&context.queue, chunk, None)?);
+                    continue;
+                };
+                let known = BuildSide { is_empty: side.is_empty, is_last: true };
+                match self.matching.next(context, &side.built, probing, known)? {
+                    Some(chunk) => return Ok(Some(chunk)),
+                    None => side.probing = None,
+                }
+            },
         }
-        let Some(marks) = &built.marks else { return Ok(None) };
-        let queue = &context.queue;
-        let alone = self.marked_rows(queue, &built.chunk, marks)?;
-        let other = queue.empty(&self.probe.types())?;
-        self.preserved(queue, alone, &other, self.build_side == JoinSide::Right).map(Some)
     }
 }

@@ -5,15 +5,21 @@
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `readers.rs`: threads that read and decode for all scans; `chunk_cache.rs`: what stays on the device
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
+//! - `memory.rs`: what a query may use, and what its operators may hold
+//! - `held.rs`: rows that are held, and their way off the device
+//! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
+//! - `groups.rs`: partial results, in memory or spilled; `sort_ranges.rs`: a sort of rows that were spilled
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
 //!                            ▲
-//!                            └── build side, whole
+//!                            └── build side, whole, or partition by partition
 //! ```
 //!
 //! Invariants: a query has one queue, so all its device work is in one order and a buffer that is dropped
-//! is freed after its last use. Between two chunks a query looks whether it is still wanted.
+//! is freed after its last use. Between two chunks a query looks whether it is still wanted. What an operator
+//! holds from one chunk to the next it has a claim for; what it gets no claim for it spills. Chunks are not
+//! larger than what there is of memory allows.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
 //! row, and the host runs such a plan on another engine.
@@ -22,12 +28,18 @@ mod aggregate;
 mod chunk_cache;
 mod compile;
 mod engine;
+mod groups;
+mod held;
 mod join;
+mod join_partitions;
+mod matching;
+mod memory;
 mod readers;
 mod rows;
 mod run;
 mod scan;
 mod sort;
+mod sort_ranges;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -40,7 +52,7 @@ use pystachio_plan::{
     ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
 };
 
-use self::{chunk_cache::ChunkCache, readers::ReaderPool};
+use self::{chunk_cache::ChunkCache, memory::QueryMemory, readers::ReaderPool};
 use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};
 
 /// Columns of a source, in the order of its chunks.
@@ -52,6 +64,7 @@ struct QueryContext {
     number: u64,
     settings: DeviceSettings,
     queue: Queue,
+    memory: QueryMemory,
     cache: ChunkCache,
     readers: ReaderPool,
     /// The place in which the query will want each scan, by the address of its relation.
@@ -83,6 +96,8 @@ struct Operator {
     source: Box<dyn Source>,
     /// Place in [`QueryMetrics::operators`].
     place: usize,
+    /// A chunk that is too large to be given at once, and the first row that was not.
+    rest: Option<(Chunk, usize)>,
 }
 
 impl Operator {
@@ -90,8 +105,9 @@ impl Operator {
         context.check_cancelled()?;
         let started = Instant::now();
         let above = context.queue.memory().attribute(self.place as u32);
-        let chunk = self.source.next(context)?;
+        let given = self.give(context);
         context.queue.memory().attribute(above);
+        let chunk = given?;
         if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
             context.metrics.operators.get_mut(self.place)
         {
@@ -105,18 +121,41 @@ impl Operator {
         Ok(chunk)
     }
 
-    /// All rows as one chunk.
-    fn collect(&mut self, context: &mut QueryContext) -> Result<Chunk> {
-        let mut chunks = Vec::new();
-        while let Some(chunk) = self.next(context)? {
-            if chunk.row_count > 0 {
-                chunks.push(chunk);
-            }
+    /// The next rows, of the rest or of the source.
+    fn give(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        match self.rest.take() {
+            Some((chunk, first)) => self.part(context, chunk, first).map(Some),
+            None => match self.source.next(context)? {
+                Some(chunk) => self.part(context, chunk, 0).map(Some),
+                None => Ok(None),
+            },
         }
-        if chunks.is_empty() { context.queue.empty(&self.types()) } else { context.queue.concat(&chunks) }
+    }
+
+    /// As many rows of a chunk as are given at once; the others are the rest.
+    fn part(&mut self, context: &QueryContext, chunk: Chunk, first: usize) -> Result<Chunk> {
+        let rows_max = rows_within(&chunk, context.memory.chunk_bytes());
+        let left = chunk.row_count - first;
+        if left <= rows_max.saturating_add(rows_max / 2) {
+            return context.queue.slice(&chunk, first, left);
+        }
+        let part = context.queue.slice(&chunk, first, rows_max)?;
+        self.rest = Some((chunk, first + rows_max));
+        Ok(part)
     }
 
     fn types(&self) -> Vec<DataType> {
         self.columns.iter().map(|(_, data_type)| data_type.clone()).collect()
+    }
+}
+
+/// How many rows of a chunk have so many bytes of cells; at least one.
+fn rows_within(chunk: &Chunk, bytes: u64) -> usize {
+    match chunk.cell_bytes() {
+        cell_bytes if cell_bytes > bytes => {
+            let rows = chunk.row_count as u128 * u128::from(bytes) / u128::from(cell_bytes);
+            (rows as usize).max(1)
+        }
+        _ => chunk.row_count.max(1),
     }
 }

@@ -22,8 +22,9 @@ use std::{
     time::Duration,
 };
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
+use super::memory::QueryMemory;
 use crate::{
     StopFlag,
     device::{Chunk, DeviceMemory},
@@ -34,8 +35,8 @@ use crate::{
 const WAIT_INTERVAL: Duration = Duration::from_millis(50);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
-/// The part of device memory that decoded parts may take while they wait.
-const AHEAD_FRACTION: u64 = 6;
+
+const READER_FAILED: &str = "a reader failed while it decoded a row group";
 
 /// A scan, as readers see it.
 pub(super) trait ReadParts: Send + Sync {
@@ -59,8 +60,9 @@ struct Shared {
     memory: DeviceMemory,
     stop: StopFlag,
     reader_count: usize,
-    /// Bytes that may be ahead of the query.
-    ahead_bytes_max: u64,
+    /// How much may be ahead of the query.
+    budget: QueryMemory,
+    is_bounded: bool,
     /// Whether readers work for scans that are not waited for.
     combines: bool,
     state: Mutex<State>,
@@ -93,14 +95,20 @@ struct Scan {
 pub(super) struct ScanNumber(usize);
 
 impl ReaderPool {
-    /// A pool without scans. `combines` and `is_bounded` switch off what their modules' heads describe.
-    pub(super) fn new(memory: &DeviceMemory, stop: StopFlag, combines: bool, is_bounded: bool) -> Self {
+    /// A pool without scans.
+    pub(super) fn new(
+        memory: &DeviceMemory,
+        budget: &QueryMemory,
+        stop: StopFlag,
+        settings: DeviceSettings,
+    ) -> Self {
         let shared = Shared {
             memory: memory.clone(),
             stop,
             reader_count: memory.platform().reader_count().max(1),
-            ahead_bytes_max: if is_bounded { memory.bytes_max() / AHEAD_FRACTION } else { u64::MAX },
-            combines,
+            budget: budget.clone(),
+            is_bounded: settings.regulation,
+            combines: settings.reader_combining,
             state: Mutex::default(),
             changed: Condvar::new(),
         };
@@ -221,8 +229,19 @@ impl Shared {
                 Ok(queue) => work.read_part(part, queue),
                 Err(error) => Err(error.clone()),
             }))
-            .unwrap_or_else(|_| Err(Error::internal("a reader failed while it decoded a row group")));
-            let kept_bytes = chunk.as_ref().map_or(0, Chunk::bytes).min(bytes);
+            .unwrap_or_else(|_| Err(Error::internal(READER_FAILED)));
+            let chunk = match (chunk, &queue) {
+                // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
+                (Err(error), Ok(queue)) if error.kind == ErrorKind::OutOfMemory => {
+                    match self.wait_wanted(number, part) {
+                        true => catch_unwind(AssertUnwindSafe(|| work.read_part(part, queue)))
+                            .unwrap_or_else(|_| Err(Error::internal(READER_FAILED))),
+                        false => Err(error),
+                    }
+                }
+                (chunk, _) => chunk,
+            };
+            let kept_bytes = chunk.as_ref().map_or(0, Chunk::held_bytes);
             state = self.lock();
             state.ahead_bytes -= bytes;
             let scan = &mut state.scans[number];
@@ -234,25 +253,45 @@ impl Shared {
         }
     }
 
+    /// Waits until the query wants a part next. Says whether anything came of it: the part was ahead, and the
+    /// query is still wanted.
+    fn wait_wanted(&self, number: usize, part: usize) -> bool {
+        let mut state = self.lock();
+        let mut has_waited = false;
+        while !state.is_closed && !self.stop.is_stopped() {
+            match state.scans.get(number) {
+                Some(scan) if !scan.is_dropped && (scan.wanted < part || state.waited != Some(number)) => {}
+                Some(scan) => return has_waited && !scan.is_dropped,
+                None => return false,
+            }
+            has_waited = true;
+            state = self.wait(state);
+        }
+        false
+    }
+
     /// The scan whose next part is most wanted.
     fn choose(&self, state: &State) -> Option<usize> {
         let has_part = |scan: &Scan| {
             let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
             !scan.is_dropped && scan.unread < scan.work.part_count() && scan.unread - scan.wanted < ahead_max
         };
-        let fits = |scan: &Scan| {
-            state.ahead_bytes.saturating_add(scan.work.part_bytes(scan.unread)) <= self.ahead_bytes_max
+        let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
+        // What is not waited for leaves half to what is.
+        let fits = |scan: &Scan, part_of_all: u64| {
+            let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(scan.unread));
+            ahead_bytes <= ahead_bytes_max / part_of_all
         };
         if let Some(waited) = state.waited
             && let Some(scan) = state.scans.get(waited)
             && has_part(scan)
-            && (fits(scan) || scan.unread == scan.wanted)
+            && (fits(scan, 1) || scan.unread == scan.wanted)
         {
             return Some(waited);
         }
         let others = state.scans.iter().enumerate().filter(|_| self.combines);
         others
-            .filter(|(_, scan)| has_part(scan) && fits(scan))
+            .filter(|(_, scan)| has_part(scan) && fits(scan, 2))
             .min_by_key(|(_, scan)| scan.rank)
             .map(|(n, _)| n)
     }
@@ -263,7 +302,10 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::device::EmulatedPlatform;
+    use crate::{
+        device::{EmulatedPlatform, HostMemory},
+        spill::{SpillOptions, SpillStore},
+    };
 
     /// Parts of no columns, each with its number as its row count.
     struct Numbers {
@@ -299,9 +341,13 @@ mod tests {
     }
 
     fn pool(combines: bool) -> (ReaderPool, StopFlag) {
-        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 600);
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), 600).open_account();
+        let spill = SpillOptions { host: HostMemory::new(platform, 0), directory: Arc::default() };
+        let budget = QueryMemory::new(memory.clone(), SpillStore::new(spill));
         let stop = StopFlag::default();
-        (ReaderPool::new(&memory, stop.clone(), combines, true), stop)
+        let settings = DeviceSettings { reader_combining: combines, ..DeviceSettings::default() };
+        (ReaderPool::new(&memory, &budget, stop.clone(), settings), stop)
     }
 
     fn drain(pool: &mut ReaderPool, scan: ScanNumber) -> Vec<usize> {

@@ -192,6 +192,7 @@ impl Output<'_> {
         let request = self.request;
         let mut root = compile(&request.plan, context)?;
         context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
+        context.memory.admit(&context.stop)?;
         let batch_rows = (request.batch_rows_max as usize).max(1);
         while let Some(chunk) = root.next(context)? {
             if chunk.row_count == 0 {
@@ -222,6 +223,7 @@ impl Output<'_> {
         metrics.actual_rows = if with_operators { actual_rows(context) } else { Vec::new() };
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
+        metrics.spilled_bytes = context.memory.store.written_bytes();
     }
 }
 

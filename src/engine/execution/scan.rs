@@ -11,6 +11,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
@@ -56,8 +57,6 @@ pub(super) struct ScanPlace {
 struct ScanWork {
     table: String,
     columns: Vec<ScanColumn>,
-    /// Bytes of a decoded row.
-    row_bytes: u64,
     filter: Option<Filter>,
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
@@ -87,6 +86,8 @@ struct RowGroup {
     file: Arc<ScanFile>,
     index: usize,
     row_count: usize,
+    /// About what decoding it takes on the device.
+    bytes: u64,
 }
 
 impl RowGroup {
@@ -133,7 +134,8 @@ impl ScanSource {
                     context.metrics.row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
                     let row_count = usize::try_from(row_group.num_rows()).unwrap_or(usize::MAX);
-                    row_groups.push(RowGroup { file: file.clone(), index, row_count });
+                    let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
+                    row_groups.push(RowGroup { file: file.clone(), index, row_count, bytes });
                 }
             }
             if row_groups.len() == before && count > 0 {
@@ -147,14 +149,20 @@ impl ScanSource {
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
-        let row_bytes = columns.iter().map(|column| CellType::of(&column.data_type).map(CellType::bytes));
-        let chunk_rows_min = if context.settings.chunking { CHUNK_ROWS_MIN } else { usize::MAX };
+        let reader_count = context.queue.memory().platform().reader_count();
+        let part_size = match context.settings.chunking {
+            true => PartSize {
+                rows_min: CHUNK_ROWS_MIN,
+                bytes_max: context.memory.ahead_bytes() / (reader_count * CHUNKS_PER_READER) as u64,
+                count_min: reader_count * CHUNKS_PER_READER,
+            },
+            false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
+        };
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
-            row_bytes: row_bytes.sum::<Result<u32>>()?.into(),
             filter,
-            parts: parts(row_groups, context.queue.memory().platform().reader_count(), chunk_rows_min),
+            parts: parts(row_groups, part_size),
             cache: context.settings.cache.then(|| context.cache.clone()),
             storage_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
             storage_taken: Mutex::default(),
@@ -191,17 +199,42 @@ impl Source for ScanSource {
     }
 }
 
-/// Row groups in parts that become a chunk each: large enough, and enough of them to keep all readers busy.
-fn parts(row_groups: Vec<RowGroup>, reader_count: usize, chunk_rows_min: usize) -> Vec<Vec<RowGroup>> {
-    let length_max = match chunk_rows_min {
-        usize::MAX => row_groups.len(),
-        _ => (row_groups.len() / (reader_count * CHUNKS_PER_READER)).max(1),
-    };
+/// How large parts are made.
+#[derive(Clone, Copy, Debug)]
+struct PartSize {
+    /// Rows of a part at least, where there are enough row groups.
+    rows_min: usize,
+    /// Bytes of a part at most, where it has several row groups.
+    bytes_max: u64,
+    /// Parts at least, where there are as many row groups.
+    count_min: usize,
+}
+
+/// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
+fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
+    let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
+    let mut bytes = 0u64;
+    for (column, leaf) in columns.iter().zip(leaves) {
+        let chunk = row_group.column(*leaf);
+        let encoded = chunk.compressed_size().max(0) as u64 + chunk.uncompressed_size().max(0) as u64;
+        let cell_bytes = u64::from(CellType::of(&column.data_type)?.bytes()) + 1;
+        bytes = bytes.saturating_add(encoded).saturating_add(2 * rows * cell_bytes);
+    }
+    Ok(bytes)
+}
+
+/// Row groups in parts that become a chunk each: large enough, small enough for what may be decoded ahead, and
+/// enough of them to keep all readers busy.
+fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGroup>> {
+    let length_max = (row_groups.len() / size.count_min).max(1);
     let mut parts: Vec<Vec<RowGroup>> = Vec::new();
-    let mut row_count = 0;
+    let (mut row_count, mut bytes) = (0, 0u64);
     for row_group in row_groups {
-        let is_full = row_count >= chunk_rows_min || parts.last().is_none_or(|part| part.len() >= length_max);
+        let is_full = row_count >= size.rows_min
+            || parts.last().is_none_or(|part| part.len() >= length_max)
+            || bytes.saturating_add(row_group.bytes) > size.bytes_max;
         row_count = if is_full { row_group.row_count } else { row_count + row_group.row_count };
+        bytes = if is_full { row_group.bytes } else { bytes + row_group.bytes };
         match parts.last_mut() {
             Some(part) if !is_full => part.push(row_group),
             _ => parts.push(vec![row_group]),
@@ -217,7 +250,7 @@ impl ReadParts for ScanWork {
 
     fn part_bytes(&self, part: usize) -> u64 {
         let row_groups = self.parts.get(part).map_or(&[][..], Vec::as_slice);
-        row_groups.iter().map(|row_group| row_group.row_count as u64 * self.row_bytes).sum()
+        row_groups.iter().map(|row_group| row_group.bytes).sum()
     }
 
     fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk> {
@@ -258,7 +291,7 @@ impl ScanWork {
         let requests: Vec<_> = sources.iter().zip(&resident).map(|(s, chunk)| (s, chunk.as_ref())).collect();
         let decoded = PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
         let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
-        self.counts.bytes_decoded.fetch_add(chunk.bytes(), Ordering::Relaxed);
+        self.counts.bytes_decoded.fetch_add(chunk.cell_bytes(), Ordering::Relaxed);
         if let Some(condition) = &self.filter {
             chunk = filter_chunk(queue, chunk, condition)?;
         }
@@ -423,7 +456,7 @@ mod tests {
     use super::*;
     use crate::storage::FileCatalog;
 
-    fn lengths(row_counts: &[usize], reader_count: usize, chunk_rows_min: usize) -> Vec<usize> {
+    fn lengths(row_counts: &[usize], count_min: usize, bytes_max: u64) -> Vec<usize> {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
@@ -432,9 +465,10 @@ mod tests {
             file: file.clone(),
             index,
             row_count: *row_count,
+            bytes: *row_count as u64 * 10,
         };
-        let found =
-            parts(row_counts.iter().enumerate().map(row_group).collect(), reader_count, chunk_rows_min);
+        let row_groups = row_counts.iter().enumerate().map(row_group).collect();
+        let found = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
         assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
         found.iter().map(Vec::len).collect()
@@ -442,15 +476,11 @@ mod tests {
 
     #[test]
     fn small_row_groups_share_a_chunk_and_large_ones_have_their_own() {
-        assert_eq!(lengths(&[500_000; 40], 2, CHUNK_ROWS_MIN), [9, 9, 9, 9, 4]);
-        assert_eq!(lengths(&[8_000_000; 5], 1, CHUNK_ROWS_MIN), [1; 5]);
-        assert_eq!(lengths(&[500_000; 8], 12, CHUNK_ROWS_MIN), [1; 8]);
-        assert_eq!(lengths(&[], 12, CHUNK_ROWS_MIN), [0; 0]);
-    }
-
-    #[test]
-    fn without_chunking_a_table_is_one_chunk() {
-        assert_eq!(lengths(&[500_000; 40], 2, usize::MAX), [40]);
-        assert_eq!(lengths(&[], 2, usize::MAX), [0; 0]);
+        assert_eq!(lengths(&[500_000; 40], 4, u64::MAX), [9, 9, 9, 9, 4]);
+        assert_eq!(lengths(&[8_000_000; 5], 2, u64::MAX), [1; 5]);
+        assert_eq!(lengths(&[500_000; 8], 24, u64::MAX), [1; 8]);
+        assert_eq!(lengths(&[500_000; 40], 4, 20_000_000), [4; 10]);
+        assert_eq!(lengths(&[500_000; 40], 4, 1), [1; 40]);
+        assert_eq!(lengths(&[], 24, u64::MAX), [0; 0]);
     }
 }

@@ -1,37 +1,196 @@
-//! Sorting: the whole input, in order.
+//! Sorting: the whole input in order, or its first rows.
+//!
+//! Where only the first rows are wanted, rows that can't be among them are dropped chunk by chunk: those that do
+//! not come before the last of the best so far. What is larger than the claim is spilled (`sort_ranges.rs`).
+//!
+//! Invariants: stable. Rows are held in the order in which they came, or sorted, with equal rows in that order.
 
 use pystachio_plan::{Result, SortKey};
 
-use super::{Operator, QueryContext, Source};
-use crate::{device::Chunk, operation::SortColumn, program::Program};
+use super::{
+    Operator, QueryContext, Source,
+    held::{Held, spill},
+    sort_ranges::RangeSort,
+};
+use crate::{
+    device::{Chunk, Claim, Column},
+    operation::{HashPartitioning, Queue, SortColumn},
+    program::Program,
+    spill::SpilledPartitions,
+};
 
-/// All rows in order, as one chunk.
+/// What sorting takes for every row besides the row and its copy: row numbers, words, both twice.
+const SORT_ROW_BYTES: u64 = 40;
+/// What a key that is computed takes.
+const KEY_BYTES: u64 = 17;
+/// The first rows are sorted out when there are this many times as many.
+const CUT_GROWTH: usize = 4;
+/// Fewer rows are not sorted out as long as there is memory for them.
+const CUT_ROWS_MIN: usize = 1 << 20;
+
+/// All rows in order, or the first of them.
 pub(super) struct SortSource {
-    pub(super) input: Operator,
+    input: Operator,
+    order: Order,
+    /// How many of the first rows are wanted; `None`: all.
+    row_count_max: Option<usize>,
+    state: SortState,
+}
+
+/// What rows are sorted by.
+pub(super) struct Order {
     /// The keys' values.
     pub(super) program: Program,
     pub(super) keys: Vec<SortKey>,
-    pub(super) is_done: bool,
+}
+
+/// How far a sort is.
+enum SortState {
+    /// Nothing has been read.
+    Start,
+    /// The input was spilled.
+    Ranges(Box<RangeSort>),
+    /// Nothing more comes.
+    Done,
+}
+
+/// Rows that are read, and which of them may still be among the first.
+struct Reading {
+    held: Held,
+    claim: Claim,
+    /// The keys of the last of the best rows, once there are enough.
+    threshold: Option<Vec<Column>>,
+}
+
+impl Order {
+    /// The keys of a chunk.
+    pub(super) fn keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<SortColumn>> {
+        let values = self.program.evaluate(queue.memory(), chunk, queue.stream())?;
+        let keys = values.into_iter().zip(&self.keys).map(|(column, key)| SortColumn {
+            column,
+            descending: key.descending,
+            nulls_first: key.nulls_first,
+        });
+        Ok(keys.collect())
+    }
+
+    /// A chunk in order.
+    pub(super) fn sort(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
+        let rows = queue.sort(&self.keys(queue, chunk)?, chunk.row_count)?;
+        queue.gather_chunk(chunk, &rows)
+    }
+
+    /// What sorting rows of so many bytes takes.
+    pub(super) fn cost(&self, bytes: u64, row_count: usize) -> u64 {
+        2 * bytes + (SORT_ROW_BYTES + KEY_BYTES * self.keys.len() as u64) * row_count as u64
+    }
+}
+
+impl SortSource {
+    pub(super) fn new(
+        input: Operator,
+        program: Program,
+        keys: Vec<SortKey>,
+        row_count_max: Option<usize>,
+    ) -> Self {
+        Self { input, order: Order { program, keys }, row_count_max, state: SortState::Start }
+    }
+
+    /// Reads everything. Gives the sorted rows, or makes the state that gives them.
+    fn read(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        let mut reading = Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
+        let mut spilled: Option<SpilledPartitions> = None;
+        while let Some(chunk) = self.input.next(context)? {
+            let queue = &context.queue;
+            let chunk = self.without_late_rows(queue, chunk, reading.threshold.as_deref())?;
+            if chunk.row_count == 0 {
+                continue;
+            }
+            reading.held.push(chunk);
+            let mut fits = spilled.is_none() && self.try_claim(queue, &mut reading, 1)?;
+            if let Some(wanted) = self.row_count_max
+                && spilled.is_none()
+            {
+                let row_count = reading.held.row_count();
+                let is_enough = row_count > wanted.saturating_mul(CUT_GROWTH).max(CUT_ROWS_MIN);
+                if is_enough || (!fits && row_count > wanted) {
+                    self.cut(queue, &mut reading, wanted)?;
+                    // With room for as many again, or every chunk would be sorted with them.
+                    fits = self.try_claim(queue, &mut reading, 2)?;
+                }
+            }
+            if !fits {
+                let partitions = spilled.get_or_insert_with(|| SpilledPartitions::new(1));
+                for chunk in reading.held.take() {
+                    spill_in_order(context, &chunk, partitions)?;
+                }
+                reading.claim.try_resize(0);
+            }
+        }
+        if let Some(partitions) = spilled {
+            let sort = RangeSort::new(partitions, reading.claim, self.row_count_max);
+            self.state = SortState::Ranges(Box::new(sort));
+            return Ok(None);
+        }
+        self.state = SortState::Done;
+        if reading.held.row_count() == 0 {
+            return Ok(None);
+        }
+        let chunk = context.queue.concat(&reading.held.take())?;
+        self.order.sort(&context.queue, &chunk).map(Some)
+    }
+
+    fn try_claim(&self, queue: &Queue, reading: &mut Reading, times: u64) -> Result<bool> {
+        let cost = |bytes, rows| times * self.order.cost(bytes, rows);
+        reading.held.try_claim(queue, &mut reading.claim, cost)
+    }
+
+    /// The rows that come before the threshold.
+    fn without_late_rows(&self, queue: &Queue, chunk: Chunk, threshold: Option<&[Column]>) -> Result<Chunk> {
+        let Some(threshold) = threshold else { return Ok(chunk) };
+        let keys = self.order.keys(queue, &chunk)?;
+        let rows = queue.select_before(&keys, chunk.row_count, threshold)?;
+        queue.gather_chunk(&chunk, &rows)
+    }
+
+    /// Keeps the first of the rows that are held, and notes what a row has to come before.
+    fn cut(&self, queue: &Queue, reading: &mut Reading, wanted: usize) -> Result<()> {
+        let chunk = queue.concat(&reading.held.take())?;
+        let sorted = self.order.sort(queue, &chunk)?;
+        drop(chunk);
+        let best = queue.compact(&queue.slice(&sorted, 0, wanted.min(sorted.row_count))?)?;
+        if best.row_count == wanted && wanted > 0 && self.order.keys.len() <= crate::device::abi::KEYS_MAX {
+            let last = queue.compact(&queue.slice(&best, wanted - 1, 1)?)?;
+            let keys = self.order.keys(queue, &last)?;
+            reading.threshold = Some(keys.into_iter().map(|key| key.column).collect());
+        }
+        if best.row_count > 0 {
+            reading.held.push(best);
+        }
+        Ok(())
+    }
+}
+
+/// Spills a chunk whose rows keep their order.
+pub(super) fn spill_in_order(
+    context: &QueryContext,
+    chunk: &Chunk,
+    partitions: &mut SpilledPartitions,
+) -> Result<()> {
+    let by = HashPartitioning { partition_count: 1, level: 0, nulls_match: true };
+    spill(context, chunk, &[], by, partitions)
 }
 
 impl Source for SortSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        if std::mem::replace(&mut self.is_done, true) {
-            return Ok(None);
+        if matches!(self.state, SortState::Start)
+            && let Some(chunk) = self.read(context)?
+        {
+            return Ok(Some(chunk));
         }
-        let chunk = self.input.collect(context)?;
-        let queue = &context.queue;
-        let values = self.program.evaluate(queue.memory(), &chunk, queue.stream())?;
-        let keys: Vec<SortColumn> = values
-            .into_iter()
-            .zip(&self.keys)
-            .map(|(column, key)| SortColumn {
-                column,
-                descending: key.descending,
-                nulls_first: key.nulls_first,
-            })
-            .collect();
-        let rows = queue.sort(&keys, chunk.row_count)?;
-        queue.gather_chunk(&chunk, &rows).map(Some)
+        match &mut self.state {
+            SortState::Ranges(sort) => sort.next(&self.order, context),
+            SortState::Start | SortState::Done => Ok(None),
+        }
     }
 }

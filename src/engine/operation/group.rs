@@ -134,38 +134,6 @@ impl Queue {
         })
     }
 
-    /// The groups of rows among which only one of each group's equal values is left.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Queue::group`].
-    pub fn distinct(&self, grouping: &Grouping, values: &Column) -> Result<(Grouping, Column)> {
-        let mut keys = Vec::new();
-        if let Some(groups) = &grouping.groups {
-            keys.push(Column {
-                data_type: DataType::Int32,
-                cell_type: CellType::Int32,
-                values: groups.clone(),
-                validity: None,
-                strings: Vec::new(),
-            });
-        }
-        keys.push(values.clone());
-        let found = self.group(&keys, grouping.row_count)?;
-        let Some(leaders) = &found.leaders else { return Err(Error::internal("groups without leaders")) };
-        let groups = match keys.first() {
-            Some(groups) if grouping.groups.is_some() => Some(self.gather(groups, leaders)?.values),
-            _ => None,
-        };
-        let kept = Grouping {
-            groups,
-            group_count: grouping.group_count,
-            leaders: grouping.leaders.clone(),
-            row_count: leaders.count,
-        };
-        Ok((kept, self.gather(values, leaders)?))
-    }
-
     /// An aggregate of every group.
     ///
     /// # Errors

@@ -179,7 +179,8 @@ impl Queue {
         Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))
     }
 
-    /// The pairs of rows whose keys are equal, in probe order. `keys` have the build keys' types.
+    /// The pairs of rows whose keys are equal, in probe order, or `None` if there are more than `pairs_max`.
+    /// `keys` have the build keys' types.
     ///
     /// # Errors
     ///
@@ -190,7 +191,8 @@ impl Queue {
         keys: &[Column],
         row_count: usize,
         mode: ProbeMode,
-    ) -> Result<Pairs> {
+        pairs_max: u64,
+    ) -> Result<Option<Pairs>> {
         debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
         let hashes = match table.slots {
             Slots::ByHash(_) => Some(self.hash(keys, row_count, false)?),
@@ -212,12 +214,15 @@ impl Queue {
             ..ProbeRows::default()
         };
         if mode == ProbeMode::First || (mode == ProbeMode::Matches && table.is_unique) {
-            return self.match_rows(arguments, row_count);
+            return self.match_rows(arguments, row_count, pairs_max);
         }
         let counts = self.allocate::<u32>(row_count as u64)?;
         arguments.counts = counts.address();
         self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
         let (offsets, total) = self.offsets(&counts, 4, row_count)?;
+        if total > pairs_max {
+            return Ok(None);
+        }
         let total = check_pairs(total)?;
         let probe_rows = self.allocate::<u32>(total as u64)?;
         let build_rows = self.allocate::<u32>(total as u64)?;
@@ -227,22 +232,25 @@ impl Queue {
         if total > 0 {
             self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
         }
-        Ok(Pairs {
+        Ok(Some(Pairs {
             probe: RowNumbers { rows: probe_rows, count: total, may_miss: false },
             build: RowNumbers { rows: build_rows, count: total, may_miss: mode == ProbeMode::MatchesOrMiss },
-        })
+        }))
     }
 
     /// At most one pair for each probe row.
-    fn match_rows(&self, arguments: ProbeRows, row_count: usize) -> Result<Pairs> {
+    fn match_rows(&self, arguments: ProbeRows, row_count: usize, pairs_max: u64) -> Result<Option<Pairs>> {
         let build_rows = self.allocate::<u32>(row_count as u64)?;
         let flags = self.allocate::<u8>(row_count as u64)?;
         let arguments = ProbeRows { build_rows: build_rows.address(), flags: flags.address(), ..arguments };
         self.launch_strided(Kernel::MatchRows, row_count as u64, &arguments)?;
         let probe = self.select(&flags, row_count)?;
+        if probe.count as u64 > pairs_max {
+            return Ok(None);
+        }
         let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false };
         let build = self.select_numbers(&all, &probe)?;
-        Ok(Pairs { probe, build })
+        Ok(Some(Pairs { probe, build }))
     }
 
     /// Some of the numbers.

@@ -5,6 +5,8 @@
 //! - `join.rs`: hash tables over rows, and the pairs that match
 //! - `group.rs`: groups and their accumulators
 //! - `sort.rs`: orders of rows
+//! - `partition.rs`: rows by partition, for spilling and exchanges
+//! - `pack.rs`: text laid one after another
 //! - `output.rs`: columns as Arrow arrays on the host
 //! - `fault.rs`: what kernels report, as errors
 //!
@@ -16,6 +18,8 @@ mod fault;
 mod group;
 mod join;
 mod output;
+mod pack;
+mod partition;
 mod queue;
 mod select;
 mod sort;
@@ -26,6 +30,8 @@ pub use fault::StatusCell;
 pub use group::{Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, Pairs, ProbeMode};
 pub use output::{column_schema, to_arrow};
+pub use pack::PackedColumn;
+pub use partition::{HashPartitioning, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
 pub use select::RowNumbers;
 pub use sort::SortColumn;

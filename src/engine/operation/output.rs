@@ -16,7 +16,7 @@ use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::Queue;
-use crate::device::{Buffer, CellType, Chunk, Column, Kernel, abi::CopyStrings};
+use crate::device::{CellType, Chunk, Column};
 
 /// `IntervalCell` of kernels/abi/column.h.
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -147,32 +147,6 @@ impl Queue {
             .build()
             .map_err(|error| from_arrow(&error))?;
         Ok(make_array(data))
-    }
-
-    /// The strings of a column one after another: bytes, offsets and their sum. `cells` gets cells that
-    /// point to them.
-    fn pack(
-        &self,
-        column: &Column,
-        row_count: usize,
-        cells: Option<&Buffer>,
-    ) -> Result<(Buffer, Buffer, u64)> {
-        let lengths = self.allocate::<u32>(row_count as u64)?;
-        let mut arguments = CopyStrings {
-            source: column.view(),
-            lengths: lengths.address(),
-            cells: cells.map_or(0, Buffer::address),
-            row_count: row_count as u64,
-            ..CopyStrings::default()
-        };
-        self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
-        let (offsets, total) = self.offsets(&lengths, 4, row_count)?;
-        let bytes = self.allocate::<u8>(total)?;
-        arguments.offsets = offsets.address();
-        arguments.bytes = bytes.address();
-        // A warp a string.
-        self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
-        Ok((bytes, offsets, total))
     }
 }
 

@@ -106,16 +106,22 @@ impl Queue {
         Ok(flags)
     }
 
-    /// Marks rows, all of them or those with a flag, in one byte a row.
+    /// Marks rows, all of them or those with a flag, in one byte a row; row 0 is `first_row` of the marks.
     ///
     /// # Errors
     ///
     /// As of [`Queue::offsets`].
-    pub fn mark(&self, rows: &RowNumbers, flags: Option<&Buffer>, marks: &Buffer) -> Result<()> {
+    pub fn mark(
+        &self,
+        rows: &RowNumbers,
+        flags: Option<&Buffer>,
+        marks: &Buffer,
+        first_row: usize,
+    ) -> Result<()> {
         let arguments = MarkRows {
             rows: rows.rows.address(),
             flags: flags.map_or(0, Buffer::address),
-            marks: marks.address(),
+            marks: marks.address() + first_row as u64,
             count: rows.count as u64,
         };
         self.launch_strided(Kernel::MarkRows, rows.count as u64, &arguments)

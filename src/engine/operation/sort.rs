@@ -22,6 +22,13 @@ pub struct SortColumn {
     pub nulls_first: bool,
 }
 
+/// Where the rows of each digit went, tile by tile.
+pub(super) struct DigitOffsets {
+    /// `u64`: of a digit's first tile at `digit * tiles`.
+    pub(super) offsets: Buffer,
+    pub(super) tiles: u32,
+}
+
 /// One 64-bit word of a key, with the number of its low bits that matter.
 struct Word {
     word: u32,
@@ -99,14 +106,15 @@ impl Queue {
         Ok(lengths.max().unwrap_or(0))
     }
 
-    fn sort_digit(
+    /// One pass: stable by the digit at `shift`.
+    pub(super) fn sort_digit(
         &self,
         words: &Buffer,
         rows: &Buffer,
         target: (&Buffer, &Buffer),
         row_count: usize,
         shift: u32,
-    ) -> Result<()> {
+    ) -> Result<DigitOffsets> {
         let tiles = (row_count as u64).div_ceil(SORT_TILE_ROWS);
         let counts = self.allocate::<u32>(DIGIT_VALUES * tiles)?;
         let mut arguments = SortDigits {
@@ -123,6 +131,7 @@ impl Queue {
         self.launch(Kernel::CountDigits, tiles, &arguments)?;
         let (offsets, _) = self.offsets(&counts, 4, (DIGIT_VALUES * tiles) as usize)?;
         arguments.digit_offsets = offsets.address();
-        self.launch(Kernel::ScatterDigits, tiles, &arguments)
+        self.launch(Kernel::ScatterDigits, tiles, &arguments)?;
+        Ok(DigitOffsets { offsets, tiles: tiles as u32 })
     }
 }

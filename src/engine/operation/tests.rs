@@ -194,7 +194,7 @@ fn check_probes(build: &[Option<i64>], probe: &[Option<i64>]) {
     let table = queue.build(vec![numbers(&queue, build)], build_count).unwrap();
     let keys = [numbers(&queue, probe)];
     for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
-        let pairs = queue.probe(&table, &keys, probe_count, mode).unwrap();
+        let pairs = queue.probe(&table, &keys, probe_count, mode, u64::MAX).unwrap().unwrap();
         let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
         let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
         let mut found: Vec<(u32, u32)> = probe_rows.into_iter().zip(build_rows).collect();
@@ -450,7 +450,7 @@ fn large_decimals_are_keys_of_groups_joins_and_sorts() {
     let probe = &values[..500];
     let table = queue.build(vec![column], count).unwrap();
     let keys = [large_numbers(&queue, probe)];
-    let pairs = queue.probe(&table, &keys, probe.len(), ProbeMode::Matches).unwrap();
+    let pairs = queue.probe(&table, &keys, probe.len(), ProbeMode::Matches, u64::MAX).unwrap().unwrap();
     let matches = |key: &Option<i256>| values.iter().filter(|value| key.is_some() && *value == key).count();
     assert_eq!(pairs.build.count, probe.iter().map(matches).sum::<usize>());
 }

@@ -8,8 +8,11 @@ use pystachio_plan::{
     JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
 };
 
-use super::{DeviceEngine, DeviceOptions};
-use crate::{StopFlag, device::EmulatedPlatform};
+use crate::{
+    StopFlag,
+    device::EmulatedPlatform,
+    execution::{DeviceEngine, DeviceOptions},
+};
 
 const KEY: u32 = 1;
 const VALUE: u32 = 2;
@@ -51,7 +54,12 @@ fn union(inputs: Vec<Arc<Relation>>) -> Arc<Relation> {
 }
 
 fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
-    let options = DeviceOptions { memory_bytes: 1 << 28, cache_bytes: 0 };
+    let options = DeviceOptions {
+        memory_bytes: 1 << 28,
+        cache_bytes: 0,
+        host_bytes: 0,
+        spill_directory: std::env::temp_dir(),
+    };
     let engine = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &options);
     let plan = Plan { root, outputs: outputs.iter().map(|id| ColumnId(*id)).collect() };
     let request = QueryRequest {

@@ -1,0 +1,172 @@
+//! Rows that are made one where their keys are equal: partial results of an aggregate.
+//!
+//! ```text
+//! chunks ─► held ─► merged when there are many ─► spilled by the hash of their keys when they stay too many
+//!                                                     │ partition by partition, the same way
+//! results ◄── merged, in the types of the plan ◄──────┘
+//! ```
+//!
+//! Invariants: merged rows have different keys, so partitioning them makes them fewer.
+
+use pystachio_plan::{DataType, Result};
+
+use super::{
+    QueryContext,
+    held::{Held, for_each_batch, spill},
+    memory::{PARTITION_LEVELS_MAX, PARTITIONS},
+};
+use crate::{
+    device::{Chunk, Claim, Column},
+    operation::{Accumulator, Grouping, HashPartitioning, Queue},
+    spill::{SpilledPart, SpilledPartitions},
+};
+
+/// Rows are merged when there are this many times those of the last merge.
+const MERGE_GROWTH: usize = 4;
+/// Fewer rows are not merged as long as there is memory for them.
+const MERGE_ROWS_MIN: usize = 4 << 20;
+/// What merging takes for every row besides copies of it: hashes, slots, group numbers, sums.
+const MERGE_ROW_BYTES: u64 = 64;
+
+/// How rows of equal keys are made one.
+pub(super) struct Merger {
+    /// Columns, from the first on, that are keys.
+    pub(super) key_count: usize,
+    /// The columns after the keys.
+    pub(super) values: Vec<MergedValue>,
+}
+
+/// A column of partial results.
+pub(super) struct MergedValue {
+    pub(super) accumulator: Accumulator,
+    /// The type of partial results.
+    pub(super) partial_type: DataType,
+    /// The type of results.
+    pub(super) data_type: DataType,
+}
+
+/// Rows of different keys, as far as they were merged.
+pub(super) struct Groups {
+    merger: Merger,
+    claim: Claim,
+    held: Held,
+    /// Rows after the last merge.
+    merged_rows: usize,
+    /// The partitions that rows are spilled to, once they are.
+    spilled: Option<SpilledPartitions>,
+    /// How often the rows that come were partitioned.
+    level: u32,
+    /// Into how many partitions they are next.
+    partition_count: usize,
+    /// Partitions to come, each with its level.
+    work: Vec<(SpilledPart, u32)>,
+}
+
+impl Merger {
+    /// Rows of equal keys made one. `is_last`: in the types of results.
+    fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
+        let chunk = queue.concat(chunks)?;
+        let (keys, partials) = chunk.columns.split_at(self.key_count);
+        let grouping = queue.group(keys, chunk.row_count)?;
+        let mut columns = leader_columns(queue, &grouping, keys)?;
+        for (value, partial) in self.values.iter().zip(partials) {
+            let data_type = if is_last { &value.data_type } else { &value.partial_type };
+            columns.push(queue.merge(&grouping, value.accumulator, partial, data_type)?);
+        }
+        Ok(Chunk { row_count: grouping.group_count, columns })
+    }
+}
+
+/// The keys of every group.
+pub(super) fn leader_columns(queue: &Queue, grouping: &Grouping, keys: &[Column]) -> Result<Vec<Column>> {
+    match &grouping.leaders {
+        None => Ok(Vec::new()),
+        Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect(),
+    }
+}
+
+fn cost(bytes: u64, row_count: usize) -> u64 {
+    3 * bytes + MERGE_ROW_BYTES * row_count as u64
+}
+
+impl Groups {
+    /// No rows yet.
+    pub(super) fn new(merger: Merger, claim: Claim) -> Self {
+        Self {
+            merger,
+            claim,
+            held: Held::default(),
+            merged_rows: MERGE_ROWS_MIN,
+            spilled: None,
+            level: 0,
+            partition_count: PARTITIONS,
+            work: Vec::new(),
+        }
+    }
+
+    /// Adds rows, in the types of partial results.
+    pub(super) fn add(&mut self, context: &QueryContext, chunk: Chunk) -> Result<()> {
+        let queue = &context.queue;
+        self.held.push(chunk);
+        let has_grown = self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
+        let fits = self.held.try_claim(queue, &mut self.claim, cost)?;
+        if fits && !has_grown {
+            return Ok(());
+        }
+        self.merge(queue)?;
+        if !fits && self.merger.key_count > 0 && self.level <= PARTITION_LEVELS_MAX {
+            // Without room for as much again, every chunk would be merged with all before it.
+            let has_room = |bytes, rows| 2 * cost(bytes, rows);
+            if !self.held.try_claim(queue, &mut self.claim, has_room)? {
+                return self.spill(context);
+            }
+        }
+        self.held.try_claim(queue, &mut self.claim, cost)?;
+        Ok(())
+    }
+
+    fn merge(&mut self, queue: &Queue) -> Result<()> {
+        let merged = self.merger.merge(queue, self.held.chunks(), false)?;
+        self.held.take();
+        self.merged_rows = merged.row_count.max(MERGE_ROWS_MIN);
+        self.held.push(merged);
+        Ok(())
+    }
+
+    fn spill(&mut self, context: &QueryContext) -> Result<()> {
+        let by =
+            HashPartitioning { partition_count: self.partition_count, level: self.level, nulls_match: true };
+        let partitions = self.spilled.get_or_insert_with(|| SpilledPartitions::new(by.partition_count));
+        for chunk in self.held.take() {
+            spill(context, &chunk, &chunk.columns[..self.merger.key_count], by, partitions)?;
+        }
+        self.merged_rows = MERGE_ROWS_MIN;
+        self.claim.try_resize(0);
+        Ok(())
+    }
+
+    /// The next results, after the last row was added; `None` after the last.
+    pub(super) fn next(&mut self, context: &QueryContext) -> Result<Option<Chunk>> {
+        loop {
+            context.check_cancelled()?;
+            if self.spilled.is_some() {
+                self.spill(context)?;
+                let parts = self.spilled.take().map(SpilledPartitions::into_parts).unwrap_or_default();
+                self.work.extend(parts.into_iter().map(|part| (part, self.level)));
+            }
+            if self.held.row_count() > 0 {
+                let result = self.merger.merge(&context.queue, self.held.chunks(), true)?;
+                self.held.take();
+                self.claim.try_resize(0);
+                return Ok(Some(result));
+            }
+            let Some((part, level)) = self.work.pop() else { return Ok(None) };
+            self.level = level + 1;
+            let cost = cost(part.bytes(), part.row_count());
+            let wanted = (2 * cost / self.claim.resize_up_to(cost).max(1)).next_power_of_two();
+            self.partition_count = (wanted as usize).clamp(2, PARTITIONS);
+            self.merged_rows = MERGE_ROWS_MIN;
+            for_each_batch(context, part, |chunk| self.add(context, chunk))?;
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! A join whose build side is larger than its claim.
+//!
+//! ```text
+//! build ─► partition by hash ─► spill ┐   partition by partition: build side back, probe side chunk by chunk
+//! probe ─► partition by hash ─► spill ┘   a build side still too large: both sides partitioned once more
+//!                                         one key too often: the build side piece by piece, the probe side each time
+//! ```
+//!
+//! Invariants: equal keys are in the same partition of either side. Where a build side comes piece by piece, the
+//! marks of probe rows are kept on the host from piece to piece, so that rows without a match come out once.
+//!
+//! Source: DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 3.4
+//! (GRACE). We differ: no partition stays in memory, and a chunk is spilled as a whole, in the order of its
+//! partitions, so that small partitions make no small copies.
+
+use std::ops::Range;
+
+use pystachio_plan::{DataType, Result};
+
+use super::{
+    QueryContext,
+    held::{for_each_batch, spill},
+    matching::{BuildSide, Built, Matching, Probing},
+    memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
+};
+use crate::{
+    device::{Chunk, Claim},
+    operation::HashPartitioning,
+    spill::{SpilledPart, SpilledPartitions},
+};
+
+/// A partition with at least this part of its parent's build rows has a key that can't be partitioned.
+const STUCK_PART: (usize, usize) = (7, 8);
+
+/// Both sides off the device.
+pub(super) struct PartitionedJoin {
+    work: Vec<Partition>,
+    current: Option<Current>,
+    build_types: Vec<DataType>,
+    /// Whether the whole build side has no rows.
+    build_is_empty: bool,
+    claim: Claim,
+}
+
+/// A partition of either side.
+struct Partition {
+    build: SpilledPart,
+    probe: SpilledPart,
+    /// How often its rows were partitioned, less one.
+    level: u32,
+    /// Whether partitioning once more would not help.
+    is_stuck: bool,
+}
+
+/// The partition that is being joined.
+struct Current {
+    partition: Partition,
+    build_pieces: Vec<Range<usize>>,
+    /// The piece that is built.
+    build_place: usize,
+    built: Built,
+    probe_batches: Vec<Range<usize>>,
+    /// The batch that is probed, or comes next.
+    probe_place: usize,
+    probing: Option<Probing>,
+    /// What earlier pieces marked, a batch.
+    marks: Vec<Vec<u8>>,
+}
+
+fn partitioning(partition_count: usize, level: u32) -> HashPartitioning {
+    HashPartitioning { partition_count, level, nulls_match: false }
+}
+
+impl PartitionedJoin {
+    /// Both sides, as they were first partitioned.
+    pub(super) fn new(
+        build: SpilledPartitions,
+        probe: SpilledPartitions,
+        build_types: Vec<DataType>,
+        claim: Claim,
+    ) -> Self {
+        let pairs = build.into_parts().into_iter().zip(probe.into_parts());
+        let work: Vec<Partition> =
+            pairs.map(|(build, probe)| Partition { build, probe, level: 0, is_stuck: false }).collect();
+        let build_is_empty = work.iter().all(|partition| partition.build.row_count() == 0);
+        Self { work, current: None, build_types, build_is_empty, claim }
+    }
+
+    /// Where the rows of a side go first.
+    pub(super) fn partitions(matching: &Matching) -> SpilledPartitions {
+        SpilledPartitions::new(if matching.has_keys() { PARTITIONS } else { 1 })
+    }
+
+    /// Spills a chunk of the build side.
+    pub(super) fn spill_build(
+        matching: &Matching,
+        context: &QueryContext,
+        chunk: &Chunk,
+        partitions: &mut SpilledPartitions,
+    ) -> Result<()> {
+        let keys = matching.build_keys(&context.queue, chunk)?;
+        spill(context, chunk, &keys, partitioning(PARTITIONS, 0), partitions)
+    }
+
+    /// Spills a chunk of the probe side.
+    pub(super) fn spill_probe(
+        matching: &Matching,
+        context: &QueryContext,
+        chunk: &Chunk,
+        partitions: &mut SpilledPartitions,
+    ) -> Result<()> {
+        let keys = matching.probe_keys(&context.queue, chunk)?;
+        spill(context, chunk, &keys, partitioning(PARTITIONS, 0), partitions)
+    }
+
+    /// The next rows, or `None` after the last partition.
+    pub(super) fn next(&mut self, matching: &Matching, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        loop {
+            context.check_cancelled()?;
+            let Some(mut current) = self.current.take() else {
+                let Some(partition) = self.work.pop() else { return Ok(None) };
+                self.start(matching, context, partition)?;
+                continue;
+            };
+            if let Some(mut probing) = current.probing.take() {
+                let is_last = current.build_place + 1 == current.build_pieces.len();
+                let side = BuildSide { is_empty: self.build_is_empty, is_last };
+                let chunk = matching.next(context, &current.built, &mut probing, side)?;
+                if chunk.is_some() {
+                    current.probing = Some(probing);
+                    self.current = Some(current);
+                    return Ok(chunk);
+                }
+                if let (Some(marks), false) = (probing.marks(), is_last) {
+                    current.marks[current.probe_place] =
+                        context.queue.download(marks, probing.row_count())?;
+                }
+                current.probe_place += 1;
+            } else if let Some(batch) = current.probe_batches.get(current.probe_place) {
+                let queue = &context.queue;
+                let chunk = current.partition.probe.read(queue, batch.clone())?;
+                let marks = match current.marks[current.probe_place].as_slice() {
+                    [] => None,
+                    marks => Some(queue.upload(marks)?),
+                };
+                current.probing = Some(matching.probe(queue, chunk, marks)?);
+            } else {
+                let alone = matching.unmatched(&context.queue, &current.built)?;
+                current.build_place += 1;
+                if current.build_place < current.build_pieces.len() {
+                    self.current = Some(self.build(matching, context, current)?);
+                }
+                if alone.is_some() {
+                    return Ok(alone);
+                }
+                continue;
+            }
+            self.current = Some(current);
+        }
+    }
+
+    /// Starts to join a partition, or partitions it once more.
+    fn start(&mut self, matching: &Matching, context: &QueryContext, partition: Partition) -> Result<()> {
+        let (bytes, rows) = (partition.build.bytes(), partition.build.row_count());
+        let gives_nothing = (rows == 0 && !matching.marks_probe())
+            || (partition.probe.row_count() == 0 && !matching.marks_build());
+        if gives_nothing {
+            return Ok(());
+        }
+        let cost = matching.build_bytes(bytes, rows);
+        let fits = rows <= ROWS_MAX && self.claim.try_resize(cost);
+        let may_split = matching.has_keys() && !partition.is_stuck && partition.level < PARTITION_LEVELS_MAX;
+        if !fits && may_split {
+            return self.split(matching, context, partition, cost);
+        }
+        // As many build rows as the claim allows: all of them, or the partition piece by piece.
+        let claimed = if fits { cost } else { self.claim.resize_up_to(cost) };
+        let piece_bytes = (u128::from(bytes) * u128::from(claimed) / u128::from(cost.max(1))) as u64;
+        let mut build_pieces = partition.build.batches(if fits { u64::MAX } else { piece_bytes });
+        if build_pieces.is_empty() {
+            build_pieces.push(0..0);
+        }
+        let probe_batches = partition.probe.batches(context.memory.chunk_bytes());
+        let marks = vec![Vec::new(); probe_batches.len()];
+        let built = self.read_piece(matching, context, &partition, build_pieces[0].clone())?;
+        self.current = Some(Current {
+            partition,
+            build_pieces,
+            build_place: 0,
+            built,
+            probe_batches,
+            probe_place: 0,
+            probing: None,
+            marks,
+        });
+        Ok(())
+    }
+
+    /// The next piece of the build side, for the probe side from its beginning.
+    fn build(&self, matching: &Matching, context: &QueryContext, current: Current) -> Result<Current> {
+        let Current { partition, build_pieces, build_place, built, probe_batches, marks, .. } = current;
+        drop(built);
+        let piece = build_pieces[build_place].clone();
+        let built = self.read_piece(matching, context, &partition, piece)?;
+        Ok(Current {
+            partition,
+            build_pieces,
+            build_place,
+            built,
+            probe_batches,
+            probe_place: 0,
+            probing: None,
+            marks,
+        })
+    }
+
+    fn read_piece(
+        &self,
+        matching: &Matching,
+        context: &QueryContext,
+        partition: &Partition,
+        piece: Range<usize>,
+    ) -> Result<Built> {
+        let queue = &context.queue;
+        let chunk = match piece.is_empty() {
+            true => queue.empty(&self.build_types)?,
+            false => partition.build.read(queue, piece)?,
+        };
+        matching.build(queue, chunk)
+    }
+
+    /// Partitions both sides of a partition by other bits of their hashes.
+    fn split(
+        &mut self,
+        matching: &Matching,
+        context: &QueryContext,
+        partition: Partition,
+        cost: u64,
+    ) -> Result<()> {
+        let level = partition.level + 1;
+        let claimed = self.claim.resize_up_to(cost);
+        let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
+        let by = partitioning((wanted as usize).clamp(2, PARTITIONS), level);
+        let build_rows = partition.build.row_count();
+        let mut sides =
+            [SpilledPartitions::new(by.partition_count), SpilledPartitions::new(by.partition_count)];
+        self.claim.try_resize(0);
+        let [build_target, probe_target] = &mut sides;
+        for_each_batch(context, partition.build, |chunk| {
+            spill(context, &chunk, &matching.build_keys(&context.queue, &chunk)?, by, build_target)
+        })?;
+        for_each_batch(context, partition.probe, |chunk| {
+            spill(context, &chunk, &matching.probe_keys(&context.queue, &chunk)?, by, probe_target)
+        })?;
+        let [build, probe] = sides;
+        for (build, probe) in build.into_parts().into_iter().zip(probe.into_parts()) {
+            let is_stuck = build.row_count() * STUCK_PART.1 >= build_rows * STUCK_PART.0;
+            self.work.push(Partition { build, probe, level, is_stuck });
+        }
+        Ok(())
+    }
+}

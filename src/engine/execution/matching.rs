@@ -1,0 +1,418 @@
+//! One probe chunk against a build side.
+//!
+//! Every kind of join comes from the pairs that match and from marks: which probe rows of the chunk, and which
+//! build rows of all, are in a pair. Rows of a preserved side without a mark come out alone: probe rows when the
+//! whole build side has been seen, build rows when the whole probe side has.
+//!
+//! Invariants: pairs come out in pieces that memory has room for, unless one probe row alone has more.
+
+use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
+
+use super::QueryContext;
+use crate::{
+    device::{Buffer, CellType, Chunk, Column},
+    operation::{JoinTable, Pairs, ProbeMode, Queue},
+    program::{Filter, Program},
+};
+
+/// Pairs of a join without keys that are tried at once.
+const CROSS_PAIRS_MAX: u64 = 8 << 20;
+/// Fewer pairs are never cut into pieces.
+const PAIRS_MIN: u64 = 64;
+/// What a build row takes besides its cells: hash, link, and at most four slots.
+const TABLE_ROW_BYTES: u64 = 8 + 4 + 16;
+/// What a key that is computed takes.
+const KEY_BYTES: u64 = 17;
+
+/// How rows of two sides match, and what comes out.
+pub(super) struct Matching {
+    pub(super) kind: JoinKind,
+    build_side: JoinSide,
+    /// The keys' values, of the build side and of the probe side; `None` if there are none.
+    keys: Option<(Program, Program)>,
+    key_count: usize,
+    /// The condition on a pair, over left columns and then right columns.
+    residual: Option<Residual>,
+    build_types: Vec<DataType>,
+    probe_types: Vec<DataType>,
+}
+
+/// A condition on a pair.
+pub(super) struct Residual {
+    pub(super) condition: Filter,
+    /// Which columns of a pair it reads.
+    pub(super) reads: Vec<bool>,
+}
+
+/// A build side, or a piece of one.
+pub(super) struct Built {
+    chunk: Chunk,
+    /// Absent for a join without keys.
+    table: Option<JoinTable>,
+    /// One byte a build row: whether it is in a pair. Absent if nobody asks.
+    marks: Option<Buffer>,
+}
+
+/// A probe chunk on its way.
+pub(super) struct Probing {
+    chunk: Chunk,
+    /// Empty for a join without keys.
+    keys: Vec<Column>,
+    /// One byte a row: whether it is in a pair. Absent if nobody asks.
+    marks: Option<Buffer>,
+    /// The next row, or the next pair of a join without keys.
+    next: u64,
+    /// Rows that are tried at once.
+    step: usize,
+}
+
+/// What is known of the whole build side when a probe chunk meets a piece of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BuildSide {
+    /// Whether it has no rows at all.
+    pub(super) is_empty: bool,
+    /// Whether this piece is the last of it that the probe chunk meets.
+    pub(super) is_last: bool,
+}
+
+impl Matching {
+    pub(super) fn new(
+        kind: JoinKind,
+        build_side: JoinSide,
+        keys: Option<(Program, Program)>,
+        key_count: usize,
+        residual: Option<Residual>,
+        types: (Vec<DataType>, Vec<DataType>),
+    ) -> Self {
+        let (build_types, probe_types) = types;
+        Self { kind, build_side, keys, key_count, residual, build_types, probe_types }
+    }
+
+    /// Whether rows of the build side come out because of their marks.
+    pub(super) fn marks_build(&self) -> bool {
+        match self.kind {
+            JoinKind::Inner | JoinKind::NullAwareAnti => false,
+            JoinKind::Full => true,
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Left,
+        }
+    }
+
+    /// Whether rows of the probe side come out because of their marks.
+    pub(super) fn marks_probe(&self) -> bool {
+        match self.kind {
+            JoinKind::Inner => false,
+            JoinKind::Full | JoinKind::NullAwareAnti => true,
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Right,
+        }
+    }
+
+    /// Whether pairs themselves come out.
+    fn gives_pairs(&self) -> bool {
+        matches!(self.kind, JoinKind::Inner | JoinKind::Left | JoinKind::Full)
+    }
+
+    /// Whether either side may be the build side.
+    pub(super) fn may_swap(&self) -> bool {
+        self.has_keys() && self.kind != JoinKind::NullAwareAnti
+    }
+
+    /// Makes the probe side the build side, and the other way round.
+    pub(super) fn swap(&mut self) {
+        self.build_side = match self.build_side {
+            JoinSide::Left => JoinSide::Right,
+            JoinSide::Right => JoinSide::Left,
+        };
+        self.keys = self.keys.take().map(|(build, probe)| (probe, build));
+        std::mem::swap(&mut self.build_types, &mut self.probe_types);
+    }
+
+    /// Whether rows can be partitioned by key.
+    pub(super) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// The keys of a chunk of the build side.
+    pub(super) fn build_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
+        match &self.keys {
+            None => Ok(Vec::new()),
+            Some((keys, _)) => keys.evaluate(queue.memory(), chunk, queue.stream()),
+        }
+    }
+
+    /// The keys of a chunk of the probe side.
+    pub(super) fn probe_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
+        match &self.keys {
+            None => Ok(Vec::new()),
+            Some((_, keys)) => keys.evaluate(queue.memory(), chunk, queue.stream()),
+        }
+    }
+
+    /// What making a build side of chunks with so many bytes and rows takes: they are held beside their copy.
+    pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
+        2 * bytes + self.table_bytes(row_count)
+    }
+
+    /// What a build side takes once it is made.
+    pub(super) fn built_bytes(&self, built: &Built) -> u64 {
+        built.chunk.held_bytes() + self.table_bytes(built.chunk.row_count)
+    }
+
+    fn table_bytes(&self, row_count: usize) -> u64 {
+        let a_row = if self.has_keys() { TABLE_ROW_BYTES + KEY_BYTES * self.key_count as u64 } else { 0 };
+        row_count as u64 * (a_row + 1)
+    }
+
+    /// A build side that is ready to be probed.
+    pub(super) fn build(&self, queue: &Queue, chunk: Chunk) -> Result<Built> {
+        let table = match self.has_keys() {
+            true => Some(queue.build(self.build_keys(queue, &chunk)?, chunk.row_count)?),
+            false => None,
+        };
+        let marks = match self.marks_build() {
+            true => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
+            false => None,
+        };
+        Ok(Built { chunk, table, marks })
+    }
+
+    /// A probe chunk of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
+    pub(super) fn probe(&self, queue: &Queue, chunk: Chunk, marks: Option<Buffer>) -> Result<Probing> {
+        let keys = self.probe_keys(queue, &chunk)?;
+        let marks = match (marks, self.marks_probe()) {
+            (None, true) => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
+            (marks, _) => marks,
+        };
+        let step = chunk.row_count.max(1);
+        Ok(Probing { chunk, keys, marks, next: 0, step })
+    }
+
+    /// The next piece of what a probe chunk gives, or `None` when it is through.
+    pub(super) fn next(
+        &self,
+        context: &QueryContext,
+        built: &Built,
+        probing: &mut Probing,
+        side: BuildSide,
+    ) -> Result<Option<Chunk>> {
+        if self.kind == JoinKind::NullAwareAnti && side.is_empty {
+            // x NOT IN () is true, of NULL too.
+            let is_first = std::mem::replace(&mut probing.next, u64::MAX) == 0;
+            return Ok(is_first.then(|| probing.chunk.clone()));
+        }
+        let end = match built.table {
+            Some(_) => probing.chunk.row_count as u64,
+            None => probing.chunk.row_count as u64 * built.chunk.row_count as u64,
+        };
+        if probing.next < end {
+            return self.next_pairs(context, built, probing, end).map(Some);
+        }
+        if probing.next == u64::MAX {
+            return Ok(None);
+        }
+        probing.next = u64::MAX;
+        match (&probing.marks, side.is_last) {
+            (Some(marks), true) => {
+                let queue = &context.queue;
+                if self.kind == JoinKind::NullAwareAnti {
+                    mark_nulls(queue, probing, marks)?;
+                }
+                let alone = self.marked_rows(queue, &probing.chunk, marks)?;
+                let side = self.build_side == JoinSide::Left;
+                self.preserved(queue, alone, &self.build_types, side).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The build rows that come out alone when every probe row has been seen.
+    pub(super) fn unmatched(&self, queue: &Queue, built: &Built) -> Result<Option<Chunk>> {
+        let Some(marks) = &built.marks else { return Ok(None) };
+        let alone = self.marked_rows(queue, &built.chunk, marks)?;
+        self.preserved(queue, alone, &self.probe_types, self.build_side == JoinSide::Right).map(Some)
+    }
+
+    fn next_pairs(
+        &self,
+        context: &QueryContext,
+        built: &Built,
+        probing: &mut Probing,
+        end: u64,
+    ) -> Result<Chunk> {
+        let queue = &context.queue;
+        let pairs_max = self.pairs_max(context);
+        let first = probing.next;
+        let Some(table) = &built.table else {
+            let count = (end - first).min(pairs_max.min(CROSS_PAIRS_MAX));
+            let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
+            probing.next += count;
+            return self.emit(
+                queue,
+                built,
+                &probing.chunk,
+                probing.marks.as_ref().map(|marks| (marks, 0)),
+                pairs,
+            );
+        };
+        let only_marks = !self.gives_pairs() && built.marks.is_none() && self.residual.is_none();
+        let mode = if only_marks { ProbeMode::First } else { ProbeMode::Matches };
+        loop {
+            let first_row = first as usize;
+            let count = probing.step.min(probing.chunk.row_count - first_row);
+            let keys = Chunk { row_count: probing.chunk.row_count, columns: probing.keys.clone() };
+            let keys = queue.slice(&keys, first_row, count)?;
+            let limit = if count > 1 { pairs_max } else { u64::MAX };
+            let Some(pairs) = queue.probe(table, &keys.columns, count, mode, limit)? else {
+                probing.step = count.div_ceil(2);
+                continue;
+            };
+            probing.next += count as u64;
+            let chunk = queue.slice(&probing.chunk, first_row, count)?;
+            let marks = probing.marks.as_ref().map(|marks| (marks, first_row));
+            return self.emit(queue, built, &chunk, marks, pairs);
+        }
+    }
+
+    /// Pairs that there is room for at once.
+    fn pairs_max(&self, context: &QueryContext) -> u64 {
+        let cell_bytes = |types: &[DataType]| {
+            types
+                .iter()
+                .map(|data_type| CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1))
+                .sum::<u64>()
+        };
+        // Row numbers of both sides, before and after a residual condition.
+        let a_pair = 16 + cell_bytes(&self.build_types) + cell_bytes(&self.probe_types);
+        (context.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
+    }
+
+    /// Marks the pairs that meet the residual condition, and gives them if the kind of join does. Probe marks
+    /// come with the row that the chunk's first one has there.
+    fn emit(
+        &self,
+        queue: &Queue,
+        built: &Built,
+        probe: &Chunk,
+        probe_marks: Option<(&Buffer, usize)>,
+        pairs: Pairs,
+    ) -> Result<Chunk> {
+        let pairs = self.filter_pairs(queue, built, probe, pairs)?;
+        if let Some(marks) = &built.marks {
+            queue.mark(&pairs.build, None, marks, 0)?;
+        }
+        if let Some((marks, first_row)) = probe_marks {
+            queue.mark(&pairs.probe, None, marks, first_row)?;
+        }
+        match self.gives_pairs() {
+            true => self.pair_chunk(queue, built, probe, &pairs, None),
+            false => queue.empty(&self.types()),
+        }
+    }
+
+    /// The pairs that meet the residual condition.
+    fn filter_pairs(&self, queue: &Queue, built: &Built, probe: &Chunk, pairs: Pairs) -> Result<Pairs> {
+        let Some(residual) = &self.residual else { return Ok(pairs) };
+        if pairs.probe.count == 0 {
+            return Ok(pairs);
+        }
+        let chunk = self.pair_chunk(queue, built, probe, &pairs, Some(residual))?;
+        let flags = residual.condition.evaluate(queue.memory(), &chunk, queue.stream())?;
+        let kept = queue.select(&flags.values, chunk.row_count)?;
+        queue.select_pairs(&pairs, &kept)
+    }
+
+    /// Left columns and then right columns of every pair. Columns that `reader` does not read are empty.
+    fn pair_chunk(
+        &self,
+        queue: &Queue,
+        built: &Built,
+        probe: &Chunk,
+        pairs: &Pairs,
+        reader: Option<&Residual>,
+    ) -> Result<Chunk> {
+        let (left, left_rows, right, right_rows) = match self.build_side {
+            JoinSide::Left => (&built.chunk, &pairs.build, probe, &pairs.probe),
+            JoinSide::Right => (probe, &pairs.probe, &built.chunk, &pairs.build),
+        };
+        let sides = left.columns.iter().map(|column| (column, left_rows));
+        let sides = sides.chain(right.columns.iter().map(|column| (column, right_rows)));
+        let columns = sides
+            .enumerate()
+            .map(|(place, (column, rows))| {
+                if reader.is_some_and(|reader| !reader.reads[place]) {
+                    return Ok(column.clone());
+                }
+                queue.gather(column, rows)
+            })
+            .collect::<Result<_>>()?;
+        Ok(Chunk { row_count: pairs.probe.count, columns })
+    }
+
+    /// Rows with a mark for a semi join, without one for the others.
+    fn marked_rows(&self, queue: &Queue, chunk: &Chunk, marks: &Buffer) -> Result<Chunk> {
+        let flags = queue.flags(&boolean(marks), chunk.row_count, self.kind != JoinKind::Semi)?;
+        let rows = queue.select(&flags, chunk.row_count)?;
+        queue.gather_chunk(chunk, &rows)
+    }
+
+    /// Rows of one side with NULLs for the other, where the kind has the other's columns.
+    fn preserved(
+        &self,
+        queue: &Queue,
+        rows: Chunk,
+        other: &[DataType],
+        other_is_left: bool,
+    ) -> Result<Chunk> {
+        if !self.gives_pairs() {
+            return Ok(rows);
+        }
+        let nulls = other
+            .iter()
+            .map(|data_type| queue.nulls(data_type, rows.row_count))
+            .collect::<Result<Vec<_>>>()?;
+        let columns = match other_is_left {
+            true => nulls.into_iter().chain(rows.columns).collect(),
+            false => rows.columns.into_iter().chain(nulls).collect(),
+        };
+        Ok(Chunk { row_count: rows.row_count, columns })
+    }
+
+    fn types(&self) -> Vec<DataType> {
+        let (left, right) = match self.build_side {
+            JoinSide::Left => (&self.build_types, &self.probe_types),
+            JoinSide::Right => (&self.probe_types, &self.build_types),
+        };
+        let right = if self.gives_pairs() { right.as_slice() } else { &[] };
+        left.iter().chain(right).cloned().collect()
+    }
+}
+
+impl Probing {
+    /// What has been marked so far.
+    pub(super) fn marks(&self) -> Option<&Buffer> {
+        self.marks.as_ref()
+    }
+
+    /// Rows of the chunk.
+    pub(super) fn row_count(&self) -> usize {
+        self.chunk.row_count
+    }
+}
+
+/// A NULL on the left is in no result of NOT IN: marked as if it had a match.
+fn mark_nulls(queue: &Queue, probing: &Probing, marks: &Buffer) -> Result<()> {
+    let Some(validity) = probing.keys.first().and_then(|key| key.validity.as_ref()) else { return Ok(()) };
+    let flags = queue.flags(&boolean(validity), probing.chunk.row_count, true)?;
+    let rows = queue.select(&flags, probing.chunk.row_count)?;
+    queue.mark(&rows, None, marks, 0)
+}
+
+/// Bytes of 0 and 1 as a column.
+fn boolean(bytes: &Buffer) -> Column {
+    Column {
+        data_type: DataType::Bool,
+        cell_type: CellType::Bool,
+        values: bytes.clone(),
+        validity: None,
+        strings: Vec::new(),
+    }
+}

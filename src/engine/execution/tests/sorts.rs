@@ -1,0 +1,125 @@
+//! Sorts, whole and cut off.
+
+use std::cmp::Ordering;
+
+use pystachio_plan::{Literal, Operator, Plan, Relation, SortKey, Value};
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+struct Direction {
+    descending: bool,
+    nulls_first: bool,
+}
+
+const DIRECTIONS: [Direction; 3] = [
+    Direction { descending: false, nulls_first: false },
+    Direction { descending: true, nulls_first: true },
+    Direction { descending: true, nulls_first: false },
+];
+
+/// Sorted by these columns, and cut off.
+fn ordered(table: &Table, keys: &[(Expression, Direction)], limit: Option<(i64, i64)>) -> Plan {
+    let key = |(expression, direction): &(Expression, Direction)| SortKey {
+        expression: expression.clone(),
+        descending: direction.descending,
+        nulls_first: direction.nulls_first,
+    };
+    let sort = Operator::Sort { input: table.scan(0), keys: keys.iter().map(key).collect() };
+    let sort = Relation::new(sort, 1.0);
+    let number = |value| Expression::Literal(Literal::new(Value::Int(value), DataType::Int64));
+    plan(match limit {
+        None => sort,
+        Some((offset, count)) => {
+            let operator =
+                Operator::Limit { input: sort, offset: Some(number(offset)), count: Some(number(count)) };
+            Relation::new(operator, 1.0)
+        }
+    })
+}
+
+fn compare<T: Ord>(a: &Option<T>, b: &Option<T>, direction: Direction) -> Ordering {
+    match (a, b) {
+        (Some(a), Some(b)) if direction.descending => b.cmp(a),
+        (Some(a), Some(b)) => a.cmp(b),
+        (None, None) => Ordering::Equal,
+        (None, Some(_)) if direction.nulls_first => Ordering::Less,
+        (Some(_), None) if !direction.nulls_first => Ordering::Less,
+        _ => Ordering::Greater,
+    }
+}
+
+fn table(key_count: u64, repeated_percent: u64) -> Table {
+    Table::made(Shape { seed: 41, row_count: 20_000, key_count, repeated_percent, null_percent: 5 })
+}
+
+/// By text and key.
+fn expected(table: &Table, direction: Direction) -> Vec<Vec<String>> {
+    let mut rows = table.rows.clone();
+    rows.sort_by(|a, b| {
+        compare(&a.key, &b.key, direction).then_with(|| compare(&a.text, &b.text, DIRECTIONS[0]))
+    });
+    rows.iter().map(shown_row).collect()
+}
+
+fn keys(direction: Direction) -> Vec<(Expression, Direction)> {
+    vec![(int64(0), direction), (text(1), DIRECTIONS[0])]
+}
+
+#[test]
+fn sorts_of_several_keys_spill_and_are_stable() {
+    // Many rows are equal in both keys, and their own numbers tell whether they stay in order.
+    for (key_count, repeated_percent) in [(1 << 40, 0), (20, 0), (16_000, 70)] {
+        let table = table(key_count, repeated_percent);
+        for direction in DIRECTIONS {
+            let rows = expected(&table, direction);
+            let context = format!("keys={key_count}, repeated={repeated_percent}, {direction:?}");
+            check(|| ordered(&table, &keys(direction), None), table.bytes(), rows, small(&context));
+        }
+    }
+}
+
+#[test]
+fn a_sort_by_one_value_that_all_rows_have_spills() {
+    let table = table(1, 0);
+    let rows = table
+        .rows
+        .iter()
+        .filter(|row| row.key.is_some())
+        .chain(table.rows.iter().filter(|row| row.key.is_none()));
+    let rows = rows.map(shown_row).collect();
+    let plan = || ordered(&table, &[(int64(0), DIRECTIONS[0])], None);
+    check(plan, table.bytes(), rows, small("one value"));
+}
+
+#[test]
+fn the_first_rows_need_no_spilling() {
+    let table = table(100, 0);
+    for direction in DIRECTIONS {
+        for (offset, count) in [(0, 1), (0, 10), (7, 5), (0, 0)] {
+            let rows: Vec<_> =
+                expected(&table, direction).into_iter().skip(offset as usize).take(count as usize).collect();
+            for memory_bytes in [PLENTY_BYTES, table.bytes() / 16] {
+                let fixture = Fixture::new(memory_bytes);
+                let answer = fixture.run(ordered(&table, &keys(direction), Some((offset, count)))).unwrap();
+                assert_eq!(answer.rows, rows, "{direction:?} {offset} {count} {memory_bytes}");
+                assert_eq!(answer.metrics.spilled_bytes, 0, "{direction:?} {offset} {count} {memory_bytes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn first_rows_that_are_too_many_for_memory_spill() {
+    let table = table(100, 0);
+    for (offset, count) in [(0, 13_000), (15_000, 5000), (19_990, 100), (40_000, 10)] {
+        let rows = expected(&table, DIRECTIONS[1]);
+        let rows = rows.into_iter().skip(offset as usize).take(count as usize).collect();
+        let plan = || ordered(&table, &keys(DIRECTIONS[1]), Some((offset, count)));
+        check(plan, table.bytes(), rows, small(&format!("{offset} {count}")));
+    }
+}
+
+fn small(context: &str) -> Run<'_> {
+    Run { parts: &[16, 24], in_order: true, context }
+}

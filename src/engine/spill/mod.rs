@@ -1,0 +1,28 @@
+//! Rows moved off the device: to page-locked memory of the host, and to files when that is full.
+//!
+//! ```text
+//! chunk in partition order ─► one column after another ─► slabs of the host │ extent of the query's file
+//!                                                              │ ranges of rows
+//! chunk of some partition  ◄── cells, validity, text ◄─────────┘
+//! ```
+//!
+//! - `store.rs`: bytes on the host or in the file; `file.rs`: the file and its extents
+//! - `chunk.rs`: a chunk as bytes, and ranges of its rows back as a chunk
+//! - `part.rs`: ranges of many chunks that belong together: a partition
+//!
+//! Invariants: a spilled chunk keeps the order of its rows. Text is packed when it leaves, so that it needs no
+//! page of a file any more. The file has no name in its folder, so nothing is left behind when a process dies.
+//!
+//! Deliberately absent: what is spilled and when; operators decide that.
+
+mod chunk;
+mod file;
+mod part;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use chunk::SpilledChunk;
+pub use file::SpillFile;
+pub use part::{SpilledPart, SpilledPartitions};
+pub use store::{SpillOptions, SpillStore};

@@ -1,0 +1,169 @@
+//! Where a query's spilled bytes are.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pystachio_plan::Result;
+
+use super::file::{Extent, SpillFile};
+use crate::{
+    device::{HostMemory, HostSlab},
+    operation::Queue,
+};
+
+/// Bytes that are written to or read from a file at once.
+const FILE_PIECE_BYTES: usize = 4 << 20;
+
+/// Where queries of a device spill to.
+#[derive(Clone)]
+pub struct SpillOptions {
+    /// Page-locked memory, which all queries share.
+    pub host: HostMemory,
+    /// Where files go when that is full.
+    pub directory: Arc<PathBuf>,
+}
+
+/// Where one query spills to. Cheap to clone.
+#[derive(Clone)]
+pub struct SpillStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: SpillOptions,
+    /// Made when it is needed.
+    file: Mutex<Option<Arc<SpillFile>>>,
+    written_bytes: AtomicU64,
+}
+
+/// Bytes off the device.
+pub(super) enum Stored {
+    Host(Vec<HostSlab>),
+    File(Extent),
+}
+
+/// Bytes on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+impl SpillStore {
+    /// A store of which nothing is used yet.
+    pub fn new(options: SpillOptions) -> Self {
+        let shared = Shared { options, file: Mutex::default(), written_bytes: AtomicU64::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A store whose file is open already.
+    pub fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
+        let store = Self::new(options);
+        *store.shared.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        store
+    }
+
+    /// All that was ever written.
+    pub fn written_bytes(&self) -> u64 {
+        self.shared.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Copies segments off the device, one after another, and waits for that.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the directory, and faults of the device.
+    pub(super) fn write(&self, queue: &Queue, segments: &[Segment]) -> Result<Stored> {
+        let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        let stored = match self.shared.options.host.slabs(total)? {
+            Some(slabs) => Stored::Host(slabs),
+            None => Stored::File(self.file()?.extent(total)),
+        };
+        let mut offset = 0;
+        for segment in segments {
+            match &stored {
+                Stored::Host(slabs) => self.download(queue, slabs, offset, *segment)?,
+                Stored::File(extent) => write_file(queue, extent, offset, *segment)?,
+            }
+            offset += segment.bytes;
+        }
+        queue.wait()?;
+        self.shared.written_bytes.fetch_add(total, Ordering::Relaxed);
+        Ok(stored)
+    }
+
+    /// Copies bytes back to the device. They stay where they are until the queue has done so.
+    ///
+    /// # Errors
+    ///
+    /// As of [`SpillStore::write`].
+    pub(super) fn read(&self, queue: &Queue, stored: &Stored, offset: u64, target: Segment) -> Result<()> {
+        let platform = queue.memory().platform();
+        match stored {
+            Stored::Host(slabs) => self.pieces(slabs, offset, target, |host, device, bytes| {
+                platform.upload_pinned(host, device, bytes, queue.stream())
+            }),
+            Stored::File(extent) => {
+                let mut piece = vec![0; FILE_PIECE_BYTES.min(target.bytes as usize)];
+                for first in (0..target.bytes).step_by(FILE_PIECE_BYTES) {
+                    let bytes = FILE_PIECE_BYTES.min((target.bytes - first) as usize);
+                    extent.read(offset + first, &mut piece[..bytes])?;
+                    platform.upload(&piece[..bytes], target.address + first, queue.stream())?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn file(&self) -> Result<Arc<SpillFile>> {
+        let mut file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = file.as_ref() {
+            return Ok(file.clone());
+        }
+        let made = SpillFile::create(&self.shared.options.directory)?;
+        *file = Some(made.clone());
+        Ok(made)
+    }
+
+    fn download(&self, queue: &Queue, slabs: &[HostSlab], offset: u64, source: Segment) -> Result<()> {
+        let platform = queue.memory().platform();
+        self.pieces(slabs, offset, source, |host, device, bytes| {
+            platform.download_pinned(device, host, bytes, queue.stream())
+        })
+    }
+
+    /// Calls `copy` with addresses on host and device for every part of a segment that lies in one slab.
+    fn pieces(
+        &self,
+        slabs: &[HostSlab],
+        offset: u64,
+        segment: Segment,
+        copy: impl Fn(u64, u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        let slab_bytes = self.shared.options.host.slab_bytes() as u64;
+        let mut done = 0;
+        while done < segment.bytes {
+            let place = offset + done;
+            let within = place % slab_bytes;
+            let bytes = (slab_bytes - within).min(segment.bytes - done);
+            let slab = &slabs[(place / slab_bytes) as usize];
+            copy(slab.address() + within, segment.address + done, bytes as usize)?;
+            done += bytes;
+        }
+        Ok(())
+    }
+}
+
+fn write_file(queue: &Queue, extent: &Extent, offset: u64, source: Segment) -> Result<()> {
+    for first in (0..source.bytes).step_by(FILE_PIECE_BYTES) {
+        let bytes = FILE_PIECE_BYTES.min((source.bytes - first) as usize);
+        let piece: Vec<u8> = queue.memory().download_from(source.address + first, bytes, queue.stream())?;
+        extent.write(offset + first, &piece)?;
+    }
+    Ok(())
+}
