@@ -90,7 +90,7 @@ impl Answer {
     /// Rewrites files for reading on a GPU.
     pub async fn optimize(self, request: OptimizeRequest) {
         let progress = |progress| self.report(progress);
-        let work = async { Ok(Response::Optimized(self.engine.optimize(request, &progress).await?)) };
+        let work = async { Ok(Response::Optimized(self.host.engine().optimize(request, &progress).await?)) };
         let last = settle(work).await;
         self.finish(last).await;
     }
