@@ -1,7 +1,7 @@
 //! Aggregates: partial results of every chunk, merged at the end.
 //!
-//! Invariants: partial sums have 128 bits, and 256 where the addends' digits ask for it, so that their order
-//! can't change whether a sum fits its type.
+//! Invariants: partial sums have 128 bits where the addends' digits prove that enough, and 256 elsewhere, so that
+//! the order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits.
 //! DISTINCT needs all rows at once, so a plan with it aggregates the whole input in one step.
 
 use pystachio_plan::{Aggregate, DataType, Error, Result};
