@@ -47,23 +47,27 @@ DEVICE bool from_magnitude_overflows(const uint256 &magnitude, bool negative, in
     return negative ? INT256_MIN_MAGNITUDE < magnitude : magnitude >= INT256_MIN_MAGNITUDE;
 }
 
+// The next word of a quotient by a divisor below 2^64, of which *rest is left over.
+DEVICE uint64_t divide_word(uint128 *rest, uint64_t word, uint128 divisor) {
+    const uint128 dividend = *rest << 64 | word;
+    const uint128 quotient = dividend / divisor;
+    *rest = dividend - quotient * divisor;
+    return (uint64_t)quotient;
+}
+
 // Quotient and remainder; the divisor is not 0.
 //
 // Source: binary long division, from the first bit that the quotient can have: most quotients are short, and most
 // divisors are counts or powers of ten below 2^64, which take four divisions.
 DEVICE_CALL void divide_magnitudes(const uint256 &a, const uint256 &b, uint256 *quotient, uint256 *remainder) {
     if (b.high == 0 && (b.low >> 64) == 0) {
-        const uint128 divisor = b.low;
-        uint128 rest = a.high >> 64;
-        const uint64_t third = (uint64_t)(rest / divisor);
-        rest = (rest % divisor) << 64 | (uint64_t)a.high;
-        const uint64_t second = (uint64_t)(rest / divisor);
-        rest = (rest % divisor) << 64 | (uint64_t)(a.low >> 64);
-        const uint64_t first = (uint64_t)(rest / divisor);
-        rest = (rest % divisor) << 64 | (uint64_t)a.low;
-        const uint64_t lowest = (uint64_t)(rest / divisor);
-        *quotient = uint256{(uint128)first << 64 | lowest, (uint128)third << 64 | second};
-        *remainder = uint256{rest % divisor, 0};
+        uint128 rest = 0;
+        const uint64_t highest = divide_word(&rest, (uint64_t)(a.high >> 64), b.low);
+        const uint64_t third = divide_word(&rest, (uint64_t)a.high, b.low);
+        const uint64_t second = divide_word(&rest, (uint64_t)(a.low >> 64), b.low);
+        const uint64_t lowest = divide_word(&rest, (uint64_t)a.low, b.low);
+        *quotient = uint256{(uint128)second << 64 | lowest, (uint128)highest << 64 | third};
+        *remainder = uint256{rest, 0};
         return;
     }
     uint256 rest = a, result = uint256{0, 0};

@@ -8,8 +8,9 @@
 //!     └──► group and value, for every argument of a DISTINCT aggregate ─► groups ─► partial results ─┘
 //! ```
 //!
-//! Invariants: partial sums have 128 bits, and 256 where the addends' digits ask for it, so that their order can't
-//! change whether a sum fits its type. Partial results of one kind leave those of the other as they are: zero for counts, NULL for the rest.
+//! Invariants: partial sums have 128 bits where the addends' digits prove that enough, and 256 elsewhere, so that the
+//! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
+//! one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
