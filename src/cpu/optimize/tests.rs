@@ -347,14 +347,22 @@ fn every_column_gets_what_suits_it() {
 fn a_dictionary_that_fills_up_is_left() {
     let folder = tempfile::tempdir().unwrap();
     let (source, target) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
-    // Long texts that repeat at first, and then do not: the sample's row groups see mostly the first.
+    // Long texts that repeat at first, and then do not.
     let value = |row: usize| if row < 150_000 { row % 10 } else { row };
     let texts: StringArray =
         (0..200_000).map(|row| Some(format!("{:0>60}", value(row).wrapping_mul(0x9e37_79b9)))).collect();
-    write(&source, &batch(vec![("text", Arc::new(texts))]), WriterProperties::builder().build());
-    let report = run(OptimizeRequest { compression: "none".into(), ..request(&source, &target) }).unwrap();
-    assert_eq!(report[0].encoding, "DELTA_LENGTH_BYTE_ARRAY, RLE_DICTIONARY");
-    assert_eq!(read(&target), read(&source));
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    write(&source, &batch(vec![("text", Arc::new(texts))]), properties);
+    let encoding = |memory_bytes| {
+        let request =
+            OptimizeRequest { compression: "none".into(), overwrite: true, ..request(&source, &target) };
+        let report = runtime().block_on(optimize(request, means(memory_bytes), &|_| {})).unwrap();
+        assert_eq!(read(&target), read(&source));
+        report[0].encoding.clone()
+    };
+    // A sample of all rows fills it; one of little memory has the first rows only.
+    assert_eq!(encoding(MEMORY_BYTES), "DELTA_LENGTH_BYTE_ARRAY");
+    assert_eq!(encoding(64 << 20), "DELTA_LENGTH_BYTE_ARRAY, RLE_DICTIONARY");
 }
 
 #[test]
