@@ -104,7 +104,8 @@ pub(crate) fn run_threads(
             }
         });
         // All are waited for, also after an error.
-        ended.fold(Ok(()), |before, result| before.and(result))
+        let ended: Vec<Result<()>> = ended.collect();
+        ended.into_iter().collect()
     })
 }
 
