@@ -15,8 +15,8 @@
 //! Deliberately absent: DELTA_BYTE_ARRAY, each of whose strings needs the one before it; bloom filters, which
 //! nothing here reads.
 //!
-//! Source: Luo, Chen, Binnig, "Rethinking Parquet for GPUs", arXiv 2602.17335. We differ: encodings have weights
-//! beside sizes, and pages are limited in bytes too.
+//! Source: Luo, Chen, Binnig, arXiv 2602.17335, 2026, whose four rules these are. We differ: encodings have
+//! weights beside sizes, and pages are limited in bytes too.
 
 mod choice;
 mod column_rows;

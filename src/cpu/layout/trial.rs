@@ -13,11 +13,12 @@ use std::{
 };
 
 use parquet::{
-    basic::Compression,
+    basic::{Compression, Encoding, PageType},
     column::writer::ColumnWriterImpl,
     data_type::DataType,
     errors::Result as ParquetResult,
     file::{
+        metadata::ColumnChunkMetaData,
         reader::ChunkReader,
         writer::{SerializedPageWriter, TrackedWrite},
     },
@@ -32,7 +33,7 @@ use super::{
 };
 use crate::admission::Admission;
 
-/// Rows of a sample: a tenth of a row group, which tells a dictionary that fills up from one that does not.
+/// Rows of a sample: a tenth of a row group.
 pub(crate) const SAMPLE_ROWS: u64 = 1_000_000;
 /// Bytes of a column's sample, for columns of long values.
 const SAMPLE_BYTES_MAX: u64 = 64 << 20;
@@ -103,7 +104,8 @@ pub(crate) fn run_threads(
             }
         });
         // All are waited for, also after an error.
-        ended.fold(Ok(()), |before, result| before.and(result))
+        let ended: Vec<Result<()>> = ended.collect();
+        ended.into_iter().collect()
     })
 }
 
@@ -130,10 +132,14 @@ fn choose_column<T: DataType, R: ChunkReader + 'static>(
             let encoding = encoding.unwrap_or_else(|| best_encoding(physical, &tried));
             let form = ColumnForm { has_dictionary, encoding, compression };
             let encoded = sample.encode(source, column, form, trials);
-            let Some(bytes) = encoded.map_err(|error| source.failed(column, &error))? else {
+            let Some(closed) = encoded.map_err(|error| source.failed(column, &error))? else {
                 return Ok(None);
             };
-            tried.push(Trial { form, bytes });
+            // A dictionary that a sample fills would be left after a small part of a row group.
+            if !has_dictionary || is_all_dictionary(&closed) {
+                let bytes = u64::try_from(closed.compressed_size()).unwrap_or(0);
+                tried.push(Trial { form, bytes });
+            }
         }
     }
     Ok(choose(physical, &tried, trials.codecs, sample.row_count))
@@ -181,14 +187,14 @@ impl<T: DataType> Sample<T> {
         Ok(Some(sample))
     }
 
-    /// The bytes of the sample's pages in a form; `None` if they are not wanted any more.
+    /// What the sample's pages come to in a form; `None` if they are not wanted any more.
     fn encode<R: ChunkReader + 'static>(
         &self,
         source: &ParquetSource<R>,
         column: usize,
         form: ColumnForm,
         trials: &Trials<'_>,
-    ) -> ParquetResult<Option<u64>> {
+    ) -> ParquetResult<Option<ColumnChunkMetaData>> {
         let mut target = TrackedWrite::new(io::sink());
         let properties = column_properties(form, trials.page_rows).into();
         let pages = Box::new(SerializedPageWriter::new(&mut target));
@@ -199,7 +205,13 @@ impl<T: DataType> Sample<T> {
             }
             rows.write(&mut writer)?;
         }
-        let closed = writer.close()?;
-        Ok(Some(u64::try_from(closed.metadata.compressed_size()).unwrap_or(0)))
+        Ok(Some(writer.close()?.metadata))
     }
+}
+
+/// Whether every data page has indexes into a dictionary.
+fn is_all_dictionary(chunk: &ColumnChunkMetaData) -> bool {
+    let pages = chunk.page_encoding_stats().into_iter().flatten();
+    let mut data_pages = pages.filter(|pages| pages.page_type != PageType::DICTIONARY_PAGE);
+    data_pages.all(|pages| pages.encoding == Encoding::RLE_DICTIONARY)
 }
