@@ -76,7 +76,13 @@ impl Order {
 
     /// A chunk in order.
     pub(super) fn sort(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
-        let rows = queue.sort(&self.keys(queue, chunk)?, chunk.row_count)?;
+        self.first(queue, chunk, chunk.row_count)
+    }
+
+    /// The first rows of a chunk in order.
+    pub(super) fn first(&self, queue: &Queue, chunk: &Chunk, row_count: usize) -> Result<Chunk> {
+        let mut rows = queue.sort(&self.keys(queue, chunk)?, chunk.row_count)?;
+        rows.count = rows.count.min(row_count);
         queue.gather_chunk(chunk, &rows)
     }
 
@@ -137,7 +143,8 @@ impl SortSource {
             return Ok(None);
         }
         let chunk = context.queue.concat(&reading.held.take())?;
-        self.order.sort(&context.queue, &chunk).map(Some)
+        let wanted = self.row_count_max.unwrap_or(usize::MAX);
+        self.order.first(&context.queue, &chunk, wanted).map(Some)
     }
 
     fn try_claim(&self, queue: &Queue, reading: &mut Reading, times: u64) -> Result<bool> {
@@ -156,9 +163,8 @@ impl SortSource {
     /// Keeps the first of the rows that are held, and notes what a row has to come before.
     fn cut(&self, queue: &Queue, reading: &mut Reading, wanted: usize) -> Result<()> {
         let chunk = queue.concat(&reading.held.take())?;
-        let sorted = self.order.sort(queue, &chunk)?;
+        let best = queue.compact(&self.order.first(queue, &chunk, wanted)?)?;
         drop(chunk);
-        let best = queue.compact(&queue.slice(&sorted, 0, wanted.min(sorted.row_count))?)?;
         if best.row_count == wanted && wanted > 0 && self.order.keys.len() <= crate::device::abi::KEYS_MAX {
             let last = queue.compact(&queue.slice(&best, wanted - 1, 1)?)?;
             let keys = self.order.keys(queue, &last)?;

@@ -6,7 +6,7 @@ use arrow::datatypes::i256;
 use num_bigint::BigInt;
 use pystachio_plan::{DataType, ErrorKind};
 
-use super::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
+use super::{Accumulator, HashPartitioning, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
 use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, abi::StringCell};
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -302,6 +302,95 @@ fn compare<T: Ord>(a: &Option<T>, b: &Option<T>, descending: bool, nulls_first: 
         (None, Some(_)) if nulls_first => std::cmp::Ordering::Less,
         (Some(_), None) if !nulls_first => std::cmp::Ordering::Less,
         _ => std::cmp::Ordering::Greater,
+    }
+}
+
+#[test]
+fn equal_keys_share_a_partition_and_levels_spread_them_anew() {
+    let queue = queue();
+    for (count, distinct) in [(0usize, 1u64), (1, 1), (3000, 40), (9000, 100_000)] {
+        let keys = random_numbers(count, distinct, true);
+        let column = numbers(&queue, &keys);
+        for partition_count in [1usize, 2, 13, 256] {
+            let mut together = Vec::new();
+            for level in [0, 1] {
+                for nulls_match in [false, true] {
+                    let by = HashPartitioning { partition_count, level, nulls_match };
+                    let found = queue.partition(std::slice::from_ref(&column), count, by).unwrap();
+                    assert_eq!(found.bounds.len(), partition_count + 1);
+                    assert_eq!((found.bounds[0], found.bounds[partition_count]), (0, count));
+                    let rows: Vec<u32> = queue.download(&found.rows.rows, count).unwrap();
+                    let mut seen: BTreeMap<Option<i64>, usize> = BTreeMap::new();
+                    for partition in 0..partition_count {
+                        let rows = &rows[found.bounds[partition]..found.bounds[partition + 1]];
+                        assert!(rows.is_sorted(), "rows of a partition keep their order");
+                        for row in rows {
+                            let key = keys[*row as usize];
+                            if key.is_some() || nulls_match {
+                                assert_eq!(*seen.entry(key).or_insert(partition), partition, "{key:?}");
+                            }
+                        }
+                    }
+                    let mut all = rows;
+                    all.sort_unstable();
+                    assert_eq!(all, (0..count as u32).collect::<Vec<_>>());
+                    if !nulls_match {
+                        together.push(seen);
+                    }
+                }
+            }
+            // Of the keys that share the first partition, others share one at the next level.
+            let first: Vec<_> = together[0].iter().filter(|(_, partition)| **partition == 0).collect();
+            if distinct > 1000 && partition_count == 13 {
+                let next: std::collections::BTreeSet<usize> =
+                    first.iter().map(|(key, _)| together[1][*key]).collect();
+                assert_eq!(next.len(), 13);
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_are_in_order_and_equals_of_splitters_apart() {
+    let queue = queue();
+    let count = 5000;
+    let first = random_numbers(count, 30, true);
+    let second = random_texts(count, 60);
+    for (descending, nulls_first) in [(false, false), (false, true), (true, false), (true, true)] {
+        let order = |a: usize, b: usize| {
+            compare(&first[a], &first[b], descending, nulls_first)
+                .then_with(|| compare(&second[a], &second[b], !descending, !nulls_first))
+        };
+        let mut sorted: Vec<usize> = (0..count).collect();
+        sorted.sort_by(|a, b| order(*a, *b));
+        let mut splitters: Vec<usize> = sorted.iter().copied().step_by(400).collect();
+        splitters.dedup_by(|a, b| order(*a, *b).is_eq());
+        let keys = [
+            SortColumn { column: numbers(&queue, &first), descending, nulls_first },
+            SortColumn { column: texts(&queue, &second), descending: !descending, nulls_first: !nulls_first },
+        ];
+        let chosen = [
+            numbers(&queue, &splitters.iter().map(|row| first[*row]).collect::<Vec<_>>()),
+            texts(&queue, &splitters.iter().map(|row| second[*row].clone()).collect::<Vec<_>>()),
+        ];
+        let found = queue.partition_by_range(&keys, count, &chosen, splitters.len()).unwrap();
+        let rows: Vec<u32> = queue.download(&found.rows.rows, count).unwrap();
+        for partition in 0..2 * splitters.len() + 1 {
+            for row in &rows[found.bounds[partition]..found.bounds[partition + 1]] {
+                let before = splitters.iter().filter(|splitter| order(**splitter, *row as usize).is_lt());
+                let is_equal = splitters.iter().any(|splitter| order(*splitter, *row as usize).is_eq());
+                assert_eq!(partition, 2 * before.count() + usize::from(is_equal));
+            }
+        }
+        let threshold = [
+            numbers(&queue, &[first[splitters[3]]]),
+            texts(&queue, &[second[splitters[3]].clone()]),
+        ];
+        let found = queue.select_before(&keys, count, &threshold).unwrap();
+        let found: Vec<u32> = queue.download(&found.rows, found.count).unwrap();
+        let expected: Vec<u32> =
+            (0..count as u32).filter(|row| order(*row as usize, splitters[3]).is_lt()).collect();
+        assert_eq!(found, expected);
     }
 }
 

@@ -85,14 +85,16 @@ impl SpillStore {
             None => Stored::File(self.file()?.extent(total)),
         };
         let mut offset = 0;
-        for segment in segments {
-            match &stored {
-                Stored::Host(slabs) => self.download(queue, slabs, offset, *segment)?,
-                Stored::File(extent) => write_file(queue, extent, offset, *segment)?,
-            }
+        let copied = segments.iter().try_for_each(|segment| {
             offset += segment.bytes;
-        }
+            match &stored {
+                Stored::Host(slabs) => self.download(queue, slabs, offset - segment.bytes, *segment),
+                Stored::File(extent) => write_file(queue, extent, offset - segment.bytes, *segment),
+            }
+        });
+        // Before slabs are anybody else's, also where a copy could not be enqueued.
         queue.wait()?;
+        copied?;
         self.shared.written_bytes.fetch_add(total, Ordering::Relaxed);
         Ok(stored)
     }

@@ -55,9 +55,11 @@ enum Behaviour {
     BusyThreads,
     Dictionary,
     NoColumns,
+    Slow,
+    DeviceFails,
 }
 
-const BEHAVIOURS: [Behaviour; 10] = [
+const BEHAVIOURS: [Behaviour; 12] = [
     Behaviour::ThreeBatches,
     Behaviour::Endless,
     Behaviour::ErrorAfterTwo,
@@ -68,6 +70,8 @@ const BEHAVIOURS: [Behaviour; 10] = [
     Behaviour::BusyThreads,
     Behaviour::Dictionary,
     Behaviour::NoColumns,
+    Behaviour::Slow,
+    Behaviour::DeviceFails,
 ];
 
 #[derive(Default)]
@@ -129,7 +133,7 @@ impl ResultStream for FakeStream {
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let last = match self.behaviour {
-            Behaviour::ThreeBatches | Behaviour::Dictionary | Behaviour::NoColumns => 3,
+            Behaviour::ThreeBatches | Behaviour::Dictionary | Behaviour::NoColumns | Behaviour::Slow => 3,
             Behaviour::Large => 1,
             _ => u64::MAX,
         };
@@ -137,6 +141,10 @@ impl ResultStream for FakeStream {
             Behaviour::ErrorAfterTwo if self.next == 2 => {
                 return Err(Error::new(ErrorKind::DivisionByZero, "division by zero"));
             }
+            Behaviour::DeviceFails if self.next == 2 => {
+                return Err(Error::new(ErrorKind::Device, "the GPU could not finish its work"));
+            }
+            Behaviour::Slow => tokio::time::sleep(Duration::from_millis(50)).await,
             Behaviour::PanicInStream => panic!("stream of the test"),
             Behaviour::NeverReady => std::future::pending().await,
             Behaviour::BusyThreads => {
@@ -225,10 +233,11 @@ impl Engine for FakeEngine {
 /// A server with its runtimes, as the executable has them.
 struct TestServer {
     sockets: Runtime,
-    _compute: Runtime,
+    compute: Runtime,
     socket: PathBuf,
     seen: Arc<Seen>,
     stop: CancellationToken,
+    serving: tokio::task::JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
 
@@ -243,11 +252,11 @@ impl TestServer {
         let seen = Arc::new(Seen::default());
         let host = Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone());
         let stop = CancellationToken::new();
-        sockets.block_on(async {
+        let serving = sockets.block_on(async {
             let server = Server::bind(&socket).unwrap();
-            tokio::spawn(server.serve(host, stop.clone()));
+            tokio::spawn(server.serve(host, stop.clone()))
         });
-        Self { sockets, _compute: compute, socket, seen, stop, _folder: folder }
+        Self { sockets, compute, socket, seen, stop, serving, _folder: folder }
     }
 
     fn run<T>(&self, test: impl Future<Output = T>) -> T {
@@ -448,6 +457,33 @@ fn cancel_ends_the_answer_at_once_and_keeps_the_connection() {
             assert!(cancelled.elapsed() < PROMPT, "{behaviour:?}: {:?}", cancelled.elapsed());
         }
         assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
+    let mut server = TestServer::start();
+    let serving = std::mem::replace(&mut server.serving, server.sockets.spawn(async {}));
+    server.run(async {
+        let (mut idle, mut busy) = (server.connect().await, server.connect().await);
+        let mut failing = server.connect().await;
+        busy.send(&query(Behaviour::Slow)).await;
+        let error = failure(failing.query(Behaviour::DeviceFails).await.end);
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Device, "the GPU could not finish its work"));
+        let answer = busy.receive_answer().await;
+        assert_eq!(answer.batches.len(), 3);
+        assert!(matches!(answer.end, Response::Finished(_)), "{:?}", answer.end);
+        // All connections are closed, and the process that serves ends by itself.
+        for client in [&mut idle, &mut busy, &mut failing] {
+            assert!(client.receive().await.is_none());
+        }
+        serving.await.unwrap();
+        assert!(!server.socket.exists());
+        // The next engine takes over, and whoever connects anew has it.
+        let host = Host::new(Arc::new(FakeEngine(server.seen.clone())), server.compute.handle().clone());
+        let next = Server::bind(&server.socket).unwrap();
+        tokio::spawn(next.serve(host, server.stop.clone()));
+        assert_eq!(server.connect().await.query(Behaviour::ThreeBatches).await.batches.len(), 3);
     });
 }
 
