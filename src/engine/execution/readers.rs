@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// How often whoever waits looks whether the query is still wanted.
-const WAIT_INTERVAL: Duration = Duration::from_millis(50);
+const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
