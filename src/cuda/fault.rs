@@ -11,7 +11,8 @@ pub(crate) fn from_driver(action: &str, error: DriverError) -> Error {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => Error::new(ErrorKind::OutOfMemory, message)
             .with_hint("Lower the server option memory, or free memory of the GPU that others hold."),
         // What can't be undone in this process: the context is lost with whatever was on the device.
-        _ => Error::new(ErrorKind::Device, message)
-            .with_hint("The engine is restarted by itself; run the query again. The server log may say more."),
+        _ => Error::new(ErrorKind::Device, message).with_hint(
+            "The engine is restarted by itself; run the query again. The server log may say more.",
+        ),
     }
 }

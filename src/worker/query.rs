@@ -86,8 +86,9 @@ impl Answer {
                 let _ = self.parts.try_send(Part { frame, is_last: false });
             }
         };
-        let work =
-            async { Ok(Response::Generated { tables: self.host.engine().generate(request, &progress).await? }) };
+        let work = async {
+            Ok(Response::Generated { tables: self.host.engine().generate(request, &progress).await? })
+        };
         let last = settle(work).await;
         self.finish(last).await;
     }

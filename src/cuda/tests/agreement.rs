@@ -215,11 +215,10 @@ fn operations_agree_over_every_type() {
                 let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
                 let build = queue.slice(&chunk, 0, few).expect("a slice");
                 let table = queue.build(build.columns, few).expect("a table");
-                let pairs =
-                    queue
-                        .probe(&table, std::slice::from_ref(column), rows, ProbeMode::First, u64::MAX)
-                        .expect("pairs")
-                        .expect("pairs");
+                let pairs = queue
+                    .probe(&table, std::slice::from_ref(column), rows, ProbeMode::First, u64::MAX)
+                    .expect("pairs")
+                    .expect("pairs");
                 batch(queue, vec![queue.gather(column, &pairs.probe).expect("rows")], pairs.probe.count)
             }),
         );

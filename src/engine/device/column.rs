@@ -103,9 +103,8 @@ impl Column {
 impl Chunk {
     /// Bytes of cells and validity.
     pub fn cell_bytes(&self) -> u64 {
-        let bytes_of = |column: &Column| {
-            u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some())
-        };
+        let bytes_of =
+            |column: &Column| u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some());
         self.row_count as u64 * self.columns.iter().map(bytes_of).sum::<u64>()
     }
 
@@ -113,9 +112,10 @@ impl Chunk {
     /// more than the chunk's own.
     pub fn held_bytes(&self) -> u64 {
         let mut known = std::collections::HashSet::new();
-        let buffers = self.columns.iter().flat_map(|column| {
-            column.strings.iter().chain(&column.validity).chain([&column.values])
-        });
+        let buffers = self
+            .columns
+            .iter()
+            .flat_map(|column| column.strings.iter().chain(&column.validity).chain([&column.values]));
         buffers.filter(|buffer| known.insert(buffer.address())).map(Buffer::bytes).sum()
     }
 

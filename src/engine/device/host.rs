@@ -45,8 +45,7 @@ impl HostMemory {
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let slab_bytes = (bytes_max / SLABS_MIN).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let slabs_max = (bytes_max / slab_bytes) as usize;
-        let shared =
-            Shared { platform, slab_bytes: slab_bytes as usize, slabs_max, state: Mutex::default() };
+        let shared = Shared { platform, slab_bytes: slab_bytes as usize, slabs_max, state: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 

@@ -242,7 +242,8 @@ impl PartitionedJoin {
         let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
         let by = partitioning((wanted as usize).clamp(2, PARTITIONS), level);
         let build_rows = partition.build.row_count();
-        let mut sides = [SpilledPartitions::new(by.partition_count), SpilledPartitions::new(by.partition_count)];
+        let mut sides =
+            [SpilledPartitions::new(by.partition_count), SpilledPartitions::new(by.partition_count)];
         self.claim.try_resize(0);
         let [build_target, probe_target] = &mut sides;
         for_each_batch(context, partition.build, |chunk| {

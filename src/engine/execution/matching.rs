@@ -230,7 +230,13 @@ impl Matching {
             let count = (end - first).min(pairs_max.min(CROSS_PAIRS_MAX));
             let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
             probing.next += count;
-            return self.emit(queue, built, &probing.chunk, probing.marks.as_ref().map(|marks| (marks, 0)), pairs);
+            return self.emit(
+                queue,
+                built,
+                &probing.chunk,
+                probing.marks.as_ref().map(|marks| (marks, 0)),
+                pairs,
+            );
         };
         let only_marks = !self.gives_pairs() && built.marks.is_none() && self.residual.is_none();
         let mode = if only_marks { ProbeMode::First } else { ProbeMode::Matches };
@@ -254,7 +260,9 @@ impl Matching {
     /// Pairs that there is room for at once.
     fn pairs_max(&self, context: &QueryContext) -> u64 {
         let cell_bytes = |types: &[DataType]| {
-            types.iter().map(|data_type| CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1))
+            types
+                .iter()
+                .map(|data_type| CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1))
                 .sum::<u64>()
         };
         // Row numbers of both sides, before and after a residual condition.

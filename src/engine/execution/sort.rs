@@ -104,8 +104,7 @@ impl SortSource {
 
     /// Reads everything. Gives the sorted rows, or makes the state that gives them.
     fn read(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let mut reading =
-            Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
+        let mut reading = Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
         let mut spilled: Option<SpilledPartitions> = None;
         while let Some(chunk) = self.input.next(context)? {
             let queue = &context.queue;

@@ -12,12 +12,7 @@
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{
-    QueryContext,
-    held::for_each_batch,
-    memory::ROWS_MAX,
-    sort::Order,
-};
+use super::{QueryContext, held::for_each_batch, memory::ROWS_MAX, sort::Order};
 use crate::{
     device::{Chunk, Claim, Column, abi::KEYS_MAX},
     operation::{Queue, SPLITTERS_MAX},
@@ -122,7 +117,8 @@ impl RangeSort {
         // Rows that are equal in the keys that a kernel takes may differ in others.
         let has_all_keys = order.keys.len() <= KEYS_MAX;
         let ranges = partitions.into_parts().into_iter().enumerate();
-        let ranges = ranges.map(|(place, part)| Range { part, level, is_equal: place % 2 == 1 && has_all_keys });
+        let ranges =
+            ranges.map(|(place, part)| Range { part, level, is_equal: place % 2 == 1 && has_all_keys });
         self.work.extend(ranges.collect::<Vec<_>>().into_iter().rev());
         Ok(())
     }
@@ -169,7 +165,8 @@ fn splitters(
 /// Some rows of a chunk at even distances.
 fn evenly(queue: &Queue, chunk: &Chunk, row_count: usize) -> Result<Chunk> {
     let count = row_count.min(chunk.row_count);
-    let place = |number: usize| ((2 * number + 1) as u64 * chunk.row_count as u64 / (2 * count as u64)) as u32;
+    let place =
+        |number: usize| ((2 * number + 1) as u64 * chunk.row_count as u64 / (2 * count as u64)) as u32;
     let rows: Vec<u32> = (0..count).map(place).collect();
     let rows = crate::operation::RowNumbers { rows: queue.upload(&rows)?, count, may_miss: false };
     queue.gather_chunk(chunk, &rows)

@@ -56,8 +56,7 @@ impl Queue {
     /// Faults of the device.
     pub fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()> {
         let row_count = row_count as u64;
-        let arguments =
-            MoveStrings { cells: cells.address(), row_count, distance: to.wrapping_sub(from) };
+        let arguments = MoveStrings { cells: cells.address(), row_count, distance: to.wrapping_sub(from) };
         self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
     }
 

@@ -314,10 +314,8 @@ fn ranges_are_in_order_and_equals_of_splitters_apart() {
                 assert_eq!(partition, 2 * before.count() + usize::from(is_equal));
             }
         }
-        let threshold = [
-            numbers(&queue, &[first[splitters[3]]]),
-            texts(&queue, &[second[splitters[3]].clone()]),
-        ];
+        let threshold =
+            [numbers(&queue, &[first[splitters[3]]]), texts(&queue, &[second[splitters[3]].clone()])];
         let found = queue.select_before(&keys, count, &threshold).unwrap();
         let found: Vec<u32> = queue.download(&found.rows, found.count).unwrap();
         let expected: Vec<u32> =

@@ -113,8 +113,11 @@ impl SpilledChunk {
     /// `OutOfMemory`, `FileAccess`, and faults of the device.
     pub fn read(&self, queue: &Queue, range: usize) -> Result<Chunk> {
         let rows = self.rows(range);
-        let columns =
-            self.columns.iter().map(|column| self.read_column(queue, column, range)).collect::<Result<_>>()?;
+        let columns = self
+            .columns
+            .iter()
+            .map(|column| self.read_column(queue, column, range))
+            .collect::<Result<_>>()?;
         Ok(Chunk { row_count: rows.len(), columns })
     }
 
@@ -122,7 +125,8 @@ impl SpilledChunk {
         let rows = self.rows(range);
         let (first, count) = (rows.start as u64, rows.len() as u64);
         let cell_bytes = u64::from(column.cell_type.bytes());
-        let values = self.read_buffer(queue, column.values_offset + first * cell_bytes, count * cell_bytes)?;
+        let values =
+            self.read_buffer(queue, column.values_offset + first * cell_bytes, count * cell_bytes)?;
         let validity = match column.validity_offset {
             Some(offset) => Some(self.read_buffer(queue, offset + first, count)?),
             None => None,

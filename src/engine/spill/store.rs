@@ -164,8 +164,7 @@ impl SpillStore {
 fn write_file(queue: &Queue, extent: &Extent, offset: u64, source: Segment) -> Result<()> {
     for first in (0..source.bytes).step_by(FILE_PIECE_BYTES) {
         let bytes = FILE_PIECE_BYTES.min((source.bytes - first) as usize);
-        let piece: Vec<u8> =
-            queue.memory().download_from(source.address + first, bytes, queue.stream())?;
+        let piece: Vec<u8> = queue.memory().download_from(source.address + first, bytes, queue.stream())?;
         extent.write(offset + first, &piece)?;
     }
     Ok(())

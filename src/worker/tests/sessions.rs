@@ -431,7 +431,10 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
         let mut failing = server.connect().await;
         busy.send(&query(Behaviour::Slow)).await;
         let error = failure(failing.query(Behaviour::DeviceFails).await.end);
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Device, "the GPU could not finish its work"));
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::Device, "the GPU could not finish its work")
+        );
         let answer = busy.receive_answer().await;
         assert_eq!(answer.batches.len(), 3);
         assert!(matches!(answer.end, Response::Finished(_)), "{:?}", answer.end);

@@ -104,7 +104,13 @@ fn expected(table: &Table, key: impl Fn(&Row) -> Vec<String>, calls: &[Call]) ->
 }
 
 fn many_groups() -> Table {
-    Table::made(Shape { seed: 31, row_count: 20_000, key_count: 16_000, repeated_percent: 5, null_percent: 3 })
+    Table::made(Shape {
+        seed: 31,
+        row_count: 20_000,
+        key_count: 16_000,
+        repeated_percent: 5,
+        null_percent: 3,
+    })
 }
 
 fn key_of(row: &Row) -> Vec<String> {
@@ -150,15 +156,13 @@ fn distinct_aggregates_spill_and_mix_with_others() {
 fn different_values_of_one_group_spill() {
     let table = many_groups();
     // Every row has a number of its own.
-    let mut calls = vec![
-        Call {
-            function: Aggregate::Count,
-            argument: Some(int64(3)),
-            distinct: true,
-            data_type: DataType::Int64,
-            expected: |rows| rows.len().to_string(),
-        },
-    ];
+    let mut calls = vec![Call {
+        function: Aggregate::Count,
+        argument: Some(int64(3)),
+        distinct: true,
+        data_type: DataType::Int64,
+        expected: |rows| rows.len().to_string(),
+    }];
     let rows = expected(&table, |_| Vec::new(), &calls);
     check(|| grouped(&table, &[], &calls), table.bytes(), rows, small("no groups, distinct"));
     calls.extend(plain_calls());
@@ -168,8 +172,13 @@ fn different_values_of_one_group_spill() {
 
 #[test]
 fn few_groups_need_no_spilling() {
-    let table =
-        Table::made(Shape { seed: 32, row_count: 20_000, key_count: 3, repeated_percent: 0, null_percent: 3 });
+    let table = Table::made(Shape {
+        seed: 32,
+        row_count: 20_000,
+        key_count: 3,
+        repeated_percent: 0,
+        null_percent: 3,
+    });
     let calls = plain_calls();
     for (groups, rows) in [
         (vec![int64(0)], expected(&table, key_of, &calls)),

@@ -114,7 +114,8 @@ impl Table {
             ("number", Arc::new(rows.iter().map(|row| Some(row.number)).collect::<Int64Array>())),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build();
+        let properties =
+            WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build();
         let file = std::fs::File::create(&path).unwrap();
         let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
@@ -277,7 +278,8 @@ fn check(make: impl Fn() -> Plan, data_bytes: u64, expected: Vec<Vec<String>>, r
     let memories = parts.iter().map(|part| (data_bytes / part, true));
     for (memory_bytes, must_spill) in [(PLENTY_BYTES, false)].into_iter().chain(memories) {
         let context = format!("{context}, memory {memory_bytes} of {data_bytes}");
-        let answer = Fixture::new(memory_bytes).run(make()).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let answer =
+            Fixture::new(memory_bytes).run(make()).unwrap_or_else(|error| panic!("{context}: {error}"));
         let found = if in_order { answer.rows } else { sorted(answer.rows) };
         assert_eq!(found.len(), expected.len(), "{context}");
         if let Some(place) = (0..found.len()).find(|place| found[*place] != expected[*place]) {

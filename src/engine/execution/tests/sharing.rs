@@ -13,12 +13,14 @@ use crate::device::{Kernel, Reclaim, Stream};
 /// What a cancel may take on the emulated device.
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// The emulated device with something done before a call.
+/// What is done before a call of the device; what it fails with, the call fails with.
+type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
+
+/// The emulated device with something done before launches and copies to page-locked memory.
 struct Watched {
     device: EmulatedPlatform,
     calls: Calls,
-    /// Done before a launch and before a copy to page-locked memory; what it fails with, the call fails with.
-    before: Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>,
+    before: Before,
 }
 
 impl Watched {
@@ -94,7 +96,13 @@ impl Platform for Watched {
 }
 
 fn table() -> Table {
-    Table::made(Shape { seed: 51, row_count: 20_000, key_count: 1 << 40, repeated_percent: 0, null_percent: 5 })
+    Table::made(Shape {
+        seed: 51,
+        row_count: 20_000,
+        key_count: 1 << 40,
+        repeated_percent: 0,
+        null_percent: 5,
+    })
 }
 
 fn sort(table: &Table) -> Plan {
@@ -113,7 +121,8 @@ fn queries_at_once_share_the_arena() {
             .map(|_| {
                 scope.spawn(|| {
                     fixture.runtime.handle().block_on(async {
-                        let mut stream = fixture.engine.run(request(sort(&table)), StopFlag::default()).await?;
+                        let mut stream =
+                            fixture.engine.run(request(sort(&table)), StopFlag::default()).await?;
                         let mut rows = Vec::new();
                         while let Some(batch) = stream.next_batch().await? {
                             rows.extend(batch_rows(&batch));
