@@ -13,8 +13,8 @@
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
 //! Invariants: sockets are served by threads that never compute, so a cancel is heard however busy the
-//! engine is. A panic ends a request, never the process. Between an engine and a slow reader there are at
-//! most two batches.
+//! engine is. A panic ends a request, never the process. A lost device ends it, when the answers that are on
+//! their way have ended. Between an engine and a slow reader there are at most two batches.
 //!
 //! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` and
 //! `paired.rs` know which engines there are.

@@ -57,6 +57,8 @@ struct ArenaState {
     /// What queries have reserved and what others use.
     reserved_bytes: u64,
     used_bytes: u64,
+    /// What caches use, and give back when they are asked.
+    cached_bytes: u64,
     peak_bytes: u64,
     accounts: BTreeMap<u64, AccountState>,
     /// Accounts that wait for their minimum.
@@ -186,7 +188,10 @@ impl Arena {
         let mut state = self.lock();
         state.used_bytes -= bytes;
         match account {
-            None => state.reserved_bytes -= bytes,
+            None => {
+                state.reserved_bytes -= bytes;
+                state.cached_bytes -= bytes;
+            }
             Some(account) => {
                 let mut after = state.account(account.number);
                 after.used_bytes -= bytes;
@@ -227,6 +232,7 @@ impl ArenaState {
         let is_free = self.reserved_bytes + bytes <= bytes_max;
         if is_free {
             self.reserved_bytes += bytes;
+            self.cached_bytes += bytes;
             self.add_used(bytes);
         }
         is_free
@@ -303,11 +309,11 @@ impl Account {
         self.arena.lock().account(self.number).peak_bytes
     }
 
-    /// What the account could still use if nobody else reserved more.
+    /// What the account could still use if nobody else reserved more, and caches gave way.
     pub(super) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();
         let own = state.account(self.number);
-        let free = self.arena.bytes_max.saturating_sub(state.reserved_bytes);
+        let free = self.arena.bytes_max.saturating_sub(state.reserved_bytes) + state.cached_bytes;
         (own.reserved_bytes() - own.used_bytes) + free
     }
 
@@ -510,6 +516,7 @@ mod tests {
     fn caches_give_back_what_is_missing_and_no_more() {
         let arena = Arc::new(Arena::new(BYTES));
         arena.take(None, BYTES).unwrap();
+        assert_eq!(Account::new(&arena).available_bytes(), BYTES);
         let cache = Arc::new(Cache(AtomicU64::new(BYTES), arena.clone()));
         let weak: Weak<dyn Reclaim> = Arc::downgrade(&cache) as Weak<dyn Reclaim>;
         arena.add_reclaimer(weak);

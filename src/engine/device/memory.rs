@@ -76,7 +76,7 @@ impl DeviceMemory {
         self.account.as_ref().map(|account| Claim::new(account.clone(), guaranteed_bytes))
     }
 
-    /// What the account could still use if nobody else took more.
+    /// What the account could still use if nobody else took more, and caches gave way.
     pub fn available_bytes(&self) -> u64 {
         match &self.account {
             Some(account) => account.available_bytes(),

@@ -13,12 +13,14 @@ use crate::device::{Kernel, Mark, Reclaim, Stream};
 /// What a cancel may take on the emulated device.
 const PROMPT: Duration = Duration::from_secs(2);
 
-/// The emulated device with something done before a call.
+/// What is done before a call of the device; what it fails with, the call fails with.
+type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
+
+/// The emulated device with something done before launches and copies to page-locked memory.
 struct Watched {
     device: EmulatedPlatform,
     calls: Calls,
-    /// Done before a launch and before a copy to page-locked memory; what it fails with, the call fails with.
-    before: Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>,
+    before: Before,
 }
 
 impl Watched {
