@@ -157,7 +157,8 @@ def markdown(document):
 
 def file_names(document):
     """The name of the report's files, then the names that earlier states of the same report had."""
-    facts, queries = document["facts"], {entry["query"] for entry in document["measured"]}
+    facts = document["facts"]
+    queries = {entry["query"] for entry in document["measured"] if entry["system"] != "duckdb"}
     name = f"{facts['date']}-gpu-{facts['device']}-sf{document['scale']}"
     states = ["", "-partial", "-exact"]
     reached = 2 if not queries else 1 if len(queries) < QUERY_COUNT else 0

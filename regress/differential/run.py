@@ -22,12 +22,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from differential import edges, generate, letters  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences  # noqa: E402
-from harness.explain import plan_operators, plan_shape  # noqa: E402
+from harness.explain import plan_operators, plan_shape, runs_on  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
 SUITES = ["data", "generated", "edges", "literals", "letters", "arrays", "tpch", "spec", "optimized", "rewrites", "estimates"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 62, "edges": 95, "arrays": 96}
+# The least share of TPC-H that must run on a server's device, where it has one, in percent: it may only be raised.
+DEVICE_PERCENT_MIN = 75
 # A join's estimate may be off by this factor, and this share of the joins of TPC-H must be within it, in percent. The
 # rest is off by as much over heap tables: PostgreSQL takes the columns of a join on several (queries 9, 20) and the condition
 # of an anti join (21, 22) for independent.
@@ -297,7 +299,7 @@ def tpch_queries(session):
 
 def run_tpch(conninfo, options, schema="tpch"):
     """The 22 queries: identical to heap PostgreSQL, and each one scan."""
-    claims, pushdown = Claims(schema), Pushdown()
+    claims, pushdown, places = Claims(schema), Pushdown(), []
     pair = Pair(conninfo, f"{schema}_heap", schema)
     for name, sql in tpch_queries(pair.expected):
         if options.only and options.only not in name:
@@ -307,7 +309,12 @@ def run_tpch(conninfo, options, schema="tpch"):
         if name not in ("q18", "q02", "q20"):
             claims.check(f"{name} has rows", not isinstance(empty, QueryError) and empty.rows, "heap PostgreSQL gave no rows")
         pushdown.look(pair, name, sql)
+        places.append(runs_on(pair.actual, sql))
     pair.close()
+    if any(places):
+        on_device = sum(not any(place.startswith("cpu") for place in scans) for scans in places)
+        print(f"{schema}: {on_device} of {len(places)} queries run on the device")
+        claims.check("enough queries run on the device", 100 * on_device >= DEVICE_PERCENT_MIN * len(places), str(places))
     finish_pushdown(claims, pushdown, options)
     return claims
 

@@ -1,4 +1,4 @@
-"""Reads EXPLAIN: whether a query runs as one scan, why not, and what its operators gave."""
+"""Reads EXPLAIN: whether a query runs as one scan, why not, on what it runs, and what its operators gave."""
 
 import json
 import re
@@ -20,6 +20,14 @@ def plan_shape(session, query):
     _collect(document[0]["Plan"], nodes)
     _reasons(document, reasons)
     return PlanShape(one_scan, nodes, sorted(set(reasons)))
+
+
+def runs_on(session, query):
+    """What the scans of `query` will run on: a device, or `cpu` with the reason; empty where a server has one engine."""
+    text = session.run("EXPLAIN (FORMAT JSON) " + query).scalar()
+    nodes = []
+    _collect_plans(json.loads(text)[0]["Plan"], nodes)
+    return [node["Runs On"] for node in nodes if "Runs On" in node]
 
 
 class PlanOperator:

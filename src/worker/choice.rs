@@ -259,7 +259,7 @@ mod tests {
         let grouped = |rows: u64| times(count_by(scan(1, rows as f64, Vec::new()), 1), &[size(rows)], 16);
         let (few, many) = (grouped(10_000), grouped(600_000_000));
         assert!(few.cpu_us < few.device_us && few.device_us >= f64::from(OVERHEAD_US), "{few:?}");
-        assert!(many.device_us * 5.0 < many.cpu_us, "{many:?}");
+        assert!(many.device_us < many.cpu_us, "{many:?}");
     }
 
     #[test]
