@@ -90,7 +90,8 @@ impl TableForm {
         let descriptor = sample.metadata.file_metadata().schema_descr();
         let columns = descriptor.columns().iter().map(|column| column.path());
         let forms = columns.zip(choices.iter().map(|choice| choice.form));
-        let row_bytes: u64 = choices.iter().map(|choice| choice.row_bytes).sum();
+        // The writer keeps a compressed page in a buffer that had room for the whole.
+        let row_bytes: u64 = choices.iter().map(|choice| choice.uncompressed_row_bytes).sum();
         Ok(Some(Self {
             part_count,
             part_bytes: row_bytes * part_rows / 100 * RESERVE_PERCENT,

@@ -36,6 +36,8 @@ pub(crate) struct ColumnForm {
 pub(crate) struct Trial {
     pub(crate) form: ColumnForm,
     pub(crate) bytes: u64,
+    /// Before compression.
+    pub(crate) uncompressed_bytes: u64,
 }
 
 /// What was chosen for a column.
@@ -44,6 +46,8 @@ pub(crate) struct ColumnChoice {
     pub(crate) form: ColumnForm,
     /// Bytes that a row of the sample took, rounded up.
     pub(crate) row_bytes: u64,
+    /// Before compression.
+    pub(crate) uncompressed_row_bytes: u64,
     /// In words.
     pub(crate) reason: String,
 }
@@ -109,7 +113,13 @@ pub(crate) fn choose(
     };
     let reason =
         if sample_rows == 0 { "no rows to try".to_owned() } else { reason(trials, &chosen, &saving) };
-    Some(ColumnChoice { form: chosen.form, row_bytes: chosen.bytes.div_ceil(sample_rows.max(1)), reason })
+    let of_row = |bytes: u64| bytes.div_ceil(sample_rows.max(1));
+    Some(ColumnChoice {
+        form: chosen.form,
+        row_bytes: of_row(chosen.bytes),
+        uncompressed_row_bytes: of_row(chosen.uncompressed_bytes),
+        reason,
+    })
 }
 
 impl ColumnForm {
@@ -170,12 +180,13 @@ mod tests {
     use super::*;
 
     fn trial(encoding: Encoding, compression: Compression, bytes: u64) -> Trial {
-        Trial { form: ColumnForm { has_dictionary: false, encoding, compression }, bytes }
+        let form = ColumnForm { has_dictionary: false, encoding, compression };
+        Trial { form, bytes, uncompressed_bytes: 1000 }
     }
 
     fn dictionary(compression: Compression, bytes: u64) -> Trial {
         let form = ColumnForm { has_dictionary: true, encoding: Encoding::PLAIN, compression };
-        Trial { form, bytes }
+        Trial { form, bytes, uncompressed_bytes: 1000 }
     }
 
     const NONE: Compression = Compression::UNCOMPRESSED;
@@ -222,6 +233,7 @@ mod tests {
         let choice = choose(PhysicalType::DOUBLE, &trials, Codecs::WherePays, 1000).unwrap();
         assert_eq!((choice.form.encoding, choice.form.compression), (Encoding::BYTE_STREAM_SPLIT, SNAPPY));
         assert_eq!(choice.reason, "BYTE_STREAM_SPLIT 44 % of PLAIN; SNAPPY saves 60 %");
+        assert_eq!((choice.row_bytes, choice.uncompressed_row_bytes), (1, 1));
         let always = choose(PhysicalType::DOUBLE, &trials, Codecs::Always(NONE), 1000).unwrap();
         assert_eq!((always.form.encoding, always.form.compression), (Encoding::PLAIN, NONE));
     }

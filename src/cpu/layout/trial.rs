@@ -137,8 +137,12 @@ fn choose_column<T: DataType, R: ChunkReader + 'static>(
             };
             // A dictionary that a sample fills would be left after a small part of a row group.
             if !has_dictionary || is_all_dictionary(&closed) {
-                let bytes = u64::try_from(closed.compressed_size()).unwrap_or(0);
-                tried.push(Trial { form, bytes });
+                let bytes_of = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+                tried.push(Trial {
+                    form,
+                    bytes: bytes_of(closed.compressed_size()),
+                    uncompressed_bytes: bytes_of(closed.uncompressed_size()),
+                });
             }
         }
     }
