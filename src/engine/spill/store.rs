@@ -62,7 +62,8 @@ impl SpillStore {
     }
 
     /// A store whose file is open already.
-    pub fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
+    #[cfg(test)]
+    pub(super) fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
         let store = Self::new(options);
         *store.shared.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         store
