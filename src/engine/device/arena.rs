@@ -180,6 +180,7 @@ impl Arena {
         if has_room {
             state.put(account.number, after);
             state.reserved_bytes += bytes;
+            state.cached_bytes += bytes;
         }
         has_room
     }
@@ -327,11 +328,11 @@ impl Account {
                 if !state.waiting.is_empty() {
                     return Err(0);
                 }
-                let others = state.reserved_bytes - own.reserved_bytes();
+                // Caches keep what the claim leaves them: they give way only where the reservation needs it.
+                let others = state.reserved_bytes - own.reserved_bytes() - state.cached_bytes;
                 let room = bytes_max.saturating_sub(others + own.minimum_bytes);
-                let missing = (2 * changed.excess_bytes).saturating_sub(room);
-                if missing > 0 {
-                    return Err(missing);
+                if 2 * changed.excess_bytes > room {
+                    return Err(0);
                 }
                 state.check(own, changed, bytes_max)?;
             }

@@ -177,7 +177,7 @@ impl DeviceMemory {
             Ok(address) => Ok(Buffer {
                 allocation: Arc::new(Allocation {
                     shared: shared.clone(),
-                    account: self.account.clone(),
+                    account: Mutex::new(self.account.clone()),
                     address,
                     bytes,
                     stream: AtomicU64::new(stream.0),
@@ -311,8 +311,8 @@ pub struct Buffer {
 
 struct Allocation {
     shared: Arc<Shared>,
-    /// Whom it counts for, unless it is shared.
-    account: Option<Arc<Account>>,
+    /// Whom it counts for; nobody's query once it is shared, so that the query's account can end.
+    account: Mutex<Option<Arc<Account>>>,
     address: u64,
     bytes: u64,
     /// In whose order it is freed.
@@ -345,9 +345,11 @@ impl Buffer {
         if is_shared.load(Ordering::Relaxed) {
             return true;
         }
+        let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
         let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
         if is_moved {
             is_shared.store(true, Ordering::Relaxed);
+            *account = None;
         }
         is_moved
     }
@@ -367,7 +369,38 @@ impl Drop for Allocation {
             tracing::error!("{error}");
         }
         shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
-        let account = self.account.as_deref().filter(|_| !is_shared);
-        shared.arena.give_back(account, self.bytes);
+        let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
+        shared.arena.give_back(account.as_deref(), self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::EmulatedPlatform;
+
+    #[test]
+    fn what_is_shared_outlives_the_account_that_it_counted_for() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
+        let query = memory.open_account();
+        query.admit(400, &StopFlag::default()).unwrap();
+        let buffer = query.allocate(100, Stream(0)).unwrap();
+        assert!(buffer.try_share() && buffer.try_share());
+        drop(query);
+        // The account's minimum is free again; the buffer gives way.
+        assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 100));
+        drop(buffer);
+        assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 0));
+    }
+
+    #[test]
+    fn nothing_is_shared_where_queries_have_reserved_all() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
+        let query = memory.open_account();
+        query.admit(950, &StopFlag::default()).unwrap();
+        let buffer = query.allocate(100, Stream(0)).unwrap();
+        assert!(!buffer.try_share());
+        drop(buffer);
+        assert_eq!(query.available_bytes(), 1000);
     }
 }
