@@ -527,6 +527,6 @@ mod tests {
         assert_eq!(cache.0.load(Ordering::SeqCst), 850);
         let mut claim = Claim::new(query.clone(), 10);
         assert!(claim.try_resize(10 + 100));
-        assert_eq!(cache.0.load(Ordering::SeqCst), 700, "of twice the claim's excess");
+        assert_eq!(cache.0.load(Ordering::SeqCst), 800, "what the query has reserved");
     }
 }
