@@ -5,6 +5,8 @@
 SET client_min_messages = warning;
 CREATE SCHEMA timeline;
 SET search_path = timeline, public;
+-- Small queries are expected to be faster on the CPU.
+SET pystachio.engine_choice = gpu;
 CREATE SERVER timeline_emulated FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB');
 CREATE FUNCTION foreign_table(name text, path text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -20,19 +22,19 @@ SELECT count(*) FROM pystachio.timeline_queries('timeline_emulated');
 
 -- The first query has read; the second one found the column chunks on the device.
 SET pystachio.timeline = on;
-SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT activity, bool_and(bytes > 0) AS bytes FROM pystachio.timeline(server => 'timeline_emulated')
 WHERE activity IN ('read', 'upload') GROUP BY activity ORDER BY activity;
 SELECT bool_and(start_ms >= 0 AND elapsed_ms >= 0) AS times, bool_or(lane > 0) AS streams, count(DISTINCT query) AS queries,
   bool_or(name = 'insert_build_rows') AS builds
 FROM pystachio.timeline(server => 'timeline_emulated');
-SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') AS reads, count(*) FILTER (WHERE activity = 'kernel') > 0 AS kernels
 FROM pystachio.timeline(server => 'timeline_emulated');
 SELECT server, bool_and(memory > 0) AS memory, sum(hits) > 0 AS hits FROM pystachio.cache
 WHERE server = 'timeline_emulated' AND path ~ '/t[12].parquet' GROUP BY server;
 SET pystachio.gpu_cache = off;
-SELECT count(*), count(b) FROM t1 JOIN t2 USING (id);
+SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') > 0 AS reads FROM pystachio.timeline(server => 'timeline_emulated');
 RESET pystachio.gpu_cache;
 

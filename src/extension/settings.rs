@@ -25,11 +25,13 @@ pub enum RewriteMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum StorageMode {
     /// The page cache for what fits there, direct reads for more.
+    #[name = c"auto"]
     Auto,
     /// Through the page cache.
     #[name = c"page_cache"]
     PageCache,
     /// Past the page cache.
+    #[name = c"direct"]
     Direct,
 }
 

@@ -70,8 +70,8 @@ pub(crate) use decode_levels;
 mod tests {
     use super::*;
     use crate::{
-        ColumnId, DataType, EngineChoice, ErrorKind, Expression, FRAME_HEADER_BYTES, Function, Operator,
-        Plan, QueryRequest, Relation, Request, decode_message, encode_message,
+        ColumnId, DataType, DeviceSettings, EngineChoice, ErrorKind, Expression, FRAME_HEADER_BYTES,
+        Function, Operator, Plan, QueryRequest, Relation, Request, decode_message, encode_message,
     };
 
     fn decodes(root: std::sync::Arc<Relation>) -> crate::Result<Request> {
@@ -81,6 +81,7 @@ mod tests {
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1,
+            device: DeviceSettings::default(),
             engine: EngineChoice::Cpu,
         };
         let frame = encode_message(&Request::Run(Box::new(request))).unwrap();
