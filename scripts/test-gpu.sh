@@ -106,7 +106,7 @@ if wanted kernels; then run_kernels; fi
 if wanted sanitizer; then run_sanitizer; fi
 
 if wanted regress || wanted differential || wanted faults; then
-    name=gpu
+    name=test-gpu
     if [[ $device != cuda ]]; then name=$device; fi
     folder=$("$project_root/scripts/cluster.sh" create "$name" "$stage")
     conninfo=$("$project_root/scripts/cluster.sh" conninfo "$name")
