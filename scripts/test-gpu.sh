@@ -73,7 +73,7 @@ run_kernels() {
 
 # A test that is still running at its limit has shown no error in what it ran, and is counted apart.
 run_sanitizer() {
-    local passed=0 failed=0 unfinished=0 begin=$SECONDS tool executable name log code
+    local passed=0 failed=0 unfinished=0 begin=$SECONDS tool executable name log code options
     command -v compute-sanitizer > /dev/null || export PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
     command -v compute-sanitizer > /dev/null || { say "sanitizer: there is no compute-sanitizer"; count sanitizer 0 1; return; }
     for tool in ${SANITIZERS:-memcheck initcheck racecheck synccheck}; do
@@ -83,13 +83,16 @@ run_sanitizer() {
                 continue
             fi
             log=$results/$tool-$name.log code=0
-            timeout -k 10 "${SANITIZER_LIMIT_S:-40}" compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 20 \
+            # A kernel is looked up in one module after another: that the driver does not find it is no error.
+            options=()
+            if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
+            timeout -k 10 "${SANITIZER_LIMIT_S:-40}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
                 "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
             if grep -qE '^========= +(Invalid|Uninitialized|Error: |Warning: .*hazard|Barrier error|Divergent)' "$log" ||
                 [[ $code != 0 && $code != 124 && $code != 137 ]]; then
                 failed=$((failed + 1))
                 say "sanitizer: $tool finds errors in $name (status $code)"
-                grep -E '^=========' "$log" | head -n 12
+                grep -m 12 -E '^=========' "$log"
             elif [[ $code != 0 ]]; then
                 unfinished=$((unfinished + 1))
                 say "sanitizer: $tool: $name is not finished after ${SANITIZER_LIMIT_S:-40} s, without an error"
