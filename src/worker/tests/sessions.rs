@@ -252,10 +252,8 @@ impl TestServer {
         let seen = Arc::new(Seen::default());
         let host = Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone());
         let stop = CancellationToken::new();
-        let serving = sockets.block_on(async {
-            let server = Server::bind(&socket).unwrap();
-            tokio::spawn(server.serve(host, stop.clone()))
-        });
+        let server = sockets.block_on(async { Server::bind(&socket).unwrap() });
+        let serving = sockets.spawn(server.serve(host, stop.clone()));
         Self { sockets, compute, socket, seen, stop, serving, _folder: folder }
     }
 
