@@ -156,6 +156,88 @@ fn runs_of_every_kind_and_width_are_read() {
     }
 }
 
+/// Integers as DELTA_BINARY_PACKED with blocks and miniblocks of any size. The last miniblock is whole, or ends with the
+/// last value.
+fn delta_stream(values: &[i64], block_values: usize, miniblocks: usize, cut: bool) -> Vec<u8> {
+    let zigzag = |value: i64| (value << 1 ^ value >> 63) as u64;
+    let mut bytes = Vec::new();
+    varint(&mut bytes, block_values as u64);
+    varint(&mut bytes, miniblocks as u64);
+    varint(&mut bytes, values.len() as u64);
+    varint(&mut bytes, zigzag(values[0]));
+    let deltas: Vec<i64> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    for block in deltas.chunks(block_values) {
+        let minimum = *block.iter().min().unwrap();
+        varint(&mut bytes, zigzag(minimum));
+        let miniblock_values = block_values / miniblocks;
+        let parts: Vec<&[i64]> = block.chunks(miniblock_values).collect();
+        let above = |delta: &i64| delta.wrapping_sub(minimum) as u64;
+        let width_of = |part: &&[i64]| 64 - part.iter().map(above).max().unwrap().leading_zeros();
+        let widths: Vec<u32> = parts.iter().map(width_of).collect();
+        bytes.extend(widths.iter().map(|width| *width as u8));
+        // Widths of miniblocks that are not there have no meaning.
+        bytes.resize(bytes.len() + miniblocks - parts.len(), 0xee);
+        for (part, width) in parts.iter().zip(widths) {
+            let count = if cut { part.len() } else { miniblock_values };
+            let mut packed = vec![0_u8; (count * width as usize).div_ceil(8)];
+            for (place, delta) in part.iter().enumerate() {
+                for bit in 0..width as usize {
+                    let at = place * width as usize + bit;
+                    packed[at / 8] |= u8::from(above(delta) >> bit & 1 == 1) << (at % 8);
+                }
+            }
+            bytes.extend(packed);
+        }
+    }
+    bytes
+}
+
+#[test]
+fn deltas_of_every_width_in_blocks_of_any_size_are_read() {
+    let seed = 11;
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let shapes = [(128, 4), (256, 4), (64, 8), (2048, 256), (4096, 1), (32_768, 2), (1000, 5), (24, 1)];
+    for round in 0..160 {
+        let (block_values, miniblocks) = shapes[round % shapes.len()];
+        let rows = *random.pick(&[1_usize, 2, 9, 129, 2049, 5000, 40_000]);
+        let mut value = random.below(1 << 40) as i64;
+        let mut values = Vec::with_capacity(rows);
+        let mut width = 0;
+        for row in 0..rows {
+            if row % 100 == 0 {
+                width = random.below(65) as u32;
+            }
+            values.push(value);
+            let step = if width == 0 { 0 } else { random.below(u64::MAX) >> (64 - width) };
+            value = value.wrapping_add(step as i64);
+        }
+        let body = delta_stream(&values, block_values, miniblocks, round % 3 == 0);
+        let pages = [page_v1(rows, 5, 3, &body)];
+        let decoded =
+            decode(PhysicalType::INT64, false, &pages, &column("v", DataType::Int64), rows).unwrap();
+        let expected: Values = values.iter().map(|value| Some(Value::Number(i128::from(*value)))).collect();
+        assert_eq!(
+            decoded, expected,
+            "round {round}, blocks of {block_values}, {miniblocks} miniblocks, {rows} rows"
+        );
+    }
+}
+
+#[test]
+fn deltas_that_end_early_are_errors() {
+    let values: Vec<i64> = (0..5000).map(|row| row * row % 977).collect();
+    for (block_values, miniblocks) in [(128, 4), (4096, 1)] {
+        let whole = delta_stream(&values, block_values, miniblocks, true);
+        for bytes in [0, 1, 3, 40, whole.len() / 2, whole.len() - 1] {
+            let pages = [page_v1(values.len(), 5, 3, &whole[..bytes])];
+            let column = column("v", DataType::Int64);
+            let error = decode(PhysicalType::INT64, false, &pages, &column, values.len()).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::FileCorrupt, "{bytes} bytes, blocks of {block_values}");
+        }
+    }
+}
+
 #[test]
 fn levels_packed_from_the_highest_bit_are_read() {
     let mut random = Random::new(3);
