@@ -63,3 +63,55 @@ static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 #define LARGE_SUM_WORDS 5
 // As PRIVATE_GROUPS_MAX for such sums: what 48 KB of shared memory hold.
 #define LARGE_PRIVATE_GROUPS_MAX 4
+
+// Slots: groups of one integer key whose values lie close together. A slot is a row of 64-bit words, so that what a row
+// adds lies side by side: the rows of the group, and for every input a count and a sum.
+
+// Inputs of a slot's aggregates, and what is taken of a slot.
+#define SLOT_INPUTS_MAX 8
+#define SLOT_OUTPUTS_MAX 24
+
+typedef struct SlotInput {
+    ColumnView input;
+    uint32_t count_word; // rows whose input is not NULL
+    uint32_t sum_word;   // of two words, {low, high}; 0: no sum is wanted
+} SlotInput;
+static_assert(sizeof(SlotInput) == 32, "SlotInput has 32 bytes");
+
+// accumulate_slots
+typedef struct AccumulateSlots {
+    ColumnView key;       // integers from `least` to `least + slot_count - 1`, and NULL
+    uint64_t slots;       // uint64_t [slot_count + 1][slot_words], 0 at first; the last slot is that of NULL
+    uint64_t row_count;
+    int64_t least;
+    uint64_t slot_count;
+    uint32_t slot_words;
+    uint32_t input_count;
+    SlotInput inputs[SLOT_INPUTS_MAX];
+} AccumulateSlots;
+static_assert(sizeof(AccumulateSlots) == 320, "AccumulateSlots has 320 bytes");
+
+typedef struct SlotOutput {
+    uint64_t target; // uint64_t [row_count][words]
+    uint32_t word;   // the first one of the slot
+    uint32_t words;  // 1 or 2
+} SlotOutput;
+static_assert(sizeof(SlotOutput) == 16, "SlotOutput has 16 bytes");
+
+// flag_slots, take_slots
+typedef struct TakeSlots {
+    uint64_t slots;     // as of AccumulateSlots
+    uint64_t flags;     // uint8_t [slot_count + 1], written by flag_slots: 1 where there are rows
+    uint64_t numbers;   // uint32_t [row_count], read by take_slots: slots
+    uint64_t row_count;
+    uint64_t keys;      // cells of key_bytes [row_count]
+    uint64_t validity;  // uint8_t [row_count], or 0 if no key is NULL
+    int64_t least;
+    uint64_t slot_count;
+    uint32_t slot_words;
+    uint32_t key_bytes; // 2, 4 or 8
+    uint32_t output_count;
+    uint32_t reserved;
+    SlotOutput outputs[SLOT_OUTPUTS_MAX];
+} TakeSlots;
+static_assert(sizeof(TakeSlots) == 464, "TakeSlots has 464 bytes");

@@ -33,6 +33,9 @@
     X(accumulate_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_few_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(finish_large_sums, FinishSums, BLOCK_THREADS) \
+    X(accumulate_slots, AccumulateSlots, BLOCK_THREADS) \
+    X(flag_slots, TakeSlots, BLOCK_THREADS) \
+    X(take_slots, TakeSlots, BLOCK_THREADS) \
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
     X(scatter_digits, SortDigits, BLOCK_THREADS) \

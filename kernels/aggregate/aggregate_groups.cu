@@ -9,6 +9,7 @@
 #include "../abi/launch.h"
 #include "../abi/status.h"
 #include "../common/keys.cuh"
+#include "sums.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
@@ -46,25 +47,6 @@ KERNEL(number_groups, AssignGroups, BLOCK_THREADS) {
         uint32_t leader = ((const uint32_t *)args.leaders)[row];
         ((uint32_t *)args.groups)[row] = (uint32_t)((const uint64_t *)args.offsets)[leader];
     }
-}
-
-DEVICE int128 integer_at(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
-        case CELL_BOOL: return cell_at<uint8_t>(column, row);
-        case CELL_INT16: return cell_at<int16_t>(column, row);
-        case CELL_INT32: return cell_at<int32_t>(column, row);
-        case CELL_INT64: return cell_at<int64_t>(column, row);
-        default: return cell_at<int128>(column, row);
-    }
-}
-
-// Adds to a 128-bit sum that other threads add to. The order of additions does not change the sum, and a sum that
-// overflows wraps; callers prove from the number of rows that it can't, or check the high word.
-DEVICE void add_sum(uint64_t sums, uint32_t group, uint64_t low, uint64_t high) {
-    unsigned long long *words = (unsigned long long *)sums + 2 * (uint64_t)group;
-    unsigned long long before = atomicAdd(&words[0], (unsigned long long)low);
-    high += before + low < before;
-    if (high) atomicAdd(&words[1], (unsigned long long)high);
 }
 
 // Whether `row` must replace `known` as the row that holds a group's least or greatest value.

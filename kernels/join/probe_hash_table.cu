@@ -28,14 +28,6 @@ KERNEL(hash_keys, HashKeys, BLOCK_THREADS) {
     }
 }
 
-DEVICE int64_t key_at(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
-        case CELL_INT16: return cell_at<int16_t>(column, row);
-        case CELL_INT32: return cell_at<int32_t>(column, row);
-        default: return cell_at<int64_t>(column, row);
-    }
-}
-
 // One pair of atomics a warp.
 KERNEL(measure_keys, MeasureKeys, BLOCK_THREADS) {
     const int64_t most = 0x7fffffffffffffffll;

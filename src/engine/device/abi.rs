@@ -409,6 +409,93 @@ pub struct FinishSums {
 }
 const _: () = assert!(size_of::<FinishSums>() == 64);
 
+/// Inputs of a slot's aggregates.
+pub const SLOT_INPUTS_MAX: usize = 8;
+/// What is taken of a slot.
+pub const SLOT_OUTPUTS_MAX: usize = 24;
+
+/// An input of aggregates that slots hold.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SlotInput {
+    /// What is added.
+    pub input: ColumnView,
+    /// Word of the count of rows whose input is not NULL.
+    pub count_word: u32,
+    /// First word of the sum; 0 if none is wanted.
+    pub sum_word: u32,
+}
+const _: () = assert!(size_of::<SlotInput>() == 32);
+
+/// Arguments of `accumulate_slots`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct AccumulateSlots {
+    /// Integers.
+    pub key: ColumnView,
+    /// Words of all slots; the last slot is that of NULL.
+    pub slots: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// The key of the first slot.
+    pub least: i64,
+    /// Slots without that of NULL.
+    pub slot_count: u64,
+    /// Words of a slot.
+    pub slot_words: u32,
+    /// How many inputs.
+    pub input_count: u32,
+    /// Inputs.
+    pub inputs: [SlotInput; SLOT_INPUTS_MAX],
+}
+const _: () = assert!(size_of::<AccumulateSlots>() == 320);
+
+/// What is taken of a slot.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SlotOutput {
+    /// Where the words go, slot after slot.
+    pub target: u64,
+    /// The first word.
+    pub word: u32,
+    /// 1 or 2.
+    pub words: u32,
+}
+const _: () = assert!(size_of::<SlotOutput>() == 16);
+
+/// Arguments of `flag_slots` and `take_slots`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct TakeSlots {
+    /// Words of all slots.
+    pub slots: u64,
+    /// 1 for a slot that has rows.
+    pub flags: u64,
+    /// Which slots are taken.
+    pub numbers: u64,
+    /// How many are taken.
+    pub row_count: u64,
+    /// Cells of the key.
+    pub keys: u64,
+    /// Validity of the key, or 0.
+    pub validity: u64,
+    /// The key of the first slot.
+    pub least: i64,
+    /// Slots without that of NULL.
+    pub slot_count: u64,
+    /// Words of a slot.
+    pub slot_words: u32,
+    /// Bytes of a key: 2, 4 or 8.
+    pub key_bytes: u32,
+    /// How many outputs.
+    pub output_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Outputs.
+    pub outputs: [SlotOutput; SLOT_OUTPUTS_MAX],
+}
+const _: () = assert!(size_of::<TakeSlots>() == 464);
+
 /// Arguments of `encode_sort_words`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

@@ -17,10 +17,11 @@ use pystachio_plan::{Aggregate, DataType, Error, Result};
 use super::{
     Operator, QueryContext, Source,
     groups::{Groups, MergedValue, Merger, leader_columns},
+    slot_groups::SlotGroups,
 };
 use crate::{
     device::{CellType, Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
-    operation::{Accumulator, Queue, SumWidth},
+    operation::{Accumulator, Queue, SlotLayout, SumWidth},
     program::Program,
 };
 
@@ -44,6 +45,8 @@ pub(super) struct AggregateSource {
     calls: Vec<Call>,
     /// Absent before the input is read.
     groups: Option<Groups>,
+    /// Results that are not in `groups`.
+    ready: Option<Chunk>,
 }
 
 /// What partial results are of.
@@ -109,12 +112,21 @@ impl AggregateSource {
         argument_types: Vec<DataType>,
         calls: Vec<Call>,
     ) -> Self {
-        Self { input, program, group_types, argument_types, calls, groups: None }
+        Self { input, program, group_types, argument_types, calls, groups: None, ready: None }
     }
 
     /// How many of its parts hold rows.
     pub(super) fn holder_count(&self) -> usize {
-        1 + self.distinct_arguments().len()
+        1 + self.distinct_arguments().len() + usize::from(self.slot_layout().is_some())
+    }
+
+    /// What slots hold, if the groups may be found by their key.
+    fn slot_layout(&self) -> Option<SlotLayout> {
+        let [key] = self.group_types.as_slice() else { return None };
+        let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
+        let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
+        let aggregates: Vec<_> = self.calls.iter().map(|call| (call.accumulator(), call.argument)).collect();
+        if is_integer && is_plain { SlotLayout::plan(&aggregates, &self.argument_types) } else { None }
     }
 
     /// The places of arguments of which different values count.
@@ -140,6 +152,10 @@ impl AggregateSource {
             let merger = Merger { key_count: key_count + 1, values: Vec::new() };
             distinct.push((place, Groups::new(merger, context.memory.claim()?)));
         }
+        let mut slots = match self.slot_layout() {
+            Some(layout) => Some(SlotGroups::new(layout, context.memory.claim()?)),
+            None => None,
+        };
         // Every group has a value, if only NULL, of an argument.
         let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
         let mut is_empty = true;
@@ -150,6 +166,11 @@ impl AggregateSource {
             is_empty = false;
             let queue = &context.queue;
             let chunk = super::rows::project(context, &chunk, &self.program)?;
+            if let (Some(slots), Some((key, arguments))) = (&mut slots, chunk.columns.split_first())
+                && slots.add(queue, key, arguments, chunk.row_count)?
+            {
+                continue;
+            }
             if adds_rows {
                 groups.add(context, self.partial(queue, &chunk, Pass::Rows)?)?;
             }
@@ -162,6 +183,18 @@ impl AggregateSource {
             let nothing = context.queue.empty(&self.input.types())?;
             let nothing = super::rows::project(context, &nothing, &self.program)?;
             groups.add(context, self.partial(&context.queue, &nothing, Pass::Rows)?)?;
+        }
+        if let (Some(slots), Some(key_type)) = (slots, self.group_types.first()) {
+            let queue = &context.queue;
+            if groups.is_empty() {
+                let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
+                self.ready = slots.take(queue, key_type, &types)?;
+            } else {
+                let types = self.calls.iter().map(|call| call.partial_type(&self.argument_types));
+                if let Some(chunk) = slots.take(queue, key_type, &types.collect::<Result<Vec<_>>>()?)? {
+                    groups.add(context, chunk)?;
+                }
+            }
         }
         for (place, mut values) in distinct {
             while let Some(chunk) = values.next(context)? {
@@ -232,6 +265,9 @@ impl Source for AggregateSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         if self.groups.is_none() {
             self.groups = Some(self.read(context)?);
+        }
+        if let Some(chunk) = self.ready.take() {
+            return Ok(Some(chunk));
         }
         match &mut self.groups {
             Some(groups) => groups.next(context),

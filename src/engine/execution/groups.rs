@@ -104,6 +104,11 @@ impl Groups {
         }
     }
 
+    /// Whether no rows were added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.row_count() == 0 && self.spilled.is_none()
+    }
+
     /// Adds rows, in the types of partial results.
     pub(super) fn add(&mut self, context: &QueryContext, chunk: Chunk) -> Result<()> {
         let queue = &context.queue;

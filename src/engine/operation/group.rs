@@ -215,7 +215,8 @@ impl Queue {
         }
     }
 
-    fn finish(
+    /// Sums as they are held, in the type of results.
+    pub(super) fn finish(
         &self,
         width: SumWidth,
         (counts, sums): (&Buffer, &Buffer),

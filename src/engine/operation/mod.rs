@@ -4,6 +4,7 @@
 //! - `select.rs`: prefix sums, selection by flags, gathering, concatenation
 //! - `join.rs`: hash tables over rows, and the pairs that match
 //! - `group.rs`: groups and their accumulators
+//! - `slots.rs`: groups of an integer key that are found by the key itself
 //! - `sort.rs`: orders of rows
 //! - `partition.rs`: rows by partition, for spilling and exchanges
 //! - `pack.rs`: text laid one after another
@@ -22,6 +23,7 @@ mod pack;
 mod partition;
 mod queue;
 mod select;
+mod slots;
 mod sort;
 #[cfg(test)]
 mod tests;
@@ -34,4 +36,5 @@ pub use pack::PackedColumn;
 pub use partition::{HashPartitioning, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
 pub use select::RowNumbers;
+pub use slots::{GroupSlots, SlotLayout};
 pub use sort::SortColumn;

@@ -126,6 +126,35 @@ fn many_groups_spill() {
     check(|| grouped(&table, &[int64(0)], &calls), table.bytes(), rows, run);
 }
 
+/// Counts and sums, which slots hold.
+fn sums_and_counts() -> Vec<Call> {
+    plain_calls().into_iter().take(3).collect()
+}
+
+#[test]
+fn keys_that_lie_close_together_are_summed_in_slots() {
+    let table = many_groups();
+    let calls = sums_and_counts();
+    let rows = expected(&table, key_of, &calls);
+    check(|| grouped(&table, &[int64(0)], &calls), table.bytes(), rows, small("dense keys"));
+    let rows = expected(&table, |row| vec![row.number.to_string()], &calls);
+    check(|| grouped(&table, &[int64(3)], &calls), table.bytes(), rows, small("ascending keys"));
+}
+
+#[test]
+fn slots_and_hashed_groups_of_one_aggregate_are_merged() {
+    let mut rows = many_groups().rows;
+    // The first keys lie too far apart, and some of those in the middle; all of them come again at the end.
+    for (place, row) in rows.iter_mut().enumerate() {
+        let is_far = matches!(place, 0..2_500 | 12_000..12_500);
+        row.key = row.key.map(|key| if is_far || place > 19_000 && key % 2 == 0 { key << 40 } else { key });
+    }
+    let table = Table::new(rows);
+    let calls = sums_and_counts();
+    let rows = expected(&table, key_of, &calls);
+    check(|| grouped(&table, &[int64(0)], &calls), table.bytes(), rows, small("dense and sparse keys"));
+}
+
 #[test]
 fn groups_of_several_keys_and_texts_spill() {
     let table = many_groups();

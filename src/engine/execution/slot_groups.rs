@@ -1,0 +1,267 @@
+//! Aggregates by slots, for as long as the keys lie close enough together.
+//!
+//! Whether they do is measured, chunk by chunk, and not taken from statistics: the keys may come from anywhere.
+//! Chunks that slots can't take go the other way (`groups.rs`), and what the slots hold joins them at the end.
+//!
+//! Invariants: slots are a few times as many as rows at most, and have a claim.
+
+use std::ops::RangeInclusive;
+
+use pystachio_plan::{DataType, Result};
+
+use crate::{
+    device::{Chunk, Claim, Column},
+    operation::{GroupSlots, Queue, SlotLayout},
+};
+
+/// Slots for each row that was added: more would cost more than hashes do.
+const SLOTS_PER_ROW_MAX: u64 = 4;
+/// Fewer groups are found by hash: so many threads that add to the same few slots wait for each other.
+const SLOTS_MIN: u64 = 4096;
+/// Row numbers that slots may have.
+const SLOTS_MAX: u64 = 1 << 31;
+/// Keys that slots did not take are measured again after this many times the rows that had come by then.
+const MEASURE_GROWTH: u64 = 2;
+
+/// Groups in slots.
+pub(super) struct SlotGroups {
+    layout: SlotLayout,
+    claim: Claim,
+    slots: Option<GroupSlots>,
+    /// Rows that came, taken or not.
+    row_count: u64,
+    /// Fewer rows than this need not be measured.
+    measured_from: u64,
+}
+
+impl SlotGroups {
+    /// No groups yet.
+    pub(super) fn new(layout: SlotLayout, claim: Claim) -> Self {
+        Self { layout, claim, slots: None, row_count: 0, measured_from: 0 }
+    }
+
+    /// Adds rows, unless their keys lie too far apart; says whether it did.
+    pub(super) fn add(
+        &mut self,
+        queue: &Queue,
+        key: &Column,
+        arguments: &[Column],
+        row_count: usize,
+    ) -> Result<bool> {
+        self.row_count += row_count as u64;
+        if self.row_count < self.measured_from {
+            return Ok(false);
+        }
+        let has_room = match queue.integer_range(key, row_count)? {
+            Some(range) => self.make_room(queue, range)?,
+            None => false,
+        };
+        let Some(slots) = self.slots.as_mut().filter(|_| has_room) else {
+            self.measured_from = self.row_count.saturating_mul(MEASURE_GROWTH);
+            return Ok(false);
+        };
+        queue.accumulate_slots(&self.layout, slots, key, arguments, row_count)?;
+        Ok(true)
+    }
+
+    /// Slots for more keys. Says whether there may be so many.
+    fn make_room(&mut self, queue: &Queue, keys: RangeInclusive<i64>) -> Result<bool> {
+        let known = self.slots.as_ref().map(|slots| slots.keys().clone());
+        let all = match &known {
+            Some(known) => *known.start().min(keys.start())..=*known.end().max(keys.end()),
+            None => keys,
+        };
+        if known.as_ref() == Some(&all) {
+            return Ok(true);
+        }
+        let count = slot_count(&all);
+        let count_max = self.row_count.saturating_mul(SLOTS_PER_ROW_MAX).min(SLOTS_MAX);
+        if !(SLOTS_MIN..=count_max).contains(&count) {
+            return Ok(false);
+        }
+        let held = known.as_ref().map_or(0, |known| self.layout.bytes(known));
+        let wider = widened(&all, known.as_ref());
+        let claimed = [wider, all]
+            .into_iter()
+            .find(|range| self.claim.try_resize(held.saturating_add(self.layout.bytes(range))));
+        let Some(range) = claimed else { return Ok(false) };
+        let bytes = self.layout.bytes(&range);
+        self.slots = Some(match self.slots.take() {
+            Some(slots) => queue.grow_slots(&self.layout, &slots, range)?,
+            None => queue.open_slots(&self.layout, range)?,
+        });
+        self.claim.try_resize(bytes);
+        Ok(true)
+    }
+
+    /// The groups, in the types of `result_types`; `None` if there are none.
+    pub(super) fn take(
+        mut self,
+        queue: &Queue,
+        key_type: &DataType,
+        result_types: &[DataType],
+    ) -> Result<Option<Chunk>> {
+        let slots = self.slots.take();
+        slots.map(|slots| queue.take_slots(&self.layout, &slots, key_type, result_types)).transpose()
+    }
+}
+
+fn slot_count(keys: &RangeInclusive<i64>) -> u64 {
+    keys.end().abs_diff(*keys.start()).saturating_add(1)
+}
+
+/// A range with room for keys to come: a little on both sides at first, and as much again on a side that had to grow.
+fn widened(keys: &RangeInclusive<i64>, known: Option<&RangeInclusive<i64>>) -> RangeInclusive<i64> {
+    let count = i64::try_from(slot_count(keys)).unwrap_or(i64::MAX);
+    let room = |has_grown: bool| match known {
+        None => count / 8,
+        Some(_) if has_grown => count,
+        Some(_) => 0,
+    };
+    let below = room(known.is_some_and(|known| keys.start() < known.start()));
+    let above = room(known.is_some_and(|known| keys.end() > known.end()));
+    keys.start().saturating_sub(below)..=keys.end().saturating_add(above)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, sync::Arc};
+
+    use super::*;
+    use crate::{
+        device::{CellType, DeviceMemory, EmulatedPlatform},
+        operation::Accumulator,
+    };
+
+    const SUM: DataType = DataType::Decimal { precision: 38, scale: 0 };
+
+    fn memory(bytes: u64) -> DeviceMemory {
+        DeviceMemory::new(Arc::new(EmulatedPlatform::new()), bytes).open_account()
+    }
+
+    fn column(queue: &Queue, values: &[Option<i32>]) -> Column {
+        let cells: Vec<i32> = values.iter().map(|value| value.unwrap_or(i32::MIN)).collect();
+        let flags: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
+        Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: queue.upload(&cells).unwrap(),
+            validity: flags.contains(&0).then(|| queue.upload(&flags).unwrap()),
+            strings: Vec::new(),
+        }
+    }
+
+    fn groups(memory: &DeviceMemory) -> SlotGroups {
+        // count(*), sum(a), count(b), count(a)
+        let aggregates = [
+            (Accumulator::Count, None),
+            (Accumulator::Sum, Some(0)),
+            (Accumulator::Count, Some(1)),
+            (Accumulator::Count, Some(0)),
+        ];
+        let layout = SlotLayout::plan(&aggregates, &[DataType::Int32, DataType::Int32]).unwrap();
+        SlotGroups::new(layout, memory.claim(memory.bytes_max() / 2).unwrap())
+    }
+
+    /// Rows whose keys are `first`, `first + step`, …, of which some are NULL, with two values.
+    fn rows(first: i32, step: i32, count: i32) -> Vec<[Option<i32>; 3]> {
+        let row = |number: i32| {
+            let key = (number % 97 != 5).then_some(first + number * step);
+            let a = (number % 7 != 0).then_some(if number % 2 == 0 { i32::MIN } else { number });
+            [key, a, (number % 3 != 0).then_some(1)]
+        };
+        (0..count).map(row).collect()
+    }
+
+    fn add(groups: &mut SlotGroups, queue: &Queue, rows: &[[Option<i32>; 3]]) -> bool {
+        let columns: Vec<Column> = (0..3)
+            .map(|place| column(queue, &rows.iter().map(|row| row[place]).collect::<Vec<_>>()))
+            .collect();
+        groups.add(queue, &columns[0], &columns[1..], rows.len()).unwrap()
+    }
+
+    type Results = BTreeMap<Option<i32>, (i64, Option<i128>, i64, i64)>;
+
+    fn expected(rows: &[[Option<i32>; 3]]) -> Results {
+        let mut results = Results::new();
+        for [key, a, b] in rows {
+            let entry = results.entry(*key).or_default();
+            entry.0 += 1;
+            entry.1 = entry.1.into_iter().chain(a.map(i128::from)).reduce(|sum, value| sum + value);
+            entry.2 += i64::from(b.is_some());
+            entry.3 += i64::from(a.is_some());
+        }
+        results
+    }
+
+    fn results(groups: SlotGroups, queue: &Queue) -> Results {
+        let types = [DataType::Int64, SUM, DataType::Int64, DataType::Int64];
+        let chunk = groups.take(queue, &DataType::Int32, &types).unwrap().unwrap();
+        let valid = |column: usize| -> Vec<u8> {
+            let flags = chunk.columns[column].validity.as_ref();
+            flags.map_or(vec![1; chunk.row_count], |flags| queue.download(flags, chunk.row_count).unwrap())
+        };
+        let numbers = |column: usize| -> Vec<i64> {
+            queue.download(&chunk.columns[column].values, chunk.row_count).unwrap()
+        };
+        let keys: Vec<i32> = queue.download(&chunk.columns[0].values, chunk.row_count).unwrap();
+        let sums: Vec<i128> = queue.download(&chunk.columns[2].values, chunk.row_count).unwrap();
+        let (key_flags, sum_flags) = (valid(0), valid(2));
+        let (counts, b_counts, a_counts) = (numbers(1), numbers(3), numbers(4));
+        let row = |row: usize| {
+            let sum = (sum_flags[row] != 0).then_some(sums[row]);
+            let key = (key_flags[row] != 0).then_some(keys[row]);
+            (key, (counts[row], sum, b_counts[row], a_counts[row]))
+        };
+        (0..chunk.row_count).map(row).collect()
+    }
+
+    #[test]
+    fn slots_grow_with_the_keys_and_give_every_group() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        let mut groups = groups(&memory);
+        let mut all = Vec::new();
+        // Ascending, then below what is known, then negative, and the same keys again.
+        for (first, step) in [(20_000, 1), (25_000, 2), (10_000, 3), (-8_000, 1), (20_000, 1)] {
+            let rows = rows(first, step, 5_000);
+            assert!(add(&mut groups, &queue, &rows), "keys from {first}");
+            all.extend(rows);
+        }
+        assert_eq!(results(groups, &queue), expected(&all));
+    }
+
+    #[test]
+    fn keys_that_lie_far_apart_are_refused_until_there_are_more_rows() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        let mut groups = groups(&memory);
+        let chunk = rows(0, 16, 2_000);
+        // 32,000 keys: four for each row there are with the fourth chunk, which is also measured again.
+        let taken: Vec<bool> = (0..5).map(|_| add(&mut groups, &queue, &chunk)).collect();
+        assert_eq!(taken, [false, false, false, true, true]);
+        assert!(!add(&mut groups, &queue, &rows(1 << 30, 1, 2_000)));
+        assert_eq!(results(groups, &queue), expected(&[chunk.clone(), chunk].concat()));
+        // Few groups are not for slots.
+        let mut groups = self::groups(&memory);
+        assert!(!add(&mut groups, &queue, &rows(0, 1, 1_000)));
+        assert!(groups.take(&queue, &DataType::Int32, &[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn without_a_claim_there_are_no_slots() {
+        let memory = memory(100 << 10);
+        let queue = Queue::new(&memory).unwrap();
+        let mut groups = groups(&memory);
+        assert!(!add(&mut groups, &queue, &rows(0, 1, 5_000)));
+    }
+
+    #[test]
+    fn ranges_at_the_ends_of_the_type_do_not_wrap() {
+        let ends = (i64::MIN..=i64::MAX, i64::MAX - 9..=i64::MAX);
+        assert_eq!(slot_count(&ends.0), u64::MAX);
+        assert_eq!(widened(&ends.0, None), ends.0);
+        assert_eq!(widened(&ends.1, None), i64::MAX - 10..=i64::MAX);
+        assert_eq!(widened(&ends.1, Some(&(i64::MAX - 3..=i64::MAX - 1))), i64::MAX - 19..=i64::MAX);
+    }
+}
