@@ -6,10 +6,15 @@ usage: gpu.py STEP CONNINFO FOLDER --device DEVICE [--scale SF] [--queries "1 6"
 Steps, each for one scale factor:
 - generate: data, the servers `gpu` (--device) and `cpu`, tables of both, statistics. What is there stays.
 - exact: the answers of both servers against heap PostgreSQL's text, which must be the same.
-- cold: page cache dropped and a fresh engine (DuckDB: a fresh instance) for every query; the disk's own bandwidth.
+- cold: page cache dropped and a fresh engine (DuckDB: a fresh instance) for every query; the disk's own bandwidth. DuckDB runs
+  the --duckdb-cold queries that read most.
+- direct: cold once more, with reads past the page cache.
 - warm: files in the page cache, a fresh engine for every query, so that no engine's cache holds anything.
 - hot: the best of some runs in one engine, after a run that fills caches; answers compared with DuckDB's.
-- ablation: warm and hot, once for every setting pystachio.gpu_* that is on, with it off.
+- first: what the first use of a query's shape in an engine adds to its second.
+- kernels: launches, time and bytes of every kernel of the hot queries.
+- timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
+- ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
 - report: prints the report of what has been measured.
 
 Results are kept in FOLDER/gpu-results and written after every query, and with them the report, so a step that is
@@ -31,7 +36,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "regress"))
 
 import gpu_report  # noqa: E402
+import gpu_watch  # noqa: E402
 import storage  # noqa: E402
+import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
@@ -54,7 +61,7 @@ class Results:
             self.document = json.loads(self.path.read_text(encoding="utf-8"))
         if self.document.get("build") != options.build:
             kept = [entry for entry in self.document["measured"] if entry["system"] == "duckdb"]
-            self.document.update(build=options.build, findings={}, measured=kept)
+            self.document.update(build=options.build, findings={}, measured=kept, kernels={}, timelines={})
 
     def find(self, mode, system, query, without=None):
         wanted = {"mode": mode, "system": system, "query": query, "without": without}
@@ -73,6 +80,16 @@ class Results:
         self.document["findings"][f"{query} {kind}"] = finding
         self.save()
 
+    def note_kernels(self, query, found):
+        """Keeps what a hot query's kernels and copies took."""
+        self.document.setdefault("kernels", {})[query] = found
+        self.save()
+
+    def note_timeline(self, title, timeline):
+        """Keeps how busy the lanes were during a query."""
+        self.document.setdefault("timelines", {})[title] = timeline
+        self.save()
+
     def fact(self, **facts):
         self.document["facts"].update(facts)
         self.save()
@@ -86,10 +103,12 @@ class Results:
             self.out.mkdir(parents=True, exist_ok=True)
             names = gpu_report.file_names(self.document)
             for name in names[1:]:
-                for kind in (".md", ".json"):
+                for kind in (".md", ".json", ".svg"):
                     (self.out / (name + kind)).unlink(missing_ok=True)
             (self.out / f"{names[0]}.md").write_text(gpu_report.markdown(self.document), encoding="utf-8")
             (self.out / f"{names[0]}.json").write_text(text, encoding="utf-8")
+            if self.document.get("timelines"):
+                (self.out / f"{names[0]}.svg").write_text(timeline_chart.svg(self.document["timelines"]), encoding="utf-8")
 
 
 class Bench:
@@ -109,9 +128,9 @@ class Bench:
         """Where a system's tables of this scale factor are."""
         return f"{system}_sf{self.options.scale}".replace(".", "_")
 
-    def queries(self):
-        """Name and text of the queries asked for."""
-        numbers = [int(text) for text in self.options.queries.replace(",", " ").split()] or list(range(1, 23))
+    def queries(self, numbers=None):
+        """Name and text of some queries; of those asked for, if none are named."""
+        numbers = numbers or [int(text) for text in self.options.queries.replace(",", " ").split()] or list(range(1, 23))
         with Session(self.conninfo) as session:
             return {f"q{number:02}": session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in numbers}
 
@@ -275,12 +294,12 @@ def run_exact(bench):
 
 
 def measure_ours(bench, mode, name, sql, server, settings=(), without=None):
-    """A query in a fresh engine; `cold` drops the page cache first. Prints nothing; returns text for the line."""
+    """A query in a fresh engine; `cold` and `direct` drop the page cache first. Prints nothing; returns text for the line."""
     pid = bench.restart_engine(server)
     peer = bench.peer(server, settings)
     try:
         peer.run("SELECT count(*) FROM region")
-        if mode == "cold":
+        if mode in ("cold", "direct"):
             storage.drop(bench.files, bench.options.drop_caches)
         before = bytes_read(pid)
         try:
@@ -296,29 +315,55 @@ def measure_ours(bench, mode, name, sql, server, settings=(), without=None):
         peer.close()
 
 
-def run_cold(bench):
-    """Every query with nothing in memory."""
+def measure_bandwidth(bench):
+    """Notes what the disk gives past the page cache."""
     found = storage.direct_bandwidth(bench.files)
     if found:
         bench.results.fact(direct_bytes_per_s=found[0], direct_threads=found[1])
         print(f"O_DIRECT: {found[0] / 1e9:.2f} GB/s with {found[1]} threads", flush=True)
-    for name, sql in bench.queries().items():
+
+
+def run_cold(bench):
+    """Every query with nothing in memory."""
+    measure_bandwidth(bench)
+    queries = bench.queries()
+    for name, sql in queries.items():
         if not bench.has_time():
             break
         line = [measure_ours(bench, "cold", name, sql, server) for server in bench.options.systems if server != "duckdb"]
-        if "duckdb" in bench.options.systems:
-            if not bench.results.find("cold", "duckdb", name):
-                storage.drop(bench.files, bench.options.drop_caches)
-                peer = DuckdbPeer(bench.data, bench.threads)
-                try:
-                    with duckdb_limit(peer, bench.options.query_limit):
-                        bench.results.record("cold", "duckdb", name, timed(lambda: peer.receive(sql)))
-                except Exception as error:  # what a peer can't run is a finding, not the end
-                    bench.results.record("cold", "duckdb", name, None, error=first_line(error))
-                finally:
-                    peer.close()
-            line.append("duckdb " + gpu_report.number(bench.results.find("cold", "duckdb", name)["seconds"]))
         print(f"cold {name}  " + "  ".join(line), flush=True)
+    if "duckdb" in bench.options.systems:
+        entries = {name: bench.results.find("cold", "gpu", name) or {} for name in queries}
+        largest = sorted(queries, key=lambda name: -(entries[name].get("bytes_read") or 0))
+        for name in largest[:bench.options.duckdb_cold]:
+            if not bench.has_time():
+                break
+            print(f"cold {name}  duckdb {cold_duckdb(bench, name, queries[name])}", flush=True)
+    return 0
+
+
+def cold_duckdb(bench, name, sql):
+    """DuckDB's cold seconds as text, measured unless an earlier run did."""
+    if not bench.results.find("cold", "duckdb", name):
+        storage.drop(bench.files, bench.options.drop_caches)
+        peer = DuckdbPeer(bench.data, bench.threads)
+        try:
+            with duckdb_limit(peer, bench.options.query_limit):
+                bench.results.record("cold", "duckdb", name, timed(lambda: peer.receive(sql)))
+        except Exception as error:  # what a peer can't run is a finding, not the end
+            bench.results.record("cold", "duckdb", name, None, error=first_line(error))
+        finally:
+            peer.close()
+    return gpu_report.number(bench.results.find("cold", "duckdb", name)["seconds"])
+
+
+def run_direct(bench):
+    """Every query with nothing in memory, read past the page cache."""
+    measure_bandwidth(bench)
+    for name, sql in bench.queries().items():
+        if not bench.has_time():
+            break
+        print(f"direct {name}  " + measure_ours(bench, "direct", name, sql, "gpu", ["SET pystachio.gpu_storage = 'direct'"]), flush=True)
     return 0
 
 
@@ -432,7 +477,7 @@ def note_facts(bench):
         versions = {"pystachio": session.run("SELECT pystachio.version()").scalar(), "duckdb": duckdb.__version__,
                     "postgres": session.run("SELECT split_part(version(), ' ', 2)").scalar()}
     options = bench.options
-    bench.results.fact(**machine_facts(), versions=versions, device=options.device, built=options.built, runs=options.runs,
+    bench.results.fact(**machine_facts(), device_bandwidth=options.device_bandwidth, versions=versions, device=options.device, built=options.built, runs=options.runs,
                        duckdb_runs=options.duckdb_runs, date=time.strftime("%Y-%m-%d", time.gmtime()))
 
 
@@ -443,7 +488,8 @@ def run_report(bench):
     return 0
 
 
-STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "warm": run_warm, "hot": run_hot,
+STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
+         "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "timeline": gpu_watch.run_timeline,
          "ablation": run_ablation, "report": run_report}
 
 
@@ -458,6 +504,9 @@ def main():
     parser.add_argument("--systems", default="gpu duckdb", type=str.split, help="of gpu, cpu, duckdb")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--duckdb-runs", type=int, default=2)
+    parser.add_argument("--duckdb-cold", type=int, default=22, help="how many queries DuckDB runs cold: those that read most")
+    parser.add_argument("--timeline-query", type=int, default=3, help="the query whose time lines are drawn")
+    parser.add_argument("--device-bandwidth", type=float, default=4.3, help="TB/s that a copy within the device moves, reads and writes")
     parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
     parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
     parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")

@@ -8,6 +8,8 @@ from report import geometric_mean, number
 
 HOT_MEAN_MIN, HOT_TOTAL_S_MAX, WARM_MEAN_MIN, COLD_FACTOR_MAX = 10.0, 5.0, 4.0, 1.3
 COLD_BYTES_MIN = 1 << 30
+FIRST_USE_S_MAX = 0.3
+MODES = ("cold", "direct", "warm", "hot")
 TARGET_SCALE = "100"
 QUERY_COUNT = 22
 
@@ -52,7 +54,7 @@ def _total(values):
 
 
 def seconds_table(measured):
-    columns = [(f"{mode} {system}", mode, system) for mode in ("cold", "warm", "hot") for system in ("gpu", "cpu", "duckdb")
+    columns = [(f"{mode} {system}", mode, system) for mode in MODES for system in ("gpu", "cpu", "duckdb")
                if measured.has(mode, system)]
     lines = ["| query | " + " | ".join(name for name, _, _ in columns) + " | cold/T_min | warm ratio | hot ratio | ran on |",
              "|---" + "|---:" * (len(columns) + 3) + "|---|"]
@@ -105,6 +107,62 @@ def targets_table(measured, scale):
     return lines
 
 
+def first_use_lines(measured):
+    """What the first run in a fresh engine takes longer than the better of the next two, and the second than the third."""
+    added, again = {}, {}
+    for query in measured.queries:
+        seconds = measured.entry("first", "gpu", query).get("all_seconds")
+        if seconds:
+            added[query], again[query] = seconds[0] - min(seconds[1:]), seconds[1] - seconds[2]
+    if not added:
+        return []
+    worst, worst_again = max(added.items(), key=lambda item: item[1]), max(again.items(), key=lambda item: item[1])
+    state = "met" if worst[1] <= FIRST_USE_S_MAX else "missed"
+    return ["## First use of a query", "", "A fresh engine, files in the page cache, no cache on the GPU, three runs. The first one takes longer "
+            f"than the better of the others by {worst[1]:.3f} s at most ({worst[0]}), by {sum(added.values()) / len(added):.3f} s on average "
+            f"over {len(added)} queries; the target is {FIRST_USE_S_MAX:g} s: {state}. The second takes longer than the third by "
+            f"{worst_again[1]:.3f} s at most ({worst_again[0]})."]
+
+
+def kernels_table(document):
+    """Launches, time and bytes of kernels and copies over all hot queries."""
+    kernels = document["kernels"]
+    sums = {}
+    for found in kernels.values():
+        for entry in found:
+            total = sums.setdefault(entry["name"], {"count": 0, "ms": 0.0, "bytes": 0, "activity": entry["activity"]})
+            for key in ("count", "ms", "bytes"):
+                total[key] += entry[key]
+    all_ms = sum(total["ms"] for total in sums.values() if total["activity"] in ("kernel", "copy"))
+    peak = document["facts"].get("device_bandwidth")
+    lines = ["## Kernels", "", f"Hot, over {len(kernels)} queries. Bytes are what a kernel reads and writes, estimated from below from its arguments "
+             "(text that cells point to, chains of more than one row and what data decides are left out); streams run at once, so that kernels "
+             f"share the bandwidth. A copy within the device moves {peak:g} TB/s.", "",
+             "| kernel | launches | ms | share | GB | GB/s | of the bandwidth |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for name, total in sorted(sums.items(), key=lambda item: -item[1]["ms"]):
+        on_device = total["activity"] in ("kernel", "copy")
+        # A copy reads what it writes.
+        moved = total["bytes"] * (2 if name == "copy" else 1)
+        rate = moved / total["ms"] / 1e6 if total["ms"] and moved else None
+        share = f"{100 * total['ms'] / all_ms:.1f} %" if on_device and all_ms else "-"
+        of_peak = f"{100 * rate / (peak * 1000):.1f} %" if on_device and rate and peak else "-"
+        lines.append(f"| {name} | {total['count']} | {total['ms']:.2f} | {share} | {number(moved / 1e9 if moved else None, 2)} | {number(rate, 0)} | {of_peak} |")
+    return lines
+
+
+def timeline_lines(document, drawing):
+    """The drawing, and what its lanes come to."""
+    lines = ["## Storage, bus and GPU over time", "", f"![Busy shares over time]({drawing})", "",
+             "| query | ms | lane | busy | GB | GB/s while busy |", "|---|---:|---|---:|---:|---:|"]
+    for title, timeline in document["timelines"].items():
+        for lane, numbers in timeline["lanes"].items():
+            busy_ms, moved = numbers["busy_ms"], numbers["bytes"]
+            rate = moved / busy_ms / 1e6 if busy_ms else None
+            share = f"{100 * busy_ms / timeline['elapsed_ms']:.0f} %" if timeline["elapsed_ms"] else "-"
+            lines.append(f"| {title} | {timeline['elapsed_ms']:.1f} | {lane} | {share} | {moved / 1e9:.2f} | {number(rate, 1)} |")
+    return lines
+
+
 def ablation_table(measured):
     """How much slower the suite is without each technique."""
     lines = ["## Without one technique", "", "Seconds without it over seconds with all, geometric mean; the query that needs it most.", "",
@@ -150,6 +208,12 @@ def markdown(document):
     lines = [f"# TPC-H SF {scale} on {facts.get('device', '-')}, {facts.get('date', '-')}", "", setting_line(facts), "",
              f"Versions: {versions}. Build: {facts.get('built', '-')}.", "", "## Seconds (ratio: how many times DuckDB's hot time is ours)", ""]
     lines += seconds_table(measured) + ["", *targets_table(measured, scale), "", *answers_lines(document), ""]
+    if measured.has("first", "gpu"):
+        lines += [*first_use_lines(measured), ""]
+    if document.get("kernels"):
+        lines += [*kernels_table(document), ""]
+    if document.get("timelines"):
+        lines += [*timeline_lines(document, f"{file_names(document)[0]}.svg"), ""]
     if measured.techniques:
         lines += [*ablation_table(measured), ""]
     return "\n".join(lines)

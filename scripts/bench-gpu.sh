@@ -3,8 +3,11 @@
 # heap PostgreSQL's text. On a host without cargo it uses target/gpu (make gpu-archive).
 #
 # usage: [NAME=VALUE]… scripts/bench-gpu.sh
-#   SF="10 100"        scale factors                 STEPS="exact generate cold warm hot report"   in this order
+#   SF="10 100"        scale factors
+#   STEPS="exact generate cold direct warm hot first kernels timeline report"   in this order; see benches/gpu.py
 #   QUERIES="1 6"      all if empty                  RUNS=5, DUCKDB_RUNS=2   hot runs, of which the best counts
+#   DUCKDB_COLD=22     how many queries DuckDB runs cold: those that read most
+#   TIMELINE_QUERY=3   whose time lines are drawn    DEVICE_BANDWIDTH=4.3    TB/s of a copy within the device, for the step kernels
 #   DEVICE=cuda        of the server `gpu`           SYSTEMS="gpu duckdb"    also cpu
 #   ENGINE_CHOICE=gpu  pystachio.engine_choice; auto lets the CPU engine have what it is expected to run faster
 #   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
@@ -23,8 +26,8 @@ device=${DEVICE:-cuda}
 reports=${OUT:-$project_root/benches/results}
 logs=${OUT:-$project_root/target/bench-gpu}/logs
 mkdir -p "$reports" "$logs"
-read -ra steps <<< "${STEPS:-exact generate cold warm hot report}"
-if [[ ${ABLATION:-0} == 1 && -z ${STEPS:-} ]]; then steps=(exact generate cold warm hot ablation report); fi
+read -ra steps <<< "${STEPS:-exact generate cold direct warm hot first kernels timeline report}"
+if [[ ${ABLATION:-0} == 1 && -z ${STEPS:-} ]]; then steps=("${steps[@]:0:${#steps[@]}-1}" ablation report); fi
 
 prepare_host
 folder=$("$project_root/scripts/cluster.sh" start bench-gpu "$stage")
@@ -37,6 +40,7 @@ built=$(build_facts | paste -sd' ')
 arguments=(--device "$device" --queries "${QUERIES:-}" --systems "${SYSTEMS:-gpu duckdb}" --runs "${RUNS:-5}"
     --duckdb-runs "${DUCKDB_RUNS:-2}" --server-options "${SERVER_OPTIONS:+, $SERVER_OPTIONS}"
     --limit "${STEP_LIMIT_S:-540}" --query-limit "${QUERY_LIMIT_S:-120}" --build "$build" --built "$built" --out "$reports"
+    --duckdb-cold "${DUCKDB_COLD:-22}" --timeline-query "${TIMELINE_QUERY:-3}" --device-bandwidth "${DEVICE_BANDWIDTH:-4.3}"
     --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}")
 if [[ -n ${GENERATE+set} ]]; then arguments+=(--generate "$GENERATE"); fi
 # The host's whole page cache is dropped only where the run is for real: elsewhere others share it.

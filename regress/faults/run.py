@@ -14,10 +14,17 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from faults import access, bare, cancel, files, nesting, processes  # noqa: E402
-from faults.support import Place  # noqa: E402
+from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
+
+
+def generate(session, folder, scale):
+    """TPC-H in a folder, unless it is there; returns the folder."""
+    if not pathlib.Path(folder, "lineitem.parquet").exists():
+        session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', {scale})")
+    return folder
 
 
 def main():
@@ -32,13 +39,15 @@ def main():
         session.run("DROP DATABASE IF EXISTS faults WITH (FORCE)")
         session.run("CREATE DATABASE faults")
     with Session(f"{options.conninfo} dbname=faults", ["CREATE EXTENSION pystachio"]) as session:
-        folder = f"{options.folder}/faults-tpch"
-        if not pathlib.Path(folder, "lineitem.parquet").exists():
-            session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.01)")
+        folder = generate(session, f"{options.folder}/faults-tpch", TPCH_SCALE)
         tables.tpch_foreign(session, folder)
         tables.heap_copy(session, "tpch", "tpch_heap")
     place = Place(options.conninfo, options.folder, "faults")
     place.tpch = folder
+    work_scale = WORK_SCALES.get(place.engine()["device"], TPCH_SCALE)
+    with place.session() as session:
+        work_folder = folder if work_scale == TPCH_SCALE else generate(session, f"{options.folder}/faults-work", work_scale)
+        tables.tpch_foreign(session, work_folder, "work")
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
     for module in (access, cancel, files, nesting, processes):

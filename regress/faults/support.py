@@ -4,10 +4,14 @@ import time
 
 from harness.libpq import QueryError, Session
 
-# Runs for minutes at SF 0.01, on one row of output.
-LONG_QUERY = "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment < b.l_comment"
+# Runs for seconds at least, on one row of output.
+LONG_QUERY = "SELECT count(*) FROM work.lineitem a, work.lineitem b WHERE a.l_comment < b.l_comment"
 # Sends rows for a long time.
-WIDE_QUERY = "SELECT a.*, b.l_comment FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey"
+WIDE_QUERY = "SELECT a.*, b.l_comment FROM work.lineitem a JOIN work.lineitem b ON a.l_suppkey = b.l_suppkey"
+# The scale factor of the schema `work`, whose queries are to be stopped: an H200 does the pairs of SF 0.01 in 0.2 s, a CPU in
+# minutes.
+WORK_SCALES = {"cuda": 0.05}
+TPCH_SCALE = 0.01
 STOP_S_MAX = 0.5
 RESTART_S_MAX = 2.0
 

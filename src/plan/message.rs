@@ -456,7 +456,7 @@ pub struct Activity {
     pub started_us: u64,
     /// How long it took.
     pub elapsed_us: u64,
-    /// Bytes that were moved; 0 where that is not known.
+    /// Bytes that were moved; 0 where that is not known. Of a kernel what it reads and writes, estimated from below.
     pub bytes: u64,
 }
 

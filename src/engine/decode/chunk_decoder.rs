@@ -6,15 +6,13 @@ use super::{
     abi::{DeltaForm, EncodedPage, LevelsForm, PageColumn, ValueSource, WORD_ROWS},
     chunk_plan::{ChunkPlan, encoding},
     column_chunk::value_source,
-    page_batch::{BatchPage, PageBatch, PageOrigin},
+    page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},
     page_header::{PageEncoding, PageKind},
     page_layout::PageLayout,
     page_list::ListedPage,
 };
 use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream};
 
-/// Bytes of a value in a page's scratch memory.
-const SCRATCH_BYTES: u64 = 8;
 /// Bytes of a validity word.
 const WORD_BYTES: u64 = 8;
 /// Bytes of a string's length in a page.

@@ -232,7 +232,11 @@ impl Decompression {
             }
             let pages = memory.upload(tasks, stream)?;
             let arguments = DecompressPages { pages: pages.address(), status: status.address() };
-            memory.launch(kernel, tasks.len() as u32, &arguments, stream)?;
+            let page_bytes =
+                |task: &CompressedPage| u64::from(task.source_bytes) + u64::from(task.target_bytes);
+            memory.launch_moving(kernel, tasks.len() as u32, &arguments, stream, || {
+                tasks.iter().map(page_bytes).sum()
+            })?;
         }
         Ok(Some((status, self.origins)))
     }

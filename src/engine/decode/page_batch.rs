@@ -13,6 +13,9 @@ use crate::device::{Buffer, CellType, DeviceMemory, Kernel, Stream};
 /// Arrays start at multiples of this.
 const ARRAY_ALIGNMENT: usize = 16;
 
+/// Bytes of a value in a page's scratch memory.
+pub(super) const SCRATCH_BYTES: u64 = 8;
+
 /// Where a page is in its file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageOrigin {
@@ -131,12 +134,22 @@ impl PageBatch {
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
             DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
-        let decode = |kernel, arguments: DecodePages, list: usize, count: usize| {
-            memory.launch(kernel, count as u32, &DecodePages { list: at(list), ..arguments }, stream)
+        let decode = |kernel, arguments: DecodePages, list: usize, numbers: &[u32]| {
+            let arguments = DecodePages { list: at(list), ..arguments };
+            memory.launch_moving(kernel, numbers.len() as u32, &arguments, stream, || {
+                numbers.iter().map(|number| self.bytes_moved(kernel, *number)).sum()
+            })
         };
-        decode(Kernel::DecodeLevels, arguments, with_levels, self.with_levels.len())?;
-        decode(Kernel::LocateStrings, arguments, with_strings, self.with_strings.len())?;
-        decode(Kernel::DecodeDeltas, arguments, with_deltas, self.with_deltas.len())?;
+        let convert = |kernel, arguments: DecodePages, list: usize, slices: &[PageSlice]| {
+            let arguments = DecodePages { list: at(list), ..arguments };
+            memory.launch_moving(kernel, slices.len() as u32, &arguments, stream, || {
+                let whole_pages = slices.iter().filter(|slice| slice.first_row == 0);
+                whole_pages.map(|slice| self.bytes_moved(kernel, slice.page)).sum()
+            })
+        };
+        decode(Kernel::DecodeLevels, arguments, with_levels, &self.with_levels)?;
+        decode(Kernel::LocateStrings, arguments, with_strings, &self.with_strings)?;
+        decode(Kernel::DecodeDeltas, arguments, with_deltas, &self.with_deltas)?;
         let mut built = Vec::new();
         let mut rebuilt_pages = None;
         if !self.with_prefixes.is_empty() {
@@ -144,14 +157,32 @@ impl PageBatch {
             built = self.allocate_strings(memory, at(states), &mut pages, stream)?;
             let buffer = memory.upload(&pages, stream)?;
             arguments.pages = buffer.address();
-            decode(Kernel::BuildStrings, arguments, with_prefixes, self.with_prefixes.len())?;
+            decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
             rebuilt_pages = Some(buffer);
         }
-        decode(Kernel::ConvertValues, arguments, slices, self.slices.len())?;
-        decode(Kernel::ConvertLargeValues, arguments, large_slices, self.large_slices.len())?;
-        decode(Kernel::DecodeIndexes, arguments, with_runs, self.with_runs.len())?;
+        convert(Kernel::ConvertValues, arguments, slices, &self.slices)?;
+        convert(Kernel::ConvertLargeValues, arguments, large_slices, &self.large_slices)?;
+        decode(Kernel::DecodeIndexes, arguments, with_runs, &self.with_runs)?;
         drop(rebuilt_pages);
         Ok(built)
+    }
+
+    /// What decoding a page moves, at least: its bytes, what kernels hand on to one another, and its cells. The
+    /// entries of a dictionary, which caches hold, and strings that are built are left out.
+    fn bytes_moved(&self, kernel: Kernel, number: u32) -> u64 {
+        let Some(page) = self.pages.get(number as usize) else { return 0 };
+        let cell_bytes = self.columns.get(page.column as usize).map_or(0, |column| column.cell_bytes);
+        let rows = u64::from(page.row_count);
+        let (encoded, cells) = (u64::from(page.values_bytes), rows * u64::from(cell_bytes));
+        let has_scratch = page.scratch != 0;
+        match kernel {
+            Kernel::DecodeLevels => rows + rows / 4,
+            Kernel::LocateStrings | Kernel::DecodeDeltas => encoded + rows * SCRATCH_BYTES,
+            Kernel::BuildStrings => encoded + 3 * rows * SCRATCH_BYTES,
+            Kernel::DecodeIndexes => encoded + cells,
+            _ if has_scratch => rows * SCRATCH_BYTES + cells,
+            _ => encoded + cells,
+        }
     }
 
     /// Memory for the strings of pages that store only what differs from the string before.

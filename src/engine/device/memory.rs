@@ -15,6 +15,7 @@ use super::{
     ActivityLog, Kernel, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
+    traffic::bytes_moved,
 };
 use crate::StopFlag;
 
@@ -269,11 +270,26 @@ impl DeviceMemory {
 
     /// Runs a kernel on its argument struct.
     pub fn launch<T: Pod>(&self, kernel: Kernel, grid: u32, arguments: &T, stream: Stream) -> Result<()> {
+        self.launch_moving(kernel, grid, arguments, stream, || bytes_moved(kernel, bytes_of(arguments)))
+    }
+
+    /// [`DeviceMemory::launch`] of a kernel whose arguments do not tell what it reads and writes: `bytes` says it,
+    /// an estimate as [`bytes_moved`] gives them. It is asked only if what is done is noted.
+    pub fn launch_moving<T: Pod>(
+        &self,
+        kernel: Kernel,
+        grid: u32,
+        arguments: &T,
+        stream: Stream,
+        bytes: impl FnOnce() -> u64,
+    ) -> Result<()> {
         if grid == 0 {
             return Ok(());
         }
         self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
-        self.note(ActivityKind::Kernel, kernel.name(), 0, stream);
+        if self.watch.is_some() {
+            self.note(ActivityKind::Kernel, kernel.name(), bytes(), stream);
+        }
         Ok(())
     }
 }

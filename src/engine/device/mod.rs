@@ -5,7 +5,7 @@
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `host.rs`: page-locked memory of the host, for what does not fit
 //! - `column.rs`: columns and chunks in a device's memory
-//! - `activity.rs`: what was done for a query and when
+//! - `activity.rs`: what was done for a query and when; `traffic.rs`: the bytes that a launch moves
 //! - `abi.rs`: what kernels are given, laid out as in kernels/abi
 //!
 //! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
@@ -22,6 +22,7 @@ mod host;
 mod kernel;
 mod memory;
 mod platform;
+mod traffic;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};

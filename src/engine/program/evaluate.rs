@@ -99,7 +99,8 @@ impl Code {
         for (place, column) in arguments.outputs.iter_mut().zip(&results) {
             *place = address_of(column);
         }
-        let text = self.launch(&mut arguments, memory, stream)?;
+        let row_bytes = columns.iter().copied().chain(&results).map(row_bytes).sum();
+        let text = self.launch(&mut arguments, row_bytes, memory, stream)?;
         // Text may lie in the input, among the constants, or where the launch put it.
         let texts = columns.iter().flat_map(|column| &column.strings).chain([&copy]).chain(&text);
         let texts: Vec<Buffer> = texts.cloned().collect();
@@ -109,16 +110,18 @@ impl Code {
         Ok(results)
     }
 
-    /// Launches until there is space for all text; gives the space.
+    /// Launches until there is space for all text; gives the space. `row_bytes`: of all columns.
     fn launch(
         &self,
         arguments: &mut EvaluateProgram,
+        row_bytes: u64,
         memory: &DeviceMemory,
         stream: Stream,
     ) -> Result<Option<Buffer>> {
         let grid = arguments.row_count.div_ceil(u64::from(self.kernel.block_threads())).min(GRID_MAX) as u32;
+        let bytes = arguments.row_count * row_bytes;
         if grid == 0 || !(self.needs.may_fault || self.needs.makes_text > 0) {
-            memory.launch(self.kernel, grid, arguments, stream)?;
+            memory.launch_moving(self.kernel, grid, arguments, stream, || bytes)?;
             return Ok(None);
         }
         let mut text_bytes = TEXT_BYTES_A_ROW * arguments.row_count * self.needs.makes_text as u64;
@@ -132,7 +135,7 @@ impl Code {
             arguments.text = text.as_ref().map_or(0, Buffer::address);
             arguments.text_bytes = outcome.address() + size_of::<crate::device::abi::Status>() as u64;
             arguments.text_bytes_max = text_bytes;
-            memory.launch(self.kernel, grid, &*arguments, stream)?;
+            memory.launch_moving(self.kernel, grid, &*arguments, stream, || bytes)?;
             let outcomes: Vec<Outcome> = memory.download(&outcome, 1, stream)?;
             let outcome = outcomes.first().copied().unwrap_or_default();
             if let Some(error) = status_error(outcome.status) {
@@ -210,6 +213,11 @@ fn allocate_output(
         validity: if can_be_null { Some(memory.allocate(rows.max(1), stream)?) } else { None },
         strings: Vec::new(),
     })
+}
+
+/// A cell and its validity. Text that cells point to is left out.
+fn row_bytes(column: &Column) -> u64 {
+    u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some())
 }
 
 fn address_of(column: &Column) -> ProgramColumn {

@@ -6,7 +6,7 @@ use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 use crate::{client, error::OrRaise, options};
 
 /// What the GPU of a server's engine did for a query: one row a read, copy or kernel. The last query that was
-/// noted, unless one is named. Starts nothing.
+/// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
 fn timeline(

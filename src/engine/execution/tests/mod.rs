@@ -3,6 +3,7 @@
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `sharing.rs`: admission, cancels, faults, full disks
+//! - `timelines.rs`: what is noted of a query
 //!
 //! Every table is made of a seed, which is printed.
 
@@ -11,6 +12,7 @@ mod joins;
 mod large_decimals;
 mod sharing;
 mod sorts;
+mod timelines;
 
 use std::{
     path::PathBuf,
