@@ -17,7 +17,7 @@ use std::{
 
 use arrow::array::{Array, ArrayData, ArrayRef};
 use datafusion::execution::memory_pool::MemoryReservation;
-use pystachio_plan::{CacheEntry, DataType, ScanColumn};
+use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
 
 use pystachio_engine::storage::FileIdentity;
 
@@ -210,13 +210,17 @@ impl ColumnCache {
             let row = rows.entry((&entry.source.path, &entry.source.column)).or_insert_with(|| CacheEntry {
                 path: entry.source.path.display().to_string(),
                 column: entry.source.column.to_string(),
+                space: MemorySpace::Host,
                 row_group_count: 0,
                 memory_bytes: 0,
                 hits: 0,
+                misses: 0,
             });
             row.row_group_count += 1;
             row.memory_bytes += entry.chunk.memory_bytes() as u64;
             row.hits += entry.hits;
+            // What is held was read once.
+            row.misses += 1;
         }
         rows.into_values().collect()
     }

@@ -194,6 +194,23 @@ impl Platform for CudaPlatform {
         }
     }
 
+    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
+        self.enter()?;
+        // SAFETY: the context is current; the memory is given back by `release_unpooled`.
+        unsafe { result::malloc_sync(bytes.max(1) as usize) }
+            .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
+    }
+
+    fn release_unpooled(&self, address: u64, _bytes: u64) {
+        // What was enqueued may use the memory still.
+        if self.wait_all().is_ok() {
+            // SAFETY: `allocate_unpooled` gave it, and nothing uses it any more.
+            if let Err(error) = unsafe { result::free_sync(address) } {
+                tracing::error!("{}", from_driver("free memory", error));
+            }
+        }
+    }
+
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
         self.enter()?;
         for (place, part) in source.chunks(SLOT_BYTES).enumerate() {
@@ -247,6 +264,22 @@ impl Platform for CudaPlatform {
             })?;
         }
         Ok(())
+    }
+
+    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the target has this many bytes; the source is the caller's until the wait below ends.
+        unsafe { result::memcpy_htod_async(target, source, handle(stream)) }
+            .map_err(|error| from_driver("copy to the device", error))?;
+        self.wait(stream)
+    }
+
+    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the source has this many bytes; the target is ours until the wait below ends.
+        unsafe { result::memcpy_dtoh_async(target, source, handle(stream)) }
+            .map_err(|error| from_driver("copy from the device", error))?;
+        self.wait(stream)
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
@@ -332,6 +365,13 @@ impl Platform for CudaPlatform {
         self.enter()?;
         // SAFETY: a stream of ours.
         unsafe { result::stream::synchronize(handle(stream)) }
+            .map_err(|error| from_driver("finish its work", error))
+    }
+
+    fn wait_mark(&self, mark: Mark) -> Result<()> {
+        self.enter()?;
+        // SAFETY: an event of ours that was recorded.
+        unsafe { event::synchronize(mark.0 as CUevent) }
             .map_err(|error| from_driver("finish its work", error))
     }
 

@@ -4,10 +4,12 @@
 //! |---|---|---|
 //! | server | `device` | `auto` (default), `cpu`, `cuda`, `emulated` |
 //! | server | `ranks` | engine processes, 1 (default) to 64 |
-//! | server | `devices` | which GPUs: ordinals with commas |
+//! | server | `devices` | which GPU: its ordinal; default: `0` |
 //! | server | `threads` | of an engine, 1 to 1024; default: the processors of the machine |
 //! | server | `memory` | of an engine, with a unit: `4GB`; default: half of the machine's |
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
+//! | server | `device_memory` | of a GPU's memory: `60GB` or `50%`; default: `85%`; the emulated device's is `memory`, all of it |
+//! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
 //! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
 //! | table | `path` | a file, a folder or a glob pattern |
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
@@ -20,7 +22,7 @@
 use std::{collections::HashMap, ffi::CString, fmt, path::Path, sync::OnceLock};
 
 use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, FileSet, Result};
+use pystachio_plan::{Error, ErrorKind, FileSet, MemorySize, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -35,8 +37,24 @@ const THREADS_MAX: u32 = 1024;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// The cache's part of `memory` unless the option `cache` says otherwise.
 const CACHE_FRACTION: u64 = 4;
+/// Less than that is not worth a device: a chunk alone takes it.
+const DEVICE_MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Of a GPU's memory; the rest is the driver's and other processes'.
+const GPU_MEMORY_DEFAULT: MemorySize = MemorySize::Percent(85);
+/// The part of `memory` that is page-locked beside it unless the option `pinned_cache` says otherwise.
+const PINNED_CACHE_FRACTION: u64 = 4;
 
-const SERVER_OPTIONS: &[&str] = &["device", "ranks", "devices", "threads", "memory", "cache", "log_level"];
+const SERVER_OPTIONS: &[&str] = &[
+    "device",
+    "ranks",
+    "devices",
+    "threads",
+    "memory",
+    "cache",
+    "device_memory",
+    "pinned_cache",
+    "log_level",
+];
 const TABLE_OPTIONS: &[&str] = &["path", "paths"];
 const COLUMN_OPTIONS: &[&str] = &["column_name"];
 const DEVICES: &[&str] = &["auto", "cpu", "cuda", "emulated"];
@@ -80,7 +98,7 @@ pub struct ServerOptions {
     pub device: Device,
     /// How many engines it has.
     pub ranks: u32,
-    /// Which devices, where there is a choice.
+    /// Which devices, where there is a choice; at least one.
     pub devices: Vec<u32>,
     /// Threads of an engine.
     pub threads: u32,
@@ -88,6 +106,10 @@ pub struct ServerOptions {
     pub memory_bytes: u64,
     /// The part of it that holds decoded columns between queries.
     pub cache_bytes: u64,
+    /// What an engine uses of its device's memory.
+    pub device_memory: MemorySize,
+    /// Page-locked memory for column chunks that have left the device's.
+    pub pinned_cache_bytes: u64,
     /// What an engine logs.
     pub log_level: String,
 }
@@ -143,13 +165,15 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         server_name,
         device: Device::Auto,
         ranks: 1,
-        devices: Vec::new(),
+        devices: vec![0],
         threads: machine().threads,
         memory_bytes: (machine().memory_bytes / 2).max(MEMORY_BYTES_MIN),
         cache_bytes: 0,
+        device_memory: GPU_MEMORY_DEFAULT,
+        pinned_cache_bytes: 0,
         log_level: "warn".into(),
     };
-    let mut cache_bytes = None;
+    let (mut cache_bytes, mut device_memory, mut pinned_cache_bytes) = (None, None, None);
     for (name, value) in options {
         match name.as_str() {
             "device" => parsed.device = parse_device(value)?,
@@ -158,6 +182,8 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "threads" => parsed.threads = parse_count(name, value, THREADS_MAX)?,
             "memory" => parsed.memory_bytes = parse_bytes(name, value, MEMORY_BYTES_MIN)?,
             "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "device_memory" => device_memory = Some(parse_memory_size(name, value, DEVICE_MEMORY_BYTES_MIN)?),
+            "pinned_cache" => pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
         }
@@ -166,6 +192,11 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         parsed.device = settings::auto_device();
     }
     parsed.cache_bytes = cache_bytes.unwrap_or(parsed.memory_bytes / CACHE_FRACTION);
+    parsed.pinned_cache_bytes = pinned_cache_bytes.unwrap_or(parsed.memory_bytes / PINNED_CACHE_FRACTION);
+    parsed.device_memory = device_memory.unwrap_or(match parsed.device {
+        Device::Emulated => MemorySize::Percent(100),
+        _ => GPU_MEMORY_DEFAULT,
+    });
     if parsed.cache_bytes > parsed.memory_bytes {
         return Err(Error::new(
             ErrorKind::InvalidArgument,
@@ -350,6 +381,16 @@ fn parse_ordinals(name: &str, value: &str) -> Result<Vec<u32>> {
         .map(|part| part.trim().parse::<u32>())
         .collect::<std::result::Result<Vec<_>, _>>()
         .map_err(|_| invalid_value(name, value, "ordinals with commas between them, such as 0,1"))
+}
+
+/// Bytes with a unit, or hundredths.
+fn parse_memory_size(name: &str, value: &str, bytes_min: u64) -> Result<MemorySize> {
+    match value.trim() {
+        percent if percent.ends_with('%') => {
+            percent.parse().map_err(|_| invalid_value(name, value, "1% to 100%, or a number and a unit"))
+        }
+        bytes => parse_bytes(name, bytes, bytes_min).map(MemorySize::Bytes),
+    }
 }
 
 fn parse_bytes(name: &str, value: &str, bytes_min: u64) -> Result<u64> {

@@ -60,7 +60,10 @@ static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
 static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_STORAGE: GucSetting<StorageMode> = GucSetting::<StorageMode>::new(StorageMode::Auto);
@@ -124,7 +127,10 @@ pub fn device() -> DeviceSettings {
     DeviceSettings {
         cache: GPU_CACHE.get(),
         chunking: GPU_CHUNKING.get(),
+        deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
+        memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
+        pinned_memory: GPU_PINNED_MEMORY.get(),
         reader_combining: GPU_READER_COMBINING.get(),
         regulation: GPU_REGULATION.get(),
         storage: match GPU_STORAGE.get() {
@@ -266,7 +272,22 @@ fn define_techniques() {
     let techniques = [
         (c"pystachio.gpu_cache", c"Keeps column chunks in GPU memory between queries.", &GPU_CACHE),
         (c"pystachio.gpu_chunking", c"Works on chunks of some million rows.", &GPU_CHUNKING),
+        (
+            c"pystachio.gpu_deferred_synchronisation",
+            c"Goes on without waiting for the GPU after every operator.",
+            &GPU_DEFERRED_SYNCHRONISATION,
+        ),
+        (
+            c"pystachio.gpu_memory_pool",
+            c"Takes GPU memory from a pool, not from the driver.",
+            &GPU_MEMORY_POOL,
+        ),
         (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
+        (
+            c"pystachio.gpu_pinned_memory",
+            c"Copies to and from the GPU through page-locked memory.",
+            &GPU_PINNED_MEMORY,
+        ),
         (c"pystachio.gpu_reader_combining", c"Reads ahead for all scans of a query.", &GPU_READER_COMBINING),
         (c"pystachio.gpu_regulation", c"Bounds by bytes what is read ahead.", &GPU_REGULATION),
     ];

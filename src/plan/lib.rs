@@ -12,6 +12,7 @@
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
+//! - `memory.rs`: amounts of memory, and where memory is
 //! - `error.rs`: the one error that crosses it
 //!
 //! Invariants: every column of a plan has an id that no other column of that plan has, so an expression
@@ -28,6 +29,7 @@ mod explain;
 mod expression;
 mod frame;
 mod function;
+mod memory;
 mod message;
 mod prune;
 mod relation;
@@ -43,6 +45,7 @@ pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
+pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,
     EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest,

@@ -17,10 +17,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, Error, Literal, Plan, Value};
+use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,8 +130,15 @@ pub struct DeviceSettings {
     pub cache: bool,
     /// Operators work on chunks of some million rows; otherwise a table is one chunk.
     pub chunking: bool,
+    /// The host goes on while the device works, and hears of counts and faults when they are there; otherwise it waits
+    /// after every operator.
+    pub deferred_synchronisation: bool,
+    /// Device memory comes from a pool; otherwise from the driver each time, and goes back to it.
+    pub memory_pool: bool,
     /// Footers are kept between queries.
     pub metadata_cache: bool,
+    /// Copies between host and device go through page-locked memory, which also keeps column chunks.
+    pub pinned_memory: bool,
     /// Readers work ahead for all scans of a query; otherwise for the one that is waited for.
     pub reader_combining: bool,
     /// What is read ahead is bounded by bytes.
@@ -180,7 +187,10 @@ impl Default for DeviceSettings {
         Self {
             cache: true,
             chunking: true,
+            deferred_synchronisation: true,
+            memory_pool: true,
             metadata_cache: true,
+            pinned_memory: true,
             reader_combining: true,
             regulation: true,
             storage: StoragePath::Auto,
@@ -403,6 +413,8 @@ pub struct DeviceWork {
     pub overlap_us: u64,
     /// The highest rate at which the engine has read files for a query, in bytes a second; 0 if it has not.
     pub read_rate_max: u64,
+    /// The size of the device's arena.
+    pub memory_max_bytes: u64,
 }
 
 /// The rows that an operator of the plan gave.
@@ -513,6 +525,8 @@ pub struct EngineStatus {
     pub memory_used_bytes: u64,
     /// The option `memory`.
     pub memory_max_bytes: u64,
+    /// A device's memory, where there is a device: in use now, and the most that may be.
+    pub device_memory: Option<(u64, u64)>,
     /// Memory that the column cache holds.
     pub cache_used_bytes: u64,
     /// The option `cache`.
@@ -523,17 +537,21 @@ pub struct EngineStatus {
     pub last_error: Option<String>,
 }
 
-/// One column of one file in the column cache.
+/// One column of one file in one memory space of the column caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheEntry {
     /// Absolute path.
     pub path: String,
     /// The column's name in the file.
     pub column: String,
+    /// Where it is held.
+    pub space: MemorySpace,
     /// Row groups of it that are held.
     pub row_group_count: u32,
     /// Memory they take.
     pub memory_bytes: u64,
-    /// Uses since they were read.
+    /// Uses that found them here.
     pub hits: u64,
+    /// Uses that had to get them from a slower memory space or the file.
+    pub misses: u64,
 }

@@ -29,10 +29,8 @@ use tracing_subscriber::EnvFilter;
 const SOCKET_THREADS: usize = 2;
 /// Plans are trees that code walks recursively. Address space, not memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// How much of a GPU's memory queries may use; the rest is the driver's and other processes'.
-const GPU_MEMORY_PERCENT: u64 = 85;
-/// How much of that column chunks may take that stay between queries.
-const GPU_CACHE_PERCENT: u64 = 60;
+/// How much of a device's arena column chunks may take that stay between queries.
+const DEVICE_CACHE_PERCENT: u64 = 60;
 /// How much of the option `memory` a device's queries may page-lock for what does not fit on the device.
 const HOST_MEMORY_PERCENT: u64 = 25;
 /// How long an orderly end waits for work to stop.
@@ -134,9 +132,8 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     match options.device {
         Device::Cpu => Ok(Arc::new(cpu)),
         Device::Emulated => {
-            let device_options = device_options(options, spill, options.memory_bytes, options.cache_bytes);
-            let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
-            Ok(Arc::new(PairedEngine::new("emulated", Ok(device), cpu)))
+            let device = open_emulated(options, spill).inspect_err(|error| tracing::error!("{error}"));
+            Ok(Arc::new(PairedEngine::new("emulated", device, cpu)))
         }
         Device::Cuda => {
             let device = open_gpu(options, spill)
@@ -154,23 +151,42 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     }
 }
 
-/// Queries of a device spill to page-locked memory first, and then to files.
-fn device_options(
-    options: &Options,
-    spill: &SpillFolder,
-    memory_bytes: u64,
-    cache_bytes: u64,
-) -> DeviceOptions {
-    let host_bytes = options.memory_bytes / 100 * HOST_MEMORY_PERCENT;
-    DeviceOptions { memory_bytes, cache_bytes, host_bytes, spill_directory: spill.path().to_owned() }
+/// What a device with so much memory is given to use. Queries spill to page-locked memory first, and then to files.
+fn device_options(options: &Options, spill: &SpillFolder, device_bytes: u64) -> Result<DeviceOptions> {
+    let memory_bytes = options.device_memory.bytes_of(device_bytes);
+    if memory_bytes > device_bytes {
+        let message = format!(
+            "the server option device_memory is more than the device has: device_memory_bytes={memory_bytes}, \
+             device_bytes={device_bytes}"
+        );
+        let hint = "ALTER SERVER … OPTIONS (SET device_memory '85%').";
+        return Err(Error::new(ErrorKind::Unavailable, message).with_hint(hint));
+    }
+    Ok(DeviceOptions {
+        memory_bytes,
+        cache_bytes: memory_bytes / 100 * DEVICE_CACHE_PERCENT,
+        pinned_cache_bytes: options.pinned_cache_bytes,
+        host_bytes: options.memory_bytes / 100 * HOST_MEMORY_PERCENT,
+        spill_directory: spill.path().to_owned(),
+    })
+}
+
+/// The emulated device has as much memory as the server, and what the server's cache may have of it is enough for
+/// its cache.
+fn open_emulated(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
+    let device_options = device_options(options, spill, options.memory_bytes)?;
+    let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
+    let device_options = DeviceOptions { cache_bytes, ..device_options };
+    Ok(DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options))
 }
 
 fn open_gpu(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
-    let platform = CudaPlatform::open(0)?;
-    let memory_bytes = platform.memory_bytes() / 100 * GPU_MEMORY_PERCENT;
-    tracing::info!(gpu = platform.description(), memory_bytes, "GPU is open");
-    let cache_bytes = memory_bytes / 100 * GPU_CACHE_PERCENT;
-    Ok(DeviceEngine::new(Arc::new(platform), &device_options(options, spill, memory_bytes, cache_bytes)))
+    let platform = CudaPlatform::open(options.device_ordinal)?;
+    let device_options = device_options(options, spill, platform.memory_bytes())?;
+    let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
+    let (gpu, ordinal) = (platform.description(), options.device_ordinal);
+    tracing::info!(gpu, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");
+    Ok(DeviceEngine::new(Arc::new(platform), &device_options))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -2,9 +2,9 @@
 //!
 //! Deliberately absent: defaults that depend on the machine. The supervisor has decided everything.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, str::FromStr};
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, MemorySize, Result};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,12 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Bytes that the column cache may hold; 0 turns it off.
     pub cache_bytes: u64,
+    /// Which GPU.
+    pub device_ordinal: u32,
+    /// What is used of the device's memory.
+    pub device_memory: MemorySize,
+    /// Bytes of page-locked memory for column chunks that have left the device; 0: none.
+    pub pinned_cache_bytes: u64,
     /// Where spill files go.
     pub spill_directory: PathBuf,
     /// The foreign server's name, for logs and messages.
@@ -52,6 +58,7 @@ pub struct Options {
 /// How the executable is called.
 pub const USAGE: &str = "\
 usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES --cache BYTES
+                        --device-ordinal N --device-memory SIZE --pinned-cache BYTES
                         --spill-directory DIRECTORY --name SERVER
        pystachio-engine --version | --help
 
@@ -60,13 +67,27 @@ usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES
   --threads          threads that compute, 1 to 1024
   --memory           bytes that queries may reserve
   --cache            bytes that decoded columns may hold between queries; 0: no cache
+  --device-ordinal   which GPU, from 0
+  --device-memory    of the device's memory: bytes, or 1% to 100%; the emulated device has what --memory says
+  --pinned-cache     bytes of page-locked memory for column chunks that have left the device; 0: none
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
 
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 7] = ["socket", "device", "threads", "memory", "cache", "spill-directory", "name"];
+const NAMES: [&str; 10] = [
+    "socket",
+    "device",
+    "threads",
+    "memory",
+    "cache",
+    "device-ordinal",
+    "device-memory",
+    "pinned-cache",
+    "spill-directory",
+    "name",
+];
 const THREADS_MAX: u64 = 1024;
 
 /// Reads the command line, without the executable's own name. A value follows its name, as
@@ -95,8 +116,9 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
             return Err(invalid(format!("argument given twice: --{name}")));
         }
     }
-    let [socket, device, threads, memory, cache, spill_directory, name] = values;
-    let threads = parse_number("threads", required("threads", threads)?)?;
+    let [socket, device, threads, memory, cache, ordinal, device_memory, pinned_cache, spill_directory, name] =
+        values;
+    let threads: u64 = parse_number("threads", required("threads", threads)?)?;
     if !(1..=THREADS_MAX).contains(&threads) {
         return Err(invalid(format!("--threads is out of range: threads={threads}, range=1..{THREADS_MAX}")));
     }
@@ -106,6 +128,9 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         threads: threads as usize,
         memory_bytes: parse_number("memory", required("memory", memory)?)?,
         cache_bytes: parse_number("cache", required("cache", cache)?)?,
+        device_ordinal: parse_number("device-ordinal", required("device-ordinal", ordinal)?)?,
+        device_memory: required("device-memory", device_memory)?.parse()?,
+        pinned_cache_bytes: parse_number("pinned-cache", required("pinned-cache", pinned_cache)?)?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
         name: required("name", name)?,
     }))
@@ -129,7 +154,7 @@ fn parse_device(device: &str) -> Result<Device> {
     }
 }
 
-fn parse_number(name: &str, value: String) -> Result<u64> {
+fn parse_number<T: FromStr>(name: &str, value: String) -> Result<T> {
     value.parse().map_err(|_| invalid(format!("--{name} is not a whole number: value={value}")))
 }
 
@@ -154,15 +179,16 @@ mod tests {
         parse_arguments(line.split_whitespace().map(str::to_owned))
     }
 
-    const WHOLE: &str =
-        "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --spill-directory /tmp --name pystachio";
+    const WHOLE: &str = "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
+                         --device-memory 50% --pinned-cache 30 --spill-directory /tmp --name pystachio";
 
     #[test]
     fn whole_line_is_read() {
         let Command::Serve(options) = parse(WHOLE).unwrap() else { panic!("not a serve command") };
         assert_eq!(options.threads, 2);
         assert_eq!(options.socket, PathBuf::from("/s"));
-        assert_eq!((options.memory_bytes, options.cache_bytes), (100, 0));
+        assert_eq!((options.memory_bytes, options.cache_bytes, options.pinned_cache_bytes), (100, 0, 30));
+        assert_eq!((options.device_ordinal, options.device_memory), (1, MemorySize::Percent(50)));
         assert_eq!(options.name, "pystachio");
     }
 
@@ -178,6 +204,8 @@ mod tests {
         assert!(parse(&format!("{WHOLE} --name x")).unwrap_err().message.contains("twice"));
         assert!(parse("--socket").unwrap_err().message.contains("no value"));
         assert!(parse(&WHOLE.replace("100", "1GB")).unwrap_err().message.contains("value=1GB"));
+        assert!(parse(&WHOLE.replace("50%", "500%")).unwrap_err().message.contains("value=500%"));
+        assert!(parse(&WHOLE.replace("ordinal 1", "ordinal -1")).unwrap_err().message.contains("value=-1"));
         assert!(parse(&WHOLE.replace("threads=2", "threads=0")).unwrap_err().message.contains("range"));
     }
 

@@ -165,7 +165,7 @@ impl Engine for PairedEngine {
                 let (run, running) = device.query_counts();
                 status.queries_run += run;
                 status.queries_running += running;
-                (status.memory_used_bytes, status.memory_max_bytes) = device.memory_bytes();
+                status.device_memory = Some(device.memory_bytes());
                 (status.cache_used_bytes, status.cache_max_bytes) = device.cache_bytes();
             }
             Err(error) => status.last_error = Some(error.message.clone()),

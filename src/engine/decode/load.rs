@@ -48,8 +48,8 @@ pub struct ResidentChunk {
     /// One a page, the dictionary first.
     pub(super) layouts: Vec<PageLayout>,
     /// The chunk as it is in the file, where pages of it are read.
-    encoded: Option<Buffer>,
-    decompressed: Option<Buffer>,
+    pub(super) encoded: Option<Buffer>,
+    pub(super) decompressed: Option<Buffer>,
 }
 
 /// Chunks of a row group whose loading is enqueued.

@@ -1,6 +1,7 @@
 //! Parquet column chunks, decoded on a device.
 //!
 //! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted
+//! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_header.rs`, `page_list.rs`: where a chunk's pages are
@@ -35,6 +36,7 @@ mod page_batch;
 mod page_header;
 mod page_layout;
 mod page_list;
+mod pinned_chunk;
 mod row_group;
 #[cfg(test)]
 mod tests;
@@ -43,4 +45,5 @@ pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_ran
 pub use load::{
     EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk, is_decompressed_by_host, load_chunks,
 };
+pub use pinned_chunk::PinnedChunk;
 pub use row_group::{PendingRowGroup, decode_column_chunk, decode_row_group};

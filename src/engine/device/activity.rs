@@ -166,7 +166,7 @@ pub struct NotedActivity {
     pub activity: Activity,
 }
 
-/// What all activities come to. The rate of reading is left to whoever knows other queries.
+/// What all activities come to. The rate of reading and the arena are left to whoever knows them.
 pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
     let spans = |is_wanted: &dyn Fn(ActivityKind) -> bool| {
         let wanted =
@@ -182,7 +182,7 @@ pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
         copy_us: length(&spans(&|kind| matches!(kind, ActivityKind::Upload | ActivityKind::Download))),
         read_us: length(&reads),
         overlap_us: shared_length(&reads, &busy),
-        read_rate_max: 0,
+        ..DeviceWork::default()
     }
 }
 

@@ -166,7 +166,7 @@ impl Arena {
             self.bytes_max
         );
         Err(Error::new(ErrorKind::OutOfMemory, message)
-            .with_hint("Raise the server option memory, or run fewer queries at once."))
+            .with_hint("Raise the server option device_memory, or run fewer queries at once."))
     }
 
     /// Makes memory that counted for an account nobody's, as what caches hold is. Says whether there is room:
@@ -274,7 +274,7 @@ impl Account {
                 state.waiting.len()
             );
             return Err(Error::new(ErrorKind::OutOfMemory, message)
-                .with_hint("Raise the server option memory, or run fewer queries at once."));
+                .with_hint("Raise the server option device_memory, or run fewer queries at once."));
         }
         state.waiting.push_back(self.number);
         loop {

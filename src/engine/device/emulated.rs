@@ -84,6 +84,14 @@ impl Platform for EmulatedPlatform {
         }
     }
 
+    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
+        self.allocate(bytes, Stream(0))
+    }
+
+    fn release_unpooled(&self, address: u64, bytes: u64) {
+        self.release(address, bytes, Stream(0));
+    }
+
     fn upload(&self, source: &[u8], target: u64, _stream: Stream) -> Result<()> {
         // SAFETY: the target is device memory of at least this size, which nobody else writes.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target as *mut u8, source.len()) };
@@ -109,6 +117,14 @@ impl Platform for EmulatedPlatform {
         // SAFETY: the source is device memory of at least this size.
         unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target.as_mut_ptr(), target.len()) };
         Ok(())
+    }
+
+    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+        self.upload(source, target, stream)
+    }
+
+    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+        self.download(source, target, stream)
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
@@ -156,6 +172,10 @@ impl Platform for EmulatedPlatform {
     }
 
     fn wait(&self, _stream: Stream) -> Result<()> {
+        Ok(())
+    }
+
+    fn wait_mark(&self, _mark: Mark) -> Result<()> {
         Ok(())
     }
 

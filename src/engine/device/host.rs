@@ -1,23 +1,29 @@
 //! Page-locked memory of the host, for what does not fit on the device.
 //!
-//! Memory comes in slabs of one size, because page-locking is slow: a slab that is given back is kept for the
-//! next one.
+//! ```text
+//! budget ── extents, page-locked one after another as they are needed, and kept
+//!             └ slabs of one size: idle, or a piece of somebody's bytes
+//! ```
+//!
+//! Page-locking is slow, so many slabs are locked at once, and one that is given back is kept for the next one.
 //!
 //! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pystachio_plan::{ErrorKind, Result};
 
-use super::Platform;
+use super::{DeviceMemory, Platform, Stream};
 
 /// Slabs that a budget is made of, unless they would be larger than `SLAB_BYTES_MAX`.
 const SLABS_MIN: u64 = 64;
-/// Large enough that a copy runs at the bus's speed.
-const SLAB_BYTES_MAX: u64 = 16 << 20;
+/// Large enough that a copy runs at the bus's speed, and small enough that the last one of a chunk wastes little.
+const SLAB_BYTES_MAX: u64 = 2 << 20;
 /// Slabs are no smaller.
 const SLAB_BYTES_MIN: u64 = 4 << 10;
+/// What is page-locked at once.
+const EXTENT_BYTES: u64 = 64 << 20;
 
 /// Page-locked memory up to a budget. Cheap to clone.
 #[derive(Clone)]
@@ -34,7 +40,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Slabs that exist.
+    /// Where each begins, and the slabs of it.
+    extents: Vec<(u64, usize)>,
+    /// Slabs of all extents.
     slab_count: usize,
     /// Addresses of those that nobody uses.
     idle: Vec<u64>,
@@ -49,85 +57,195 @@ impl HostMemory {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Bytes of a slab.
-    pub fn slab_bytes(&self) -> usize {
-        self.shared.slab_bytes
+    /// The most that is page-locked.
+    pub fn bytes_max(&self) -> u64 {
+        (self.shared.slabs_max * self.shared.slab_bytes) as u64
     }
 
-    /// Slabs for `bytes`, or `None` if the budget or the host has not that many.
+    /// Memory for `bytes`, or `None` if the budget or the host has not that much.
     ///
     /// # Errors
     ///
     /// Faults of the device.
-    pub fn slabs(&self, bytes: u64) -> Result<Option<Vec<HostSlab>>> {
-        let count = bytes.div_ceil(self.shared.slab_bytes as u64) as usize;
-        let mut slabs = Vec::new();
-        while slabs.len() < count {
-            match self.slab()? {
-                Some(slab) => slabs.push(slab),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(slabs))
-    }
-
-    fn slab(&self) -> Result<Option<HostSlab>> {
+    pub fn allocate(&self, bytes: u64) -> Result<Option<HostBytes>> {
         let shared = &self.shared;
-        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = match state.idle.pop() {
-            Some(address) => address,
-            None if state.slab_count >= shared.slabs_max => return Ok(None),
-            None => match shared.platform.allocate_host(shared.slab_bytes) {
+        let count = usize::try_from(bytes.div_ceil(shared.slab_bytes as u64)).unwrap_or(usize::MAX);
+        let mut state = shared.lock();
+        if count > shared.slabs_max - (state.slab_count - state.idle.len()) {
+            return Ok(None);
+        }
+        while state.idle.len() < count {
+            let wanted = (EXTENT_BYTES as usize / shared.slab_bytes).max(1);
+            let slabs = wanted.min(shared.slabs_max - state.slab_count);
+            match shared.platform.allocate_host(slabs * shared.slab_bytes) {
                 Ok(address) => {
-                    state.slab_count += 1;
-                    address
+                    state.extents.push((address, slabs));
+                    state.slab_count += slabs;
+                    let starts = (0..slabs).rev().map(|slab| address + (slab * shared.slab_bytes) as u64);
+                    state.idle.extend(starts);
                 }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(None),
                 Err(error) => return Err(error),
-            },
-        };
-        Ok(Some(HostSlab { memory: self.clone(), address }))
+            }
+        }
+        let first = state.idle.len() - count;
+        let slabs = state.idle.drain(first..).collect();
+        Ok(Some(HostBytes { memory: self.clone(), slabs, bytes }))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for address in state.idle.drain(..) {
-            self.platform.release_host(address, self.slab_bytes);
+        let extents = std::mem::take(&mut self.lock().extents);
+        for (address, slabs) in extents {
+            self.platform.release_host(address, slabs * self.slab_bytes);
         }
     }
 }
 
-/// A piece of page-locked memory.
-pub struct HostSlab {
+/// Bytes in page-locked memory, slab by slab.
+pub struct HostBytes {
     memory: HostMemory,
-    address: u64,
+    slabs: Vec<u64>,
+    bytes: u64,
 }
 
-impl HostSlab {
-    /// Where it starts.
-    pub fn address(&self) -> u64 {
-        self.address
+impl HostBytes {
+    /// How many there are room for.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
-    /// Copies bytes out of it. The copy that wrote them has happened.
+    /// What is page-locked for them.
+    pub fn locked_bytes(&self) -> u64 {
+        (self.slabs.len() * self.memory.shared.slab_bytes) as u64
+    }
+
+    /// Copies device bytes to `offset`; they are there once the stream has done so.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
     ///
     /// # Panics
     ///
-    /// If the bytes are not within the slab.
-    pub fn read(&self, offset: usize, target: &mut [u8]) {
-        assert!(offset + target.len() <= self.memory.slab_bytes(), "bytes of a slab");
-        // SAFETY: the platform gave this many bytes, and the slab is this owner's alone.
-        let source =
-            unsafe { std::slice::from_raw_parts((self.address + offset as u64) as *const u8, target.len()) };
-        target.copy_from_slice(source);
+    /// If there is not room for them.
+    pub fn download(
+        &self,
+        memory: &DeviceMemory,
+        offset: u64,
+        (source, bytes): (u64, u64),
+        stream: Stream,
+    ) -> Result<()> {
+        self.pieces(offset, bytes, |host, place, bytes| {
+            memory.download_pinned(source + place, host, bytes, stream)
+        })
+    }
+
+    /// Copies bytes from `offset` on to the device. They stay where they are until the stream has done so.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub fn upload(
+        &self,
+        memory: &DeviceMemory,
+        offset: u64,
+        (target, bytes): (u64, u64),
+        stream: Stream,
+    ) -> Result<()> {
+        self.pieces(offset, bytes, |host, place, bytes| {
+            memory.upload_pinned(host, target + place, bytes, stream)
+        })
+    }
+
+    /// Copies bytes out. The copy that wrote them has happened.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many.
+    pub fn read(&self, offset: u64, target: &mut [u8]) {
+        let read = self.pieces(offset, target.len() as u64, |host, place, bytes| {
+            // SAFETY: the piece lies in a slab, which is this owner's alone.
+            let source = unsafe { std::slice::from_raw_parts(host as *const u8, bytes) };
+            target[place as usize..place as usize + bytes].copy_from_slice(source);
+            Ok(())
+        });
+        debug_assert!(read.is_ok());
+    }
+
+    /// Calls `copy` for every part of a range that lies in one slab: its address, its place in the range, its bytes.
+    fn pieces(
+        &self,
+        offset: u64,
+        bytes: u64,
+        mut copy: impl FnMut(u64, u64, usize) -> Result<()>,
+    ) -> Result<()> {
+        assert!(offset + bytes <= self.bytes, "bytes of page-locked memory");
+        let slab_bytes = self.memory.shared.slab_bytes as u64;
+        let mut done = 0;
+        while done < bytes {
+            let within = (offset + done) % slab_bytes;
+            let piece = (slab_bytes - within).min(bytes - done);
+            let slab = self.slabs[((offset + done) / slab_bytes) as usize];
+            copy(slab + within, done, piece as usize)?;
+            done += piece;
+        }
+        Ok(())
     }
 }
 
-impl Drop for HostSlab {
+impl Drop for HostBytes {
     fn drop(&mut self) {
-        let mut state = self.memory.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.idle.push(self.address);
+        self.memory.shared.lock().idle.append(&mut self.slabs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::EmulatedPlatform;
+
+    #[test]
+    fn bytes_come_back_whatever_slabs_they_cross() {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+        let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
+        let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
+        let source = memory.upload(&values, Stream(0)).unwrap();
+        let kept = host.allocate(30_000).unwrap().unwrap();
+        assert_eq!((kept.bytes(), kept.locked_bytes()), (30_000, 32_768));
+        kept.download(&memory, 5000, (source.address(), 20_000), Stream(0)).unwrap();
+        let mut read = vec![0; 12_345];
+        kept.read(6000, &mut read);
+        assert_eq!(read, values[1000..13_345]);
+        let target = memory.allocate(9000, Stream(0)).unwrap();
+        kept.upload(&memory, 5000 + 10_000, (target.address(), 9000), Stream(0)).unwrap();
+        assert_eq!(memory.download::<u8>(&target, 9000, Stream(0)).unwrap(), values[10_000..19_000]);
+    }
+
+    #[test]
+    fn no_more_than_the_budget_is_locked_and_slabs_are_used_again() {
+        let host = HostMemory::new(Arc::new(EmulatedPlatform::new()), 64 * SLAB_BYTES_MIN);
+        let first = host.allocate(40 * SLAB_BYTES_MIN).unwrap().unwrap();
+        assert!(host.allocate(25 * SLAB_BYTES_MIN).unwrap().is_none());
+        let second = host.allocate(24 * SLAB_BYTES_MIN).unwrap().unwrap();
+        assert!(host.allocate(1).unwrap().is_none());
+        drop(first);
+        assert!(host.allocate(40 * SLAB_BYTES_MIN).unwrap().is_some());
+        drop(second);
+        assert_eq!(host.shared.lock().slab_count, 64);
+        assert_eq!(host.shared.lock().idle.len(), 64);
+        assert!(HostMemory::new(Arc::new(EmulatedPlatform::new()), 0).allocate(1).unwrap().is_none());
     }
 }

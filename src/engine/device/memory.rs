@@ -9,13 +9,14 @@ use std::{
 };
 
 use bytemuck::{Pod, bytes_of, cast_slice};
-use pystachio_plan::{ActivityKind, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
 use super::{
     ActivityLog, Kernel, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     traffic::bytes_moved,
+    mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
 };
 use crate::StopFlag;
 
@@ -28,6 +29,32 @@ pub struct DeviceMemory {
     /// Whom allocations count for; nobody's query if absent.
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
+    techniques: MemoryTechniques,
+}
+
+/// How memory is come by and copied. All of it, unless a query is to do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryTechniques {
+    /// Device memory comes from the platform's pool.
+    pub has_pool: bool,
+    /// Copies from and to the host go through page-locked memory.
+    pub is_pinned: bool,
+    /// What the host hears of the device is not waited for before it is needed.
+    pub is_deferred: bool,
+}
+
+impl Default for MemoryTechniques {
+    fn default() -> Self {
+        Self::of(DeviceSettings::default())
+    }
+}
+
+impl MemoryTechniques {
+    /// Those of a query.
+    pub fn of(settings: DeviceSettings) -> Self {
+        let DeviceSettings { memory_pool, pinned_memory, deferred_synchronisation, .. } = settings;
+        Self { has_pool: memory_pool, is_pinned: pinned_memory, is_deferred: deferred_synchronisation }
+    }
 }
 
 /// Where it is noted what is done, and for which operator.
@@ -37,12 +64,16 @@ struct Watch {
     operator: Arc<AtomicU32>,
 }
 
+/// Parts of an upload without page-locked memory: large files are read in several.
+const PAGEABLE_PART_BYTES: u64 = 4 << 20;
+
 /// What is done for no operator.
 const NO_OPERATOR: u32 = u32::MAX;
 
 struct Shared {
     platform: Arc<dyn Platform>,
     arena: Arc<Arena>,
+    mailbox: Arc<Mailbox>,
     /// Streams that nobody uses now. There are never more than were in use at once.
     idle_streams: Mutex<Vec<Stream>>,
 }
@@ -50,9 +81,23 @@ struct Shared {
 impl DeviceMemory {
     /// Memory of a platform, of which at most `bytes_max` are used.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
-        let shared =
-            Shared { platform, arena: Arc::new(Arena::new(bytes_max)), idle_streams: Mutex::default() };
-        Self { shared: Arc::new(shared), account: None, watch: None }
+        let shared = Shared {
+            arena: Arc::new(Arena::new(bytes_max)),
+            mailbox: Arc::new(Mailbox::new(platform.clone())),
+            platform,
+            idle_streams: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), account: None, watch: None, techniques: MemoryTechniques::default() }
+    }
+
+    /// The same memory; what is done through this handle is done so.
+    pub fn with_techniques(&self, techniques: MemoryTechniques) -> Self {
+        Self { techniques, ..self.clone() }
+    }
+
+    /// How memory is come by and copied.
+    pub fn techniques(&self) -> MemoryTechniques {
+        self.techniques
     }
 
     /// The same memory, whose allocations count for an account of their own. It reserves nothing before
@@ -166,11 +211,16 @@ impl DeviceMemory {
     pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
         let shared = &self.shared;
         shared.arena.take(self.account.as_deref(), bytes)?;
-        let allocated = match shared.platform.allocate(bytes, stream) {
+        let is_pooled = self.techniques.has_pool;
+        let allocate = || match is_pooled {
+            true => shared.platform.allocate(bytes, stream),
+            false => shared.platform.allocate_unpooled(bytes),
+        };
+        let allocated = match allocate() {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
                 // The device may have less than the arena promises: others use it too.
                 shared.arena.reclaim(bytes);
-                shared.platform.allocate(bytes, stream)
+                allocate()
             }
             other => other,
         };
@@ -181,6 +231,7 @@ impl DeviceMemory {
                     account: Mutex::new(self.account.clone()),
                     address,
                     bytes,
+                    is_pooled,
                     stream: AtomicU64::new(stream.0),
                     is_shared: AtomicBool::new(false),
                 }),
@@ -209,7 +260,11 @@ impl DeviceMemory {
 
     /// Copies host bytes to an address inside a live buffer.
     pub fn upload_to(&self, bytes: &[u8], address: u64, stream: Stream) -> Result<()> {
-        self.shared.platform.upload(bytes, address, stream)?;
+        let platform = &self.shared.platform;
+        match self.techniques.is_pinned {
+            true => platform.upload(bytes, address, stream)?,
+            false => platform.upload_pageable(bytes, address, stream)?,
+        }
         self.note(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
         Ok(())
     }
@@ -227,15 +282,46 @@ impl DeviceMemory {
         stream: Stream,
         read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        self.shared.platform.upload_parts(bytes, address, stream, &mut |start, part| {
+        let platform = &self.shared.platform;
+        let mut fill = |start: u64, part: &mut [u8]| {
             let begun = Instant::now();
             read(start, part)?;
             if let Some(watch) = &self.watch {
                 watch.log.add_done(watch.what(ActivityKind::Read, "read", part.len() as u64), begun);
             }
             Ok(())
-        })?;
+        };
+        if self.techniques.is_pinned {
+            platform.upload_parts(bytes, address, stream, &mut fill)?;
+        } else {
+            let mut pageable = vec![0; bytes.min(PAGEABLE_PART_BYTES) as usize];
+            for start in (0..bytes).step_by(PAGEABLE_PART_BYTES as usize) {
+                let part = &mut pageable[..(bytes - start).min(PAGEABLE_PART_BYTES) as usize];
+                fill(start, part)?;
+                platform.upload_pageable(part, address + start, stream)?;
+            }
+        }
         self.note(ActivityKind::Upload, "upload", bytes, stream);
+        Ok(())
+    }
+
+    /// Copies page-locked bytes to an address inside a live buffer; see [`Platform::upload_pinned`].
+    pub(super) fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.shared.platform.upload_pinned(source, target, bytes, stream)?;
+        self.note(ActivityKind::Upload, "upload", bytes as u64, stream);
+        Ok(())
+    }
+
+    /// Copies from an address inside a live buffer to page-locked bytes; see [`Platform::download_pinned`].
+    pub(super) fn download_pinned(
+        &self,
+        source: u64,
+        target: u64,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        self.shared.platform.download_pinned(source, target, bytes, stream)?;
+        self.note(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(())
     }
 
@@ -262,10 +348,38 @@ impl DeviceMemory {
 
     /// `count` values at an address inside a live buffer; waits for the stream.
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
+        let bytes = count * size_of::<T>();
+        if self.techniques.is_pinned && bytes <= LETTER_BYTES_MAX {
+            // Past the ring that bulk copies go through, where it could have to wait for one of them.
+            return self.send(address, bytes, stream)?.wait(count);
+        }
         let mut values = vec![T::zeroed(); count];
-        self.shared.platform.download(address, bytemuck::cast_slice_mut(&mut values), stream)?;
-        self.note(ActivityKind::Download, "download", (count * size_of::<T>()) as u64, stream);
+        let target = bytemuck::cast_slice_mut(&mut values);
+        match self.techniques.is_pinned {
+            true => self.shared.platform.download(address, target, stream)?,
+            false => self.shared.platform.download_pageable(address, target, stream)?,
+        }
+        self.note(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(values)
+    }
+
+    fn send(&self, address: u64, bytes: usize, stream: Stream) -> Result<Letter> {
+        let letter = self.shared.mailbox.send(address, bytes, stream)?;
+        self.note(ActivityKind::Download, "download", bytes as u64, stream);
+        Ok(letter)
+    }
+
+    /// `count` values at an address inside a live buffer, at most 64 bytes, which are waited for when they are
+    /// needed; or at once, where a query does without deferring.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the host has no page-locked memory left, and faults of the device.
+    pub fn post<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Letter> {
+        if self.techniques.is_deferred && self.techniques.is_pinned {
+            return self.send(address, count * size_of::<T>(), stream);
+        }
+        Ok(Letter::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
     }
 
     /// Runs a kernel on its argument struct.
@@ -331,6 +445,8 @@ struct Allocation {
     account: Mutex<Option<Arc<Account>>>,
     address: u64,
     bytes: u64,
+    /// Whether it came from the platform's pool.
+    is_pooled: bool,
     /// In whose order it is freed.
     stream: AtomicU64,
     /// Whether streams of several queries may read it at once.
@@ -384,7 +500,12 @@ impl Drop for Allocation {
         if is_shared && let Err(error) = shared.platform.wait_all() {
             tracing::error!("{error}");
         }
-        shared.platform.release(self.address, self.bytes, Stream(self.stream.load(Ordering::Relaxed)));
+        match self.is_pooled {
+            true => {
+                shared.platform.release(self.address, self.bytes, Stream(*self.stream.get_mut()));
+            }
+            false => shared.platform.release_unpooled(self.address, self.bytes),
+        }
         let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
         shared.arena.give_back(account.as_deref(), self.bytes);
     }

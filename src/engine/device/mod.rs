@@ -3,7 +3,8 @@
 //! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
-//! - `host.rs`: page-locked memory of the host, for what does not fit
+//! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
+//! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
 //! - `activity.rs`: what was done for a query and when; `traffic.rs`: the bytes that a launch moves
 //! - `abi.rs`: what kernels are given, laid out as in kernels/abi
@@ -20,6 +21,7 @@ mod column;
 mod emulated;
 mod host;
 mod kernel;
+mod mailbox;
 mod memory;
 mod platform;
 mod traffic;
@@ -30,7 +32,8 @@ pub use column::{
     CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
 };
 pub use emulated::EmulatedPlatform;
-pub use host::{HostMemory, HostSlab};
+pub use host::{HostBytes, HostMemory};
 pub use kernel::{KERNELS, Kernel};
-pub use memory::{Buffer, DeviceMemory, StreamLease};
+pub use mailbox::Letter;
+pub use memory::{Buffer, DeviceMemory, MemoryTechniques, StreamLease};
 pub use platform::{Mark, Platform, Stream};

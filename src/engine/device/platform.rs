@@ -43,6 +43,16 @@ pub trait Platform: Send + Sync + 'static {
     /// Gives memory back once what is enqueued on `stream` has happened.
     fn release(&self, address: u64, bytes: u64, stream: Stream);
 
+    /// [`Platform::allocate`] past the pool of memory that the platform keeps: slow.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Platform::allocate`].
+    fn allocate_unpooled(&self, bytes: u64) -> Result<u64>;
+
+    /// Gives memory of [`Platform::allocate_unpooled`] back, after all that is enqueued on any stream.
+    fn release_unpooled(&self, address: u64, bytes: u64);
+
     /// Copies host bytes to the device. `source` may be reused when this returns.
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
 
@@ -62,6 +72,12 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Copies device bytes to the host, and waits for them.
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
+
+    /// [`Platform::upload`] without page-locked memory on the way: slow, and the host waits.
+    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
+
+    /// [`Platform::download`] without page-locked memory on the way: slow.
+    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
 
     /// Page-locked host memory of at least `bytes`, which copies reach at the bus's speed. Its content has no
     /// meaning.
@@ -91,6 +107,9 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Waits for all that is enqueued on a stream.
     fn wait(&self, stream: Stream) -> Result<()>;
+
+    /// Waits until a mark is reached. What was enqueued after it may still be going on.
+    fn wait_mark(&self, mark: Mark) -> Result<()>;
 
     /// Waits for all that is enqueued on any stream.
     fn wait_all(&self) -> Result<()>;

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     ResultStream, StopFlag,
-    device::{ActivityLog, DeviceMemory, HostMemory, Platform},
+    device::{ActivityLog, DeviceMemory, HostMemory, MemoryTechniques, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
     storage::FileCatalog,
@@ -35,6 +35,8 @@ pub struct DeviceOptions {
     pub memory_bytes: u64,
     /// Of it, what column chunks may take that stay between queries.
     pub cache_bytes: u64,
+    /// Page-locked memory of the host for column chunks that have left the device.
+    pub pinned_cache_bytes: u64,
     /// Page-locked memory of the host for what does not fit there.
     pub host_bytes: u64,
     /// Where files go for what does not fit there either.
@@ -57,9 +59,9 @@ impl DeviceEngine {
     /// An engine on a platform.
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
+        let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
         let memory = DeviceMemory::new(platform, options.memory_bytes);
-        let cache = ChunkCache::new(options.cache_bytes);
-        cache.give_way(&memory);
+        let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
         Self {
             memory,
             catalog: Arc::default(),
@@ -91,7 +93,7 @@ impl DeviceEngine {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
-        let memory = self.memory.open_account();
+        let memory = self.memory.open_account().with_techniques(MemoryTechniques::of(request.device));
         let queue = Queue::new(&memory)?;
         let (queue, timeline) = match request.device.timeline || request.with_metrics {
             true => {
@@ -114,7 +116,10 @@ impl DeviceEngine {
             settings,
             queue,
             memory,
-            cache: self.cache.clone(),
+            cache: match settings.pinned_memory {
+                true => self.cache.clone(),
+                false => self.cache.without_host(),
+            },
             readers,
             scan_ranks: HashMap::new(),
             catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },

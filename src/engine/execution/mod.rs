@@ -3,7 +3,7 @@
 //! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
 //! - `timeline.rs`: what the device did for the last queries
 //! - `compile.rs`: a plan becomes a tree of sources
-//! - `readers.rs`: threads that read and decode for all scans; `chunk_cache.rs`: what stays on the device
+//! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device

@@ -168,7 +168,8 @@ impl Watched<'_> {
         }
         let work = device_work(&noted);
         let read_rate_max = self.timelines.note_reading(metrics.bytes_read, work.read_us);
-        metrics.device_work = Some(DeviceWork { read_rate_max, ..work });
+        let memory_max_bytes = context.queue.memory().bytes_max();
+        metrics.device_work = Some(DeviceWork { read_rate_max, memory_max_bytes, ..work });
         let activities = noted.into_iter().map(|noted| noted.activity).collect();
         self.timelines.add(context.number, activities, elapsed);
     }

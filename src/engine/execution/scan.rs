@@ -16,7 +16,7 @@ use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, Sc
 
 use super::{
     Columns, QueryContext, Source,
-    chunk_cache::{ChunkCache, ChunkKey, ChunkOrigin, Claim},
+    chunk_cache::{ChunkCache, ChunkKey, ChunkOrigin, Claim, LoadClaim},
     readers::{ReadParts, ScanNumber},
     rows::filter_chunk,
 };
@@ -75,6 +75,7 @@ struct ScanWork {
 struct ScanCounts {
     bytes_read: AtomicU64,
     bytes_cached: AtomicU64,
+    bytes_pinned: AtomicU64,
     bytes_decoded: AtomicU64,
     cache_hits: AtomicU64,
     cache_misses: AtomicU64,
@@ -187,6 +188,7 @@ impl Source for ScanSource {
         if let Some(operator) = metrics.operators.get_mut(self.work.operator) {
             operator.count("bytes_read", bytes_read);
             operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
+            operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
             operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
         }
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
@@ -333,13 +335,23 @@ impl ScanWork {
                 }
                 continue;
             }
-            let places: Vec<usize> = claims.iter().map(|(place, _)| *place).collect();
-            let loaded = self.read_chunks(queue, row_group, sources, &places, row_count)?;
-            for ((place, claim), loaded) in claims.into_iter().zip(loaded) {
+            let is_pinned =
+                |claim: &Option<LoadClaim>| claim.as_ref().is_some_and(|claim| claim.pinned().is_some());
+            let (pinned, read): (Vec<_>, Vec<_>) =
+                claims.into_iter().partition(|(_, claim)| is_pinned(claim));
+            let fetched = self.fetch_chunks(queue, &pinned)?;
+            let places: Vec<usize> = read.iter().map(|(place, _)| *place).collect();
+            let loaded = match places.is_empty() {
+                true => Vec::new(),
+                false => self.read_chunks(queue, row_group, sources, &places, row_count)?,
+            };
+            for ((place, claim), loaded) in
+                pinned.into_iter().zip(fetched).chain(read.into_iter().zip(loaded))
+            {
                 if let Some(claim) = claim {
                     let column = sources[place].metadata.column_path().string();
                     let origin = ChunkOrigin { path: sources[place].path.to_owned(), column };
-                    claim.publish(&loaded, origin, self.query);
+                    claim.publish(&loaded, origin, self.query, queue.stream());
                 }
                 chunks[place] = Some(loaded);
             }
@@ -350,6 +362,28 @@ impl ScanWork {
     fn key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
         let leaf = row_group.file.leaves.get(place).copied().unwrap_or(usize::MAX);
         ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+    }
+
+    /// Copies chunks that are on the host; they are on the device when this returns.
+    fn fetch_chunks(
+        &self,
+        queue: &Queue,
+        claims: &[(usize, Option<LoadClaim>)],
+    ) -> Result<Vec<Arc<ResidentChunk>>> {
+        let pinned = claims.iter().filter_map(|(_, claim)| claim.as_ref()?.pinned());
+        let fetched: Result<Vec<_>> = pinned
+            .map(|pinned| {
+                let chunk = pinned.to_device(queue.memory(), queue.stream())?;
+                self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+                self.counts.bytes_pinned.fetch_add(chunk.bytes(), Ordering::Relaxed);
+                Ok(Arc::new(chunk))
+            })
+            .collect();
+        // What is on the host may be given up from now on, also where a copy could not be enqueued.
+        if !claims.is_empty() {
+            queue.wait()?;
+        }
+        fetched
     }
 
     /// Reads some columns of a row group from its file; they are on the device when this returns.

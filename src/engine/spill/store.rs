@@ -12,7 +12,7 @@ use pystachio_plan::Result;
 
 use super::file::{Extent, SpillFile};
 use crate::{
-    device::{HostMemory, HostSlab},
+    device::{HostBytes, HostMemory},
     operation::Queue,
 };
 
@@ -43,7 +43,7 @@ struct Shared {
 
 /// Bytes off the device.
 pub(super) enum Stored {
-    Host(Vec<HostSlab>),
+    Host(HostBytes),
     File(Extent),
 }
 
@@ -81,15 +81,18 @@ impl SpillStore {
     /// `FileAccess`, naming the directory, and faults of the device.
     pub(super) fn write(&self, queue: &Queue, segments: &[Segment]) -> Result<Stored> {
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
-        let stored = match self.shared.options.host.slabs(total)? {
-            Some(slabs) => Stored::Host(slabs),
+        let stored = match self.shared.options.host.allocate(total)? {
+            Some(host) => Stored::Host(host),
             None => Stored::File(self.file()?.extent(total)),
         };
         let mut offset = 0;
         let copied = segments.iter().try_for_each(|segment| {
             offset += segment.bytes;
             match &stored {
-                Stored::Host(slabs) => self.download(queue, slabs, offset - segment.bytes, *segment),
+                Stored::Host(host) => {
+                    let source = (segment.address, segment.bytes);
+                    host.download(queue.memory(), offset - segment.bytes, source, queue.stream())
+                }
                 Stored::File(extent) => write_file(queue, extent, offset - segment.bytes, *segment),
             }
         });
@@ -106,17 +109,16 @@ impl SpillStore {
     ///
     /// As of [`SpillStore::write`].
     pub(super) fn read(&self, queue: &Queue, stored: &Stored, offset: u64, target: Segment) -> Result<()> {
-        let platform = queue.memory().platform();
         match stored {
-            Stored::Host(slabs) => self.pieces(slabs, offset, target, |host, device, bytes| {
-                platform.upload_pinned(host, device, bytes, queue.stream())
-            }),
+            Stored::Host(host) => {
+                host.upload(queue.memory(), offset, (target.address, target.bytes), queue.stream())
+            }
             Stored::File(extent) => {
                 let mut piece = vec![0; FILE_PIECE_BYTES.min(target.bytes as usize)];
                 for first in (0..target.bytes).step_by(FILE_PIECE_BYTES) {
                     let bytes = FILE_PIECE_BYTES.min((target.bytes - first) as usize);
                     extent.read(offset + first, &mut piece[..bytes])?;
-                    platform.upload(&piece[..bytes], target.address + first, queue.stream())?;
+                    queue.memory().upload_to(&piece[..bytes], target.address + first, queue.stream())?;
                 }
                 Ok(())
             }
@@ -131,34 +133,6 @@ impl SpillStore {
         let made = SpillFile::create(&self.shared.options.directory)?;
         *file = Some(made.clone());
         Ok(made)
-    }
-
-    fn download(&self, queue: &Queue, slabs: &[HostSlab], offset: u64, source: Segment) -> Result<()> {
-        let platform = queue.memory().platform();
-        self.pieces(slabs, offset, source, |host, device, bytes| {
-            platform.download_pinned(device, host, bytes, queue.stream())
-        })
-    }
-
-    /// Calls `copy` with addresses on host and device for every part of a segment that lies in one slab.
-    fn pieces(
-        &self,
-        slabs: &[HostSlab],
-        offset: u64,
-        segment: Segment,
-        copy: impl Fn(u64, u64, usize) -> Result<()>,
-    ) -> Result<()> {
-        let slab_bytes = self.shared.options.host.slab_bytes() as u64;
-        let mut done = 0;
-        while done < segment.bytes {
-            let place = offset + done;
-            let within = place % slab_bytes;
-            let bytes = (slab_bytes - within).min(segment.bytes - done);
-            let slab = &slabs[(place / slab_bytes) as usize];
-            copy(slab.address() + within, segment.address + done, bytes as usize)?;
-            done += bytes;
-        }
-        Ok(())
     }
 }
 

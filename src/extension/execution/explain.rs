@@ -105,6 +105,7 @@ fn sum_work(before: Option<DeviceWork>, now: Option<DeviceWork>) -> Option<Devic
         read_us: before.read_us + now.read_us,
         overlap_us: before.overlap_us + now.overlap_us,
         read_rate_max: before.read_rate_max.max(now.read_rate_max),
+        memory_max_bytes: now.memory_max_bytes,
     })
 }
 
@@ -197,6 +198,7 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
 fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork) {
     let device = format!("kernels {} copies {}", micros(work.kernel_us), micros(work.copy_us));
     writer.text("Device Time", &device);
+    writer.number("Device Memory", work.memory_max_bytes);
     if metrics.bytes_read == 0 {
         return;
     }

@@ -29,6 +29,8 @@ fn engine_status(
         name!(state, String),
         name!(since, Option<f64>),
         name!(memory, Option<i64>),
+        name!(device_memory, Option<i64>),
+        name!(device_memory_used, Option<i64>),
         name!(queries_running, Option<i64>),
         name!(queries_run, Option<i64>),
         name!(restarts, Option<i64>),
@@ -53,6 +55,7 @@ fn engine_status(
         None => "stopped",
     };
     let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let device_memory = status.as_ref().and_then(|status| status.device_memory);
     let last_query_error = status.as_ref().and_then(|status| status.last_error.clone());
     let last_exit = state.as_ref().and_then(|state| state.last_error.clone());
     TableIterator::once((
@@ -62,6 +65,8 @@ fn engine_status(
         phase.to_string(),
         state.as_ref().map(|state| state.since),
         status.as_ref().map(|status| count(status.resident_bytes)),
+        device_memory.map(|(_, max_bytes)| count(max_bytes)),
+        device_memory.map(|(used_bytes, _)| count(used_bytes)),
         status.as_ref().map(|status| count(status.queries_running)),
         status.as_ref().map(|status| count(status.queries_run)),
         state.as_ref().map(|state| count(state.restarts)),
@@ -69,7 +74,7 @@ fn engine_status(
     ))
 }
 
-/// What the column cache of a server's engine holds. Starts nothing.
+/// What the column caches of a server's engine hold, in each memory space. Starts nothing.
 #[pg_extern]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn cache_entries(
@@ -79,9 +84,11 @@ fn cache_entries(
     (
         name!(path, String),
         name!(column, String),
+        name!(tier, String),
         name!(row_groups, i64),
         name!(memory, i64),
         name!(hits, i64),
+        name!(misses, i64),
     ),
 > {
     if !options::may_use_server(server) {
@@ -90,7 +97,8 @@ fn cache_entries(
     let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
         let row_groups = i64::from(entry.row_group_count);
-        (entry.path, entry.column, row_groups, count(entry.memory_bytes), count(entry.hits))
+        let (memory, tier) = (count(entry.memory_bytes), entry.space.to_string());
+        (entry.path, entry.column, tier, row_groups, memory, count(entry.hits), count(entry.misses))
     });
     TableIterator::new(entries.collect::<Vec<_>>())
 }
@@ -99,8 +107,8 @@ extension_sql!(
     r#"
 CREATE VIEW engines AS
   SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
-    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.queries_running,
-    engine.queries_run, engine.restarts, engine.last_error
+    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
+    engine.device_memory_used, engine.queries_running, engine.queries_run, engine.restarts, engine.last_error
   FROM pg_catalog.pg_foreign_server server
   JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
   JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
@@ -116,7 +124,7 @@ CREATE VIEW cache AS
   WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
 
 COMMENT ON VIEW engines IS 'The engines of this database''s pystachio servers that you may use';
-COMMENT ON VIEW cache IS 'Columns that the engines hold decoded between queries';
+COMMENT ON VIEW cache IS 'Columns that the engines hold between queries, in each tier: device, pinned, host';
 
 GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
 GRANT SELECT ON engines, cache TO PUBLIC;

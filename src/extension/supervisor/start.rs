@@ -87,11 +87,18 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
 }
 
 fn check_supported(home: &EngineHome) -> Result<()> {
-    let ServerOptions { server_name, device, ranks, .. } = &home.options;
+    let ServerOptions { server_name, device, ranks, devices, .. } = &home.options;
     let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
     if *ranks > 1 {
         let message = format!("server \"{server_name}\": device '{device}' has one rank, not {ranks}");
         return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}ranks '1').")));
+    }
+    if let [first, _, ..] = devices.as_slice() {
+        let message =
+            format!("server \"{server_name}\" names {} GPUs, and this version uses one GPU", devices.len());
+        return Err(
+            Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}devices '{first}')."))
+        );
     }
     Ok(())
 }

@@ -57,6 +57,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let options = DeviceOptions {
         memory_bytes: 1 << 28,
         cache_bytes: 0,
+        pinned_cache_bytes: 0,
         host_bytes: 0,
         spill_directory: std::env::temp_dir(),
     };

@@ -200,6 +200,7 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
             cache_bytes: 0,
+            pinned_cache_bytes: 0,
             memory_bytes,
             // Little enough that some of what is spilled goes on to the file.
             host_bytes: memory_bytes,

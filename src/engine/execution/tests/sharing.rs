@@ -50,6 +50,14 @@ impl Platform for Watched {
         self.device.release(address, bytes, stream);
     }
 
+    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
+        self.device.allocate_unpooled(bytes)
+    }
+
+    fn release_unpooled(&self, address: u64, bytes: u64) {
+        self.device.release_unpooled(address, bytes);
+    }
+
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
         self.device.upload(source, target, stream)
     }
@@ -66,6 +74,14 @@ impl Platform for Watched {
 
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
         self.device.download(source, target, stream)
+    }
+
+    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+        self.device.upload_pageable(source, target, stream)
+    }
+
+    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+        self.device.download_pageable(source, target, stream)
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
@@ -102,6 +118,10 @@ impl Platform for Watched {
 
     fn wait(&self, stream: Stream) -> Result<()> {
         self.device.wait(stream)
+    }
+
+    fn wait_mark(&self, mark: Mark) -> Result<()> {
+        self.device.wait_mark(mark)
     }
 
     fn wait_all(&self) -> Result<()> {
@@ -234,6 +254,7 @@ fn a_folder_that_takes_no_file_is_an_error_that_names_it() {
     let table = table();
     let options = DeviceOptions {
         cache_bytes: 0,
+        pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,
         host_bytes: 0,
         spill_directory: PathBuf::from("/nowhere/at/all"),
@@ -251,6 +272,7 @@ fn rows_go_to_files_where_the_host_has_no_memory_for_them() {
     let folder = tempfile::tempdir().unwrap();
     let options = DeviceOptions {
         cache_bytes: 0,
+        pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,
         host_bytes: 0,
         spill_directory: folder.path().to_owned(),

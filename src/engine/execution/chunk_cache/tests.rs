@@ -1,0 +1,208 @@
+//! What is kept on the device and on the host, and what goes first.
+
+use pystachio_plan::MemorySpace;
+
+use super::*;
+use crate::device::EmulatedPlatform;
+
+/// A slab of the smallest budgets.
+const SLAB_BYTES: u64 = 4 << 10;
+
+fn key(row_group: usize) -> ChunkKey {
+    let file = FileIdentity { device: 1, inode: 2, file_bytes: 3, modified_ns: 4 };
+    ChunkKey { file, row_group, leaf: 0 }
+}
+
+fn chunk(bytes: u64) -> Arc<ResidentChunk> {
+    Arc::new(ResidentChunk::for_tests(bytes))
+}
+
+fn origin() -> ChunkOrigin {
+    ChunkOrigin { path: PathBuf::from("/f.parquet"), column: "a".to_owned() }
+}
+
+fn cache(bytes_max: u64, host_bytes: u64) -> ChunkCache {
+    let platform = Arc::new(EmulatedPlatform::new());
+    let memory = DeviceMemory::new(platform.clone(), 1 << 30);
+    ChunkCache::new(&memory, HostMemory::new(platform, host_bytes), bytes_max)
+}
+
+fn load(cache: &ChunkCache, row_group: usize, bytes: u64, query: u64) {
+    let Claim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
+    claim.publish(&chunk(bytes), origin(), query, Stream(0));
+}
+
+fn holds(cache: &ChunkCache, row_group: usize, query: u64) -> bool {
+    matches!(cache.claim(key(row_group), query), Claim::Held(_))
+}
+
+#[test]
+fn a_chunk_is_loaded_by_one_reader_at_a_time() {
+    let cache = cache(100, 0);
+    let claim = cache.claim(key(0), 1);
+    assert!(matches!(cache.claim(key(0), 1), Claim::Busy));
+    drop(claim);
+    assert!(matches!(cache.claim(key(0), 1), Claim::Mine(_)), "a reader that failed leaves it to others");
+    load(&cache, 0, 10, 1);
+    assert!(holds(&cache, 0, 1));
+}
+
+#[test]
+fn chunks_of_older_queries_give_way() {
+    let cache = cache(100, 0);
+    load(&cache, 0, 60, 1);
+    load(&cache, 1, 40, 2);
+    load(&cache, 2, 50, 3);
+    assert!(!holds(&cache, 0, 3) && holds(&cache, 1, 3) && holds(&cache, 2, 3));
+    assert_eq!(cache.bytes(), (90, 100));
+}
+
+#[test]
+fn a_query_does_not_drive_its_own_chunks_out() {
+    let cache = cache(100, 0);
+    (0..5).for_each(|row_group| load(&cache, row_group, 40, 7));
+    assert!(holds(&cache, 0, 7) && holds(&cache, 1, 7) && !holds(&cache, 2, 7));
+}
+
+#[test]
+fn memory_that_is_asked_for_comes_back() {
+    let cache = cache(100, 0);
+    load(&cache, 0, 30, 1);
+    load(&cache, 1, 30, 2);
+    cache.shared.reclaim(10);
+    assert!(!holds(&cache, 0, 3) && holds(&cache, 1, 3));
+    cache.shared.reclaim(u64::MAX);
+    assert_eq!(cache.bytes().0, 0);
+}
+
+#[test]
+fn the_view_sums_row_groups_of_a_column() {
+    let cache = cache(100, 0);
+    load(&cache, 0, 30, 1);
+    load(&cache, 1, 20, 1);
+    assert!(holds(&cache, 1, 2));
+    let entries = cache.entries();
+    assert_eq!(entries.len(), 1);
+    assert_eq!((entries[0].row_group_count, entries[0].memory_bytes, entries[0].hits), (2, 50, 1));
+}
+
+/// Where a query finds a chunk: on the device, on the host, or nowhere. A chunk on the host comes to the device.
+fn found(cache: &ChunkCache, row_group: usize, query: u64) -> Option<MemorySpace> {
+    match cache.claim(key(row_group), query) {
+        Claim::Held(_) => Some(MemorySpace::Device),
+        Claim::Busy => panic!("busy"),
+        Claim::Mine(claim) => {
+            let pinned = claim.pinned()?.clone();
+            let chunk = Arc::new(pinned.to_device(&cache.shared.memory, Stream(0)).unwrap());
+            claim.publish(&chunk, origin(), query, Stream(0));
+            Some(MemorySpace::Pinned)
+        }
+    }
+}
+
+fn tiers(cache: &ChunkCache) -> Vec<(MemorySpace, u32, u64, u64)> {
+    let entries = cache.entries().into_iter();
+    entries.map(|entry| (entry.space, entry.row_group_count, entry.hits, entry.misses)).collect()
+}
+
+#[test]
+fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    let Claim::Mine(claim) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
+    let loaded = chunk(60);
+    let written: Vec<u8> = (0..60).collect();
+    let buffer = loaded.buffers().next().unwrap().clone();
+    cache.shared.memory.upload_to(&written, buffer.address(), Stream(0)).unwrap();
+    claim.publish(&loaded, origin(), 1, Stream(0));
+    drop(loaded);
+    load(&cache, 1, 60, 2);
+    assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 0, 1), (MemorySpace::Pinned, 1, 0, 1)]);
+    let Claim::Mine(claim) = cache.claim(key(0), 3) else { panic!("not to be fetched") };
+    let fetched = Arc::new(claim.pinned().unwrap().to_device(&cache.shared.memory, Stream(0)).unwrap());
+    let buffer = fetched.buffers().next().unwrap();
+    assert_eq!(cache.shared.memory.download::<u8>(buffer, 60, Stream(0)).unwrap(), written);
+    assert!(matches!(cache.claim(key(0), 3), Claim::Busy), "two readers fetch it");
+    claim.publish(&fetched, origin(), 3, Stream(0));
+    // It is in both places now, and the other chunk had to go.
+    assert_eq!(found(&cache, 0, 4), Some(MemorySpace::Device));
+    assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 1, 2), (MemorySpace::Pinned, 2, 1, 2)]);
+    assert_eq!(cache.bytes(), (60, 100));
+}
+
+#[test]
+fn a_table_larger_than_the_device_is_kept_on_both() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    (0..5).for_each(|row_group| load(&cache, row_group, 40, 7));
+    for query in [8, 9] {
+        let places: Vec<_> = (0..5).map(|row_group| found(&cache, row_group, query)).collect();
+        assert_eq!(
+            places.iter().filter(|place| **place == Some(MemorySpace::Device)).count(),
+            2,
+            "{places:?}"
+        );
+        assert_eq!(
+            places.iter().filter(|place| **place == Some(MemorySpace::Pinned)).count(),
+            3,
+            "{places:?}"
+        );
+    }
+}
+
+#[test]
+fn the_host_keeps_what_was_used_last() {
+    // Room for two chunks, which have a slab each.
+    let cache = cache(10, 2 * SLAB_BYTES);
+    load(&cache, 0, 50, 1);
+    load(&cache, 1, 50, 2);
+    load(&cache, 2, 50, 3);
+    assert_eq!(found(&cache, 0, 4), None);
+    assert_eq!(found(&cache, 1, 4), Some(MemorySpace::Pinned));
+    // What the same query has used stays.
+    load(&cache, 3, 50, 4);
+    load(&cache, 4, 50, 4);
+    assert_eq!(
+        (found(&cache, 1, 5), found(&cache, 3, 5)),
+        (Some(MemorySpace::Pinned), Some(MemorySpace::Pinned))
+    );
+    assert_eq!((found(&cache, 2, 5), found(&cache, 4, 5)), (None, None));
+}
+
+#[test]
+fn memory_that_is_asked_for_goes_on_to_the_host() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    load(&cache, 0, 30, 1);
+    load(&cache, 1, 30, 2);
+    cache.shared.reclaim(u64::MAX);
+    assert_eq!(cache.bytes().0, 0);
+    assert_eq!(
+        (found(&cache, 0, 3), found(&cache, 1, 3)),
+        (Some(MemorySpace::Pinned), Some(MemorySpace::Pinned))
+    );
+    // Its copy is there still: a second time takes no room.
+    cache.shared.reclaim(u64::MAX);
+    assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 2, 2, 2)]);
+}
+
+#[test]
+fn a_reader_that_fails_to_fetch_leaves_the_copy_where_it_is() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    load(&cache, 0, 30, 1);
+    cache.shared.reclaim(u64::MAX);
+    let Claim::Mine(claim) = cache.claim(key(0), 2) else { panic!("not to be fetched") };
+    drop(claim);
+    assert_eq!(found(&cache, 0, 3), Some(MemorySpace::Pinned));
+}
+
+#[test]
+fn a_query_without_pinned_memory_reads_the_file() {
+    let cache = cache(100, 64 * SLAB_BYTES);
+    load(&cache, 0, 30, 1);
+    cache.shared.reclaim(u64::MAX);
+    let without = cache.without_host();
+    let Claim::Mine(claim) = without.claim(key(0), 2) else { panic!("not to be loaded") };
+    assert!(claim.pinned().is_none());
+    claim.publish(&chunk(200), origin(), 2, Stream(0));
+    let Claim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
+    claim.publish(&chunk(200), origin(), 2, Stream(0));
+    assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 1, 0, 2)], "it was put on the host");
+}
