@@ -113,9 +113,17 @@ impl DeviceMemory {
         }
     }
 
-    fn note(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
+    /// Notes what was enqueued on a stream.
+    pub(super) fn note_enqueued(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
         if let Some(watch) = &self.watch {
             watch.log.add_enqueued(watch.what(kind, name, bytes), stream);
+        }
+    }
+
+    /// Notes what the host has done since `begun`.
+    pub(super) fn note_done(&self, kind: ActivityKind, name: &'static str, bytes: u64, begun: Instant) {
+        if let Some(watch) = &self.watch {
+            watch.log.add_done(watch.what(kind, name, bytes), begun);
         }
     }
 
@@ -209,39 +217,14 @@ impl DeviceMemory {
     /// Copies host bytes to an address inside a live buffer.
     pub fn upload_to(&self, bytes: &[u8], address: u64, stream: Stream) -> Result<()> {
         self.shared.platform.upload(bytes, address, stream)?;
-        self.note(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
-        Ok(())
-    }
-
-    /// Copies what `read` reads, a part at a time, to an address inside a live buffer: as
-    /// [`Platform::upload_parts`]. What `read` does is noted as reading.
-    ///
-    /// # Errors
-    ///
-    /// Also those of `read`.
-    pub fn upload_read(
-        &self,
-        bytes: u64,
-        address: u64,
-        stream: Stream,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.shared.platform.upload_parts(bytes, address, stream, &mut |start, part| {
-            let begun = Instant::now();
-            read(start, part)?;
-            if let Some(watch) = &self.watch {
-                watch.log.add_done(watch.what(ActivityKind::Read, "read", part.len() as u64), begun);
-            }
-            Ok(())
-        })?;
-        self.note(ActivityKind::Upload, "upload", bytes, stream);
+        self.note_enqueued(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
         Ok(())
     }
 
     /// Sets every byte of a buffer.
     pub fn fill(&self, buffer: &Buffer, byte: u8, stream: Stream) -> Result<()> {
         self.shared.platform.fill(buffer.address(), byte, buffer.bytes(), stream)?;
-        self.note(ActivityKind::Copy, "fill", buffer.bytes(), stream);
+        self.note_enqueued(ActivityKind::Copy, "fill", buffer.bytes(), stream);
         Ok(())
     }
 
@@ -249,7 +232,7 @@ impl DeviceMemory {
     pub fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
         if bytes > 0 {
             self.shared.platform.copy(source, target, bytes, stream)?;
-            self.note(ActivityKind::Copy, "copy", bytes, stream);
+            self.note_enqueued(ActivityKind::Copy, "copy", bytes, stream);
         }
         Ok(())
     }
@@ -263,7 +246,7 @@ impl DeviceMemory {
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
         let mut values = vec![T::zeroed(); count];
         self.shared.platform.download(address, bytemuck::cast_slice_mut(&mut values), stream)?;
-        self.note(ActivityKind::Download, "download", (count * size_of::<T>()) as u64, stream);
+        self.note_enqueued(ActivityKind::Download, "download", (count * size_of::<T>()) as u64, stream);
         Ok(values)
     }
 
@@ -273,7 +256,7 @@ impl DeviceMemory {
             return Ok(());
         }
         self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
-        self.note(ActivityKind::Kernel, kernel.name(), 0, stream);
+        self.note_enqueued(ActivityKind::Kernel, kernel.name(), 0, stream);
         Ok(())
     }
 }

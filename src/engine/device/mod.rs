@@ -3,6 +3,7 @@
 //! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
+//! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit
 //! - `column.rs`: columns and chunks in a device's memory
 //! - `activity.rs`: what was done for a query and when
@@ -22,6 +23,7 @@ mod host;
 mod kernel;
 mod memory;
 mod platform;
+mod upload;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
@@ -33,3 +35,4 @@ pub use host::{HostMemory, HostSlab};
 pub use kernel::{KERNELS, Kernel};
 pub use memory::{Buffer, DeviceMemory, StreamLease};
 pub use platform::{Mark, Platform, Stream};
+pub use upload::{DeviceFile, DeviceFileMode, PartSource, Slot};

@@ -25,7 +25,7 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostMemory, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
-    storage::FileCatalog,
+    storage::{FileCatalog, FileSystems},
 };
 
 /// What a server's options come to.
@@ -45,6 +45,7 @@ pub struct DeviceOptions {
 pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
+    file_systems: Arc<FileSystems>,
     cache: ChunkCache,
     timelines: Timelines,
     queries_started: AtomicU64,
@@ -57,12 +58,14 @@ impl DeviceEngine {
     /// An engine on a platform.
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
+        let file_systems = Arc::new(FileSystems::new(platform.clone()));
         let memory = DeviceMemory::new(platform, options.memory_bytes);
         let cache = ChunkCache::new(options.cache_bytes);
         cache.give_way(&memory);
         Self {
             memory,
             catalog: Arc::default(),
+            file_systems,
             cache,
             timelines: Timelines::default(),
             queries_started: AtomicU64::new(0),
@@ -117,6 +120,7 @@ impl DeviceEngine {
             cache: self.cache.clone(),
             readers,
             scan_ranks: HashMap::new(),
+            file_systems: self.file_systems.clone(),
             catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
             parameters: request.parameters.clone(),
             stop,
@@ -155,6 +159,11 @@ impl DeviceEngine {
     /// What the device did for the last queries that wanted it noted.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()
+    }
+
+    /// The file systems that were read from, and the ways to the device that each has; a line each.
+    pub fn storage_paths(&self) -> Vec<String> {
+        self.file_systems.lines()
     }
 
     /// Device memory in use, and the most that may be.
