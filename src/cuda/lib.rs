@@ -2,16 +2,21 @@
 //!
 //! - `platform.rs`: [`CudaPlatform`], the kernels' [`pystachio_engine::device::Platform`]
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
+//! - `cufile.rs`: files that the GPU reads by itself
+//! - `library.rs`: libraries of the host, which are there and how old
 //! - `fault.rs`: the driver's errors as plan errors
 //!
 //! Libraries are opened at run time: without a driver this crate loads, and says what is missing.
 //!
 //! Deliberately absent: plans, PostgreSQL. No other crate names cudarc or embeds kernels.
 
+mod cufile;
 mod fault;
+mod library;
 mod platform;
 mod staging;
 
+pub use library::library_lines;
 pub use platform::CudaPlatform;
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));

@@ -7,22 +7,24 @@
 use std::{
     collections::HashMap,
     ffi::{CString, c_void},
+    fs::File,
+    ops::Range,
+    path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use cudarc::driver::{
     result::{self, ctx, device, event, mem_pool, module, primary_ctx, stream},
-    sys::{
-        CUcontext, CUdevice_attribute, CUevent, CUevent_flags, CUfunction, CUmemPool_attribute, CUstream,
-        is_culib_present,
-    },
+    sys::{CUcontext, CUdevice_attribute, CUevent, CUevent_flags, CUfunction, CUmemPool_attribute, CUstream},
 };
-use pystachio_engine::device::{KERNELS, Kernel, Mark, Platform, Stream};
+use pystachio_engine::device::{DeviceFile, DeviceFileMode, KERNELS, Kernel, Mark, Platform, Slot, Stream};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::{
     MODULES,
+    cufile::CuFile,
     fault::from_driver,
+    library::driver_version,
     staging::{PORTABLE, SLOT_BYTES, Staging},
 };
 
@@ -34,6 +36,7 @@ pub struct CudaPlatform {
     context: CUcontext,
     functions: HashMap<Kernel, CUfunction>,
     staging: Staging,
+    cufile: CuFile,
     description: String,
     memory_bytes: u64,
     streams: Mutex<Vec<CUstream>>,
@@ -54,12 +57,7 @@ impl CudaPlatform {
     /// `Unavailable` if there is no driver, no such GPU, or no kernel in this build; the message says which.
     pub fn open(ordinal: u32) -> Result<Self> {
         let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
-        // SAFETY: looks for a library.
-        if !unsafe { is_culib_present() } {
-            return Err(unavailable(
-                "CUDA is not used: the driver library libcuda.so.1 is not there".to_owned(),
-            ));
-        }
+        driver_version().map_err(|reason| unavailable(format!("CUDA is not used: {reason}")))?;
         if MODULES.is_empty() {
             return Err(unavailable(
                 "CUDA is not used: this build has no kernels (no nvcc was found)".to_owned(),
@@ -109,6 +107,7 @@ impl CudaPlatform {
             context,
             functions: load_functions()?,
             staging: Staging::new()?,
+            cufile: CuFile::new(),
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
@@ -226,24 +225,32 @@ impl Platform for CudaPlatform {
         Ok(())
     }
 
-    fn upload_parts(
-        &self,
-        bytes: u64,
-        target: u64,
-        stream: Stream,
-        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
         self.enter()?;
-        for start in (0..bytes).step_by(SLOT_BYTES) {
-            self.staging.with_slot(handle(stream), |slot| {
-                let part = &mut slot[..(bytes - start).min(SLOT_BYTES as u64) as usize];
-                fill(start, part)?;
-                // SAFETY: the slot stays as it is until its event; the target has this many bytes.
-                unsafe { result::memcpy_htod_async(target + start, part, handle(stream)) }
-                    .map_err(|error| from_driver("copy to the device", error))
-            })?;
-        }
-        Ok(())
+        self.staging.lend(waits)
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.staging.give_back(slot);
+    }
+
+    fn upload_slot(&self, mut slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the slot is its owner's, and stays as it is until its event.
+        let part = unsafe { slot.memory() }.get(range);
+        let copied = match part {
+            // SAFETY: the target has this many bytes.
+            Some(part) => unsafe { result::memcpy_htod_async(target, part, handle(stream)) }
+                .map_err(|error| from_driver("copy to the device", error)),
+            None => Err(Error::internal("bytes that are not within their slot")),
+        };
+        let returned = self.staging.give_back_after(slot, handle(stream));
+        copied.and(returned)
+    }
+
+    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
+        self.enter()?;
+        Ok(Box::new(self.cufile.open_file(file, path, mode, self.context)?))
     }
 
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {

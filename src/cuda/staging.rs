@@ -2,46 +2,55 @@
 //!
 //! A copy of memory that is not page-locked waits for the whole device, even for four bytes.
 //!
-//! Invariants: a slot is reused only after the copy that read it has happened.
+//! Invariants: a slot is lent to one at a time. It is lent again only after the copy that read it has happened.
 #![expect(unsafe_code, reason = "page-locked memory and events are the driver's")]
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use cudarc::driver::{
     result::{event, free_host, malloc_host},
     sys::{CUevent, CUevent_flags, CUstream},
 };
+use pystachio_engine::device::Slot;
 use pystachio_plan::Result;
 
 use crate::fault::from_driver;
 
 /// Bytes of a slot: large enough that a copy runs at the bus's speed.
 pub(crate) const SLOT_BYTES: usize = 4 << 20;
-/// Slots: as many copies may be under way.
-const SLOTS: usize = 32;
+/// Slots: as many copies and reads may be under way.
+const SLOTS: usize = 64;
 /// Readable and writable by every context, and cached for the CPU's reads.
 pub(crate) const PORTABLE: u32 = 1;
 
-/// A ring of page-locked slots.
+/// Page-locked slots, lent in the order in which they came back.
 pub(crate) struct Staging {
-    slots: Vec<Mutex<Slot>>,
-    next: AtomicUsize,
+    slots: Vec<SlotMemory>,
+    idle: Mutex<VecDeque<IdleSlot>>,
+    returned: Condvar,
 }
 
-pub(crate) struct Slot {
+struct SlotMemory {
     address: *mut u8,
     event: CUevent,
-    in_flight: bool,
 }
 
-// SAFETY: a slot is only touched under its lock, and the driver's objects belong to no thread.
-unsafe impl Send for Slot {}
+// SAFETY: the driver's objects belong to no thread.
+unsafe impl Send for SlotMemory {}
+// SAFETY: whoever a slot is lent to has it alone.
+unsafe impl Sync for SlotMemory {}
+
+struct IdleSlot {
+    number: usize,
+    /// Whether a copy may still read it, until its event.
+    is_copied: bool,
+}
 
 impl Staging {
-    /// A ring in the current context.
+    /// Slots in the current context.
     pub(crate) fn new() -> Result<Self> {
         let mut slots = Vec::with_capacity(SLOTS);
         for _ in 0..SLOTS {
@@ -50,36 +59,73 @@ impl Staging {
                 .map_err(|error| from_driver("allocate page-locked memory", error))?;
             let event = event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING)
                 .map_err(|error| from_driver("create an event", error))?;
-            slots.push(Mutex::new(Slot { address: address.cast(), event, in_flight: false }));
+            slots.push(SlotMemory { address: address.cast(), event });
         }
-        Ok(Self { slots, next: AtomicUsize::new(0) })
+        let idle = (0..SLOTS).map(|number| IdleSlot { number, is_copied: false }).collect();
+        Ok(Self { slots, idle: Mutex::new(idle), returned: Condvar::new() })
     }
 
-    /// Lends the next free slot to `work`, which enqueues at most one copy on `stream`.
+    /// The slot that has been idle the longest. Where all are lent: waits for one if `waits`, otherwise `None`.
+    pub(crate) fn lend(&self, waits: bool) -> Result<Option<Slot>> {
+        let mut idle = self.idle();
+        let slot = loop {
+            match idle.pop_front() {
+                Some(slot) => break slot,
+                None if !waits => return Ok(None),
+                None => idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(idle);
+        let memory = &self.slots[slot.number];
+        if slot.is_copied {
+            // SAFETY: the event lives as long as the slot.
+            unsafe { event::synchronize(memory.event) }
+                .map_err(|error| from_driver("wait for a copy", error))?;
+        }
+        Ok(Some(Slot { number: slot.number, address: memory.address as u64, bytes: SLOT_BYTES }))
+    }
+
+    /// Takes a slot back that nothing touches.
+    pub(crate) fn give_back(&self, slot: Slot) {
+        self.put(IdleSlot { number: slot.number, is_copied: false });
+    }
+
+    /// Takes a slot back that copies read which are enqueued on a stream.
+    pub(crate) fn give_back_after(&self, slot: Slot, stream: CUstream) -> Result<()> {
+        // SAFETY: the stream lives as long as the platform.
+        let recorded = unsafe { event::record(self.slots[slot.number].event, stream) };
+        self.put(IdleSlot { number: slot.number, is_copied: recorded.is_ok() });
+        recorded.map_err(|error| from_driver("record an event", error))
+    }
+
+    /// Lends a slot to `work`, which enqueues copies on `stream`.
     pub(crate) fn with_slot<T>(
         &self,
         stream: CUstream,
         work: impl FnOnce(&mut [u8]) -> Result<T>,
     ) -> Result<T> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.slots.len();
-        let mut slot = self.slots[place].lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.in_flight {
-            // SAFETY: the event lives as long as the slot.
-            unsafe { event::synchronize(slot.event) }
-                .map_err(|error| from_driver("wait for a copy", error))?;
-        }
-        // SAFETY: the slot has this many bytes, and it is locked.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(slot.address, SLOT_BYTES) };
-        let result = work(bytes)?;
-        // SAFETY: the stream lives as long as the platform.
-        unsafe { event::record(slot.event, stream) }
-            .map_err(|error| from_driver("record an event", error))?;
-        slot.in_flight = true;
+        let Some(mut slot) = self.lend(true)? else {
+            return Err(pystachio_plan::Error::internal("no page-locked slot was lent"));
+        };
+        // SAFETY: it has just been lent.
+        let result = work(unsafe { slot.memory() });
+        let returned = self.give_back_after(slot, stream);
+        let result = result?;
+        returned?;
         Ok(result)
+    }
+
+    fn put(&self, slot: IdleSlot) {
+        self.idle().push_back(slot);
+        self.returned.notify_one();
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<IdleSlot>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Slot {
+impl Drop for SlotMemory {
     fn drop(&mut self) {
         // SAFETY: made by `new`, and no copy is under way when the platform goes.
         unsafe {

@@ -24,15 +24,24 @@ pub enum RewriteMode {
 /// How the GPU engine reads files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
 pub enum StorageMode {
-    /// The page cache for what fits there, direct reads for more.
+    /// GPUDirect where the file system has it; otherwise the page cache for what fits there, direct reads for more.
     #[name = c"auto"]
     Auto,
     /// Through the page cache.
     #[name = c"page_cache"]
     PageCache,
-    /// Past the page cache.
+    /// Past the page cache, by io_uring where the kernel lets us.
     #[name = c"direct"]
     Direct,
+    /// Past the page cache, without io_uring.
+    #[name = c"direct_pread"]
+    DirectPread,
+    /// cuFile with GPUDirect Storage.
+    #[name = c"gpudirect"]
+    GpuDirect,
+    /// cuFile in its compatibility mode.
+    #[name = c"cufile_compat"]
+    CuFileCompat,
 }
 
 /// Which engine runs a query of a server with a device.
@@ -137,6 +146,9 @@ pub fn device() -> DeviceSettings {
             StorageMode::Auto => StoragePath::Auto,
             StorageMode::PageCache => StoragePath::PageCache,
             StorageMode::Direct => StoragePath::Direct,
+            StorageMode::DirectPread => StoragePath::DirectPread,
+            StorageMode::GpuDirect => StoragePath::GpuDirect,
+            StorageMode::CuFileCompat => StoragePath::CuFileCompat,
         },
         timeline: TIMELINE.get(),
     }
@@ -233,7 +245,7 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_storage",
         c"How the GPU engine reads files.",
-        c"auto: direct reads where a table would take more than half of the memory available, otherwise the page cache.",
+        c"auto: GPUDirect where the file system has it; otherwise direct reads where a table would take more than half of the memory available, and the page cache for the rest.",
         &GPU_STORAGE,
         GucContext::Userset,
         GucFlags::default(),

@@ -149,20 +149,28 @@ pub struct DeviceSettings {
     pub timeline: bool,
 }
 
-/// How bytes get from files into memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How bytes get from files into a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StoragePath {
-    /// The page cache for what fits there, direct reads for more.
+    /// GPUDirect where the file system has it; otherwise the page cache for what fits there, and direct reads
+    /// for more.
     Auto,
     /// Through the page cache.
     PageCache,
-    /// Past the page cache.
+    /// Past the page cache (O_DIRECT), several reads at once by io_uring where the kernel lets us.
     Direct,
+    /// Past the page cache, one read after another.
+    DirectPread,
+    /// From storage to the device, without passing through the host's memory: cuFile with GPUDirect Storage.
+    GpuDirect,
+    /// cuFile in its compatibility mode, which passes through the host's memory.
+    CuFileCompat,
 }
 
 impl StoragePath {
-    /// What `Auto` means for a table of which so many bytes are read, where so many are available. What takes
-    /// more than half would drive everything else out of the page cache, itself included.
+    /// What `Auto` means on a file system without GPUDirect, for a table of which so many bytes are read, where
+    /// so many are available. What takes more than half would drive everything else out of the page cache,
+    /// itself included.
     pub fn resolve(self, bytes_to_read: u64, bytes_available: u64) -> Self {
         match self {
             Self::Auto if bytes_to_read > bytes_available / 2 => Self::Direct,
@@ -177,7 +185,10 @@ impl std::fmt::Display for StoragePath {
         formatter.write_str(match self {
             Self::Auto => "auto",
             Self::PageCache => "page cache",
-            Self::Direct => "direct",
+            Self::Direct => "direct (io_uring)",
+            Self::DirectPread => "direct (pread)",
+            Self::GpuDirect => "GPUDirect",
+            Self::CuFileCompat => "cuFile compatibility mode",
         })
     }
 }
@@ -374,8 +385,8 @@ pub struct QueryMetrics {
     pub blocked_us: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// How a device's engine has read files, if it has.
-    pub storage_path: Option<StoragePath>,
+    /// The ways in which a device's engine has read files; each once, in their order.
+    pub storage_paths: Vec<StoragePath>,
     /// Files of all scans.
     pub files_total: u64,
     /// Row groups in all files of all scans.
@@ -499,6 +510,15 @@ impl std::fmt::Display for ActivityKind {
     }
 }
 
+impl QueryMetrics {
+    /// Notes a way in which files were read.
+    pub fn add_storage_path(&mut self, path: StoragePath) {
+        if let Err(place) = self.storage_paths.binary_search(&path) {
+            self.storage_paths.insert(place, path);
+        }
+    }
+}
+
 impl OperatorMetrics {
     /// Adds to a counter.
     pub fn count(&mut self, name: &str, value: u64) {
@@ -535,6 +555,11 @@ pub struct EngineStatus {
     pub resident_bytes: u64,
     /// The last query's error, if any had one.
     pub last_error: Option<String>,
+    /// The file systems that were read from, and the ways to the device's memory that each of them has; a line
+    /// each.
+    pub storage_paths: Vec<String>,
+    /// What a device needs of the host's libraries: which are there, and what is wrong; a line each.
+    pub libraries: Vec<String>,
 }
 
 /// One column of one file in one memory space of the column caches.

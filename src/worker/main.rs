@@ -7,7 +7,7 @@
 use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Duration};
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
-use pystachio_cuda::CudaPlatform;
+use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{
     Engine,
     device::EmulatedPlatform,
@@ -80,8 +80,9 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     })?;
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;
+    let libraries = libraries(options.device);
     let engine = start_engine(options, &spill, compute.handle())?;
-    let host = Host::new(engine, compute.handle().clone());
+    let host = Host::new(engine, compute.handle().clone(), libraries);
     let served = sockets.block_on(async {
         let server = Server::bind(&options.socket)?;
         tracing::info!(
@@ -119,6 +120,18 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime> {
         .enable_all()
         .build()
         .map_err(|error| Error::internal(format!("threads can't be started: threads={threads}: {error}")))
+}
+
+/// What a GPU's engine finds on this host, which is logged too.
+fn libraries(device: Device) -> Vec<String> {
+    match device {
+        Device::Cpu | Device::Emulated => Vec::new(),
+        Device::Cuda | Device::Auto => {
+            let lines = library_lines();
+            lines.iter().for_each(|line| tracing::info!("{line}"));
+            lines
+        }
+    }
 }
 
 fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<Arc<dyn Engine>> {

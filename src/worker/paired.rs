@@ -167,6 +167,7 @@ impl Engine for PairedEngine {
                 status.queries_running += running;
                 status.device_memory = Some(device.memory_bytes());
                 (status.cache_used_bytes, status.cache_max_bytes) = device.cache_bytes();
+                status.storage_paths = device.storage_paths();
             }
             Err(error) => status.last_error = Some(error.message.clone()),
         }

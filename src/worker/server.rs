@@ -29,14 +29,20 @@ pub struct Host {
     engine: Arc<dyn Engine>,
     compute: Handle,
     counters: Arc<Counters>,
+    libraries: Vec<String>,
     device_lost: CancellationToken,
 }
 
 impl Host {
-    /// An engine and the runtime whose threads compute.
-    pub fn new(engine: Arc<dyn Engine>, compute: Handle) -> Arc<Self> {
+    /// An engine, the runtime whose threads compute, and a line about each library that the engine would use.
+    pub fn new(engine: Arc<dyn Engine>, compute: Handle, libraries: Vec<String>) -> Arc<Self> {
         let device_lost = CancellationToken::new();
-        Arc::new(Self { engine, compute, counters: Arc::default(), device_lost })
+        Arc::new(Self { engine, compute, counters: Arc::default(), libraries, device_lost })
+    }
+
+    /// A line about each library that the engine would use.
+    pub(crate) fn libraries(&self) -> &[String] {
+        &self.libraries
     }
 
     /// The engine.

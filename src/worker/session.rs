@@ -143,6 +143,7 @@ impl Session {
         self.host.counters().fill_status(&mut status);
         status.engine_pid = std::process::id();
         status.resident_bytes = resident_bytes();
+        status.libraries = self.host.libraries().to_vec();
         status
     }
 

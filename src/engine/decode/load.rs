@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! file ─► page-locked parts ─► device ─► decompressed pages ─┐
+//! file ──────────────────────► device ─► decompressed pages ─┤
 //! file ─► host, for formats that it decompresses ─► device ──┴─► ResidentChunk
 //! ```
 //!
@@ -25,7 +26,10 @@ use super::{
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
     page_list::{ListedPage, PageList, PageWalk},
 };
-use crate::device::{Buffer, DeviceMemory, Kernel, Stream, abi::Status};
+use crate::device::{Buffer, DeviceFile, DeviceMemory, Kernel, PartSource, Stream, abi::Status};
+
+/// Bytes that come back from the device for a page's header: more than one usually has.
+const HEADER_READ_BYTES: usize = 512;
 
 /// A chunk's encoded bytes.
 pub enum EncodedBytes<'a> {
@@ -67,27 +71,45 @@ pub fn is_decompressed_by_host(metadata: &ColumnChunkMetaData) -> bool {
     Codec::of(metadata.compression_codec()) == Some(Codec::Host)
 }
 
+/// Where a chunk's bytes come from.
+pub enum ChunkReads<'a> {
+    /// The host reads them.
+    Host(&'a mut dyn PartSource),
+    /// The device reads them by itself, from a place in a file on.
+    Device(&'a dyn DeviceFile, u64),
+}
+
 impl UploadedChunk {
-    /// Copies a chunk of `chunk_bytes` to the device as `read` reads it: it is given the place in the chunk and
-    /// the memory to fill.
+    /// Brings a chunk of `chunk_bytes` to the device.
     ///
     /// # Errors
     ///
-    /// `FileCorrupt`, those of `read`, `OutOfMemory`, `Device`.
+    /// `FileCorrupt`, those of reading, `OutOfMemory`, `Device`.
     pub fn read(
         memory: &DeviceMemory,
         source: &ColumnSource<'_>,
         (chunk_bytes, row_count): (u64, u32),
         stream: Stream,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
+        reads: ChunkReads<'_>,
     ) -> Result<Self> {
         let corrupt = |(page, reason): (usize, &'static str)| source.names().corrupt_page(page, reason);
         let mut walk = PageWalk::new(chunk_bytes as usize, row_count);
         let buffer = memory.allocate(chunk_bytes + PAGE_PADDING_BYTES, stream)?;
-        memory.upload_read(chunk_bytes, buffer.address(), stream, &mut |start, part| {
-            read(start, part)?;
-            walk.feed(part).map_err(corrupt)
-        })?;
+        let target = (chunk_bytes, buffer.address());
+        match reads {
+            ChunkReads::Host(parts) => {
+                memory.upload_parts(target, stream, parts, &mut |part| walk.feed(part).map_err(corrupt))?;
+            }
+            ChunkReads::Device(file, offset) => {
+                memory.read_file(file, offset, target, stream)?;
+                // The host has seen nothing of it, and wants the headers.
+                while let Some(start) = walk.skip_body() {
+                    let length = HEADER_READ_BYTES.min(chunk_bytes as usize - start);
+                    let header = memory.download_from(buffer.address() + start as u64, length, stream)?;
+                    walk.feed(&header).map_err(corrupt)?;
+                }
+            }
+        }
         Ok(Self { buffer, pages: walk.finish().map_err(corrupt)? })
     }
 }

@@ -43,7 +43,7 @@ mod tests;
 
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
 pub use load::{
-    EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk, is_decompressed_by_host, load_chunks,
+    ChunkReads, EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk, is_decompressed_by_host, load_chunks,
 };
 pub use pinned_chunk::PinnedChunk;
 pub use row_group::{PendingRowGroup, decode_column_chunk, decode_row_group};

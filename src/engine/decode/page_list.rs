@@ -115,6 +115,13 @@ impl PageWalk {
         Ok(())
     }
 
+    /// Passes over the rest of a page whose header has come. Says where the bytes start that are wanted next;
+    /// `None` if all headers have come.
+    pub(super) fn skip_body(&mut self) -> Option<usize> {
+        self.fed_bytes = self.fed_bytes.max(self.next);
+        (self.fed_bytes < self.chunk_bytes && self.row_count > 0).then_some(self.fed_bytes)
+    }
+
     fn add(&mut self, header: PageHeader, header_bytes: usize) -> Result<(), PageFault> {
         let (start, number) = (self.next, self.number);
         let body_start = start + header_bytes;
@@ -182,6 +189,23 @@ mod tests {
             let mut walk = PageWalk::new(chunk.len(), 10);
             chunk.chunks(part_bytes).for_each(|part| walk.feed(part).unwrap());
             assert_eq!(format!("{:?}", walk.finish().unwrap()), format!("{whole:?}"), "{part_bytes}");
+        }
+    }
+
+    #[test]
+    fn headers_without_bodies_give_the_pages_of_the_whole() {
+        let chunk = [page(3, &[7; 20]), page(2, &[8; 5]), page(4, &[]), page(1, &[9; 33])].concat();
+        let whole = PageList::read(&chunk, 10).unwrap();
+        for read_bytes in 1..chunk.len() {
+            let mut walk = PageWalk::new(chunk.len(), 10);
+            let mut bytes_read = 0;
+            while let Some(start) = walk.skip_body() {
+                let part = &chunk[start..(start + read_bytes).min(chunk.len())];
+                bytes_read += part.len();
+                walk.feed(part).unwrap();
+            }
+            assert!(read_bytes > 20 || bytes_read < chunk.len(), "{read_bytes}");
+            assert_eq!(format!("{:?}", walk.finish().unwrap()), format!("{whole:?}"), "{read_bytes}");
         }
     }
 

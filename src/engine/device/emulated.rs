@@ -5,14 +5,19 @@
 #![expect(unsafe_code, reason = "device addresses are host pointers here")]
 
 use std::{
-    alloc::{Layout, alloc, dealloc},
-    sync::atomic::{AtomicU64, Ordering},
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    fs::File,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
     time::Instant,
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{Kernel, Mark, Platform, Stream};
+use super::{DeviceFile, DeviceFileMode, Kernel, Mark, Platform, Slot, Stream};
+use crate::storage::from_io;
 
 const ALIGNMENT_BYTES: usize = 256;
 /// What fresh memory holds.
@@ -26,13 +31,30 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct EmulatedPlatform {
     streams: AtomicU64,
+    slots_lent: AtomicUsize,
+    has_gpudirect: bool,
     started: Instant,
 }
 
 impl EmulatedPlatform {
-    /// A device of its own.
+    /// A device of its own. It reads files by itself in the compatibility mode only.
     pub fn new() -> Self {
-        Self { streams: AtomicU64::new(0), started: Instant::now() }
+        Self {
+            streams: AtomicU64::new(0),
+            slots_lent: AtomicUsize::new(0),
+            has_gpudirect: false,
+            started: Instant::now(),
+        }
+    }
+
+    /// A device that reads files by itself.
+    pub fn with_gpudirect() -> Self {
+        Self { has_gpudirect: true, ..Self::new() }
+    }
+
+    /// Slots that have not been given back.
+    pub fn slots_lent(&self) -> usize {
+        self.slots_lent.load(Ordering::Relaxed)
     }
 }
 
@@ -42,8 +64,27 @@ impl Default for EmulatedPlatform {
     }
 }
 
-/// Parts of an upload: large files are read in several.
-const PART_BYTES: u64 = 1 << 20;
+/// Slots that are lent without waiting.
+const SLOTS: usize = 6;
+/// Small, so that column chunks are read in several parts.
+const SLOT_LAYOUT: Layout = match Layout::from_size_align(256 << 10, 4096) {
+    Ok(layout) => layout,
+    Err(_) => panic!("a size that is no multiple of its alignment"),
+};
+
+/// A file that is read into the device's memory, which is the host's.
+struct EmulatedFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl DeviceFile for EmulatedFile {
+    fn read(&self, offset: u64, bytes: u64, target: u64) -> Result<()> {
+        // SAFETY: the target is device memory of at least this size, which nobody else uses.
+        let target = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes as usize) };
+        self.file.read_exact_at(target, offset).map_err(|error| from_io(&self.path, "read", &error))
+    }
+}
 
 fn layout(bytes: u64) -> Result<Layout> {
     usize::try_from(bytes.max(1))
@@ -98,19 +139,40 @@ impl Platform for EmulatedPlatform {
         Ok(())
     }
 
-    fn upload_parts(
-        &self,
-        bytes: u64,
-        target: u64,
-        _stream: Stream,
-        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        for start in (0..bytes).step_by(PART_BYTES as usize) {
-            let part_bytes = (bytes - start).min(PART_BYTES) as usize;
-            // SAFETY: the target is device memory of at least this size, which nobody else uses.
-            fill(start, unsafe { std::slice::from_raw_parts_mut((target + start) as *mut u8, part_bytes) })?;
+    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
+        let lent = self.slots_lent.fetch_add(1, Ordering::Relaxed);
+        if lent >= SLOTS && !waits {
+            self.slots_lent.fetch_sub(1, Ordering::Relaxed);
+            return Ok(None);
         }
-        Ok(())
+        // SAFETY: the layout has a size above zero.
+        let memory = unsafe { alloc(SLOT_LAYOUT) };
+        if memory.is_null() {
+            handle_alloc_error(SLOT_LAYOUT);
+        }
+        // SAFETY: it has just been allocated with this size.
+        unsafe { memory.write_bytes(POISON, SLOT_LAYOUT.size()) };
+        Ok(Some(Slot { number: lent, address: memory as u64, bytes: SLOT_LAYOUT.size() }))
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        // SAFETY: `lend_slot` allocated it with this layout, and its owner gives it back.
+        unsafe { dealloc(slot.address as *mut u8, SLOT_LAYOUT) };
+        self.slots_lent.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
+        let copied = self.copy(slot.address + range.start as u64, target, range.len() as u64, stream);
+        self.return_slot(slot);
+        copied
+    }
+
+    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
+        if mode == DeviceFileMode::GpuDirect && !self.has_gpudirect {
+            return Err(Error::new(ErrorKind::Unavailable, "the emulated device has none"));
+        }
+        let file = file.try_clone().map_err(|error| from_io(path, "open", &error))?;
+        Ok(Box::new(EmulatedFile { file, path: path.to_owned() }))
     }
 
     fn download(&self, source: u64, target: &mut [u8], _stream: Stream) -> Result<()> {

@@ -15,8 +15,8 @@ use super::{
     ActivityLog, Kernel, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
-    traffic::bytes_moved,
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
+    traffic::bytes_moved,
 };
 use crate::StopFlag;
 
@@ -63,9 +63,6 @@ struct Watch {
     log: Arc<ActivityLog>,
     operator: Arc<AtomicU32>,
 }
-
-/// Parts of an upload without page-locked memory: large files are read in several.
-const PAGEABLE_PART_BYTES: u64 = 4 << 20;
 
 /// What is done for no operator.
 const NO_OPERATOR: u32 = u32::MAX;
@@ -159,9 +156,17 @@ impl DeviceMemory {
         }
     }
 
-    fn note(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
+    /// Notes what was enqueued on a stream.
+    pub(super) fn note_enqueued(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
         if let Some(watch) = &self.watch {
             watch.log.add_enqueued(watch.what(kind, name, bytes), stream);
+        }
+    }
+
+    /// Notes what the host has done since `begun`.
+    pub(super) fn note_done(&self, kind: ActivityKind, name: &'static str, bytes: u64, begun: Instant) {
+        if let Some(watch) = &self.watch {
+            watch.log.add_done(watch.what(kind, name, bytes), begun);
         }
     }
 
@@ -265,50 +270,14 @@ impl DeviceMemory {
             true => platform.upload(bytes, address, stream)?,
             false => platform.upload_pageable(bytes, address, stream)?,
         }
-        self.note(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
-        Ok(())
-    }
-
-    /// Copies what `read` reads, a part at a time, to an address inside a live buffer: as
-    /// [`Platform::upload_parts`]. What `read` does is noted as reading.
-    ///
-    /// # Errors
-    ///
-    /// Also those of `read`.
-    pub fn upload_read(
-        &self,
-        bytes: u64,
-        address: u64,
-        stream: Stream,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        let platform = &self.shared.platform;
-        let mut fill = |start: u64, part: &mut [u8]| {
-            let begun = Instant::now();
-            read(start, part)?;
-            if let Some(watch) = &self.watch {
-                watch.log.add_done(watch.what(ActivityKind::Read, "read", part.len() as u64), begun);
-            }
-            Ok(())
-        };
-        if self.techniques.is_pinned {
-            platform.upload_parts(bytes, address, stream, &mut fill)?;
-        } else {
-            let mut pageable = vec![0; bytes.min(PAGEABLE_PART_BYTES) as usize];
-            for start in (0..bytes).step_by(PAGEABLE_PART_BYTES as usize) {
-                let part = &mut pageable[..(bytes - start).min(PAGEABLE_PART_BYTES) as usize];
-                fill(start, part)?;
-                platform.upload_pageable(part, address + start, stream)?;
-            }
-        }
-        self.note(ActivityKind::Upload, "upload", bytes, stream);
+        self.note_enqueued(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
         Ok(())
     }
 
     /// Copies page-locked bytes to an address inside a live buffer; see [`Platform::upload_pinned`].
     pub(super) fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.shared.platform.upload_pinned(source, target, bytes, stream)?;
-        self.note(ActivityKind::Upload, "upload", bytes as u64, stream);
+        self.note_enqueued(ActivityKind::Upload, "upload", bytes as u64, stream);
         Ok(())
     }
 
@@ -321,14 +290,14 @@ impl DeviceMemory {
         stream: Stream,
     ) -> Result<()> {
         self.shared.platform.download_pinned(source, target, bytes, stream)?;
-        self.note(ActivityKind::Download, "download", bytes as u64, stream);
+        self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(())
     }
 
     /// Sets every byte of a buffer.
     pub fn fill(&self, buffer: &Buffer, byte: u8, stream: Stream) -> Result<()> {
         self.shared.platform.fill(buffer.address(), byte, buffer.bytes(), stream)?;
-        self.note(ActivityKind::Copy, "fill", buffer.bytes(), stream);
+        self.note_enqueued(ActivityKind::Copy, "fill", buffer.bytes(), stream);
         Ok(())
     }
 
@@ -336,7 +305,7 @@ impl DeviceMemory {
     pub fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
         if bytes > 0 {
             self.shared.platform.copy(source, target, bytes, stream)?;
-            self.note(ActivityKind::Copy, "copy", bytes, stream);
+            self.note_enqueued(ActivityKind::Copy, "copy", bytes, stream);
         }
         Ok(())
     }
@@ -359,13 +328,13 @@ impl DeviceMemory {
             true => self.shared.platform.download(address, target, stream)?,
             false => self.shared.platform.download_pageable(address, target, stream)?,
         }
-        self.note(ActivityKind::Download, "download", bytes as u64, stream);
+        self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(values)
     }
 
     fn send(&self, address: u64, bytes: usize, stream: Stream) -> Result<Letter> {
         let letter = self.shared.mailbox.send(address, bytes, stream)?;
-        self.note(ActivityKind::Download, "download", bytes as u64, stream);
+        self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(letter)
     }
 
@@ -402,7 +371,7 @@ impl DeviceMemory {
         }
         self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
         if self.watch.is_some() {
-            self.note(ActivityKind::Kernel, kernel.name(), bytes(), stream);
+            self.note_enqueued(ActivityKind::Kernel, kernel.name(), bytes(), stream);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
+//! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
@@ -25,6 +26,7 @@ mod mailbox;
 mod memory;
 mod platform;
 mod traffic;
+mod upload;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
@@ -37,3 +39,4 @@ pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Letter;
 pub use memory::{Buffer, DeviceMemory, MemoryTechniques, StreamLease};
 pub use platform::{Mark, Platform, Stream};
+pub use upload::{DeviceFile, DeviceFileMode, PartSource, Slot};

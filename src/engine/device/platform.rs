@@ -1,6 +1,10 @@
 //! What kernels need of a kind of device.
 
+use std::{fs::File, ops::Range, path::Path};
+
 use pystachio_plan::Result;
+
+use super::{DeviceFile, DeviceFileMode, Slot};
 
 /// An order of work: what is enqueued on one stream happens one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,19 +60,22 @@ pub trait Platform: Send + Sync + 'static {
     /// Copies host bytes to the device. `source` may be reused when this returns.
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
 
-    /// Copies `bytes` to the device, as `fill` gives them: it is called for one part after another, with the
-    /// part's place and the host memory that it is to fill. Copies of parts go on while later parts are filled.
+    /// A slot for a part of an upload. Where all are lent: waits for one if `waits`, otherwise `None`.
+    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>>;
+
+    /// Gives a slot back, which nothing touches.
+    fn return_slot(&self, slot: Slot);
+
+    /// Copies bytes of a slot to the device, and gives the slot back when the copy has happened.
+    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()>;
+
+    /// Lets the device read an open file by itself. `path` is the file's, for errors.
     ///
     /// # Errors
     ///
-    /// Also those of `fill`; the target's content has no meaning then.
-    fn upload_parts(
-        &self,
-        bytes: u64,
-        target: u64,
-        stream: Stream,
-        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()>;
+    /// `Unavailable` if it can't, whatever the file's content; `FileAccess` if it can't now. The message has the
+    /// reason.
+    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>>;
 
     /// Copies device bytes to the host, and waits for them.
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;

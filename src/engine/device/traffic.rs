@@ -11,10 +11,10 @@ use bytemuck::Pod;
 use super::{
     Kernel,
     abi::{
-        AccumulateGroups, AssignGroups, AssignHashPartitions, AssignRangePartitions, ColumnView,
-        CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys,
-        InsertBuildRows, KeyColumns, MarkRows, MeasureKeys, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts,
-        ScanTotals, SortDigits, StringCell, WritePairs,
+        AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
+        ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells,
+        HashKeys, InsertBuildRows, KeyColumns, MarkRows, MeasureKeys, MoveStrings, ProbeRows, SLOTS_BY_KEY,
+        ScanCounts, ScanTotals, SlotInput, SortDigits, StringCell, TakeSlots, WritePairs,
     },
 };
 
@@ -110,6 +110,21 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::FinishSums | Kernel::FinishLargeSums => {
             let FinishSums { group_count, cell_bytes, .. } = read(arguments);
             group_count * (WORD_BYTES + SUM_BYTES + u64::from(cell_bytes) + FLAG_BYTES)
+        }
+        Kernel::AccumulateSlots => {
+            let AccumulateSlots { key, row_count, input_count, inputs, .. } = read(arguments);
+            let inputs = inputs.iter().take(input_count as usize);
+            let of_input = |input: &SlotInput| {
+                cell(&input.input) + 2 * (WORD_BYTES + if_set(input.sum_word.into(), SUM_BYTES))
+            };
+            row_count * (cell(&key) + 2 * WORD_BYTES + inputs.map(of_input).sum::<u64>())
+        }
+        Kernel::FlagSlots => read::<TakeSlots>(arguments).slot_count * (WORD_BYTES + FLAG_BYTES),
+        Kernel::TakeSlots => {
+            let TakeSlots { row_count, key_bytes, validity, output_count, outputs, .. } = read(arguments);
+            let words: u32 = outputs.iter().take(output_count as usize).map(|output| output.words).sum();
+            let key = NUMBER_BYTES + u64::from(key_bytes) + if_set(validity, FLAG_BYTES);
+            row_count * (key + 2 * WORD_BYTES * u64::from(words))
         }
         Kernel::EncodeSortWords => {
             let EncodeSortWords { column, row_count, .. } = read(arguments);

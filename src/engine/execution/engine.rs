@@ -25,7 +25,7 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostMemory, MemoryTechniques, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
-    storage::FileCatalog,
+    storage::{FileCatalog, FileSystems},
 };
 
 /// What a server's options come to.
@@ -47,6 +47,7 @@ pub struct DeviceOptions {
 pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
+    file_systems: Arc<FileSystems>,
     cache: ChunkCache,
     timelines: Timelines,
     queries_started: AtomicU64,
@@ -60,11 +61,13 @@ impl DeviceEngine {
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
         let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
+        let file_systems = Arc::new(FileSystems::new(platform.clone()));
         let memory = DeviceMemory::new(platform, options.memory_bytes);
         let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
         Self {
             memory,
             catalog: Arc::default(),
+            file_systems,
             cache,
             timelines: Timelines::default(),
             queries_started: AtomicU64::new(0),
@@ -122,6 +125,7 @@ impl DeviceEngine {
             },
             readers,
             scan_ranks: HashMap::new(),
+            file_systems: self.file_systems.clone(),
             catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
             parameters: request.parameters.clone(),
             stop,
@@ -160,6 +164,11 @@ impl DeviceEngine {
     /// What the device did for the last queries that wanted it noted.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()
+    }
+
+    /// The file systems that were read from, and the ways to the device that each has; a line each.
+    pub fn storage_paths(&self) -> Vec<String> {
+        self.file_systems.lines()
     }
 
     /// Device memory in use, and the most that may be.

@@ -54,7 +54,12 @@ use pystachio_plan::{
 };
 
 use self::{chunk_cache::ChunkCache, memory::QueryMemory, readers::ReaderPool};
-use crate::{StopFlag, device::Chunk, operation::Queue, storage::FileCatalog};
+use crate::{
+    StopFlag,
+    device::Chunk,
+    operation::Queue,
+    storage::{FileCatalog, FileSystems},
+};
 
 /// Columns of a source, in the order of its chunks.
 type Columns = Vec<(ColumnId, DataType)>;
@@ -71,6 +76,7 @@ struct QueryContext {
     /// The place in which the query will want each scan, by the address of its relation.
     scan_ranks: HashMap<usize, usize>,
     catalog: Arc<FileCatalog>,
+    file_systems: Arc<FileSystems>,
     parameters: Vec<Literal>,
     stop: StopFlag,
     metrics: QueryMetrics,

@@ -6,9 +6,12 @@
 //!
 //! Invariants: chunks come in the order of files and row groups, and have some row groups each.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parquet::file::metadata::RowGroupMetaData;
@@ -23,13 +26,13 @@ use super::{
 use crate::{
     StopFlag,
     decode::{
-        ColumnSource, EncodedBytes, PendingRowGroup, ResidentChunk, UploadedChunk, check_column, chunk_range,
-        is_decompressed_by_host, load_chunks,
+        ChunkReads, ColumnSource, EncodedBytes, PendingRowGroup, ResidentChunk, UploadedChunk, check_column,
+        chunk_range, is_decompressed_by_host, load_chunks,
     },
     device::{CellType, Chunk},
     operation::Queue,
     program::Filter,
-    storage::{FileReader, RowGroupBounds, TableFile, memory_available, refutes},
+    storage::{FileReader, FileSystems, FileWay, RowGroupBounds, TableFile, memory_available, refutes},
 };
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
@@ -61,9 +64,12 @@ struct ScanWork {
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
     cache: Option<ChunkCache>,
-    /// How files are to be read, and how they were.
+    file_systems: Arc<FileSystems>,
+    /// How files are to be read, and how they are where the user leaves it open and there is no GPUDirect.
     storage_path: StoragePath,
-    storage_taken: Mutex<Option<StoragePath>>,
+    own_path: StoragePath,
+    /// The ways in which files were read.
+    paths_taken: Mutex<BTreeSet<StoragePath>>,
     query: u64,
     operator: usize,
     stop: StopFlag,
@@ -104,6 +110,8 @@ impl RowGroup {
 struct ScanFile {
     file: TableFile,
     leaves: Vec<usize>,
+    /// How it is read, once a reader has wanted it.
+    way: OnceLock<Result<FileWay>>,
 }
 
 impl ScanSource {
@@ -123,7 +131,7 @@ impl ScanSource {
         let mut row_groups = Vec::new();
         for file in context.catalog.open_all(files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
-            let file = Arc::new(ScanFile { file, leaves });
+            let file = Arc::new(ScanFile { file, leaves, way: OnceLock::new() });
             let count = file.file.footer.metadata().num_row_groups();
             context.metrics.files_total += 1;
             context.metrics.row_groups_total += count as u64;
@@ -165,8 +173,10 @@ impl ScanSource {
             filter,
             parts: parts(row_groups, part_size),
             cache: context.settings.cache.then(|| context.cache.clone()),
-            storage_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
-            storage_taken: Mutex::default(),
+            file_systems: context.file_systems.clone(),
+            storage_path: context.settings.storage,
+            own_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
+            paths_taken: Mutex::default(),
             query: context.number,
             operator: place.operator,
             stop: context.stop.clone(),
@@ -182,8 +192,8 @@ impl Source for ScanSource {
         let chunk = context.readers.next_part(self.number)?;
         let (counts, metrics) = (&self.work.counts, &mut context.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
-        let path = *self.work.storage_taken.lock().unwrap_or_else(PoisonError::into_inner);
-        metrics.storage_path = path.or(metrics.storage_path);
+        let paths = std::mem::take(&mut *self.work.paths_taken());
+        paths.into_iter().for_each(|path| metrics.add_storage_path(path));
         metrics.bytes_read += bytes_read;
         if let Some(operator) = metrics.operators.get_mut(self.work.operator) {
             operator.count("bytes_read", bytes_read);
@@ -267,6 +277,10 @@ impl ReadParts for ScanWork {
 }
 
 impl ScanWork {
+    fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
+        self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The rows of a row group that meet the filter.
     fn read(&self, queue: &Queue, row_group: &RowGroup) -> Result<Chunk> {
         if self.stop.is_stopped() {
@@ -396,12 +410,14 @@ impl ScanWork {
         row_count: u32,
     ) -> Result<Vec<Arc<ResidentChunk>>> {
         let file = &row_group.file.file;
-        let mut reader = FileReader::open(file, self.storage_path)?;
-        let mut path = self.storage_taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *path = Some(reader.path());
-        drop(path);
+        let way =
+            row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
+        let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
+        let mut reader = FileReader::open(file, *path)?;
+        self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
         for place in places {
-            if let Some((start, bytes)) = chunk_range(sources[*place].metadata) {
+            let is_read_by_host = device_file.is_none() || is_decompressed_by_host(sources[*place].metadata);
+            if let Some((start, bytes)) = chunk_range(sources[*place].metadata).filter(|_| is_read_by_host) {
                 reader.announce(start, bytes);
             }
         }
@@ -417,11 +433,13 @@ impl ScanWork {
                 device.push(None);
             } else {
                 file.check_range(start, bytes)?;
-                let mut read = |place, part: &mut [u8]| reader.read(start + place, part);
-                let memory = queue.memory();
-                let uploaded =
-                    UploadedChunk::read(memory, source, (bytes, row_count), queue.stream(), &mut read)?;
-                device.push(Some(uploaded));
+                let mut parts = reader.parts(start);
+                let reads = match device_file {
+                    Some(device_file) => ChunkReads::Device(device_file.as_ref(), start),
+                    None => ChunkReads::Host(&mut parts),
+                };
+                let (memory, stream) = (queue.memory(), queue.stream());
+                device.push(Some(UploadedChunk::read(memory, source, (bytes, row_count), stream, reads)?));
             }
         }
         file.check_unchanged(reader.handle())?;
@@ -494,7 +512,7 @@ mod tests {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
-        let file = Arc::new(ScanFile { file, leaves: Vec::new() });
+        let file = Arc::new(ScanFile { file, leaves: Vec::new(), way: OnceLock::new() });
         let row_group = |(index, row_count): (usize, &usize)| RowGroup {
             file: file.clone(),
             index,

@@ -1,7 +1,8 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
-//! - `read_path.rs`: how bytes get from files into memory
+//! - `file_systems.rs`: which ways from files to a device's memory there are
+//! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `scan_size.rs`: how much that leaves to read
 //! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
@@ -9,7 +10,9 @@
 //! Deliberately absent: column data on the CPU, remote files.
 
 mod describe;
+mod direct_reads;
 mod error;
+mod file_systems;
 mod file_type;
 mod files;
 mod footer_check;
@@ -20,6 +23,7 @@ mod statistics;
 
 pub use describe::{DescriptionCache, describe};
 pub use error::{from_io, from_parquet};
+pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};
 pub use pruning::{RowGroupBounds, refutes};

@@ -1,32 +1,25 @@
-//! How bytes get from files into memory.
+//! How the host reads files, for memory of its own or of a device.
 //!
 //! - the page cache: what was read before comes from memory, and what comes from storage stays there
-//! - direct: past the page cache (O_DIRECT), for tables that would only drive everything else out of it
+//! - direct: past the page cache (O_DIRECT), for tables that would only drive everything else out of it; by
+//!   io_uring, so that storage has several reads to do at once, or by pread
 //!
-//! Invariants: a direct reader's file has the identity of the handle that it was made from. A file system that
-//! refuses direct reads is read through the page cache.
+//! Invariants: a direct reader's file has the identity of the handle that it was made from.
 //!
-//! Deliberately absent: which memory the bytes are for.
-#![expect(unsafe_code, reason = "memory aligned for direct reads, and hints to the page cache, are libc's")]
+//! Deliberately absent: which way a file is read (`file_systems.rs`), files that a device reads by itself.
+#![expect(unsafe_code, reason = "reads under way, and hints to the page cache, are the kernel's")]
 
-use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
-    fs::File,
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, OpenOptionsExt},
-    },
-    sync::Arc,
+use std::{collections::VecDeque, fs::File, ops::Range, os::fd::AsRawFd, os::unix::fs::FileExt, sync::Arc};
+
+use pystachio_plan::{Error, Result, StoragePath};
+
+use super::{
+    TableFile,
+    direct_reads::{ALIGNMENT, DirectFile, DirectRead, READS_IN_FLIGHT},
+    file_systems::refused,
+    from_io,
 };
-
-use pystachio_plan::{Result, StoragePath};
-
-use super::{TableFile, from_io};
-
-/// What direct reads are aligned to, in the file and in memory: the largest logical block of usual storage.
-const ALIGNMENT: u64 = 4096;
-/// Bytes of one direct read: large enough for storage to give its full bandwidth.
-const DIRECT_BYTES: usize = 4 << 20;
+use crate::device::{PartSource, Slot};
 
 /// Bytes of memory that the host can give without swapping; all there is if it does not tell.
 ///
@@ -42,32 +35,34 @@ pub fn memory_available() -> u64 {
 pub struct FileReader<'a> {
     file: &'a TableFile,
     handle: Arc<File>,
-    direct: Option<Direct>,
-}
-
-struct Direct {
-    handle: File,
-    buffer: AlignedBuffer,
+    direct: Option<DirectFile>,
 }
 
 impl<'a> FileReader<'a> {
-    /// A reader of a file's present content. `Auto` is the page cache: whoever knows how much is read decides.
+    /// A reader of a file's present content. What is neither direct nor the page cache is the page cache here.
     ///
     /// # Errors
     ///
-    /// As of [`TableFile::handle`].
+    /// As of [`TableFile::handle`]; `Unavailable` if the file system has no direct reads.
     pub fn open(file: &'a TableFile, path: StoragePath) -> Result<Self> {
         let handle = file.handle()?;
         let direct = match path {
-            StoragePath::Direct => open_direct(&handle),
-            StoragePath::Auto | StoragePath::PageCache => None,
+            StoragePath::Direct | StoragePath::DirectPread => {
+                let opened = DirectFile::open(&handle, path == StoragePath::Direct);
+                Some(opened.map_err(|error| refused(file, "direct reads", &error.to_string()))?)
+            }
+            _ => None,
         };
         Ok(Self { file, handle, direct })
     }
 
     /// The way that it takes.
     pub fn path(&self) -> StoragePath {
-        if self.direct.is_some() { StoragePath::Direct } else { StoragePath::PageCache }
+        match &self.direct {
+            None => StoragePath::PageCache,
+            Some(direct) if direct.has_ring() => StoragePath::Direct,
+            Some(_) => StoragePath::DirectPread,
+        }
     }
 
     /// The open file.
@@ -87,84 +82,74 @@ impl<'a> FileReader<'a> {
         }
     }
 
-    /// Fills memory from a place in the file. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// `FileAccess`.
-    pub fn read(&mut self, offset: u64, target: &mut [u8]) -> Result<()> {
-        let read = match &mut self.direct {
-            None => self.handle.read_exact_at(target, offset),
-            Some(direct) => direct.read(offset, target),
-        };
-        read.map_err(|error| from_io(&self.file.footer.path, "read", &error))
+    /// The file's bytes from a place on, part by part.
+    pub fn parts(&mut self, offset: u64) -> FileParts<'_, 'a> {
+        FileParts { reader: self, offset, begun: VecDeque::new() }
     }
 }
 
-/// The same file, opened for direct reads; `None` where its file system has none.
-fn open_direct(handle: &File) -> Option<Direct> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let handle = File::options().read(true).custom_flags(libc::O_DIRECT).open(path).ok()?;
-    Some(Direct { handle, buffer: AlignedBuffer::new() })
+/// Bytes of a file that are read part by part.
+pub struct FileParts<'r, 'f> {
+    reader: &'r mut FileReader<'f>,
+    offset: u64,
+    begun: VecDeque<Part>,
 }
 
-impl Direct {
-    fn read(&mut self, offset: u64, target: &mut [u8]) -> std::io::Result<()> {
-        let mut done = 0;
-        while done < target.len() {
-            let position = offset + done as u64;
-            let skipped = (position % ALIGNMENT) as usize;
-            let wanted =
-                (skipped + target.len() - done).next_multiple_of(ALIGNMENT as usize).min(DIRECT_BYTES);
-            let buffer = &mut self.buffer.bytes()[..wanted];
-            // The last block of a file is short.
-            let read = self.handle.read_at(buffer, position - skipped as u64)?;
-            let count = read.saturating_sub(skipped).min(target.len() - done);
-            if count == 0 {
-                return Err(std::io::ErrorKind::UnexpectedEof.into());
+/// A part that has begun.
+struct Part {
+    /// In the file.
+    position: u64,
+    bytes: usize,
+    direct: Option<DirectRead>,
+}
+
+impl PartSource for FileParts<'_, '_> {
+    fn parts_in_flight(&self) -> usize {
+        if self.reader.path() == StoragePath::Direct { READS_IN_FLIGHT } else { 1 }
+    }
+
+    fn begin(&mut self, start: u64, bytes_left: u64, slot: &mut Slot) -> Result<usize> {
+        let position = self.offset + start;
+        let part = match &mut self.reader.direct {
+            None => Part { position, bytes: bytes_left.min(slot.bytes as u64) as usize, direct: None },
+            Some(direct) => {
+                let skipped = position % ALIGNMENT;
+                let read_bytes = (skipped + bytes_left).next_multiple_of(ALIGNMENT).min(slot.bytes as u64);
+                let bytes = (read_bytes - skipped).min(bytes_left) as usize;
+                let memory = slot.address as *mut u8;
+                // SAFETY: the slot is the read's until `finish` or `abandon`.
+                let read = unsafe { direct.begin(position - skipped, memory, read_bytes as usize) };
+                Part { position, bytes, direct: Some(read) }
             }
-            target[done..done + count].copy_from_slice(&buffer[skipped..skipped + count]);
-            done += count;
-        }
-        Ok(())
-    }
-}
-
-/// Memory for direct reads.
-struct AlignedBuffer {
-    address: *mut u8,
-}
-
-// SAFETY: the memory is this value's alone.
-unsafe impl Send for AlignedBuffer {}
-
-impl AlignedBuffer {
-    const LAYOUT: Layout = match Layout::from_size_align(DIRECT_BYTES, ALIGNMENT as usize) {
-        Ok(layout) => layout,
-        Err(_) => panic!("a size that is no multiple of its alignment"),
-    };
-
-    fn new() -> Self {
-        // SAFETY: the layout has a size above zero.
-        let address = unsafe { alloc(Self::LAYOUT) };
-        if address.is_null() {
-            handle_alloc_error(Self::LAYOUT);
-        }
-        // SAFETY: it has just been allocated with this size.
-        unsafe { address.write_bytes(0, DIRECT_BYTES) };
-        Self { address }
+        };
+        let bytes = part.bytes;
+        self.begun.push_back(part);
+        Ok(bytes)
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: allocated with this size, initialised, and borrowed as long as the slice.
-        unsafe { std::slice::from_raw_parts_mut(self.address, DIRECT_BYTES) }
+    fn finish(&mut self, slot: &mut Slot) -> Result<Range<usize>> {
+        let part = self.begun.pop_front().ok_or_else(|| Error::internal("no part of a file has begun"))?;
+        let path = &self.reader.file.footer.path;
+        let read = match (&mut self.reader.direct, part.direct) {
+            (Some(direct), Some(read)) => direct.wait(read).and_then(|count| {
+                let skipped = (part.position % ALIGNMENT) as usize;
+                if count < skipped + part.bytes {
+                    return Err(std::io::ErrorKind::UnexpectedEof.into());
+                }
+                Ok(skipped..skipped + part.bytes)
+            }),
+            _ => {
+                // SAFETY: nothing reads into the slot before this.
+                let target = unsafe { slot.memory() }.get_mut(..part.bytes).unwrap_or_default();
+                self.reader.handle.read_exact_at(target, part.position).map(|()| 0..part.bytes)
+            }
+        };
+        read.map_err(|error| from_io(path, "read", &error))
     }
-}
 
-impl Drop for AlignedBuffer {
-    fn drop(&mut self) {
-        // SAFETY: allocated by `new` with this layout.
-        unsafe { dealloc(self.address, Self::LAYOUT) };
+    fn abandon(&mut self) -> bool {
+        self.begun.clear();
+        self.reader.direct.as_mut().is_none_or(DirectFile::abandon)
     }
 }
 
@@ -172,16 +157,21 @@ impl Drop for AlignedBuffer {
 mod tests {
     use std::io::Write;
 
-    use pystachio_plan::FileSet;
+    use pystachio_plan::{ErrorKind, FileSet};
 
     use super::*;
-    use crate::storage::FileCatalog;
+    use crate::{
+        device::{DeviceMemory, EmulatedPlatform, Stream},
+        storage::FileCatalog,
+    };
 
     /// A Parquet file of some megabytes that is no multiple of a block.
     fn table_file() -> (tempfile::TempDir, TableFile, Vec<u8>) {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let parquet = std::fs::read(source).unwrap();
-        let folder = tempfile::tempdir().unwrap();
+        // Beside the test: where temporary files are, there may be no direct reads.
+        let test = std::env::current_exe().unwrap();
+        let folder = tempfile::tempdir_in(test.parent().unwrap()).unwrap();
         let path = folder.path().join("t.parquet");
         // What lies between the magic and the first page is nobody's.
         let padding: Vec<u8> = (0..9_000_001_u32).map(|place| (place * 31 % 251) as u8).collect();
@@ -192,19 +182,101 @@ mod tests {
         (folder, file, bytes)
     }
 
+    /// A range of a file by way of the emulated device.
+    fn read(reader: &mut FileReader<'_>, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), u64::MAX);
+        let buffer = memory.allocate(bytes as u64, Stream(0))?;
+        reader.announce(offset, bytes as u64);
+        let target = (bytes as u64, buffer.address());
+        let uploaded = memory.upload_parts(target, Stream(0), &mut reader.parts(offset), &mut |_| Ok(()));
+        assert_eq!(platform.slots_lent(), 0);
+        uploaded?;
+        memory.download(&buffer, bytes, Stream(0))
+    }
+
+    const PATHS: [StoragePath; 3] = [StoragePath::PageCache, StoragePath::Direct, StoragePath::DirectPread];
+
+    fn check_all_ranges(reader: &mut FileReader<'_>, bytes: &[u8]) {
+        let path = reader.path();
+        for (offset, length) in [(0, 1), (4095, 2), (4096, 4096), (17, 5_000_000), (bytes.len() - 9, 9)] {
+            let found = read(reader, offset as u64, length).unwrap();
+            assert!(found == bytes[offset..offset + length], "{path:?} {offset} {length}");
+        }
+        let beyond = read(reader, bytes.len() as u64 - 9, 10).unwrap_err();
+        assert_eq!(beyond.kind, ErrorKind::FileCorrupt, "{path:?}");
+        // An error leaves the reader as it was.
+        assert!(read(reader, 3, 2_000_000).unwrap() == bytes[3..2_000_003], "{path:?}");
+    }
+
     #[test]
     fn every_path_gives_the_same_bytes() {
         let (_folder, file, bytes) = table_file();
-        for path in [StoragePath::Auto, StoragePath::PageCache, StoragePath::Direct] {
+        for path in PATHS {
             let mut reader = FileReader::open(&file, path).unwrap();
-            for (offset, length) in [(0, 1), (4095, 2), (4096, 4096), (17, 5_000_000), (bytes.len() - 9, 9)] {
-                let mut target = vec![0; length];
-                reader.announce(offset as u64, length as u64);
-                reader.read(offset as u64, &mut target).unwrap();
-                assert_eq!(target, bytes[offset..offset + length], "{path:?} {offset} {length}");
-            }
-            let mut beyond = vec![0; 10];
-            reader.read(bytes.len() as u64 - 9, &mut beyond).unwrap_err();
+            assert!(reader.path() == path || path == StoragePath::Direct, "{path:?}");
+            check_all_ranges(&mut reader, &bytes);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_cut_meanwhile_is_an_error_on_every_path() {
+        for path in PATHS {
+            let (folder, file, bytes) = table_file();
+            let mut reader = FileReader::open(&file, path).unwrap();
+            let whole = std::fs::File::options().write(true).open(folder.path().join("t.parquet")).unwrap();
+            whole.set_len(5_000_001).unwrap();
+            assert!(read(&mut reader, 0, 5_000_001).unwrap() == bytes[..5_000_001], "{path:?}");
+            let error = read(&mut reader, 1, 5_000_001).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::FileCorrupt, "{path:?}");
+            assert!(error.message.contains("t.parquet"), "{error}");
+            FileReader::open(&file, path).err().unwrap();
+        }
+    }
+
+    /// Makes the kernel refuse io_uring to this thread, as containers do.
+    fn refuse_io_uring() {
+        let statement =
+            |code: u32, k: u32, jt: u8, jf: u8| libc::sock_filter { code: code as u16, jt, jf, k };
+        let mut filter = [
+            // The number of the system call.
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+            statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_io_uring_setup as u32, 0, 1),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+        ];
+        let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+        // SAFETY: both calls concern this thread; the program lives until they return.
+        let refused = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+        };
+        assert!(refused, "{}", std::io::Error::last_os_error());
+    }
+
+    #[test]
+    fn without_io_uring_direct_reads_go_on_by_pread() {
+        let (_folder, file, bytes) = table_file();
+        let thread = std::thread::spawn(move || {
+            refuse_io_uring();
+            let mut reader = FileReader::open(&file, StoragePath::Direct).unwrap();
+            assert_eq!(reader.path(), StoragePath::DirectPread);
+            check_all_ranges(&mut reader, &bytes);
+        });
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn reads_that_nobody_waits_for_leave_their_memory_alone() {
+        let (_folder, file, _) = table_file();
+        let mut reader = FileReader::open(&file, StoragePath::Direct).unwrap();
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), u64::MAX);
+        let buffer = memory.allocate(9_000_000, Stream(0)).unwrap();
+        let mut see = |_: &[u8]| Err(Error::internal("not what was expected"));
+        let target = (9_000_000, buffer.address());
+        memory.upload_parts(target, Stream(0), &mut reader.parts(4), &mut see).unwrap_err();
+        assert_eq!(platform.slots_lent(), 0);
+        assert!(reader.direct.as_mut().is_none_or(DirectFile::abandon));
     }
 }

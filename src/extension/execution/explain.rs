@@ -75,7 +75,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.prepare_us += before.prepare_us;
     now.blocked_us += before.blocked_us;
     now.bytes_read += before.bytes_read;
-    now.storage_path = now.storage_path.or(before.storage_path);
+    before.storage_paths.iter().for_each(|path| now.add_storage_path(*path));
     now.row_groups_total += before.row_groups_total;
     now.row_groups_pruned += before.row_groups_pruned;
     now.files_total += before.files_total;
@@ -210,8 +210,9 @@ fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork)
         micros(work.overlap_us)
     );
     writer.text("Storage Time", &storage);
-    if let Some(path) = metrics.storage_path {
-        writer.text("Storage Path", &path.to_string());
+    let paths: Vec<String> = metrics.storage_paths.iter().map(ToString::to_string).collect();
+    if !paths.is_empty() {
+        writer.text("Storage Path", &paths.join(", "));
     }
     let bandwidth = match settings::storage_bandwidth() {
         0 => work.read_rate_max,

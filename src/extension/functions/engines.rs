@@ -34,6 +34,8 @@ fn engine_status(
         name!(queries_running, Option<i64>),
         name!(queries_run, Option<i64>),
         name!(restarts, Option<i64>),
+        name!(storage_paths, Option<Vec<String>>),
+        name!(libraries, Option<Vec<String>>),
         name!(last_error, Option<String>),
     ),
 > {
@@ -70,6 +72,8 @@ fn engine_status(
         status.as_ref().map(|status| count(status.queries_running)),
         status.as_ref().map(|status| count(status.queries_run)),
         state.as_ref().map(|state| count(state.restarts)),
+        status.as_ref().map(|status| status.storage_paths.clone()),
+        status.as_ref().map(|status| status.libraries.clone()),
         last_exit.map(|reason| format!("engine process {reason}")).or(last_query_error),
     ))
 }
@@ -108,7 +112,8 @@ extension_sql!(
 CREATE VIEW engines AS
   SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
     pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
-    engine.device_memory_used, engine.queries_running, engine.queries_run, engine.restarts, engine.last_error
+    engine.device_memory_used, engine.queries_running, engine.queries_run, engine.restarts, engine.storage_paths, engine.libraries,
+    engine.last_error
   FROM pg_catalog.pg_foreign_server server
   JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
   JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler

@@ -15,6 +15,8 @@ use crate::settings;
 /// How long an engine may take to end when asked to.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Where cuFile logs, which otherwise is the working directory: that of the data.
+const CUFILE_LOG_VARIABLE: &str = "CUFILE_LOGFILE_PATH";
 /// `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
@@ -49,6 +51,9 @@ impl EngineProcess {
             .env("PYSTACHIO_LOG", &options.log_level)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
+        if std::env::var_os(CUFILE_LOG_VARIABLE).is_none() {
+            command.env(CUFILE_LOG_VARIABLE, home.directory().join("cufile.log"));
+        }
         let supervisor_pid = std::process::id();
         // SAFETY: only system calls that are allowed between fork and exec.
         unsafe { command.pre_exec(move || prepare(supervisor_pid)) };

@@ -250,7 +250,8 @@ impl TestServer {
         };
         let (sockets, compute) = (runtime(2), runtime(2));
         let seen = Arc::new(Seen::default());
-        let host = Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone());
+        let host =
+            Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone(), vec!["a library".into()]);
         let stop = CancellationToken::new();
         let server = sockets.block_on(async { Server::bind(&socket).unwrap() });
         let serving = sockets.spawn(server.serve(host, stop.clone()));
@@ -481,7 +482,8 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
         serving.await.unwrap();
         assert!(!server.socket.exists());
         // The next engine takes over, and whoever connects anew has it.
-        let host = Host::new(Arc::new(FakeEngine(server.seen.clone())), server.compute.handle().clone());
+        let engine = Arc::new(FakeEngine(server.seen.clone()));
+        let host = Host::new(engine, server.compute.handle().clone(), Vec::new());
         let next = Server::bind(&server.socket).unwrap();
         tokio::spawn(next.serve(host, server.stop.clone()));
         assert_eq!(server.connect().await.query(Behaviour::ThreeBatches).await.batches.len(), 3);
@@ -595,6 +597,7 @@ fn error_comes_after_the_batches_before_it() {
         assert_eq!((status.queries_run, status.queries_running), (1, 0));
         assert_eq!(status.last_error.as_deref(), Some("division by zero"));
         assert!(status.resident_bytes > 0 && status.device == "fake");
+        assert_eq!(status.libraries, ["a library"]);
     });
 }
 

@@ -3,6 +3,7 @@
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `sharing.rs`: admission, cancels, faults, full disks
+//! - `storage.rs`: every way from files to the device
 //! - `timelines.rs`: what is noted of a query
 //!
 //! Every table is made of a seed, which is printed.
@@ -12,6 +13,7 @@ mod joins;
 mod large_decimals;
 mod sharing;
 mod sorts;
+mod storage;
 mod timelines;
 
 use std::{
@@ -109,7 +111,11 @@ struct Table {
 
 impl Table {
     fn new(rows: Vec<Row>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::new_in(std::env::temp_dir(), rows)
+    }
+
+    fn new_in(folder: impl AsRef<std::path::Path>, rows: Vec<Row>) -> Self {
+        let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("t.parquet");
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("key", Arc::new(rows.iter().map(|row| row.key).collect::<Int64Array>())),
@@ -215,7 +221,14 @@ impl Fixture {
     }
 
     fn run_until(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
-        let request = request(plan);
+        self.answer(request(plan), stop)
+    }
+
+    fn run_with(&self, plan: Plan, device: DeviceSettings) -> Result<Answer> {
+        self.answer(QueryRequest { device, ..request(plan) }, StopFlag::default())
+    }
+
+    fn answer(&self, request: QueryRequest, stop: StopFlag) -> Result<Answer> {
         let answer = self.runtime.block_on(async {
             let mut stream = self.engine.run(request, stop).await?;
             let mut rows = Vec::new();

@@ -1,6 +1,9 @@
 //! Several queries at once, queries that end early, and devices that fail.
 
 use std::{
+    fs::File,
+    ops::Range,
+    path::Path,
     sync::{Mutex, Weak},
     time::{Duration, Instant},
 };
@@ -8,7 +11,7 @@ use std::{
 use pystachio_plan::{Error, ErrorKind, Operator, Relation, SortKey};
 
 use super::*;
-use crate::device::{Kernel, Mark, Reclaim, Stream};
+use crate::device::{DeviceFile, DeviceFileMode, Kernel, Mark, Reclaim, Slot, Stream};
 
 /// What a cancel may take on the emulated device.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -16,15 +19,16 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// What is done before a call of the device; what it fails with, the call fails with.
 type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
 
-/// The emulated device with something done before launches and copies to page-locked memory.
-struct Watched {
+/// The emulated device with something done before launches, copies to page-locked memory, and files that it reads
+/// by itself.
+pub(super) struct Watched {
     device: EmulatedPlatform,
     calls: Calls,
     before: Before,
 }
 
 impl Watched {
-    fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
+    pub(super) fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
         Arc::new(Self { device: EmulatedPlatform::new(), calls: Calls::default(), before: Box::new(before) })
     }
 }
@@ -62,14 +66,21 @@ impl Platform for Watched {
         self.device.upload(source, target, stream)
     }
 
-    fn upload_parts(
-        &self,
-        bytes: u64,
-        target: u64,
-        stream: Stream,
-        fill: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
-    ) -> Result<()> {
-        self.device.upload_parts(bytes, target, stream, fill)
+    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
+        self.device.lend_slot(waits)
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.device.return_slot(slot);
+    }
+
+    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
+        self.device.upload_slot(slot, range, target, stream)
+    }
+
+    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
+        (self.before)(&self.calls)?;
+        self.device.open_file(file, path, mode)
     }
 
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
