@@ -6,8 +6,8 @@ use super::{Queue, RowNumbers};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
     abi::{
-        FindEqualKeys, HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, KeyRange, MeasureKeys, ProbeRows,
-        SLOTS_BY_HASH, SLOTS_BY_KEY, WritePairs,
+        FindEqualKeys, HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, KeyRange, ProbeRows, SLOTS_BY_HASH,
+        SLOTS_BY_KEY, WritePairs,
     },
 };
 
@@ -162,18 +162,7 @@ impl Queue {
     /// Slots that are keys, if there is one integer key and its values lie close enough together; waits then.
     fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(Slots, u64)>> {
         let [key] = keys else { return Ok(None) };
-        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
-            return Ok(None);
-        }
-        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
-        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
-        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
-        let Some(KeyRange { least, greatest }) = self.download(&range, 1)?.first().copied() else {
-            return Ok(None);
-        };
-        if least > greatest {
-            return Ok(None);
-        }
+        let Some(KeyRange { least, greatest }) = self.key_range(key, row_count)? else { return Ok(None) };
         let slot_count = greatest.abs_diff(least).saturating_add(1);
         let is_dense = slot_count <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX);
         Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))

@@ -3,6 +3,7 @@
 //! - `queue.rs`: where work is enqueued: memory and a stream
 //! - `select.rs`: prefix sums, selection by flags, gathering, concatenation
 //! - `join.rs`: hash tables over rows, and the pairs that match
+//! - `key_filter.rs`: sets of keys that rows are tested against
 //! - `group.rs`: groups and their accumulators
 //! - `sort.rs`: orders of rows
 //! - `partition.rs`: rows by partition, for spilling and exchanges
@@ -17,6 +18,7 @@
 mod fault;
 mod group;
 mod join;
+mod key_filter;
 mod output;
 mod pack;
 mod partition;
@@ -29,6 +31,7 @@ mod tests;
 pub use fault::StatusCell;
 pub use group::{Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, Pairs, ProbeMode};
+pub use key_filter::{KeyFilter, KeyFilterShape, KeyTest};
 pub use output::{column_schema, to_arrow};
 pub use pack::PackedColumn;
 pub use partition::{HashPartitioning, Partitioned, SPLITTERS_MAX};
