@@ -25,6 +25,8 @@
     X(count_matches, ProbeRows, BLOCK_THREADS) \
     X(write_matches, ProbeRows, BLOCK_THREADS) \
     X(write_pairs, WritePairs, BLOCK_THREADS) \
+    X(insert_filter_keys, InsertFilterKeys, BLOCK_THREADS) \
+    X(test_filter_keys, TestFilterKeys, BLOCK_THREADS) \
     X(assign_groups, AssignGroups, BLOCK_THREADS) \
     X(number_groups, AssignGroups, BLOCK_THREADS) \
     X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \

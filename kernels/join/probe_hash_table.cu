@@ -15,15 +15,8 @@ DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
 
 KERNEL(hash_keys, HashKeys, BLOCK_THREADS) {
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        uint64_t hash = 0x51ed270b0e3f4f1bull;
-        bool has_null = false;
-        for (uint32_t key = 0; key < args.keys.count; key++) {
-            const ColumnView &column = args.keys.columns[key];
-            bool is_null = cell_is_null(column, row);
-            has_null = has_null || is_null;
-            hash = hash_mix(hash ^ (is_null ? 0x7fb5d329728ea185ull : hash_cell(column, row)));
-        }
-        if (hash == HASH_NULL) hash = 1;
+        bool has_null;
+        uint64_t hash = hash_row(args.keys, row, &has_null);
         ((uint64_t *)args.hashes)[row] = has_null && !args.nulls_match ? HASH_NULL : hash;
     }
 }
@@ -34,7 +27,7 @@ KERNEL(measure_keys, MeasureKeys, BLOCK_THREADS) {
     int64_t least = most, greatest = -most - 1;
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         if (cell_is_null(args.keys, row)) continue;
-        int64_t key = key_at(args.keys, row);
+        int64_t key = integer_key_at(args.keys, row);
         least = key < least ? key : least;
         greatest = key > greatest ? key : greatest;
     }
@@ -53,7 +46,7 @@ KERNEL(measure_keys, MeasureKeys, BLOCK_THREADS) {
 // The slot of a key, or slot_count if it has none.
 DEVICE uint64_t slot_of_key(const ColumnView &column, uint64_t row, int64_t least, uint64_t slot_count) {
     if (cell_is_null(column, row)) return slot_count;
-    uint64_t slot = (uint64_t)key_at(column, row) - (uint64_t)least;
+    uint64_t slot = (uint64_t)integer_key_at(column, row) - (uint64_t)least;
     return slot < slot_count ? slot : slot_count;
 }
 

@@ -230,7 +230,7 @@ pub const SLOTS_BY_HASH: u32 = 0;
 pub const SLOTS_BY_KEY: u32 = 1;
 
 /// The least and the greatest key.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct KeyRange {
     /// The greatest number if there is no key.
@@ -312,6 +312,73 @@ pub struct ProbeRows {
     pub keep_unmatched: u32,
 }
 const _: () = assert!(size_of::<ProbeRows>() == 896);
+
+/// A key passes if and only if it was inserted.
+pub const FILTER_BITMAP: u32 = 0;
+/// A key that was inserted passes.
+pub const FILTER_BLOOM: u32 = 1;
+/// Words of a block of a Bloom filter.
+pub const BLOOM_BLOCK_WORDS: u64 = 8;
+
+/// A set of keys.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyFilterView {
+    /// Words of 32 bits.
+    pub words: u64,
+    /// Bits of a bitmap, blocks of a Bloom filter.
+    pub slot_count: u64,
+    /// The key of a bitmap's first bit.
+    pub least: i64,
+    /// [`FILTER_BITMAP`] or [`FILTER_BLOOM`].
+    pub kind: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<KeyFilterView>() == 32);
+
+/// Arguments of `insert_filter_keys`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct InsertFilterKeys {
+    /// What is inserted.
+    pub keys: KeyColumns,
+    /// What they are inserted into.
+    pub filter: KeyFilterView,
+    /// Rows.
+    pub row_count: u64,
+}
+const _: () = assert!(size_of::<InsertFilterKeys>() == 432);
+
+/// How many rows were asked about, and how many passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct FilterCounts {
+    /// Rows that were asked about.
+    pub tested: u64,
+    /// Of them, those that passed.
+    pub passed: u64,
+}
+const _: () = assert!(size_of::<FilterCounts>() == 16);
+
+/// Arguments of `test_filter_keys`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct TestFilterKeys {
+    /// What is looked up.
+    pub keys: KeyColumns,
+    /// Where.
+    pub filter: KeyFilterView,
+    /// Rows.
+    pub row_count: u64,
+    /// A byte a row: whether it is asked about; 0: all are.
+    pub asked: u64,
+    /// A byte a row: whether it passes. May be `asked`.
+    pub flags: u64,
+    /// A [`FilterCounts`] that is added to, or 0.
+    pub counts: u64,
+}
+const _: () = assert!(size_of::<TestFilterKeys>() == 456);
 
 /// Arguments of `write_pairs`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

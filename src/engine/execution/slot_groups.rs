@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use pystachio_plan::{DataType, Result};
 
 use crate::{
-    device::{Chunk, Claim, Column},
+    device::{Chunk, Claim, Column, abi::KeyRange},
     operation::{GroupSlots, Queue, SlotLayout},
 };
 
@@ -52,8 +52,8 @@ impl SlotGroups {
         if self.row_count < self.measured_from {
             return Ok(false);
         }
-        let has_room = match queue.integer_range(key, row_count)? {
-            Some(range) => self.make_room(queue, range)?,
+        let has_room = match queue.key_range(key, row_count)? {
+            Some(KeyRange { least, greatest }) => self.make_room(queue, least..=greatest)?,
             None => false,
         };
         let Some(slots) = self.slots.as_mut().filter(|_| has_room) else {

@@ -1,15 +1,13 @@
 //! Hash tables over rows, and the pairs that match.
 
-use std::ops::RangeInclusive;
-
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{Queue, RowNumbers};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
     abi::{
-        FindEqualKeys, HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, KeyRange, MeasureKeys, ProbeRows,
-        SLOTS_BY_HASH, SLOTS_BY_KEY, WritePairs,
+        FindEqualKeys, HashKeys, InsertBuildRows, KEYS_MAX, KeyColumns, KeyRange, ProbeRows, SLOTS_BY_HASH,
+        SLOTS_BY_KEY, WritePairs,
     },
 };
 
@@ -161,30 +159,13 @@ impl Queue {
         Ok(self.download::<u32>(flag, 1)?.first() == Some(&0))
     }
 
-    /// The least and the greatest value of a column of integers; `None` for other columns, and if all rows are NULL.
-    /// Waits for it.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Queue::build`].
-    pub fn integer_range(&self, key: &Column, row_count: usize) -> Result<Option<RangeInclusive<i64>>> {
-        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
-            return Ok(None);
-        }
-        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
-        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
-        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
-        let found = self.download(&range, 1)?.first().copied();
-        Ok(found.map(|KeyRange { least, greatest }| least..=greatest).filter(|range| !range.is_empty()))
-    }
-
     /// Slots that are keys, if there is one integer key and its values lie close enough together; waits then.
     fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(Slots, u64)>> {
         let [key] = keys else { return Ok(None) };
-        let Some(range) = self.integer_range(key, row_count)? else { return Ok(None) };
-        let slot_count = range.end().abs_diff(*range.start()).saturating_add(1);
+        let Some(KeyRange { least, greatest }) = self.key_range(key, row_count)? else { return Ok(None) };
+        let slot_count = greatest.abs_diff(least).saturating_add(1);
         let is_dense = slot_count <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX);
-        Ok(is_dense.then_some((Slots::ByKey(*range.start()), slot_count)))
+        Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))
     }
 
     /// The pairs of rows whose keys are equal, in probe order, or `None` if there are more than `pairs_max`.

@@ -3,6 +3,7 @@
 //! - `queue.rs`: where work is enqueued: memory and a stream
 //! - `select.rs`: prefix sums, selection by flags, gathering, concatenation
 //! - `join.rs`: hash tables over rows, and the pairs that match
+//! - `key_filter.rs`: sets of keys that rows are tested against
 //! - `group.rs`: groups and their accumulators
 //! - `slots.rs`: groups of an integer key that are found by the key itself
 //! - `sort.rs`: orders of rows
@@ -18,6 +19,7 @@
 mod fault;
 mod group;
 mod join;
+mod key_filter;
 mod output;
 mod pack;
 mod partition;
@@ -31,6 +33,7 @@ mod tests;
 pub use fault::StatusCell;
 pub use group::{Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, Pairs, ProbeMode};
+pub use key_filter::{KeyFilter, KeyFilterShape, KeyTest};
 pub use output::{column_schema, to_arrow};
 pub use pack::PackedColumn;
 pub use partition::{HashPartitioning, Partitioned, SPLITTERS_MAX};

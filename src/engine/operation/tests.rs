@@ -1,5 +1,7 @@
 //! Operations on the emulated device against plain loops over the same values.
 
+mod key_filters;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::i256;

@@ -1,0 +1,100 @@
+// Sets of keys that rows are tested against: bitmaps of dense integers, blocked Bloom filters of any keys.
+//
+// Grid:    any number of blocks; threads stride over the rows.
+// Inputs:  keys; a row with a NULL key is not inserted and never passes.
+// Outputs: words of the filter; one flag a row, and counts of rows.
+// Traffic: a bitmap reads one word a row, a Bloom filter one sector of 32 B; smaller filters stay in caches.
+// Source:  blocked Bloom filters, Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", WEA 2007; a
+//          bit in each word of a block as in the split block filters of Parquet's format. We differ: the hash is the joins'.
+#include "../abi/filter.h"
+#include "../abi/launch.h"
+#include "../common/keys.cuh"
+
+DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
+DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
+
+// The block of a hash, by its upper half.
+DEVICE uint64_t bloom_block(uint64_t hash, uint64_t block_count) { return (hash >> 32) * block_count >> 32; }
+
+// The bit of a hash in a word of its block, by its lower half.
+DEVICE uint32_t bloom_bit(uint64_t hash, uint32_t word) {
+    // Folded into the code: every caller unrolls its loop over the words.
+    const uint32_t salts[BLOOM_BLOCK_WORDS] = {0x47b6137bu, 0x44974d91u, 0x8824ad5bu, 0xa2b7289du,
+                                               0x705495c7u, 0x2df1424bu, 0x9efc4947u, 0x5c6bfb31u};
+    return 1u << ((uint32_t)hash * salts[word] >> 27);
+}
+
+// Most keys are set already where keys repeat.
+DEVICE void set_bits(uint32_t *word, uint32_t bits) {
+    if ((*(volatile uint32_t *)word & bits) != bits) atomicOr(word, bits);
+}
+
+KERNEL(insert_filter_keys, InsertFilterKeys, BLOCK_THREADS) {
+    uint32_t *words = (uint32_t *)args.filter.words;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        if (args.filter.kind == FILTER_BITMAP) {
+            const ColumnView &key = args.keys.columns[0];
+            if (cell_is_null(key, row)) continue;
+            uint64_t bit = (uint64_t)integer_key_at(key, row) - (uint64_t)args.filter.least;
+            if (bit < args.filter.slot_count) set_bits(&words[bit / 32], 1u << (bit % 32));
+            continue;
+        }
+        bool has_null;
+        uint64_t hash = hash_row(args.keys, row, &has_null);
+        if (has_null) continue;
+        uint32_t *block = words + bloom_block(hash, args.filter.slot_count) * BLOOM_BLOCK_WORDS;
+#pragma unroll
+        for (uint32_t word = 0; word < BLOOM_BLOCK_WORDS; word++) set_bits(&block[word], bloom_bit(hash, word));
+    }
+}
+
+// Half a block: what one load brings.
+struct alignas(16) BlockHalf {
+    uint32_t words[BLOOM_BLOCK_WORDS / 2];
+};
+
+DEVICE bool passes_bloom(const KeyFilterView &filter, const KeyColumns &keys, uint64_t row) {
+    bool has_null;
+    uint64_t hash = hash_row(keys, row, &has_null);
+    if (has_null) return false;
+    const BlockHalf *halves = (const BlockHalf *)filter.words + bloom_block(hash, filter.slot_count) * 2;
+    uint32_t missing = 0;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        BlockHalf found = halves[half];
+#pragma unroll
+        for (uint32_t word = 0; word < BLOOM_BLOCK_WORDS / 2; word++) {
+            missing |= ~found.words[word] & bloom_bit(hash, half * (BLOOM_BLOCK_WORDS / 2) + word);
+        }
+    }
+    return missing == 0;
+}
+
+DEVICE bool passes_bitmap(const KeyFilterView &filter, const ColumnView &key, uint64_t row) {
+    if (cell_is_null(key, row)) return false;
+    uint64_t bit = (uint64_t)integer_key_at(key, row) - (uint64_t)filter.least;
+    return bit < filter.slot_count && (((const uint32_t *)filter.words)[bit / 32] >> (bit % 32) & 1);
+}
+
+// One pair of atomics a warp.
+KERNEL(test_filter_keys, TestFilterKeys, BLOCK_THREADS) {
+    const uint8_t *asked = (const uint8_t *)args.asked;
+    uint32_t tested = 0, passed = 0;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        bool is_asked = !asked || asked[row];
+        bool passes = is_asked && (args.filter.kind == FILTER_BITMAP ? passes_bitmap(args.filter, args.keys.columns[0], row)
+                                                                     : passes_bloom(args.filter, args.keys, row));
+        ((uint8_t *)args.flags)[row] = passes;
+        tested += is_asked;
+        passed += passes;
+    }
+    if (!args.counts) return;
+    for (uint32_t distance = WARP_THREADS / 2; distance > 0; distance /= 2) {
+        tested += __shfl_down_sync(0xffffffffu, tested, distance);
+        passed += __shfl_down_sync(0xffffffffu, passed, distance);
+    }
+    if (threadIdx.x % WARP_THREADS != 0 || tested == 0) return;
+    FilterCounts *counts = (FilterCounts *)args.counts;
+    atomicAdd((unsigned long long *)&counts->tested, (unsigned long long)tested);
+    atomicAdd((unsigned long long *)&counts->passed, (unsigned long long)passed);
+}

@@ -1,0 +1,162 @@
+//! Sets of keys that rows are tested against before anything is looked up in a table.
+//!
+//! Integers that lie close together get a bit each, and then a row passes if and only if its key is in the set.
+//! Other keys, and several at once, go into a blocked Bloom filter, which lets some rows pass that it should not.
+//!
+//! Invariants: a row whose keys are in the set passes; a row with a NULL key does not.
+
+use pystachio_plan::Result;
+
+use super::{Queue, join::key_columns};
+use crate::device::{
+    Buffer, CellType, Column, Kernel,
+    abi::{
+        BLOOM_BLOCK_WORDS, FILTER_BITMAP, FILTER_BLOOM, InsertFilterKeys, KeyFilterView, KeyRange,
+        MeasureKeys, TestFilterKeys,
+    },
+};
+
+/// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
+const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
+/// Bits that a bitmap may have for however few rows: 1 MiB stays in any GPU's cache.
+const BITMAP_BITS_FREE: u64 = 8 << 20;
+/// Bits of a Bloom filter, for each row: less than one row in a hundred passes by mistake.
+const BLOOM_BITS_PER_ROW: u64 = 16;
+const WORD_BITS: u64 = 32;
+const WORD_BYTES: u64 = 4;
+
+/// How a set of keys is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFilterShape {
+    /// A bit for every integer from `least` on.
+    Bitmap {
+        /// The key of the first bit.
+        least: i64,
+        /// Bits.
+        bit_count: u64,
+    },
+    /// Blocks, found by hash.
+    Bloom {
+        /// Blocks.
+        block_count: u64,
+    },
+}
+
+/// A set of keys on the device.
+#[derive(Debug)]
+pub struct KeyFilter {
+    shape: KeyFilterShape,
+    words: Buffer,
+}
+
+/// What is asked of a filter besides the flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyTest<'a> {
+    /// One byte a row: whether it is asked about. All rows if absent.
+    pub asked: Option<&'a Buffer>,
+    /// A [`crate::device::abi::FilterCounts`] that is added to.
+    pub counts: Option<&'a Buffer>,
+}
+
+impl KeyFilterShape {
+    /// A bitmap for one integer key whose values lie close together, otherwise a Bloom filter. `range` is of the
+    /// only key, if it is an integer.
+    pub fn of(range: Option<KeyRange>, row_count: usize) -> Self {
+        let rows = row_count as u64;
+        if let Some(KeyRange { least, greatest }) = range {
+            let bit_count = greatest.abs_diff(least).saturating_add(1);
+            if bit_count <= rows.saturating_mul(BITMAP_BITS_PER_ROW_MAX).max(BITMAP_BITS_FREE) {
+                return Self::Bitmap { least, bit_count };
+            }
+        }
+        let block_count = (rows * BLOOM_BITS_PER_ROW).div_ceil(BLOOM_BLOCK_WORDS * WORD_BITS);
+        Self::Bloom { block_count: block_count.clamp(1, u64::from(u32::MAX)) }
+    }
+
+    /// Device memory that it takes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Bitmap { bit_count, .. } => bit_count.div_ceil(WORD_BITS) * WORD_BYTES,
+            Self::Bloom { block_count } => block_count * BLOOM_BLOCK_WORDS * WORD_BYTES,
+        }
+    }
+}
+
+impl KeyFilter {
+    /// How it is held.
+    pub fn shape(&self) -> KeyFilterShape {
+        self.shape
+    }
+
+    fn view(&self) -> KeyFilterView {
+        let (kind, slot_count, least) = match self.shape {
+            KeyFilterShape::Bitmap { least, bit_count } => (FILTER_BITMAP, bit_count, least),
+            KeyFilterShape::Bloom { block_count } => (FILTER_BLOOM, block_count, 0),
+        };
+        KeyFilterView { words: self.words.address(), slot_count, least, kind, reserved: 0 }
+    }
+}
+
+impl Queue {
+    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is
+    /// NULL.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>> {
+        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
+            return Ok(None);
+        }
+        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
+        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
+        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
+        let found = self.download::<KeyRange>(&range, 1)?.first().copied();
+        Ok(found.filter(|range| range.least <= range.greatest))
+    }
+
+    /// The set of the rows' keys. A bitmap has bits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, `NotSupported` for too many keys, and faults of the device.
+    pub fn build_key_filter(
+        &self,
+        shape: KeyFilterShape,
+        keys: &[Column],
+        row_count: usize,
+    ) -> Result<KeyFilter> {
+        let words = self.allocate_filled::<u32>(shape.bytes() / WORD_BYTES, 0)?;
+        let filter = KeyFilter { shape, words };
+        let row_count = row_count as u64;
+        let arguments = InsertFilterKeys { keys: key_columns(keys)?, filter: filter.view(), row_count };
+        self.launch_strided(Kernel::InsertFilterKeys, row_count, &arguments)?;
+        Ok(filter)
+    }
+
+    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those
+    /// that were inserted.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::build_key_filter`].
+    pub fn test_keys(
+        &self,
+        filter: &KeyFilter,
+        keys: &[Column],
+        row_count: usize,
+        test: KeyTest<'_>,
+    ) -> Result<Buffer> {
+        let flags = self.allocate::<u8>(row_count as u64)?;
+        let arguments = TestFilterKeys {
+            keys: key_columns(keys)?,
+            filter: filter.view(),
+            row_count: row_count as u64,
+            asked: test.asked.map_or(0, Buffer::address),
+            flags: flags.address(),
+            counts: test.counts.map_or(0, Buffer::address),
+        };
+        self.launch_strided(Kernel::TestFilterKeys, row_count as u64, &arguments)?;
+        Ok(flags)
+    }
+}
