@@ -46,6 +46,8 @@ from peers import TABLES, DuckdbPeer, PostgresPeer  # noqa: E402
 
 DATABASE = "bench_gpu"
 RESTART_S_MAX = 60
+# Of every way of reading, before and after a cold query.
+PROBE_S = 0.25
 # Without a form for GPUs: few and large row groups.
 ROW_GROUP_ROWS = 10_000_000
 
@@ -169,13 +171,21 @@ class Bench:
                 time.sleep(0.05)
 
 
-def bytes_read(pid):
-    """Bytes that a process has read by system calls, or None where the kernel does not count them."""
-    try:
-        found = re.search(r"^rchar: (\d+)", pathlib.Path(f"/proc/{pid}/io").read_text(encoding="ascii"), re.MULTILINE)
-    except OSError:
-        return None
-    return int(found[1]) if found else None
+class ReadCounter:
+    """Bytes that a process reads from when the counter is made."""
+
+    def __init__(self, pid):
+        self.path = pathlib.Path(f"/proc/{pid}/io")
+        self.start = self._counts()
+
+    def _counts(self):
+        text = self.path.read_text(encoding="ascii")
+        return [int(re.search(rf"^{name}: (\d+)", text, re.MULTILINE)[1]) for name in ("rchar", "read_bytes")]
+
+    def bytes(self):
+        """By system calls; reads of io_uring are none and count as what storage gave."""
+        by_call, by_storage = (now - start for now, start in zip(self._counts(), self.start))
+        return by_call if 2 * by_call >= by_storage else by_storage
 
 
 def timed(action):
@@ -294,23 +304,32 @@ def run_exact(bench):
 
 
 def measure_ours(bench, mode, name, sql, server, settings=(), without=None):
-    """A query in a fresh engine; `cold` and `direct` drop the page cache first. Prints nothing; returns text for the line."""
-    pid = bench.restart_engine(server)
+    """A query in a fresh engine; `cold` and `direct` drop the page cache first, and look just before and just after the query
+    what the disk gives, which changes from second to second where others share it. Prints nothing; returns text for the line."""
+    pid, is_cold, bandwidths = bench.restart_engine(server), mode in ("cold", "direct"), []
     peer = bench.peer(server, settings)
+
+    def look():
+        if is_cold:
+            bandwidths.extend(found[0] for found in [storage.direct_bandwidth(bench.files, PROBE_S)] if found)
+
     try:
         peer.run("SELECT count(*) FROM region")
-        if mode in ("cold", "direct"):
+        look()
+        if is_cold:
             storage.drop(bench.files, bench.options.drop_caches)
-        before = bytes_read(pid)
+        counter = ReadCounter(pid)
         try:
             seconds = timed(lambda: peer.receive(sql))
         except QueryError as error:
             bench.results.record(mode, server, name, None, without, error=first_line(error))
             return f"{server} fails: {first_line(error)}"
-        after = bytes_read(pid)
-        count = after - before if before is not None and after is not None else None
-        bench.results.record(mode, server, name, seconds, without, bytes_read=count)
-        return f"{server} {seconds:.3f}"
+        more = {"bytes_read": counter.bytes()}
+        look()
+        if bandwidths:
+            more["direct_bytes_per_s"] = sum(bandwidths) / len(bandwidths)
+        bench.results.record(mode, server, name, seconds, without, **more)
+        return f"{server} {seconds:.3f}" + (f" ({more['bytes_read'] / sum(bandwidths) * len(bandwidths):.3f} T_min)" if bandwidths else "")
     finally:
         peer.close()
 

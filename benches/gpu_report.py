@@ -1,7 +1,7 @@
 """The report of gpu.py: one Markdown page a scale factor, of whatever has been measured so far.
 
 Definitions: a ratio says how many times faster we are (DuckDB's seconds over ours). T_min is the least time in which
-the bytes that a cold query read can come from the disk: bytes over the bandwidth of O_DIRECT in the same run.
+the bytes that a cold query read can come from the disk: bytes over the bandwidth of O_DIRECT just before and after the query.
 """
 
 from report import geometric_mean, number
@@ -34,7 +34,8 @@ class Measured:
 
     def t_min(self, query):
         """Seconds, or None where bytes or bandwidth are not known."""
-        count, bandwidth = self.entry("cold", "gpu", query).get("bytes_read"), self.facts.get("direct_bytes_per_s")
+        entry = self.entry("cold", "gpu", query)
+        count, bandwidth = entry.get("bytes_read"), entry.get("direct_bytes_per_s")
         return count / bandwidth if count and bandwidth else None
 
     def ratios(self, mode, base_mode):

@@ -7,6 +7,7 @@ written are synchronised first.
 import mmap
 import os
 import pathlib
+import random
 import threading
 import time
 
@@ -14,9 +15,11 @@ BLOCK_BYTES = 8 << 20
 DROP_CACHES = pathlib.Path("/proc/sys/vm/drop_caches")
 
 
-def _read_all(paths, threads, flags, seconds_max):
-    """Bytes a second that `threads` get from files with 8 MiB reads in turn, or None if they can't be read so."""
+def _read_all(paths, threads, flags, seconds_max, first=0):
+    """Bytes a second that `threads` get from files with 8 MiB reads in turn, from block `first` on and around, or None if they can't
+    be read so."""
     blocks = [(path, offset) for path in paths for offset in range(0, os.path.getsize(path) - BLOCK_BYTES + 1, BLOCK_BYTES)]
+    blocks = blocks[first % max(len(blocks), 1):] + blocks[:first % max(len(blocks), 1)]
     deadline, totals, failures = time.monotonic() + seconds_max, [0] * threads, []
 
     def work(place):
@@ -49,7 +52,8 @@ def direct_bandwidth(paths, seconds_max=4.0):
     """The best of 1 and 4 threads reading the files past the page cache: (bytes a second, threads), or None where the
     file system has no O_DIRECT or the files are smaller than a block."""
     drop(paths, False)
-    found = [(_read_all(paths, threads, os.O_DIRECT, seconds_max), threads) for threads in (1, 4)]
+    # Not the same blocks each time: what is below the disk may have a cache.
+    found = [(_read_all(paths, threads, os.O_DIRECT, seconds_max, random.randrange(1 << 30)), threads) for threads in (1, 4)]
     found = [(bandwidth, threads) for bandwidth, threads in found if bandwidth]
     return max(found) if found else None
 

@@ -245,7 +245,7 @@ pub fn define() {
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_storage",
         c"How the GPU engine reads files.",
-        c"auto: GPUDirect where the file system has it; otherwise direct reads where a table would take more than half of the memory available, and the page cache for the rest.",
+        c"auto: GPUDirect where the file system has it; otherwise the page cache for what it holds, and direct reads for the rest where GPU memory keeps it or a table would take more than half of the memory available.",
         &GPU_STORAGE,
         GucContext::Userset,
         GucFlags::default(),

@@ -32,7 +32,10 @@ use crate::{
     device::{CellType, Chunk},
     operation::Queue,
     program::Filter,
-    storage::{FileReader, FileSystems, FileWay, RowGroupBounds, TableFile, memory_available, refutes},
+    storage::{
+        FileReader, FileSystems, FileWay, RowGroupBounds, TableFile, is_in_page_cache, memory_available,
+        refutes,
+    },
 };
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
@@ -40,6 +43,9 @@ use crate::{
 const CHUNK_ROWS_MIN: usize = 4 << 20;
 /// Chunks that every reader has at least, where a table has them.
 const CHUNKS_PER_READER: usize = 2;
+
+/// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
+const CACHE_PART_OF_SCAN: u64 = 2;
 
 /// The row groups of a table, some of them a chunk.
 pub(super) struct ScanSource {
@@ -68,6 +74,9 @@ struct ScanWork {
     /// How files are to be read, and how they are where the user leaves it open and there is no GPUDirect.
     storage_path: StoragePath,
     own_path: StoragePath,
+    /// Whether what the page cache does not hold is read past it: the device's cache keeps it, and storage is read
+    /// faster so.
+    avoids_page_cache: bool,
     /// The ways in which files were read.
     paths_taken: Mutex<BTreeSet<StoragePath>>,
     query: u64,
@@ -176,6 +185,9 @@ impl ScanSource {
             file_systems: context.file_systems.clone(),
             storage_path: context.settings.storage,
             own_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
+            avoids_page_cache: context.settings.storage == StoragePath::Auto
+                && context.settings.cache
+                && bytes_to_read <= context.cache.bytes().1 / CACHE_PART_OF_SCAN,
             paths_taken: Mutex::default(),
             query: context.number,
             operator: place.operator,
@@ -413,7 +425,16 @@ impl ScanWork {
         let way =
             row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
         let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
+        let ranges = || places.iter().filter_map(|place| chunk_range(sources[*place].metadata));
         let mut reader = FileReader::open(file, *path)?;
+        if *path == StoragePath::PageCache
+            && self.avoids_page_cache
+            && !ranges().all(|(start, bytes)| is_in_page_cache(reader.handle(), start, bytes))
+        {
+            // A file system without direct reads is read through the page cache all the same.
+            reader =
+                FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
+        }
         self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
         for place in places {
             let is_read_by_host = device_file.is_none() || is_decompressed_by_host(sources[*place].metadata);

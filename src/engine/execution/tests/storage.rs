@@ -1,10 +1,16 @@
 //! Every way from files to the device: the same rows, the same errors.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+#![expect(unsafe_code, reason = "pages are dropped from the page cache by libc")]
+
+use std::{
+    io::{Read, Seek, SeekFrom, Write},
+    os::fd::AsRawFd,
+};
 
 use pystachio_plan::{ErrorKind, StoragePath};
 
 use super::{sharing::Watched, *};
+use crate::storage::is_in_page_cache;
 
 const PATHS: [StoragePath; 6] = [
     StoragePath::Auto,
@@ -45,6 +51,32 @@ fn every_path_gives_the_same_rows() {
         assert!(is_taken, "{path:?} {:?}", answer.metrics.storage_paths);
     }
     assert_eq!(fixture.engine.storage_paths().len(), 1);
+}
+
+#[test]
+fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
+    let table = table();
+    let file = std::fs::File::open(&table.path).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    let drop_pages = || {
+        file.sync_all().unwrap();
+        // SAFETY: the file is open; the call touches no memory of ours.
+        assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
+    };
+    let direct = run(&Fixture::new(PLENTY_BYTES), &table, StoragePath::Direct).unwrap().metrics.storage_paths;
+    let taken = |cache: bool| {
+        let settings = DeviceSettings { cache, ..DeviceSettings::default() };
+        Fixture::new(PLENTY_BYTES).run_with(plan(table.scan(0)), settings).unwrap().metrics.storage_paths
+    };
+    drop_pages();
+    // A file system in memory drops nothing.
+    let is_dropped = !is_in_page_cache(&file, 0, bytes);
+    drop_pages();
+    let expected = if is_dropped { direct } else { vec![StoragePath::PageCache] };
+    assert_eq!(taken(true), expected);
+    drop_pages();
+    assert_eq!(taken(false), [StoragePath::PageCache]);
+    assert_eq!(taken(true), [StoragePath::PageCache]);
 }
 
 #[test]
