@@ -4,7 +4,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 
 use pystachio_plan::{ErrorKind, StoragePath};
 
-use super::{sharing::Watched, *};
+use super::*;
 
 const PATHS: [StoragePath; 6] = [
     StoragePath::Auto,
