@@ -12,8 +12,8 @@
 //!
 //! Invariants: what queries have reserved and what caches use never exceeds `bytes_max`, so a query gets what
 //! it has reserved. A query that waits for its minimum is admitted in the order of arrival, and while one
-//! waits nobody's claim grows. Claims get at most three quarters of what a query could have beyond its minimum,
-//! so that its chunks have room too. Caches are asked to give way before anything is refused.
+//! waits nobody's claim grows. Claims get at most half of what a query could have beyond its minimum, so that
+//! its chunks have room too. Caches are asked to give way before anything is refused.
 //!
 //! Deliberately absent: addresses. The platform has an allocator.
 
@@ -32,8 +32,6 @@ use crate::StopFlag;
 
 /// Queries that wait for memory at once; a query beyond them is refused.
 const WAITING_MAX: usize = 64;
-/// The part of what a query could have beyond its minimum that its claims may have: three quarters.
-const EXCESS_PART: (u64, u64) = (3, 4);
 /// How often a query that waits looks whether it is still wanted.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -333,7 +331,7 @@ impl Account {
                 // Caches keep what the claim leaves them: they give way only where the reservation needs it.
                 let others = state.reserved_bytes - own.reserved_bytes() - state.cached_bytes;
                 let room = bytes_max.saturating_sub(others + own.minimum_bytes);
-                if changed.excess_bytes > room / EXCESS_PART.1 * EXCESS_PART.0 {
+                if 2 * changed.excess_bytes > room {
                     return Err(0);
                 }
                 state.check(own, changed, bytes_max)?;
@@ -434,23 +432,19 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_granted_their_guarantee_and_three_quarters_of_what_is_left() {
+    fn claims_are_granted_their_guarantee_and_half_of_what_is_left() {
         let arena = Arc::new(Arena::new(BYTES));
         let first = account(&arena, 200);
         let mut claim = Claim::new(first.clone(), 50);
-        assert!(claim.try_resize(50) && claim.try_resize(50 + 600));
-        assert!(!claim.try_resize(50 + 601));
-        assert_eq!(claim.bytes(), 650, "a refusal changed the claim");
+        assert!(claim.try_resize(50) && claim.try_resize(50 + 400));
+        assert!(!claim.try_resize(50 + 401));
+        assert_eq!(claim.bytes(), 450, "a refusal changed the claim");
         // Another query takes none of it, and gets a guarantee all the same.
         let second = account(&arena, 200);
         let mut other = Claim::new(second.clone(), 60);
-        assert_eq!(other.resize_up_to(1000), 60);
-        assert!(claim.try_resize(50 + 300));
-        // Of the 300 that are left beside it.
-        assert_eq!(other.resize_up_to(60 + 225), 285);
-        assert!(!other.try_resize(60 + 226));
+        assert_eq!(other.resize_up_to(1000), 125);
         assert!(claim.try_resize(0));
-        assert_eq!(other.resize_up_to(60 + 450), 510);
+        assert_eq!(other.resize_up_to(60 + 300), 360);
         drop((claim, other));
         assert_eq!(first.available_bytes(), 800);
     }
