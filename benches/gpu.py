@@ -15,6 +15,7 @@ Steps, each for one scale factor:
 - kernels: launches, time and bytes of every kernel of the hot queries.
 - timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
 - ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
+- spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
 - report: prints the report of what has been measured.
 
 Results are kept in FOLDER/gpu-results and written after every query, and with them the report, so a step that is
@@ -40,6 +41,7 @@ import gpu_watch  # noqa: E402
 import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
+from gpu_spill import run_spill  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 from peers import TABLES, DuckdbPeer, PostgresPeer  # noqa: E402
@@ -509,7 +511,7 @@ def run_report(bench):
 
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
          "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "timeline": gpu_watch.run_timeline,
-         "ablation": run_ablation, "report": run_report}
+         "ablation": run_ablation, "spill": run_spill, "report": run_report}
 
 
 def main():

@@ -4,6 +4,7 @@ Definitions: a ratio says how many times faster we are (DuckDB's seconds over ou
 the bytes that a cold query read can come from the disk: bytes over the bandwidth of O_DIRECT just before and after the query.
 """
 
+from gpu_spill import spill_table
 from report import geometric_mean, number
 
 HOT_MEAN_MIN, HOT_TOTAL_S_MAX, WARM_MEAN_MIN, COLD_FACTOR_MAX = 10.0, 5.0, 4.0, 1.3
@@ -217,6 +218,7 @@ def markdown(document):
         lines += [*timeline_lines(document, f"{file_names(document)[0]}.svg"), ""]
     if measured.techniques:
         lines += [*ablation_table(measured), ""]
+    lines += spill_table(measured)
     return "\n".join(lines)
 
 

@@ -10,6 +10,7 @@
 #   TIMELINE_QUERY=3   whose time lines are drawn    DEVICE_BANDWIDTH=4.3    TB/s of a copy within the device, for the step kernels
 #   DEVICE=cuda        of the server `gpu`           SYSTEMS="gpu duckdb"    also cpu
 #   ENGINE_CHOICE=gpu  pystachio.engine_choice; auto lets the CPU engine have what it is expected to run faster
+#   STEPS="… spill"    every query once more with a sixteenth of the data's bytes as GPU memory, answers compared
 #   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
 #   EXACT_SF=1         scale factor of the step exact
 #   GENERATE=…         further arguments of tpch_generate, as SQL; default: the GPU form where there is one, else

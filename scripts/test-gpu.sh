@@ -5,7 +5,7 @@
 # usage: [NAME=VALUE]… scripts/test-gpu.sh [kernels|sanitizer|regress|differential|faults]…    all of them by default
 #   kernels        the executable tests of src/cuda: every kernel's results against the emulated device's
 #   sanitizer      the same under compute-sanitizer: SANITIZERS="memcheck initcheck racecheck synccheck"
-#   regress        the SQL tests          differential    against heap tables, SUITES="data generated tpch spec edges …"
+#   regress        the SQL tests          differential    against heap tables, SUITES="data generated tpch spec spill edges …"
 #   faults         those that need no engine of the CPU's own: FAULTS=cancel (a text in their names; empty: all)
 #   DEVICE=cuda    of every server; 'emulated' tests this script
 #   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=40
@@ -121,7 +121,7 @@ if wanted regress || wanted differential || wanted faults; then
     fi
     if wanted differential; then
         psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
-        read -ra suites <<< "${SUITES:-data generated tpch spec edges literals letters arrays}"
+        read -ra suites <<< "${SUITES:-data generated tpch spec spill edges literals letters arrays}"
         run_area differential python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" \
             --data "$folder/edges" --tpch "$folder/tpch" "${suites[@]/#/--suite=}" --counts "$results/differential.json"
     fi

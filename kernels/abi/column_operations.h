@@ -8,7 +8,7 @@
 
 // sum_tiles, write_offsets, select_rows
 typedef struct ScanCounts {
-    uint64_t counts;      // uint8_t or uint32_t [row_count]
+    uint64_t counts;      // uint8_t [row_count], of which 0 counts 0 and others 1, or uint32_t [row_count]
     uint64_t tile_totals; // uint64_t [tiles]: totals of sum_tiles; before write_offsets their exclusive sums
     uint64_t target;      // write_offsets: uint64_t [row_count]; select_rows: uint32_t, the numbers of counted rows
     uint64_t row_count;

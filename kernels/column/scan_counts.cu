@@ -16,20 +16,21 @@ static_assert(ROWS_PER_THREAD % 8 == 0, "a thread's counts of one byte are whole
 // The first of the thread's rows.
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * TILE_ROWS + threadIdx.x * ROWS_PER_THREAD; }
 
-// The counts of the thread's rows, 0 beyond the last one; returns their sum.
+// The counts of the thread's rows, 0 beyond the last one; returns their sum. A flag of a row that failed has no
+// meaning, and must still count as one row at most.
 DEVICE uint64_t load_counts(const ScanCounts &args, uint32_t *counts) {
     const uint64_t first = first_row();
     uint64_t sum = 0;
     if (args.count_bytes == 1 && first + ROWS_PER_THREAD <= args.row_count && args.counts % 8 == 0) {
         const uint64_t *words = (const uint64_t *)(args.counts + first);
         for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-            counts[item] = (uint32_t)(words[item / 8] >> (item % 8 * 8)) & 0xff;
+            counts[item] = ((words[item / 8] >> (item % 8 * 8)) & 0xff) != 0;
         }
     } else {
         for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
             const uint64_t row = first + item;
             counts[item] = row >= args.row_count   ? 0
-                           : args.count_bytes == 1 ? ((const uint8_t *)args.counts)[row]
+                           : args.count_bytes == 1 ? ((const uint8_t *)args.counts)[row] != 0
                                                    : ((const uint32_t *)args.counts)[row];
         }
     }

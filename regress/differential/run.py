@@ -6,7 +6,7 @@ usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
 Suites: data (the tables load alike), generated, edges, literals, letters (upper and lower case), arrays, tpch, spec (TPC-H
-with char(n)), rewrites, estimates.
+with char(n)), optimized, spill (a device with little memory), rewrites, estimates.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
 
@@ -22,10 +22,10 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from differential import edges, generate, letters  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences  # noqa: E402
-from harness.explain import plan_operators, plan_shape, runs_on  # noqa: E402
+from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-SUITES = ["data", "generated", "edges", "literals", "letters", "arrays", "tpch", "spec", "optimized", "rewrites", "estimates"]
+SUITES = ["data", "generated", "edges", "literals", "letters", "arrays", "tpch", "spec", "optimized", "spill", "rewrites", "estimates"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 62, "edges": 95, "arrays": 96}
 # The least share of TPC-H that must run on a server's device, where it has one, in percent: it may only be raised.
@@ -35,6 +35,20 @@ DEVICE_PERCENT_MIN = 75
 # of an anti join (21, 22) for independent.
 ESTIMATE_FACTOR_MAX = 10
 ESTIMATES_PERCENT_MIN = 80
+# A device's memory in suite spill: a sixteenth of what TPC-H at SF 0.01 takes when it is decoded.
+SPILL_MEMORY = "1MB"
+# What must spill there: build sides, groups, different values and orders that are larger than that.
+SPILL_QUERIES = {
+    "join": "SELECT count(*), sum(l_quantity), min(o_comment), max(p_name) FROM lineitem JOIN orders ON l_orderkey = o_orderkey "
+            "JOIN part ON l_partkey = p_partkey JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
+    "outer join": "SELECT count(*), count(o.o_orderkey), count(p.o_orderkey), min(o.o_comment), max(p.o_comment) "
+                  "FROM orders o FULL JOIN orders p ON o.o_orderkey = p.o_custkey",
+    "anti join": "SELECT count(*), min(o_comment) FROM orders WHERE NOT EXISTS "
+                 "(SELECT 1 FROM lineitem WHERE l_orderkey = o_orderkey AND l_quantity > 45)",
+    "groups": "SELECT l_orderkey, l_partkey, count(*), sum(l_extendedprice), min(l_comment) FROM lineitem GROUP BY 1, 2 ORDER BY 1, 2",
+    "different values": "SELECT count(DISTINCT l_comment), count(DISTINCT l_partkey) FROM lineitem",
+    "order": "SELECT l_extendedprice, l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY 1 DESC, 2, 3",
+}
 ERROR_ROWS_MAX = 12
 RECOVERY_S_MAX = 60
 STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"
@@ -70,8 +84,13 @@ class Pair:
 
 def outcome(session, sql):
     """The result, or the error as a value."""
+    return outcome_of(lambda: session.run(sql))
+
+
+def outcome_of(action):
+    """What `action` returns, or its error as a value."""
     try:
-        return session.run(sql)
+        return action()
     except QueryError as error:
         return error
 
@@ -342,6 +361,28 @@ def run_optimized(conninfo, options):
     return claims
 
 
+def run_spill(conninfo, options):
+    """The 22 queries, and more, with a sixteenth of the data as device memory: the same text, on the device."""
+    claims = Claims("spill")
+    with Session(conninfo, ["SET statement_timeout = '600s'"]) as session:
+        tables.spilling_foreign(session, options.tpch, SPILL_MEMORY)
+    pair = Pair(conninfo, "tpch_heap", "tpch_spill", (), ["SET pystachio.engine_choice = gpu"])
+    for name, sql in [*tpch_queries(pair.expected), *SPILL_QUERIES.items()]:
+        if options.only and options.only not in name:
+            continue
+        compare(pair, claims, name, sql, True)
+        measured = outcome_of(lambda: ran_on(pair.actual, sql))
+        if isinstance(measured, QueryError):
+            claims.record(f"{name} runs", str(measured))
+            continue
+        places, spilled = measured
+        claims.check(f"{name} runs on the device", places and set(places) <= {"cuda", "emulated"}, str(places))
+        if name in SPILL_QUERIES:
+            claims.check(f"{name} spills", spilled > 0)
+    pair.close()
+    return claims
+
+
 def run_rewrites(conninfo, options):
     """The planner's rewrites applied to heap tables: on against off."""
     claims = Claims("rewrites")
@@ -434,10 +475,10 @@ def main():
         claims = self_check(options.conninfo, options)
         write_counts(options.counts, claims.passed, claims.failed)
         return claims.summary()
-    wanted = {"tpch", "optimized", "rewrites", "spec", "estimates"} & set(suites)
+    wanted = {"tpch", "optimized", "spill", "rewrites", "spec", "estimates"} & set(suites)
     if wanted:
         if not options.tpch:
-            parser.error("suites tpch, spec, optimized, rewrites and estimates need --tpch FOLDER")
+            parser.error("suites tpch, spec, optimized, spill, rewrites and estimates need --tpch FOLDER")
         prepare_tpch(options.conninfo, options.tpch, wanted | {"tpch"})
     passed = failed = 0
     status = 0

@@ -30,6 +30,15 @@ def runs_on(session, query):
     return [node["Runs On"] for node in nodes if "Runs On" in node]
 
 
+def ran_on(session, query):
+    """Runs `query` (one statement that EXPLAIN takes): what its scans ran on, and the bytes that they spilled."""
+    text = session.run("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query).scalar()
+    nodes = []
+    _collect_plans(json.loads(text)[0]["Plan"], nodes)
+    places = [node["Ran On"] for node in nodes if "Ran On" in node]
+    return places, sum(node.get("Spilled Bytes", 0) for node in nodes)
+
+
 class PlanOperator:
     """An operator of the pushed plan: `estimate` and `actual` rows (None if not told), and whether operators above
     kept it from giving all of its rows."""

@@ -5,7 +5,8 @@
 - `tpch_schemas`: TPC-H, generated as Parquet; the heap copy is read through the foreign tables.
 
 Schemas: `pq` and `heap` (regress/data), `tpch` and `tpch_heap` (imported types), `spec` and `spec_heap` (the
-specification's types, with char(n)), and `…_optimized`, `tpch_gpu` (files laid out for GPUs).
+specification's types, with char(n)), `…_optimized`, `tpch_gpu` (files laid out for GPUs), and `tpch_spill` (a device with
+little memory).
 """
 
 import json
@@ -118,11 +119,22 @@ def optimized_foreign(session, data, tpch):
     tpch_foreign(session, f"{tpch}-gpu", "tpch_gpu")
 
 
-def tpch_foreign(session, folder, schema="tpch"):
+def spilling_foreign(session, folder, memory):
+    """Imports TPC-H in small row groups through a server `spilling` whose device has so much memory: schema `tpch_spill`."""
+    device = session.run("SHOW pystachio.auto_device").scalar()
+    pieces = f"{folder}-pieces"
+    session.run(f"SELECT * FROM pystachio.tpch_generate('{pieces}', 0.01, overwrite => true, row_group_rows => 1000)")
+    session.run("SET client_min_messages = warning; DROP SERVER IF EXISTS spilling CASCADE; RESET client_min_messages")
+    session.run(f"CREATE SERVER spilling FOREIGN DATA WRAPPER pystachio OPTIONS (device '{'cuda' if device == 'cuda' else 'emulated'}', "
+                f"memory '256MB', device_memory '{memory}')")
+    tpch_foreign(session, pieces, "tpch_spill", "spilling")
+
+
+def tpch_foreign(session, folder, schema="tpch", server="pystachio"):
     """Imports the Parquet files of `folder` into a schema of foreign tables, and analyzes them."""
     session.run(f"SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
     session.run("RESET client_min_messages")
-    session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER pystachio INTO {schema}')
+    session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER {server} INTO {schema}')
     for table in TPCH_KEYS:
         session.run(f"ANALYZE {schema}.{table}")
 

@@ -12,7 +12,10 @@
 //! Source: PystachIO (arXiv 2512.02862), section 3.3 (deferred synchronisation).
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
 
 use bytemuck::Pod;
 use pystachio_plan::Result;
@@ -48,12 +51,26 @@ enum Content {
         values: [u8; LETTER_BYTES_MAX],
         bytes: usize,
     },
-    Coming {
-        mailbox: Arc<Mailbox>,
-        slot: u64,
-        bytes: usize,
-        mark: Mark,
-    },
+    Coming(Coming),
+}
+
+struct Coming {
+    mailbox: Arc<Mailbox>,
+    slot: u64,
+    bytes: usize,
+    mark: Mark,
+    /// Whether the copy is known to have happened.
+    is_here: AtomicBool,
+}
+
+impl Coming {
+    fn wait(&self) -> Result<()> {
+        if !self.is_here.load(Ordering::Relaxed) {
+            self.mailbox.platform.wait_mark(self.mark)?;
+            self.is_here.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 impl Mailbox {
@@ -75,7 +92,8 @@ impl Mailbox {
             .and_then(|()| self.platform.mark(stream));
         // A slot whose copy may have been enqueued without a mark is nobody's any more: the device is lost then.
         let mark = sent?;
-        Ok(Letter { content: Content::Coming { mailbox: self.clone(), slot, bytes, mark } })
+        let coming = Coming { mailbox: self.clone(), slot, bytes, mark, is_here: AtomicBool::new(false) };
+        Ok(Letter { content: Content::Coming(coming) })
     }
 
     fn slot(&self) -> Result<u64> {
@@ -127,11 +145,11 @@ impl Letter {
                 assert_eq!(target_bytes.len(), *bytes, "bytes of a letter");
                 target_bytes.copy_from_slice(&values[..*bytes]);
             }
-            Content::Coming { mailbox, slot, bytes, mark } => {
-                assert_eq!(target_bytes.len(), *bytes, "bytes of a letter");
-                mailbox.platform.wait_mark(*mark)?;
+            Content::Coming(coming) => {
+                assert_eq!(target_bytes.len(), coming.bytes, "bytes of a letter");
+                coming.wait()?;
                 // SAFETY: the slot has this many bytes and is this letter's; its copy has happened.
-                let values = unsafe { std::slice::from_raw_parts(*slot as *const u8, *bytes) };
+                let values = unsafe { std::slice::from_raw_parts(coming.slot as *const u8, coming.bytes) };
                 target_bytes.copy_from_slice(values);
             }
         }
@@ -139,14 +157,13 @@ impl Letter {
     }
 }
 
-impl Drop for Letter {
+impl Drop for Coming {
     fn drop(&mut self) {
-        let Content::Coming { mailbox, slot, mark, .. } = &self.content else { return };
-        let happened = mailbox.platform.wait_mark(*mark);
-        mailbox.platform.release_mark(*mark);
+        let happened = self.wait();
+        self.mailbox.platform.release_mark(self.mark);
         // Where the device is lost, nobody knows whether the copy has happened.
         if happened.is_ok() {
-            mailbox.lock().idle.push(*slot);
+            self.mailbox.lock().idle.push(self.slot);
         }
     }
 }

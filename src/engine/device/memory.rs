@@ -13,6 +13,7 @@ use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
 use super::{
     ActivityLog, Kernel, Platform, Stream,
+    abi::Status,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
@@ -30,6 +31,8 @@ pub struct DeviceMemory {
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
+    /// Where kernels report to whose faults are looked at later; absent where they are looked at at once.
+    faults: Option<Arc<Mutex<Option<Buffer>>>>,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
@@ -84,7 +87,13 @@ impl DeviceMemory {
             platform,
             idle_streams: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), account: None, watch: None, techniques: MemoryTechniques::default() }
+        Self {
+            shared: Arc::new(shared),
+            account: None,
+            watch: None,
+            techniques: MemoryTechniques::default(),
+            faults: None,
+        }
     }
 
     /// The same memory; what is done through this handle is done so.
@@ -139,13 +148,47 @@ impl DeviceMemory {
         Self { watch: Some(watch), ..self.clone() }
     }
 
+    /// The same memory for one stream. If the query defers, kernels may report to [`DeviceMemory::deferred_status`].
+    pub fn with_deferred_faults(&self) -> Self {
+        Self { faults: self.techniques.is_deferred.then(Arc::default), ..self.clone() }
+    }
+
+    /// The address of a status word that is looked at later, by [`DeviceMemory::post_deferred_status`]: what a kernel
+    /// reports there comes before whatever follows from it on the stream. `None` if statuses are looked at at once.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceMemory::allocate`].
+    pub fn deferred_status(&self, stream: Stream) -> Result<Option<u64>> {
+        let Some(faults) = &self.faults else { return Ok(None) };
+        let mut cell = faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let buffer = match cell.take() {
+            Some(buffer) => buffer,
+            None => self.allocate_zeroed(size_of::<Status>() as u64, stream)?,
+        };
+        let address = buffer.address();
+        *cell = Some(buffer);
+        Ok(Some(address))
+    }
+
+    /// Sends the deferred status to the host; `None` if no kernel has reported to it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceMemory::post`].
+    pub fn post_deferred_status(&self, stream: Stream) -> Result<Option<Letter>> {
+        let Some(faults) = &self.faults else { return Ok(None) };
+        let cell = faults.lock().unwrap_or_else(PoisonError::into_inner);
+        cell.as_ref().map(|buffer| self.post::<Status>(buffer.address(), 1, stream)).transpose()
+    }
+
     /// The same memory, noted in the same log, for an operator of its own.
     pub fn separated(&self) -> Self {
         let watch = self.watch.as_ref().map(|watch| Watch {
             log: watch.log.clone(),
             operator: Arc::new(AtomicU32::new(watch.operator.load(Ordering::Relaxed))),
         });
-        Self { watch, ..self.clone() }
+        Self { watch, faults: None, ..self.clone() }
     }
 
     /// Says for which operator is done what follows, through this handle and its clones. The one before.

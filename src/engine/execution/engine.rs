@@ -106,6 +106,7 @@ impl DeviceEngine {
             }
             false => (queue, None),
         };
+        let queue = queue.with_deferred_faults();
         let context = self.context(&request, queue, stop);
         Ok(Box::new(DeviceStream::start(Run { request, context, timeline, guard }).await?))
     }
@@ -129,6 +130,7 @@ impl DeviceEngine {
             catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
             parameters: request.parameters.clone(),
             stop,
+            faults: None,
             metrics: QueryMetrics::default(),
         }
     }

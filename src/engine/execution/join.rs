@@ -167,7 +167,7 @@ impl JoinSource {
 fn whole(context: &QueryContext, operator: &Operator, mut held: Held) -> Result<Chunk> {
     match held.row_count() {
         0 => context.queue.empty(&operator.types()),
-        _ => context.queue.concat(&held.take()),
+        _ => context.queue.concat_taken(held.take()),
     }
 }
 

@@ -24,6 +24,11 @@ const TABLE_ROW_BYTES: u64 = 8 + 4 + 16;
 /// What a key that is computed takes.
 const KEY_BYTES: u64 = 17;
 
+/// Bytes of a cell and its validity.
+fn column_bytes(data_type: &DataType) -> u64 {
+    CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1)
+}
+
 /// How rows of two sides match, and what comes out.
 pub(super) struct Matching {
     pub(super) kind: JoinKind,
@@ -147,9 +152,11 @@ impl Matching {
         }
     }
 
-    /// What making a build side of chunks with so many bytes and rows takes: they are held beside their copy.
+    /// What making a build side of chunks with so many bytes and rows takes: they are held beside the copy of one
+    /// column at a time, and then beside the table.
     pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
-        2 * bytes + self.table_bytes(row_count)
+        let widest = self.build_types.iter().map(column_bytes).max().unwrap_or(0);
+        bytes + row_count as u64 * widest + self.table_bytes(row_count)
     }
 
     /// What a build side takes once it is made.
@@ -274,12 +281,7 @@ impl Matching {
 
     /// Pairs that there is room for at once.
     fn pairs_max(&self, context: &QueryContext) -> u64 {
-        let cell_bytes = |types: &[DataType]| {
-            types
-                .iter()
-                .map(|data_type| CellType::of(data_type).map_or(16, |cell| u64::from(cell.bytes()) + 1))
-                .sum::<u64>()
-        };
+        let cell_bytes = |types: &[DataType]| types.iter().map(column_bytes).sum::<u64>();
         // Row numbers of both sides, before and after a residual condition.
         let a_pair = 16 + cell_bytes(&self.build_types) + cell_bytes(&self.probe_types);
         (context.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)

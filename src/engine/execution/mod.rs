@@ -16,7 +16,7 @@
 //!                            └── build side, whole, or partition by partition
 //! ```
 //!
-//! Invariants: a query has one queue, so all its device work is in one order and a buffer that is dropped
+//! Invariants: a query hears of a fault before it gives a row that came after it. A query has one queue, so all its device work is in one order and a buffer that is dropped
 //! is freed after its last use. Between two chunks a query looks whether it is still wanted. What an operator
 //! holds from one chunk to the next it has a claim for; what it gets no claim for it spills. Chunks are not
 //! larger than what there is of memory allows.
@@ -57,7 +57,7 @@ use self::{chunk_cache::ChunkCache, memory::QueryMemory, readers::ReaderPool};
 use crate::{
     StopFlag,
     device::Chunk,
-    operation::Queue,
+    operation::{FaultReport, Queue},
     storage::{FileCatalog, FileSystems},
 };
 
@@ -79,6 +79,8 @@ struct QueryContext {
     file_systems: Arc<FileSystems>,
     parameters: Vec<Literal>,
     stop: StopFlag,
+    /// The last look at what kernels have reported.
+    faults: Option<FaultReport>,
     metrics: QueryMetrics,
 }
 
@@ -88,6 +90,19 @@ impl QueryContext {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
         Ok(())
+    }
+
+    /// Hears of the faults up to the last chunk, and looks at those up to this one. What was heard of a chunk came
+    /// while the next one was read.
+    fn hear_faults(&mut self) -> Result<()> {
+        let before = self.faults.replace(self.queue.report_faults()?);
+        before.map_or(Ok(()), |report| report.wait())
+    }
+
+    /// Hears of all faults; waits.
+    fn check_faults(&mut self) -> Result<()> {
+        self.faults = None;
+        self.queue.report_faults()?.wait()
     }
 }
 
@@ -115,6 +130,9 @@ impl Operator {
         let given = self.give(context);
         context.queue.memory().attribute(above);
         let chunk = given?;
+        if !context.settings.deferred_synchronisation {
+            context.queue.wait()?;
+        }
         if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
             context.metrics.operators.get_mut(self.place)
         {

@@ -178,6 +178,13 @@ impl Watched<'_> {
 impl Output<'_> {
     fn execute(&self, context: &mut QueryContext) -> Result<()> {
         let result = self.give_rows(context);
+        // What came first counts: what follows from a fault may fail in other ways.
+        let result = match result {
+            Err(error) if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
+                context.check_faults().and(Err(error))
+            }
+            result => result,
+        };
         // An error of this has been heard already, or comes with the last word.
         let ended = context.queue.wait();
         if let Some(watched) = &self.watched {
@@ -199,6 +206,7 @@ impl Output<'_> {
             if chunk.row_count == 0 {
                 continue;
             }
+            context.check_faults()?;
             let batch = to_arrow(&context.queue, &chunk, &self.schema)?;
             drop(chunk);
             context.metrics.row_count += batch.num_rows() as u64;
@@ -210,7 +218,8 @@ impl Output<'_> {
                 }
             }
         }
-        Ok(())
+        // Also of chunks of which no row was left.
+        context.check_faults()
     }
 
     /// Notes what the query has cost so far.

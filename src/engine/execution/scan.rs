@@ -201,6 +201,7 @@ impl ScanSource {
 
 impl Source for ScanSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        context.hear_faults()?;
         let chunk = context.readers.next_part(self.number)?;
         let (counts, metrics) = (&self.work.counts, &mut context.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);

@@ -168,6 +168,11 @@ fn evenly(queue: &Queue, chunk: &Chunk, row_count: usize) -> Result<Chunk> {
     let place =
         |number: usize| ((2 * number + 1) as u64 * chunk.row_count as u64 / (2 * count as u64)) as u32;
     let rows: Vec<u32> = (0..count).map(place).collect();
-    let rows = crate::operation::RowNumbers { rows: queue.upload(&rows)?, count, may_miss: false };
+    let rows = crate::operation::RowNumbers {
+        rows: queue.upload(&rows)?,
+        count,
+        may_miss: false,
+        is_every_row: false,
+    };
     queue.gather_chunk(chunk, &rows)
 }

@@ -4,33 +4,75 @@ use pystachio_plan::Result;
 
 use super::Queue;
 use crate::{
-    device::{Buffer, abi::Status},
+    device::{Buffer, Letter, abi::Status},
     program::status_error,
 };
 
-/// A status word on the device.
+/// A status word on the device: an operation's own, or the one that a query looks at later.
 pub struct StatusCell {
-    buffer: Buffer,
+    address: u64,
+    /// Absent for the query's.
+    own: Option<Buffer>,
 }
 
 impl StatusCell {
-    /// A status that says that all is well.
+    /// A status for an operation.
     pub fn new(queue: &Queue) -> Result<Self> {
-        Ok(Self { buffer: queue.memory().allocate_zeroed(size_of::<Status>() as u64, queue.stream())? })
+        if let Some(address) = queue.memory().deferred_status(queue.stream())? {
+            return Ok(Self { address, own: None });
+        }
+        let own = queue.memory().allocate_zeroed(size_of::<Status>() as u64, queue.stream())?;
+        Ok(Self { address: own.address(), own: Some(own) })
     }
 
     /// What kernels are given.
     pub fn address(&self) -> u64 {
-        self.buffer.address()
+        self.address
     }
 
-    /// Waits, and turns a report into an error.
+    /// Waits, and turns a report into an error; unless the query looks at it later.
     ///
     /// # Errors
     ///
     /// What the first report says.
     pub fn check(&self, queue: &Queue) -> Result<()> {
-        let status = queue.download::<Status>(&self.buffer, 1)?.first().copied().unwrap_or_default();
-        status_error(status).map_or(Ok(()), Err)
+        match &self.own {
+            Some(own) => check(queue.download::<Status>(own, 1)?.first()),
+            None => Ok(()),
+        }
     }
+}
+
+/// A look at a query's deferred status.
+pub struct FaultReport {
+    letter: Option<Letter>,
+}
+
+impl Queue {
+    /// Looks at what kernels have reported so far, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn report_faults(&self) -> Result<FaultReport> {
+        Ok(FaultReport { letter: self.memory().post_deferred_status(self.stream())? })
+    }
+}
+
+impl FaultReport {
+    /// Waits, and turns the first report into an error.
+    ///
+    /// # Errors
+    ///
+    /// What the first report says.
+    pub fn wait(&self) -> Result<()> {
+        match &self.letter {
+            Some(letter) => check(letter.wait::<Status>(1)?.first()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check(status: Option<&Status>) -> Result<()> {
+    status_error(status.copied().unwrap_or_default()).map_or(Ok(()), Err)
 }

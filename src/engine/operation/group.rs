@@ -121,17 +121,12 @@ impl Queue {
             ..AssignGroups::default()
         };
         self.launch_strided(Kernel::AssignGroups, rows, &arguments)?;
-        let (offsets, group_count) = self.offsets(&flags, 1, row_count)?;
-        arguments.offsets = offsets.address();
-        self.launch_strided(Kernel::NumberGroups, rows, &arguments)?;
-        let leaders = self.select(&flags, row_count)?;
+        let leaders = self.select_numbered(&flags, row_count, |offsets| {
+            arguments.offsets = offsets.address();
+            self.launch_strided(Kernel::NumberGroups, rows, &arguments)
+        })?;
         status.check(self)?;
-        Ok(Grouping {
-            groups: Some(groups),
-            group_count: group_count as usize,
-            leaders: Some(leaders),
-            row_count,
-        })
+        Ok(Grouping { groups: Some(groups), group_count: leaders.count, leaders: Some(leaders), row_count })
     }
 
     /// An aggregate of every group.
@@ -209,7 +204,10 @@ impl Queue {
                 let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
                 arguments.rows = rows.address();
                 self.launch_strided(Kernel::AccumulateGroups, grouping.row_count as u64, &arguments)?;
-                self.gather(input, &RowNumbers { rows, count: grouping.group_count, may_miss: true })
+                self.gather(
+                    input,
+                    &RowNumbers { rows, count: grouping.group_count, may_miss: true, is_every_row: false },
+                )
             }
             (accumulator, None) => Err(Error::internal(format!("{accumulator:?} has no input"))),
         }

@@ -222,8 +222,13 @@ impl Queue {
             self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
         }
         Ok(Some(Pairs {
-            probe: RowNumbers { rows: probe_rows, count: total, may_miss: false },
-            build: RowNumbers { rows: build_rows, count: total, may_miss: mode == ProbeMode::MatchesOrMiss },
+            probe: RowNumbers { rows: probe_rows, count: total, may_miss: false, is_every_row: false },
+            build: RowNumbers {
+                rows: build_rows,
+                count: total,
+                may_miss: mode == ProbeMode::MatchesOrMiss,
+                is_every_row: false,
+            },
         }))
     }
 
@@ -237,13 +242,16 @@ impl Queue {
         if probe.count as u64 > pairs_max {
             return Ok(None);
         }
-        let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false };
+        let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false, is_every_row: false };
         let build = self.select_numbers(&all, &probe)?;
         Ok(Some(Pairs { probe, build }))
     }
 
     /// Some of the numbers.
     fn select_numbers(&self, numbers: &RowNumbers, kept: &RowNumbers) -> Result<RowNumbers> {
+        if kept.is_every_row {
+            return Ok(numbers.clone());
+        }
         let column = Column {
             data_type: DataType::Int32,
             cell_type: CellType::Int32,
@@ -252,7 +260,12 @@ impl Queue {
             strings: Vec::new(),
         };
         let selected = self.gather(&column, kept)?;
-        Ok(RowNumbers { rows: selected.values, count: kept.count, may_miss: numbers.may_miss })
+        Ok(RowNumbers {
+            rows: selected.values,
+            count: kept.count,
+            may_miss: numbers.may_miss,
+            is_every_row: false,
+        })
     }
 
     /// Some pairs of a join without keys: `count` of them from pair `first` on, where pairs are numbered
@@ -273,8 +286,8 @@ impl Queue {
         };
         self.launch_strided(Kernel::WritePairs, count as u64, &arguments)?;
         Ok(Pairs {
-            probe: RowNumbers { rows: probe_rows, count, may_miss: false },
-            build: RowNumbers { rows: build_rows, count, may_miss: false },
+            probe: RowNumbers { rows: probe_rows, count, may_miss: false, is_every_row: false },
+            build: RowNumbers { rows: build_rows, count, may_miss: false, is_every_row: false },
         })
     }
 

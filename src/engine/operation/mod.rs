@@ -30,7 +30,7 @@ mod sort;
 #[cfg(test)]
 mod tests;
 
-pub use fault::StatusCell;
+pub use fault::{FaultReport, StatusCell};
 pub use group::{Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, Pairs, ProbeMode};
 pub use key_filter::{KeyFilter, KeyFilterShape, KeyTest};

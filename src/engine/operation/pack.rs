@@ -98,7 +98,12 @@ impl Queue {
             validity: None,
             strings: Vec::new(),
         };
-        let rows = RowNumbers { rows: self.upload(places)?, count: places.len(), may_miss: false };
+        let rows = RowNumbers {
+            rows: self.upload(places)?,
+            count: places.len(),
+            may_miss: false,
+            is_every_row: false,
+        };
         self.download(&self.gather(&column, &rows)?.values, places.len())
     }
 }

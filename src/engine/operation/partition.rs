@@ -133,7 +133,7 @@ impl Queue {
         partition_count: usize,
     ) -> Result<Partitioned> {
         if row_count == 0 {
-            let rows = RowNumbers { rows, count: 0, may_miss: false };
+            let rows = RowNumbers { rows, count: 0, may_miss: false, is_every_row: false };
             return Ok(Partitioned { rows, bounds: vec![0; partition_count + 1] });
         }
         let target_words = self.allocate::<u64>(row_count as u64)?;
@@ -142,6 +142,9 @@ impl Queue {
         let firsts: Vec<u32> = (0..partition_count as u32).map(|digit| digit * digits.tiles).collect();
         let starts = self.pick(&digits.offsets, &firsts)?;
         let bounds = starts.into_iter().map(|start| start as usize).chain([row_count]).collect();
-        Ok(Partitioned { rows: RowNumbers { rows: target_rows, count: row_count, may_miss: false }, bounds })
+        Ok(Partitioned {
+            rows: RowNumbers { rows: target_rows, count: row_count, may_miss: false, is_every_row: false },
+            bounds,
+        })
     }
 }

@@ -28,6 +28,11 @@ impl Queue {
         Ok(Self { memory: memory.separated(), lease: Arc::new(memory.lease_stream()?) })
     }
 
+    /// The same queue, whose faults are looked at later by [`Queue::report_faults`], if the query defers.
+    pub fn with_deferred_faults(&self) -> Self {
+        Self { memory: self.memory.with_deferred_faults(), lease: self.lease.clone() }
+    }
+
     /// The device's memory.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory

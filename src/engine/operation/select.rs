@@ -4,85 +4,157 @@ use pystachio_plan::{DataType, Error, Result};
 
 use super::Queue;
 use crate::device::{
-    Buffer, CellType, Chunk, Column, Kernel,
+    Buffer, CellType, Chunk, Column, Kernel, Letter,
     abi::{CombineFlags, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
 };
 
 /// Numbers of rows on the device.
 #[derive(Clone, Debug)]
 pub struct RowNumbers {
-    /// `u32`, `count` of them.
+    /// `u32`, `count` of them, and maybe room for more.
     pub rows: Buffer,
     /// How many.
     pub count: usize,
     /// Whether some may be `NO_ROW`, for which NULL is gathered.
     pub may_miss: bool,
+    /// Whether they are all rows that there are, in order: what is gathered by them is there already.
+    pub is_every_row: bool,
+}
+
+/// Counts or flags whose tiles are summed up.
+#[derive(Clone)]
+struct TileSums {
+    scan: ScanCounts,
+    tiles: u64,
+    totals: Buffer,
+}
+
+impl TileSums {
+    fn total_address(&self) -> u64 {
+        self.totals.address() + self.tiles * 8
+    }
+
+    /// Sends the total to the host.
+    fn post(&self, queue: &Queue) -> Result<Letter> {
+        queue.memory().post::<u64>(self.total_address(), 1, queue.stream())
+    }
+}
+
+fn one(values: Vec<u64>) -> u64 {
+    values.first().copied().unwrap_or_default()
 }
 
 impl Queue {
-    /// Exclusive sums of counts and their total. `count_bytes` is 1 or 4.
+    /// Exclusive sums of counts and their total. `count_bytes` is 1 or 4. Waits for the total.
     ///
     /// # Errors
     ///
     /// `OutOfMemory`, and faults of the device.
     pub fn offsets(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<(Buffer, u64)> {
-        let target = self.allocate::<u64>(row_count as u64)?;
-        let total =
-            self.scan(Kernel::WriteOffsets, counts, count_bytes, row_count, |_| Ok(target.clone()))?;
-        Ok((target, total))
+        let Some(sums) = self.sum_tiles(counts, count_bytes, row_count)? else {
+            return Ok((self.allocate::<u64>(0)?, 0));
+        };
+        let total = sums.post(self)?;
+        let offsets = self.write_offsets(sums)?;
+        Ok((offsets, one(total.wait(1)?)))
     }
 
-    /// The numbers of the rows whose flag is 1, in order.
+    /// [`Queue::offsets`] without the total.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub(super) fn offsets_alone(
+        &self,
+        counts: &Buffer,
+        count_bytes: u32,
+        row_count: usize,
+    ) -> Result<Buffer> {
+        match self.sum_tiles(counts, count_bytes, row_count)? {
+            Some(sums) => self.write_offsets(sums),
+            None => self.allocate::<u64>(0),
+        }
+    }
+
+    /// The numbers of the rows whose flag is not 0, in order. Waits for their count.
     ///
     /// # Errors
     ///
     /// As of [`Queue::offsets`].
     pub fn select(&self, flags: &Buffer, row_count: usize) -> Result<RowNumbers> {
-        let mut rows = None;
-        let total = self.scan(Kernel::SelectRows, flags, 1, row_count, |total| {
-            let buffer = self.allocate::<u32>(total)?;
-            rows = Some(buffer.clone());
-            Ok(buffer)
-        })?;
-        let rows = match rows {
-            Some(rows) => rows,
-            None => self.allocate::<u32>(0)?,
-        };
-        Ok(RowNumbers { rows, count: total as usize, may_miss: false })
+        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
+        let total = sums.post(self)?;
+        self.write_selected(sums, &total)
     }
 
-    fn scan(
+    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and for every row how many they are
+    /// before it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub(super) fn select_numbered(
         &self,
-        last: Kernel,
-        counts: &Buffer,
-        count_bytes: u32,
+        flags: &Buffer,
         row_count: usize,
-        target: impl FnOnce(u64) -> Result<Buffer>,
-    ) -> Result<u64> {
+        number: impl FnOnce(&Buffer) -> Result<()>,
+    ) -> Result<RowNumbers> {
+        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
+        let total = sums.post(self)?;
+        let rows = sums.clone();
+        number(&self.write_offsets(sums)?)?;
+        self.write_selected(rows, &total)
+    }
+
+    fn no_rows(&self) -> Result<RowNumbers> {
+        Ok(RowNumbers { rows: self.allocate::<u32>(0)?, count: 0, may_miss: false, is_every_row: true })
+    }
+
+    /// Enqueues the sums of tiles and what comes before each of them.
+    fn sum_tiles(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<Option<TileSums>> {
         if row_count == 0 {
-            return Ok(0);
+            return Ok(None);
         }
         let tiles = (row_count as u64).div_ceil(TILE_ROWS);
         // One more for the total of all.
         let totals = self.allocate::<u64>(tiles + 1)?;
-        let total_address = totals.address() + tiles * 8;
-        let mut scan = ScanCounts {
+        let scan = ScanCounts {
             counts: counts.address(),
             tile_totals: totals.address(),
             row_count: row_count as u64,
             count_bytes,
             ..ScanCounts::default()
         };
+        let sums = TileSums { scan, tiles, totals };
         self.launch(Kernel::SumTiles, tiles, &scan)?;
-        let scan_totals = ScanTotals { totals: totals.address(), total: total_address, count: tiles };
-        self.launch(Kernel::ScanTotals, 1, &scan_totals)?;
-        let total: Vec<u64> = self.memory().download_from(total_address, 1, self.stream())?;
-        let total = total.first().copied().unwrap_or_default();
-        if total > 0 || last == Kernel::WriteOffsets {
-            scan.target = target(total)?.address();
-            self.launch(last, tiles, &scan)?;
+        let arguments = ScanTotals { totals: scan.tile_totals, total: sums.total_address(), count: tiles };
+        self.launch(Kernel::ScanTotals, 1, &arguments)?;
+        Ok(Some(sums))
+    }
+
+    fn write_offsets(&self, mut sums: TileSums) -> Result<Buffer> {
+        let target = self.allocate::<u64>(sums.scan.row_count)?;
+        sums.scan.target = target.address();
+        self.launch(Kernel::WriteOffsets, sums.tiles, &sums.scan)?;
+        Ok(target)
+    }
+
+    /// The device writes the numbers while their count is on its way, into room for all rows; a query that does not
+    /// defer waits first, and has room for as many as there are.
+    fn write_selected(&self, mut sums: TileSums, total: &Letter) -> Result<RowNumbers> {
+        let row_count = sums.scan.row_count;
+        let room = match self.memory().techniques().is_deferred {
+            true => row_count,
+            false => one(total.wait(1)?),
+        };
+        let rows = self.allocate::<u32>(room)?;
+        if room > 0 {
+            sums.scan.target = rows.address();
+            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
         }
-        Ok(total)
+        let count = one(total.wait(1)?);
+        let is_every_row = count == row_count;
+        Ok(RowNumbers { rows, count: count as usize, may_miss: false, is_every_row })
     }
 
     /// One flag a row: whether a boolean is true, or with `invert` whether it is false or NULL.
@@ -133,6 +205,9 @@ impl Queue {
     ///
     /// As of [`Queue::offsets`].
     pub fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
+        if rows.is_every_row {
+            return Ok(column.clone());
+        }
         let count = rows.count as u64;
         let values = self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
         let is_nullable = column.validity.is_some() || rows.may_miss;
@@ -165,20 +240,30 @@ impl Queue {
     ///
     /// As of [`Queue::offsets`].
     pub fn concat(&self, chunks: &[Chunk]) -> Result<Chunk> {
-        let Some(first) = chunks.first() else { return Err(Error::internal("no chunks to join")) };
-        if chunks.len() == 1 {
-            return Ok(first.clone());
+        self.concat_taken(chunks.to_vec())
+    }
+
+    /// [`Queue::concat`] of chunks that nobody else wants: a column's parts are freed before the next column is copied.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub fn concat_taken(&self, mut chunks: Vec<Chunk>) -> Result<Chunk> {
+        if chunks.len() <= 1 {
+            return chunks.pop().ok_or_else(|| Error::internal("no chunks to join"));
         }
         let row_count: usize = chunks.iter().map(|chunk| chunk.row_count).sum();
-        let columns = (0..first.columns.len())
-            .map(|index| {
-                let parts: Vec<(&Column, usize)> = chunks
-                    .iter()
-                    .filter_map(|chunk| Some((chunk.columns.get(index)?, chunk.row_count)))
-                    .collect();
-                self.concat_column(&parts, row_count)
-            })
-            .collect::<Result<_>>()?;
+        let mut columns = Vec::new();
+        loop {
+            let parts: Vec<(Column, usize)> =
+                chunks.iter_mut().filter_map(|chunk| Some((chunk.columns.pop()?, chunk.row_count))).collect();
+            if parts.is_empty() {
+                break;
+            }
+            let parts: Vec<(&Column, usize)> = parts.iter().map(|(column, rows)| (column, *rows)).collect();
+            columns.push(self.concat_column(&parts, row_count)?);
+        }
+        columns.reverse();
         Ok(Chunk { row_count, columns })
     }
 

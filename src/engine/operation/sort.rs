@@ -68,7 +68,7 @@ impl Queue {
                 }
             }
         }
-        Ok(RowNumbers { rows, count: row_count, may_miss: false })
+        Ok(RowNumbers { rows, count: row_count, may_miss: false, is_every_row: false })
     }
 
     /// The words that a key is sorted by, least significant first; NULLs last of all.
@@ -129,7 +129,7 @@ impl Queue {
             ..SortDigits::default()
         };
         self.launch(Kernel::CountDigits, tiles, &arguments)?;
-        let (offsets, _) = self.offsets(&counts, 4, (DIGIT_VALUES * tiles) as usize)?;
+        let offsets = self.offsets_alone(&counts, 4, (DIGIT_VALUES * tiles) as usize)?;
         arguments.digit_offsets = offsets.address();
         self.launch(Kernel::ScatterDigits, tiles, &arguments)?;
         Ok(DigitOffsets { offsets, tiles: tiles as u32 })

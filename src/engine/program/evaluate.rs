@@ -42,6 +42,15 @@ pub(super) struct Needs {
     pub(super) needs_int256: bool,
 }
 
+/// The rows of a launch.
+#[derive(Clone, Copy, Debug)]
+struct Rows {
+    /// Bytes of a row in all columns.
+    row_bytes: u64,
+    /// Whether outputs are text.
+    gives_text: bool,
+}
+
 /// Instructions and constants, and their copies on devices.
 pub(super) struct Code {
     instructions: Vec<Instruction>,
@@ -100,7 +109,8 @@ impl Code {
             *place = address_of(column);
         }
         let row_bytes = columns.iter().copied().chain(&results).map(row_bytes).sum();
-        let text = self.launch(&mut arguments, row_bytes, memory, stream)?;
+        let gives_text = results.iter().any(|column| column.cell_type == CellType::String);
+        let text = self.launch(&mut arguments, Rows { row_bytes, gives_text }, memory, stream)?;
         // Text may lie in the input, among the constants, or where the launch put it.
         let texts = columns.iter().flat_map(|column| &column.strings).chain([&copy]).chain(&text);
         let texts: Vec<Buffer> = texts.cloned().collect();
@@ -110,18 +120,27 @@ impl Code {
         Ok(results)
     }
 
-    /// Launches until there is space for all text; gives the space. `row_bytes`: of all columns.
+    /// Launches until there is space for all text; gives the space. Where faults are looked at later, a row that
+    /// failed has values without a meaning until then: numbers, never addresses of text.
     fn launch(
         &self,
         arguments: &mut EvaluateProgram,
-        row_bytes: u64,
+        rows: Rows,
         memory: &DeviceMemory,
         stream: Stream,
     ) -> Result<Option<Buffer>> {
         let grid = arguments.row_count.div_ceil(u64::from(self.kernel.block_threads())).min(GRID_MAX) as u32;
-        let bytes = arguments.row_count * row_bytes;
+        let bytes = arguments.row_count * rows.row_bytes;
         if grid == 0 || !(self.needs.may_fault || self.needs.makes_text > 0) {
             memory.launch_moving(self.kernel, grid, arguments, stream, || bytes)?;
+            return Ok(None);
+        }
+        if self.needs.makes_text == 0
+            && !rows.gives_text
+            && let Some(status) = memory.deferred_status(stream)?
+        {
+            arguments.status = status;
+            memory.launch_moving(self.kernel, grid, &*arguments, stream, || bytes)?;
             return Ok(None);
         }
         let mut text_bytes = TEXT_BYTES_A_ROW * arguments.row_count * self.needs.makes_text as u64;

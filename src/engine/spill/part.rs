@@ -106,7 +106,7 @@ impl SpilledPart {
     /// If there is none.
     pub fn read(&self, queue: &Queue, batch: Range<usize>) -> Result<Chunk> {
         let chunks = self.ranges[batch].iter().map(|range| range.chunk.read(queue, range.range));
-        let chunk = chunks.collect::<Result<Vec<_>>>().and_then(|chunks| queue.concat(&chunks));
+        let chunk = chunks.collect::<Result<Vec<_>>>().and_then(|chunks| queue.concat_taken(chunks));
         // What was read may be given up from now on.
         queue.wait()?;
         chunk

@@ -4,7 +4,9 @@
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
+//! - `techniques.rs`: queries without one technique after another
 //! - `timelines.rs`: what is noted of a query
+//! - `watched.rs`: a device whose calls are counted, and may fail
 //!
 //! Every table is made of a seed, which is printed.
 
@@ -14,14 +16,13 @@ mod large_decimals;
 mod sharing;
 mod sorts;
 mod storage;
+mod techniques;
 mod timelines;
+mod watched;
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
 
 use arrow::{
@@ -34,6 +35,7 @@ use pystachio_plan::{
     QueryRequest, Relation, Result, ScanColumn,
 };
 
+use self::watched::Watched;
 use super::{DeviceEngine, DeviceOptions};
 use crate::{
     StopFlag,
@@ -238,7 +240,8 @@ impl Fixture {
             Ok(Answer { rows, metrics: stream.metrics() })
         });
         self.wait_idle();
-        assert_eq!(self.engine.memory().used_bytes(), 0, "device memory is left over");
+        let (cached_bytes, _) = self.engine.cache_bytes();
+        assert_eq!(self.engine.memory().used_bytes(), cached_bytes, "device memory is left over");
         answer
     }
 
@@ -314,18 +317,5 @@ fn check(make: impl Fn() -> Plan, data_bytes: u64, expected: Vec<Vec<String>>, r
         assert!(answer.metrics.memory_peak_bytes <= memory_bytes, "{context}");
         assert!(answer.metrics.memory_peak_bytes > 0, "{context}");
         assert_eq!(answer.metrics.spilled_bytes > 0, must_spill, "{context}");
-    }
-}
-
-/// Calls of a platform that have happened.
-#[derive(Default)]
-struct Calls {
-    launches: AtomicU64,
-    spilled_copies: AtomicU64,
-}
-
-impl Calls {
-    fn launches(&self) -> u64 {
-        self.launches.load(Ordering::Relaxed)
     }
 }

@@ -1,9 +1,6 @@
 //! Several queries at once, queries that end early, and devices that fail.
 
 use std::{
-    fs::File,
-    ops::Range,
-    path::Path,
     sync::{Mutex, Weak},
     time::{Duration, Instant},
 };
@@ -11,146 +8,10 @@ use std::{
 use pystachio_plan::{Error, ErrorKind, Operator, Relation, SortKey};
 
 use super::*;
-use crate::device::{DeviceFile, DeviceFileMode, Kernel, Mark, Reclaim, Slot, Stream};
+use crate::device::{Reclaim, Stream};
 
 /// What a cancel may take on the emulated device.
 const PROMPT: Duration = Duration::from_secs(2);
-
-/// What is done before a call of the device; what it fails with, the call fails with.
-type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
-
-/// The emulated device with something done before launches, copies to page-locked memory, and files that it reads
-/// by itself.
-pub(super) struct Watched {
-    device: EmulatedPlatform,
-    calls: Calls,
-    before: Before,
-}
-
-impl Watched {
-    pub(super) fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { device: EmulatedPlatform::new(), calls: Calls::default(), before: Box::new(before) })
-    }
-}
-
-impl Platform for Watched {
-    fn name(&self) -> &'static str {
-        self.device.name()
-    }
-
-    fn reader_count(&self) -> usize {
-        self.device.reader_count()
-    }
-
-    fn create_stream(&self) -> Result<Stream> {
-        self.device.create_stream()
-    }
-
-    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64> {
-        self.device.allocate(bytes, stream)
-    }
-
-    fn release(&self, address: u64, bytes: u64, stream: Stream) {
-        self.device.release(address, bytes, stream);
-    }
-
-    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
-        self.device.allocate_unpooled(bytes)
-    }
-
-    fn release_unpooled(&self, address: u64, bytes: u64) {
-        self.device.release_unpooled(address, bytes);
-    }
-
-    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.device.upload(source, target, stream)
-    }
-
-    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
-        self.device.lend_slot(waits)
-    }
-
-    fn return_slot(&self, slot: Slot) {
-        self.device.return_slot(slot);
-    }
-
-    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
-        self.device.upload_slot(slot, range, target, stream)
-    }
-
-    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
-        (self.before)(&self.calls)?;
-        self.device.open_file(file, path, mode)
-    }
-
-    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.device.download(source, target, stream)
-    }
-
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.device.upload_pageable(source, target, stream)
-    }
-
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.device.download_pageable(source, target, stream)
-    }
-
-    fn allocate_host(&self, bytes: usize) -> Result<u64> {
-        self.device.allocate_host(bytes)
-    }
-
-    fn release_host(&self, address: u64, bytes: usize) {
-        self.device.release_host(address, bytes);
-    }
-
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.device.upload_pinned(source, target, bytes, stream)
-    }
-
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.calls.spilled_copies.fetch_add(1, Ordering::Relaxed);
-        (self.before)(&self.calls)?;
-        self.device.download_pinned(source, target, bytes, stream)
-    }
-
-    fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
-        self.device.copy(source, target, bytes, stream)
-    }
-
-    fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()> {
-        self.device.fill(target, value, bytes, stream)
-    }
-
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
-        self.calls.launches.fetch_add(1, Ordering::Relaxed);
-        (self.before)(&self.calls)?;
-        self.device.launch(kernel, grid, arguments, stream)
-    }
-
-    fn wait(&self, stream: Stream) -> Result<()> {
-        self.device.wait(stream)
-    }
-
-    fn wait_mark(&self, mark: Mark) -> Result<()> {
-        self.device.wait_mark(mark)
-    }
-
-    fn wait_all(&self) -> Result<()> {
-        self.device.wait_all()
-    }
-
-    fn mark(&self, stream: Stream) -> Result<Mark> {
-        self.device.mark(stream)
-    }
-
-    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
-        self.device.elapsed_us(from, to)
-    }
-
-    fn release_mark(&self, mark: Mark) {
-        self.device.release_mark(mark);
-    }
-}
 
 fn table() -> Table {
     Table::made(Shape {

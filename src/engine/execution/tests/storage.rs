@@ -9,8 +9,12 @@ use std::{
 
 use pystachio_plan::{ErrorKind, StoragePath};
 
+<<<<<<< HEAD
 use super::{sharing::Watched, *};
 use crate::storage::is_in_page_cache;
+=======
+use super::*;
+>>>>>>> memory
 
 const PATHS: [StoragePath; 6] = [
     StoragePath::Auto,
