@@ -37,6 +37,7 @@ use pystachio_plan::{
 use super::{DeviceEngine, DeviceOptions};
 use crate::{
     StopFlag,
+    affinity::Affinity,
     device::{EmulatedPlatform, Platform},
 };
 
@@ -211,6 +212,7 @@ impl Fixture {
             // Little enough that some of what is spilled goes on to the file.
             host_bytes: memory_bytes,
             spill_directory: folder.path().to_owned(),
+            affinity: Affinity::default(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         Self { engine: Arc::new(DeviceEngine::new(platform, &options)), runtime, _folder: folder }
