@@ -22,6 +22,8 @@ CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_memory '64kB');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (pinned_cache 'some');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (ranks '0');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (log_level 'loud');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'nearest');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'numa,nvme0:first');
 CREATE USER MAPPING FOR CURRENT_USER SERVER s1 OPTIONS (password 'x');
 DROP SERVER s1;
 

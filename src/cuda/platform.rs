@@ -120,6 +120,27 @@ impl CudaPlatform {
         &self.description
     }
 
+    /// The PCI addresses of all GPUs, in the driver's order: `0000:1b:00.0`.
+    ///
+    /// # Errors
+    ///
+    /// `Device`.
+    pub fn gpu_addresses(&self) -> Result<Vec<String>> {
+        let failed = |error| from_driver("tell the GPUs' addresses", error);
+        let address = |ordinal| {
+            let device = device::get(ordinal).map_err(failed)?;
+            let attribute = |attribute| {
+                // SAFETY: the device is there.
+                unsafe { device::get_attribute(device, attribute) }.map_err(failed)
+            };
+            let domain = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
+            let bus = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
+            let slot = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
+            Ok(format!("{domain:04x}:{bus:02x}:{slot:02x}.0"))
+        };
+        (0..device::get_count().map_err(failed)?).map(address).collect()
+    }
+
     /// The GPU's whole memory.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes

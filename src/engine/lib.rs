@@ -4,13 +4,15 @@
 //! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
 //! Whoever hosts an engine sees only this trait.
 //!
-//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them.
+//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `affinity`, which
+//! GPUs, disks and processors are near each other.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
 //!
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
+pub mod affinity;
 pub mod decode;
 pub mod device;
 pub mod execution;

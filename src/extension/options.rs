@@ -10,6 +10,7 @@
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
 //! | server | `device_memory` | of a GPU's memory: `60GB` or `50%`; default: `85%`; the emulated device's is `memory`, all of it |
 //! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
+//! | server | `affinity` | which GPU reads which disk: `optimal` (default), `numa`, `system`, or disks and GPUs: `nvme0:0,nvme1:1` |
 //! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
 //! | table | `path` | a file, a folder or a glob pattern |
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
@@ -22,7 +23,7 @@
 use std::{collections::HashMap, ffi::CString, fmt, path::Path, sync::OnceLock};
 
 use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, FileSet, MemorySize, Result};
+use pystachio_plan::{AffinityRule, Error, ErrorKind, FileSet, MemorySize, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -53,6 +54,7 @@ const SERVER_OPTIONS: &[&str] = &[
     "cache",
     "device_memory",
     "pinned_cache",
+    "affinity",
     "log_level",
 ];
 const TABLE_OPTIONS: &[&str] = &["path", "paths"];
@@ -110,6 +112,8 @@ pub struct ServerOptions {
     pub device_memory: MemorySize,
     /// Page-locked memory for column chunks that have left the device's.
     pub pinned_cache_bytes: u64,
+    /// Which GPU reads which disk.
+    pub affinity: AffinityRule,
     /// What an engine logs.
     pub log_level: String,
 }
@@ -171,6 +175,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         cache_bytes: 0,
         device_memory: GPU_MEMORY_DEFAULT,
         pinned_cache_bytes: 0,
+        affinity: AffinityRule::default(),
         log_level: "warn".into(),
     };
     let (mut cache_bytes, mut device_memory, mut pinned_cache_bytes) = (None, None, None);
@@ -184,6 +189,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
             "device_memory" => device_memory = Some(parse_memory_size(name, value, DEVICE_MEMORY_BYTES_MIN)?),
             "pinned_cache" => pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "affinity" => parsed.affinity = parse_affinity(value)?,
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
         }
@@ -384,6 +390,11 @@ fn parse_ordinals(name: &str, value: &str) -> Result<Vec<u32>> {
 }
 
 /// Bytes with a unit, or hundredths.
+fn parse_affinity(value: &str) -> Result<AffinityRule> {
+    let valid = "optimal, numa or system, disks with GPUs such as nvme0:0,nvme1:1, or both";
+    value.parse().map_err(|_| invalid_value("affinity", value, valid))
+}
+
 fn parse_memory_size(name: &str, value: &str, bytes_min: u64) -> Result<MemorySize> {
     match value.trim() {
         percent if percent.ends_with('%') => {

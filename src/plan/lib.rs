@@ -22,6 +22,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, files. This crate must stay cheap to build and to
 //! load into a backend.
 
+mod affinity;
 mod ctype;
 mod depth;
 mod error;
@@ -36,6 +37,7 @@ mod relation;
 mod types;
 mod value;
 
+pub use affinity::{AffinityPolicy, AffinityRule};
 pub use ctype::{Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use error::{Error, ErrorKind, Result};

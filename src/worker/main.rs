@@ -10,6 +10,7 @@ use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{
     Engine,
+    affinity::Affinity,
     device::EmulatedPlatform,
     execution::{DeviceEngine, DeviceOptions},
 };
@@ -141,6 +142,7 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
         memory_bytes: options.memory_bytes,
         cache_bytes: options.cache_bytes,
         spill_directory: spill.path().to_owned(),
+        affinity: Affinity::default(),
     })?;
     match options.device {
         Device::Cpu => Ok(Arc::new(cpu)),
@@ -181,6 +183,7 @@ fn device_options(options: &Options, spill: &SpillFolder, device_bytes: u64) -> 
         pinned_cache_bytes: options.pinned_cache_bytes,
         host_bytes: options.memory_bytes / 100 * HOST_MEMORY_PERCENT,
         spill_directory: spill.path().to_owned(),
+        affinity: Affinity::default(),
     })
 }
 
@@ -195,7 +198,11 @@ fn open_emulated(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine>
 
 fn open_gpu(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
     let platform = CudaPlatform::open(options.device_ordinal)?;
-    let device_options = device_options(options, spill, platform.memory_bytes())?;
+    let addresses = platform.gpu_addresses()?;
+    let affinity = Affinity::of_host(&addresses, options.device_ordinal as usize, options.affinity.clone());
+    affinity.lines().iter().for_each(|line| tracing::info!("{line}"));
+    let device_options =
+        DeviceOptions { affinity, ..device_options(options, spill, platform.memory_bytes())? };
     let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
     let (gpu, ordinal) = (platform.description(), options.device_ordinal);
     tracing::info!(gpu, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");

@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use pystachio_plan::{Error, ErrorKind, MemorySize, Result};
+use pystachio_plan::{AffinityRule, Error, ErrorKind, MemorySize, Result};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub struct Options {
     pub device_memory: MemorySize,
     /// Bytes of page-locked memory for column chunks that have left the device; 0: none.
     pub pinned_cache_bytes: u64,
+    /// Which GPU reads which disk.
+    pub affinity: AffinityRule,
     /// Where spill files go.
     pub spill_directory: PathBuf,
     /// The foreign server's name, for logs and messages.
@@ -59,7 +61,7 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES --cache BYTES
                         --device-ordinal N --device-memory SIZE --pinned-cache BYTES
-                        --spill-directory DIRECTORY --name SERVER
+                        --affinity RULE --spill-directory DIRECTORY --name SERVER
        pystachio-engine --version | --help
 
   --socket           path of the Unix socket; its folder must be this user's alone
@@ -70,13 +72,14 @@ usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES
   --device-ordinal   which GPU, from 0
   --device-memory    of the device's memory: bytes, or 1% to 100%; the emulated device has what --memory says
   --pinned-cache     bytes of page-locked memory for column chunks that have left the device; 0: none
+  --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
 
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "socket",
     "device",
     "threads",
@@ -85,6 +88,7 @@ const NAMES: [&str; 10] = [
     "device-ordinal",
     "device-memory",
     "pinned-cache",
+    "affinity",
     "spill-directory",
     "name",
 ];
@@ -116,8 +120,19 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
             return Err(invalid(format!("argument given twice: --{name}")));
         }
     }
-    let [socket, device, threads, memory, cache, ordinal, device_memory, pinned_cache, spill_directory, name] =
-        values;
+    let [
+        socket,
+        device,
+        threads,
+        memory,
+        cache,
+        ordinal,
+        device_memory,
+        pinned_cache,
+        affinity,
+        spill_directory,
+        name,
+    ] = values;
     let threads: u64 = parse_number("threads", required("threads", threads)?)?;
     if !(1..=THREADS_MAX).contains(&threads) {
         return Err(invalid(format!("--threads is out of range: threads={threads}, range=1..{THREADS_MAX}")));
@@ -131,6 +146,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         device_ordinal: parse_number("device-ordinal", required("device-ordinal", ordinal)?)?,
         device_memory: required("device-memory", device_memory)?.parse()?,
         pinned_cache_bytes: parse_number("pinned-cache", required("pinned-cache", pinned_cache)?)?,
+        affinity: required("affinity", affinity)?.parse()?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
         name: required("name", name)?,
     }))
@@ -180,7 +196,7 @@ mod tests {
     }
 
     const WHOLE: &str = "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
-                         --device-memory 50% --pinned-cache 30 --spill-directory /tmp --name pystachio";
+                         --device-memory 50% --pinned-cache 30 --affinity numa,sda:1 --spill-directory /tmp --name pystachio";
 
     #[test]
     fn whole_line_is_read() {
@@ -189,6 +205,7 @@ mod tests {
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!((options.memory_bytes, options.cache_bytes, options.pinned_cache_bytes), (100, 0, 30));
         assert_eq!((options.device_ordinal, options.device_memory), (1, MemorySize::Percent(50)));
+        assert_eq!(options.affinity.to_string(), "numa,sda:1");
         assert_eq!(options.name, "pystachio");
     }
 
@@ -206,6 +223,7 @@ mod tests {
         assert!(parse(&WHOLE.replace("100", "1GB")).unwrap_err().message.contains("value=1GB"));
         assert!(parse(&WHOLE.replace("50%", "500%")).unwrap_err().message.contains("value=500%"));
         assert!(parse(&WHOLE.replace("ordinal 1", "ordinal -1")).unwrap_err().message.contains("value=-1"));
+        assert!(parse(&WHOLE.replace("numa", "near")).unwrap_err().message.contains("value=near"));
         assert!(parse(&WHOLE.replace("threads=2", "threads=0")).unwrap_err().message.contains("range"));
     }
 

@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     ResultStream, StopFlag,
+    affinity::{Affinity, Processors},
     device::{ActivityLog, DeviceMemory, HostMemory, MemoryTechniques, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
@@ -41,6 +42,8 @@ pub struct DeviceOptions {
     pub host_bytes: u64,
     /// Where files go for what does not fit there either.
     pub spill_directory: PathBuf,
+    /// What the device is near.
+    pub affinity: Affinity,
 }
 
 /// Runs plans on one device. What no kernel has is `NotSupported`.
@@ -48,6 +51,8 @@ pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
     file_systems: Arc<FileSystems>,
+    /// Where readers run; anywhere if absent.
+    reader_processors: Option<Processors>,
     cache: ChunkCache,
     timelines: Timelines,
     queries_started: AtomicU64,
@@ -61,13 +66,14 @@ impl DeviceEngine {
     pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
         let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
-        let file_systems = Arc::new(FileSystems::new(platform.clone()));
+        let file_systems = Arc::new(FileSystems::new(platform.clone(), options.affinity.clone()));
         let memory = DeviceMemory::new(platform, options.memory_bytes);
         let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
         Self {
             memory,
             catalog: Arc::default(),
             file_systems,
+            reader_processors: options.affinity.reader_processors(),
             cache,
             timelines: Timelines::default(),
             queries_started: AtomicU64::new(0),
@@ -114,7 +120,8 @@ impl DeviceEngine {
     fn context(&self, request: &QueryRequest, queue: Queue, stop: StopFlag) -> QueryContext {
         let settings = request.device;
         let memory = QueryMemory::new(queue.memory().clone(), SpillStore::new(self.spill.clone()));
-        let readers = ReaderPool::new(queue.memory(), &memory, stop.clone(), settings);
+        let processors = self.reader_processors.clone();
+        let readers = ReaderPool::new(queue.memory(), &memory, stop.clone(), settings, processors);
         QueryContext {
             number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
             settings,

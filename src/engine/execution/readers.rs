@@ -27,6 +27,7 @@ use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 use super::memory::QueryMemory;
 use crate::{
     StopFlag,
+    affinity::Processors,
     device::{Chunk, DeviceMemory},
     operation::Queue,
 };
@@ -62,6 +63,7 @@ struct Shared {
     reader_count: usize,
     /// How much may be ahead of the query.
     budget: QueryMemory,
+    processors: Option<Processors>,
     is_bounded: bool,
     /// Whether readers work for scans that are not waited for.
     combines: bool,
@@ -95,18 +97,20 @@ struct Scan {
 pub(super) struct ScanNumber(usize);
 
 impl ReaderPool {
-    /// A pool without scans.
+    /// A pool without scans, whose threads run on some processors only, if any are named.
     pub(super) fn new(
         memory: &DeviceMemory,
         budget: &QueryMemory,
         stop: StopFlag,
         settings: DeviceSettings,
+        processors: Option<Processors>,
     ) -> Self {
         let shared = Shared {
             memory: memory.clone(),
             stop,
             reader_count: memory.platform().reader_count().max(1),
             budget: budget.clone(),
+            processors,
             is_bounded: settings.regulation,
             combines: settings.reader_combining,
             state: Mutex::default(),
@@ -211,6 +215,9 @@ impl Shared {
 
     /// One reader's work.
     fn read(&self) {
+        if let Some(Err(error)) = self.processors.as_ref().map(Processors::bind_thread) {
+            tracing::warn!("a reader can't be bound to processors: {error}");
+        }
         let queue = Queue::new(&self.memory);
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
@@ -347,7 +354,7 @@ mod tests {
         let budget = QueryMemory::new(memory.clone(), SpillStore::new(spill));
         let stop = StopFlag::default();
         let settings = DeviceSettings { reader_combining: combines, ..DeviceSettings::default() };
-        (ReaderPool::new(&memory, &budget, stop.clone(), settings), stop)
+        (ReaderPool::new(&memory, &budget, stop.clone(), settings, None), stop)
     }
 
     fn drain(pool: &mut ReaderPool, scan: ScanNumber) -> Vec<usize> {

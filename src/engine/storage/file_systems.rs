@@ -17,11 +17,15 @@ use super::{
     TableFile,
     direct_reads::{DirectFile, ring_refusal},
 };
-use crate::device::{DeviceFile, DeviceFileMode, Platform};
+use crate::{
+    affinity::Affinity,
+    device::{DeviceFile, DeviceFileMode, Platform},
+};
 
 /// The file systems that were read from.
 pub struct FileSystems {
     platform: Arc<dyn Platform>,
+    affinity: Affinity,
     /// By device number.
     known: Mutex<BTreeMap<u64, FileSystem>>,
 }
@@ -37,7 +41,7 @@ pub struct FileWay {
 /// What a file system has.
 #[derive(Clone, Debug)]
 struct FileSystem {
-    /// Where it is mounted, and what it is.
+    /// Where it is mounted, what it is, and how far its disks are.
     name: String,
     /// Why there are no direct reads, if so.
     direct_refusal: Option<String>,
@@ -49,8 +53,8 @@ struct FileSystem {
 
 impl FileSystems {
     /// None is known yet.
-    pub fn new(platform: Arc<dyn Platform>) -> Self {
-        Self { platform, known: Mutex::default() }
+    pub fn new(platform: Arc<dyn Platform>, affinity: Affinity) -> Self {
+        Self { platform, affinity, known: Mutex::default() }
     }
 
     /// Takes a way to read a file, where `wanted` is what the user asked for and `otherwise` is for `Auto` on a
@@ -58,7 +62,7 @@ impl FileSystems {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if the user asked for what the file system has not; those of opening the file.
+    /// `InvalidArgument` if the user asked for what the file system has not; those of opening the file.
     pub fn open(&self, file: &TableFile, wanted: StoragePath, otherwise: StoragePath) -> Result<FileWay> {
         let by_host = |path| Ok(FileWay { path, device_file: None });
         match wanted {
@@ -111,7 +115,7 @@ impl FileSystems {
         // What is busy now may be had later.
         let is_final = gpudirect.as_ref().err().is_none_or(|error| error.kind == ErrorKind::Unavailable);
         let found = FileSystem {
-            name: mount_name(device),
+            name: mount_name(device, self.affinity.place_of(device)),
             direct_refusal: DirectFile::open(&handle, false).err().map(|error| error.to_string()),
             ring_refusal: ring_refusal().map(|error| error.to_string()),
             gpudirect_refusal: gpudirect.err().map(|error| error.message),
@@ -142,25 +146,29 @@ impl FileSystem {
 /// The error of a file that can't be read in the way that the user asked for.
 pub(super) fn refused(file: &TableFile, way: &str, reason: &str) -> Error {
     let message = format!("file \"{}\" can't be read by {way}: {reason}", file.footer.path.display());
-    Error::new(ErrorKind::Unavailable, message)
+    Error::new(ErrorKind::InvalidArgument, message)
         .with_hint("Set pystachio.gpu_storage to auto; pystachio.engines shows the ways that there are.")
 }
 
-/// Where the file system of this number is mounted, and what it is: `/data (ext4 on /dev/nvme0n1)`.
-fn mount_name(device: u64) -> String {
+/// Where the file system of this number is mounted, what it is, and where its disks are if that is known:
+/// `/data (ext4 on /dev/nvme0n1; nvme0 at 4 hops)`.
+fn mount_name(device: u64, place: Option<String>) -> String {
     let (major, minor) = (libc::major(device), libc::minor(device));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    mount_of(&mounts, major, minor).unwrap_or_else(|| format!("device {major}:{minor}"))
+    let (mount, kind) =
+        mount_of(&mounts, major, minor).unwrap_or_else(|| ("somewhere", format!("device {major}:{minor}")));
+    let place = place.map_or_else(String::new, |place| format!("; {place}"));
+    format!("{mount} ({kind}{place})")
 }
 
-/// The shortest mount point of a device number, for a file system may be mounted in parts too.
-fn mount_of(mounts: &str, major: u32, minor: u32) -> Option<String> {
+/// The shortest mount point of a device number, for a file system may be mounted in parts too; and what it is.
+fn mount_of(mounts: &str, major: u32, minor: u32) -> Option<(&str, String)> {
     let number = format!("{major}:{minor}");
     let of_device = mounts.lines().filter(|line| line.split(' ').nth(2) == Some(&number));
     let line = of_device.min_by_key(|line| line.split(' ').nth(4).map_or(usize::MAX, str::len))?;
     let (place, kind) = line.split_once(" - ")?;
     let mut kind = kind.split(' ');
-    Some(format!("{} ({} on {})", place.split(' ').nth(4)?, kind.next()?, kind.next()?))
+    Some((place.split(' ').nth(4)?, format!("{} on {}", kind.next()?, kind.next()?)))
 }
 
 #[cfg(test)]
@@ -182,7 +190,7 @@ mod tests {
         for has_gpudirect in [false, true] {
             let platform =
                 if has_gpudirect { EmulatedPlatform::with_gpudirect() } else { EmulatedPlatform::new() };
-            let systems = FileSystems::new(Arc::new(platform));
+            let systems = FileSystems::new(Arc::new(platform), Affinity::default());
             let taken = |wanted| {
                 let way = systems.open(&file, wanted, own)?;
                 let is_device = matches!(way.path, StoragePath::GpuDirect | StoragePath::CuFileCompat);
@@ -195,7 +203,7 @@ mod tests {
             match taken(StoragePath::GpuDirect) {
                 Ok(path) => assert_eq!((path, has_gpudirect), (StoragePath::GpuDirect, true)),
                 Err(error) => {
-                    assert_eq!((error.kind, has_gpudirect), (ErrorKind::Unavailable, false));
+                    assert_eq!((error.kind, has_gpudirect), (ErrorKind::InvalidArgument, false));
                     assert!(error.message.contains("t1.parquet"), "{error}");
                 }
             }
@@ -211,8 +219,8 @@ mod tests {
             22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
             30 22 259:2 /home /data/home rw - xfs /dev/nvme0n1p2 rw\n\
             31 22 259:2 / /data rw shared:7 master:3 - xfs /dev/nvme0n1p2 rw\n";
-        assert_eq!(mount_of(mounts, 254, 0).unwrap(), "/ (ext4 on /dev/vda)");
-        assert_eq!(mount_of(mounts, 259, 2).unwrap(), "/data (xfs on /dev/nvme0n1p2)");
+        assert_eq!(mount_of(mounts, 254, 0).unwrap(), ("/", "ext4 on /dev/vda".to_owned()));
+        assert_eq!(mount_of(mounts, 259, 2).unwrap(), ("/data", "xfs on /dev/nvme0n1p2".to_owned()));
         assert_eq!(mount_of(mounts, 8, 1), None);
     }
 }

@@ -43,7 +43,7 @@ impl<'a> FileReader<'a> {
     ///
     /// # Errors
     ///
-    /// As of [`TableFile::handle`]; `Unavailable` if the file system has no direct reads.
+    /// As of [`TableFile::handle`]; `InvalidArgument` if the file system has no direct reads.
     pub fn open(file: &'a TableFile, path: StoragePath) -> Result<Self> {
         let handle = file.handle()?;
         let direct = match path {

@@ -10,6 +10,7 @@ use pystachio_plan::{
 
 use crate::{
     StopFlag,
+    affinity::Affinity,
     device::EmulatedPlatform,
     execution::{DeviceEngine, DeviceOptions},
 };
@@ -55,6 +56,7 @@ fn union(inputs: Vec<Arc<Relation>>) -> Arc<Relation> {
 
 fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let options = DeviceOptions {
+        affinity: Affinity::default(),
         memory_bytes: 1 << 28,
         cache_bytes: 0,
         pinned_cache_bytes: 0,

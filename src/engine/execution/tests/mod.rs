@@ -39,6 +39,7 @@ use self::watched::Watched;
 use super::{DeviceEngine, DeviceOptions};
 use crate::{
     StopFlag,
+    affinity::Affinity,
     device::{EmulatedPlatform, Platform},
 };
 
@@ -213,6 +214,7 @@ impl Fixture {
             // Little enough that some of what is spilled goes on to the file.
             host_bytes: memory_bytes,
             spill_directory: folder.path().to_owned(),
+            affinity: Affinity::default(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         Self { engine: Arc::new(DeviceEngine::new(platform, &options)), runtime, _folder: folder }

@@ -125,6 +125,7 @@ fn a_fault_of_the_device_ends_the_query_with_an_error_that_says_so() {
 fn a_folder_that_takes_no_file_is_an_error_that_names_it() {
     let table = table();
     let options = DeviceOptions {
+        affinity: Affinity::default(),
         cache_bytes: 0,
         pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,
@@ -143,6 +144,7 @@ fn rows_go_to_files_where_the_host_has_no_memory_for_them() {
     let table = table();
     let folder = tempfile::tempdir().unwrap();
     let options = DeviceOptions {
+        affinity: Affinity::default(),
         cache_bytes: 0,
         pinned_cache_bytes: 0,
         memory_bytes: table.bytes() / 16,

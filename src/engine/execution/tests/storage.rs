@@ -9,12 +9,8 @@ use std::{
 
 use pystachio_plan::{ErrorKind, StoragePath};
 
-<<<<<<< HEAD
-use super::{sharing::Watched, *};
-use crate::storage::is_in_page_cache;
-=======
 use super::*;
->>>>>>> memory
+use crate::storage::is_in_page_cache;
 
 const PATHS: [StoragePath; 6] = [
     StoragePath::Auto,
@@ -90,7 +86,7 @@ fn without_gpudirect_the_page_cache_is_taken_and_gpudirect_is_an_error() {
     let answer = run(&fixture, &table, StoragePath::Auto).unwrap();
     assert_eq!(answer.metrics.storage_paths, [StoragePath::PageCache]);
     let error = run(&fixture, &table, StoragePath::GpuDirect).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert_eq!(error.kind, ErrorKind::InvalidArgument);
     assert!(error.message.contains("t.parquet") && error.message.contains("GPUDirect"), "{error}");
 }
 
