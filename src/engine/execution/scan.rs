@@ -1,13 +1,13 @@
 //! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
 //! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
-//! decompressed. Then they are decoded and filtered in one go. A chunk belongs to the query's queue when it is
-//! handed over.
+//! decompressed. Then they are decoded and filtered in one go. While joins above have not said what they can match,
+//! column chunks are loaded ahead and nothing is decoded. A chunk belongs to the query's queue when it is handed over.
 //!
 //! Invariants: chunks come in the order of files and row groups, and have some row groups each.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -20,8 +20,9 @@ use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, Sc
 use super::{
     Columns, QueryContext, Source,
     chunk_cache::{ChunkCache, ChunkKey, ChunkOrigin, Claim, LoadClaim},
+    filter_route::FilterRoute,
     readers::{ReadParts, ScanNumber},
-    rows::filter_chunk,
+    scan_filter::ScanFilter,
 };
 use crate::{
     StopFlag,
@@ -54,19 +55,24 @@ pub(super) struct ScanSource {
 }
 
 /// Where a scan stands among the operators of its query.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct ScanPlace {
     /// In [`pystachio_plan::QueryMetrics::operators`].
     pub(super) operator: usize,
     /// In the order in which the query wants its scans.
     pub(super) rank: usize,
+    /// What joins above will know of its rows.
+    pub(super) route: FilterRoute,
 }
+
+/// Column chunks of a part's row groups that were loaded ahead, by the row group's place in the part.
+#[derive(Debug, Default)]
+pub(super) struct LoadedPart(BTreeMap<usize, Vec<Arc<ResidentChunk>>>);
 
 /// What readers share.
 struct ScanWork {
     table: String,
     columns: Vec<ScanColumn>,
-    filter: Option<Filter>,
+    filter: ScanFilter,
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
     cache: Option<ChunkCache>,
@@ -162,10 +168,12 @@ impl ScanSource {
         }
         let known: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
         check_types(&known)?;
-        let filter = match Expression::all_of(filters.to_vec()) {
+        let condition = match Expression::all_of(filters.to_vec()) {
             None => None,
             Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
         };
+        let row_count: usize = row_groups.iter().map(|row_group| row_group.row_count).sum();
+        let runtime = place.route.arrive(columns, row_count as u64, &mut context.reduced);
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
         let part_size = match context.settings.chunking {
@@ -179,7 +187,7 @@ impl ScanSource {
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
-            filter,
+            filter: ScanFilter::new(condition, runtime),
             parts: parts(row_groups, part_size),
             cache: context.settings.cache.then(|| context.cache.clone()),
             file_systems: context.file_systems.clone(),
@@ -213,6 +221,7 @@ impl Source for ScanSource {
             operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
             operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
             operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
+            self.work.filter.show(operator);
         }
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
@@ -278,11 +287,37 @@ impl ReadParts for ScanWork {
         row_groups.iter().map(|row_group| row_group.bytes).sum()
     }
 
-    fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk> {
+    fn is_ready(&self) -> bool {
+        self.filter.is_settled()
+    }
+
+    fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
         queue.memory().attribute(self.operator as u32);
-        let row_groups = self.parts.get(part).ok_or_else(|| Error::internal("a part that is not there"))?;
-        let chunks =
-            row_groups.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
+        let mut loaded = BTreeMap::new();
+        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
+            if !self.is_refuted(row_group) {
+                let sources = self.sources(row_group);
+                loaded.insert(place, self.load(queue, row_group, &sources)?);
+            }
+        }
+        Ok(LoadedPart(loaded))
+    }
+
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk> {
+        queue.memory().attribute(self.operator as u32);
+        let mut loaded = loaded.unwrap_or_default();
+        let mut chunks = Vec::new();
+        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
+            if self.is_refuted(row_group) {
+                self.filter.note_pruned();
+            } else {
+                chunks.push(self.read(queue, row_group, loaded.0.remove(&place))?);
+            }
+        }
+        if chunks.is_empty() {
+            let types: Vec<DataType> = self.columns.iter().map(|column| column.data_type.clone()).collect();
+            return queue.empty(&types);
+        }
         let chunk = queue.concat(&chunks)?;
         queue.wait()?;
         Ok(chunk)
@@ -294,37 +329,56 @@ impl ScanWork {
         self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows of a row group that meet the filter.
-    fn read(&self, queue: &Queue, row_group: &RowGroup) -> Result<Chunk> {
+    fn row_groups(&self, part: usize) -> Result<&[RowGroup]> {
+        self.parts.get(part).map(Vec::as_slice).ok_or_else(|| Error::internal("a part that is not there"))
+    }
+
+    /// Whether joins above say that they match no row of a row group.
+    fn is_refuted(&self, row_group: &RowGroup) -> bool {
+        if !self.filter.may_prune() {
+            return false;
+        }
+        let ScanFile { file, leaves } = &*row_group.file;
+        let metadata = file.footer.metadata().row_group(row_group.index);
+        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
+    }
+
+    /// The columns of a row group in its file.
+    fn sources<'a>(&'a self, row_group: &'a RowGroup) -> Vec<ColumnSource<'a>> {
+        let footer = &row_group.file.file.footer;
+        let metadata = footer.metadata().row_group(row_group.index);
+        let columns = self.columns.iter().zip(&row_group.file.leaves);
+        let source = |(column, leaf): (&'a ScanColumn, &usize)| ColumnSource {
+            metadata: metadata.column(*leaf),
+            column,
+            table: &self.table,
+            path: &footer.path,
+        };
+        columns.map(source).collect()
+    }
+
+    /// The rows of a row group that meet the filter. `loaded`: its column chunks, if they were loaded ahead.
+    fn read(
+        &self,
+        queue: &Queue,
+        row_group: &RowGroup,
+        loaded: Option<Vec<Arc<ResidentChunk>>>,
+    ) -> Result<Chunk> {
         if self.stop.is_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
-        let row_count =
-            u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(|| {
-                Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have")
-            })?;
-        let footer = &row_group.file.file.footer;
-        let metadata = footer.metadata().row_group(row_group.index);
-        let sources: Vec<ColumnSource<'_>> = self
-            .columns
-            .iter()
-            .zip(&row_group.file.leaves)
-            .map(|(column, leaf)| ColumnSource {
-                metadata: metadata.column(*leaf),
-                column,
-                table: &self.table,
-                path: &footer.path,
-            })
-            .collect();
-        let resident = self.load(queue, row_group, &sources, row_count)?;
+        let sources = self.sources(row_group);
+        let resident = match loaded {
+            Some(loaded) => loaded,
+            None => self.load(queue, row_group, &sources)?,
+        };
+        // They may come from another reader.
+        resident.iter().flat_map(|chunk| chunk.buffers()).for_each(|buffer| buffer.adopt(queue.stream()));
         let requests: Vec<_> = sources.iter().zip(&resident).map(|(s, chunk)| (s, chunk.as_ref())).collect();
         let decoded = PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
-        let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
+        let chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
         self.counts.bytes_decoded.fetch_add(chunk.cell_bytes(), Ordering::Relaxed);
-        if let Some(condition) = &self.filter {
-            chunk = filter_chunk(queue, chunk, condition)?;
-        }
-        Ok(chunk)
+        self.filter.apply(queue, chunk)
     }
 
     /// The column chunks of a row group on the device, from the cache or from the file.
@@ -333,8 +387,11 @@ impl ScanWork {
         queue: &Queue,
         row_group: &RowGroup,
         sources: &[ColumnSource<'_>],
-        row_count: u32,
     ) -> Result<Vec<Arc<ResidentChunk>>> {
+        let row_count =
+            u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(|| {
+                Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have")
+            })?;
         let mut chunks: Vec<Option<Arc<ResidentChunk>>> = vec![None; sources.len()];
         // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
         while chunks.iter().any(Option::is_none) {

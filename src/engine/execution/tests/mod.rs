@@ -2,6 +2,7 @@
 //!
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
+//! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
 //! - `techniques.rs`: queries without one technique after another
@@ -13,6 +14,7 @@
 mod aggregates;
 mod joins;
 mod large_decimals;
+mod runtime_filters;
 mod sharing;
 mod sorts;
 mod storage;
