@@ -338,7 +338,7 @@ impl ScanWork {
         if !self.filter.may_prune() {
             return false;
         }
-        let ScanFile { file, leaves } = &*row_group.file;
+        let ScanFile { file, leaves, .. } = &*row_group.file;
         let metadata = file.footer.metadata().row_group(row_group.index);
         self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
     }

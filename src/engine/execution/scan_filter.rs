@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pystachio_plan::{OperatorMetrics, Result};
 
-use super::runtime_filter::ScanRuntimeFilter;
+use super::{rows::keep_flagged, runtime_filter::ScanRuntimeFilter};
 use crate::{
     device::{Buffer, Chunk},
     operation::Queue,
@@ -75,9 +75,10 @@ impl ScanFilter {
         if chunk.row_count == 0 {
             return Ok(chunk);
         }
-        let Some(flags) = self.flags(queue, &chunk)? else { return Ok(chunk) };
-        let rows = queue.select(&flags, chunk.row_count)?;
-        if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }
+        match self.flags(queue, &chunk)? {
+            Some(flags) => keep_flagged(queue, chunk, &flags),
+            None => Ok(chunk),
+        }
     }
 
     /// Adds what was counted since the last time to an operator.
