@@ -4,9 +4,10 @@
 //! - `timeline.rs`: what the device did for the last queries
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
+//! - `chunk_loads.rs`: column chunks on their way to the device
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
-//! - `scan_filter.rs`: the rows of a scan that are wanted
+//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
 //! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
@@ -28,6 +29,7 @@
 
 mod aggregate;
 mod chunk_cache;
+mod chunk_loads;
 mod compile;
 mod engine;
 mod filter_route;
@@ -43,6 +45,7 @@ mod run;
 mod runtime_filter;
 mod scan;
 mod scan_filter;
+mod scan_rows;
 mod slot_groups;
 mod sort;
 mod sort_ranges;

@@ -32,7 +32,7 @@ pub(super) fn filter_chunk(queue: &Queue, chunk: Chunk, predicate: &Filter) -> R
 }
 
 /// The rows of a chunk whose flag is 1.
-pub(super) fn keep_flagged(queue: &Queue, chunk: Chunk, flags: &Buffer) -> Result<Chunk> {
+fn keep_flagged(queue: &Queue, chunk: Chunk, flags: &Buffer) -> Result<Chunk> {
     let rows = queue.select(flags, chunk.row_count)?;
     if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }
 }

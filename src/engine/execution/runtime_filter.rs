@@ -28,7 +28,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{Buffer, Chunk, Claim, Column, abi::FilterCounts},
+    device::{Buffer, Claim, Column, abi::FilterCounts},
     operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
@@ -224,20 +224,29 @@ impl ScanRuntimeFilter {
         has_filter && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
     }
 
-    /// The rows of a chunk that pass, of those that are `asked` about; waits.
+    /// Places of the keys in the scan.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|(.., place)| *place)
+    }
+
+    /// The rows with these keys that pass, of those that are `asked` about; waits.
     ///
     /// # Errors
     ///
     /// `OutOfMemory`, and faults of the device.
-    pub(super) fn test(&self, queue: &Queue, chunk: &Chunk, asked: Option<&Buffer>) -> Result<Buffer> {
+    pub(super) fn test(
+        &self,
+        queue: &Queue,
+        keys: &[Column],
+        row_count: usize,
+        asked: Option<&Buffer>,
+    ) -> Result<Buffer> {
         let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
-        let keys: Vec<Column> =
-            self.columns.iter().filter_map(|(_, _, place)| chunk.columns.get(*place)).cloned().collect();
         let counts = queue.upload(&[FilterCounts::default()])?;
         let test = KeyTest { asked, counts: Some(&counts) };
-        let flags = queue.test_keys(filter, &keys, chunk.row_count, test)?;
+        let flags = queue.test_keys(filter, keys, row_count, test)?;
         let counts: Vec<FilterCounts> = queue.download(&counts, 1)?;
         for counts in counts {
             self.tested.fetch_add(counts.tested, Ordering::Relaxed);
