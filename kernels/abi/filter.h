@@ -3,30 +3,25 @@
 
 #include "join.h"
 
-// What a filter's words are.
-#define FILTER_BITMAP 0u // a bit for every integer from `least` on, of one key: a key passes if and only if it was inserted
-#define FILTER_BLOOM 1u  // blocks of BLOOM_BLOCK_WORDS words, found by hash: a key that was inserted passes
-
-// Words of a block: one sector of memory. A key sets a bit in each.
+// Words of a block of a Bloom filter: one sector of memory. A key sets a bit in each.
 #define BLOOM_BLOCK_WORDS 8
 
-// A set of keys, as kernels see it.
+// A set of keys, as kernels see it: a bitmap has a bit for every integer from `least` on, of one key; a Bloom filter
+// has blocks that are found by hash.
 typedef struct KeyFilterView {
     uint64_t words;      // uint32_t
-    uint64_t slot_count; // FILTER_BITMAP: bits; FILTER_BLOOM: blocks, fewer than 2^32
-    int64_t least;       // FILTER_BITMAP
-    uint32_t kind;       // FILTER_*
-    uint32_t reserved;
+    uint64_t slot_count; // bits, or blocks, of which there are fewer than 2^32
+    int64_t least;
 } KeyFilterView;
-static_assert(sizeof(KeyFilterView) == 32, "KeyFilterView has 32 bytes");
+static_assert(sizeof(KeyFilterView) == 24, "KeyFilterView has 24 bytes");
 
-// insert_filter_keys
+// insert_bitmap_keys, insert_bloom_keys
 typedef struct InsertFilterKeys {
     KeyColumns keys;
     KeyFilterView filter;
     uint64_t row_count;
 } InsertFilterKeys;
-static_assert(sizeof(InsertFilterKeys) == 432, "InsertFilterKeys has 432 bytes");
+static_assert(sizeof(InsertFilterKeys) == 424, "InsertFilterKeys has 424 bytes");
 
 // How many rows were asked about, and how many passed.
 typedef struct FilterCounts {
@@ -35,7 +30,7 @@ typedef struct FilterCounts {
 } FilterCounts;
 static_assert(sizeof(FilterCounts) == 16, "FilterCounts has 16 bytes");
 
-// test_filter_keys
+// test_bitmap_keys, test_bloom_keys
 typedef struct TestFilterKeys {
     KeyColumns keys; // of the types that were inserted
     KeyFilterView filter;
@@ -44,4 +39,4 @@ typedef struct TestFilterKeys {
     uint64_t flags;  // uint8_t [row_count]: rows that pass; may be `asked`
     uint64_t counts; // FilterCounts that are added to, or 0
 } TestFilterKeys;
-static_assert(sizeof(TestFilterKeys) == 456, "TestFilterKeys has 456 bytes");
+static_assert(sizeof(TestFilterKeys) == 448, "TestFilterKeys has 448 bytes");

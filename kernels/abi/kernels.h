@@ -25,8 +25,10 @@
     X(count_matches, ProbeRows, BLOCK_THREADS) \
     X(write_matches, ProbeRows, BLOCK_THREADS) \
     X(write_pairs, WritePairs, BLOCK_THREADS) \
-    X(insert_filter_keys, InsertFilterKeys, BLOCK_THREADS) \
-    X(test_filter_keys, TestFilterKeys, BLOCK_THREADS) \
+    X(insert_bitmap_keys, InsertFilterKeys, BLOCK_THREADS) \
+    X(insert_bloom_keys, InsertFilterKeys, BLOCK_THREADS) \
+    X(test_bitmap_keys, TestFilterKeys, BLOCK_THREADS) \
+    X(test_bloom_keys, TestFilterKeys, BLOCK_THREADS) \
     X(assign_groups, AssignGroups, BLOCK_THREADS) \
     X(number_groups, AssignGroups, BLOCK_THREADS) \
     X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \

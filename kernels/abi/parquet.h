@@ -1,12 +1,13 @@
 // Arguments of the kernels in parquet/.
 //
 // A batch is the pages of all columns of a row group that are decoded at once. A page's number is its place in the
-// batch. A dictionary page is a page of a column of its own, whose rows are the dictionary's entries.
+// batch. A dictionary page is a page of a column of its own, whose rows are the dictionary's entries. A column need not
+// have all rows of its pages: slices say which it has.
 #pragma once
 
 #include "column.h"
 
-// Rows that a block of convert_values or convert_large_values handles: 8 a thread.
+// Rows that a block of convert_values or convert_large_values handles at most: 8 a thread.
 #define SLICE_ROWS 2048
 // Rows that a block of a run kernel expands at once: 4 a thread.
 #define RUN_TILE_ROWS 1024
@@ -14,6 +15,8 @@
 #define WORD_ROWS 32
 // Bytes after a page's last that may be read: kernels load whole words.
 #define PAGE_PADDING_BYTES 32
+// Where decompressed pages lie is a multiple of this. What comes between them is zeros.
+#define PAGE_ALIGNMENT 16
 // Threads of a block of locate_strings, of which one walks.
 #define LOCATE_THREADS 64
 // Threads of a block of build_strings.
@@ -89,15 +92,15 @@ typedef struct EncodedPage {
     uint64_t words;    // ValidityWord [ceil(row_count / 32)]; 0 if required
     uint64_t scratch;  // uint64_t [row_count], where the source needs it
     uint64_t prefixes; // uint64_t [row_count], for DELTA_STRINGS
-    uint64_t strings;  // PageState.string_bytes bytes, for DELTA_STRINGS
+    uint64_t strings;  // PageState.string_bytes + PAGE_PADDING_BYTES bytes, for DELTA_STRINGS
     uint32_t levels_bytes;
     uint32_t values_bytes;
-    uint32_t first_row; // of the column
     uint32_t row_count;
     uint32_t column;
     uint32_t source;      // ValueSource
     uint32_t levels_form; // LevelsForm
     uint32_t delta_form;  // DeltaForm
+    uint32_t reserved;
 } EncodedPage;
 static_assert(sizeof(EncodedPage) == 80, "EncodedPage has 80 bytes");
 
@@ -141,17 +144,19 @@ typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle, or PageSlice [grid]
+    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written
     uint64_t status;
 } DecodePages;
 static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");
 
-// Rows of a page.
+// Rows of a page, and where their cells go.
 typedef struct PageSlice {
     uint32_t page;
     uint32_t first_row; // of the page
+    uint32_t row_count;
+    uint32_t target_row; // of the column, for the first of them
 } PageSlice;
-static_assert(sizeof(PageSlice) == 8, "PageSlice has 8 bytes");
+static_assert(sizeof(PageSlice) == 16, "PageSlice has 16 bytes");
 
 // A page, or a part of one, to decompress.
 typedef struct CompressedPage {

@@ -16,9 +16,10 @@ struct Cell32 {
     Cell16 low, high;
 };
 
+// A NULL's cell is zeros: whoever copies whole columns copies it too.
 template <class T>
-DEVICE void copy_cell(uint64_t source, uint64_t source_row, uint64_t target, uint64_t target_row) {
-    ((T *)target)[target_row] = ((const T *)source)[source_row];
+DEVICE void gather_cell(const GatherCells &args, bool valid, uint64_t source_row, uint64_t row) {
+    ((T *)args.values)[row] = valid ? ((const T *)args.source.values)[source_row] : T{};
 }
 
 KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
@@ -26,26 +27,22 @@ KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
     uint8_t *validity = (uint8_t *)args.validity;
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         uint64_t source_row = args.first_row + row;
+        bool valid = true;
         if (rows) {
-            uint32_t number = rows[row];
-            if (number == NO_ROW) {
-                validity[row] = 0;
-                continue;
-            }
-            source_row = number;
+            source_row = rows[row];
+            valid = source_row != NO_ROW;
         }
         if (validity) {
-            bool valid = args.source.validity == 0 || ((const uint8_t *)args.source.validity)[source_row];
+            valid = valid && (args.source.validity == 0 || ((const uint8_t *)args.source.validity)[source_row]);
             validity[row] = valid;
-            if (!valid) continue;
         }
         switch (args.source.cell_bytes) {
-            case 1: copy_cell<uint8_t>(args.source.values, source_row, args.values, row); break;
-            case 2: copy_cell<uint16_t>(args.source.values, source_row, args.values, row); break;
-            case 4: copy_cell<uint32_t>(args.source.values, source_row, args.values, row); break;
-            case 8: copy_cell<uint64_t>(args.source.values, source_row, args.values, row); break;
-            case 32: copy_cell<Cell32>(args.source.values, source_row, args.values, row); break;
-            default: copy_cell<Cell16>(args.source.values, source_row, args.values, row);
+            case 1: gather_cell<uint8_t>(args, valid, source_row, row); break;
+            case 2: gather_cell<uint16_t>(args, valid, source_row, row); break;
+            case 4: gather_cell<uint32_t>(args, valid, source_row, row); break;
+            case 8: gather_cell<uint64_t>(args, valid, source_row, row); break;
+            case 32: gather_cell<Cell32>(args, valid, source_row, row); break;
+            default: gather_cell<Cell16>(args, valid, source_row, row);
         }
     }
 }

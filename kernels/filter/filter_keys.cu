@@ -29,20 +29,21 @@ DEVICE void set_bits(uint32_t *word, uint32_t bits) {
     if ((*(volatile uint32_t *)word & bits) != bits) atomicOr(word, bits);
 }
 
-KERNEL(insert_filter_keys, InsertFilterKeys, BLOCK_THREADS) {
-    uint32_t *words = (uint32_t *)args.filter.words;
+KERNEL(insert_bitmap_keys, InsertFilterKeys, BLOCK_THREADS) {
+    const ColumnView &key = args.keys.columns[0];
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        if (args.filter.kind == FILTER_BITMAP) {
-            const ColumnView &key = args.keys.columns[0];
-            if (cell_is_null(key, row)) continue;
-            uint64_t bit = (uint64_t)integer_key_at(key, row) - (uint64_t)args.filter.least;
-            if (bit < args.filter.slot_count) set_bits(&words[bit / 32], 1u << (bit % 32));
-            continue;
-        }
+        if (cell_is_null(key, row)) continue;
+        uint64_t bit = (uint64_t)integer_key_at(key, row) - (uint64_t)args.filter.least;
+        if (bit < args.filter.slot_count) set_bits((uint32_t *)args.filter.words + bit / 32, 1u << (bit % 32));
+    }
+}
+
+KERNEL(insert_bloom_keys, InsertFilterKeys, BLOCK_THREADS) {
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         bool has_null;
         uint64_t hash = hash_row(args.keys, row, &has_null);
         if (has_null) continue;
-        uint32_t *block = words + bloom_block(hash, args.filter.slot_count) * BLOOM_BLOCK_WORDS;
+        uint32_t *block = (uint32_t *)args.filter.words + bloom_block(hash, args.filter.slot_count) * BLOOM_BLOCK_WORDS;
 #pragma unroll
         for (uint32_t word = 0; word < BLOOM_BLOCK_WORDS; word++) set_bits(&block[word], bloom_bit(hash, word));
     }
@@ -76,25 +77,43 @@ DEVICE bool passes_bitmap(const KeyFilterView &filter, const ColumnView &key, ui
     return bit < filter.slot_count && (((const uint32_t *)filter.words)[bit / 32] >> (bit % 32) & 1);
 }
 
-// One pair of atomics a warp.
-KERNEL(test_filter_keys, TestFilterKeys, BLOCK_THREADS) {
-    const uint8_t *asked = (const uint8_t *)args.asked;
-    uint32_t tested = 0, passed = 0;
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        bool is_asked = !asked || asked[row];
-        bool passes = is_asked && (args.filter.kind == FILTER_BITMAP ? passes_bitmap(args.filter, args.keys.columns[0], row)
-                                                                     : passes_bloom(args.filter, args.keys, row));
-        ((uint8_t *)args.flags)[row] = passes;
-        tested += is_asked;
-        passed += passes;
-    }
-    if (!args.counts) return;
+// Adds what a thread has counted: one pair of atomics a warp.
+DEVICE void add_counts(uint64_t address, uint32_t tested, uint32_t passed) {
+    if (!address) return;
     for (uint32_t distance = WARP_THREADS / 2; distance > 0; distance /= 2) {
         tested += __shfl_down_sync(0xffffffffu, tested, distance);
         passed += __shfl_down_sync(0xffffffffu, passed, distance);
     }
     if (threadIdx.x % WARP_THREADS != 0 || tested == 0) return;
-    FilterCounts *counts = (FilterCounts *)args.counts;
+    FilterCounts *counts = (FilterCounts *)address;
     atomicAdd((unsigned long long *)&counts->tested, (unsigned long long)tested);
     atomicAdd((unsigned long long *)&counts->passed, (unsigned long long)passed);
+}
+
+DEVICE bool is_asked(const TestFilterKeys &args, uint64_t row) {
+    return !args.asked || ((const uint8_t *)args.asked)[row];
+}
+
+KERNEL(test_bitmap_keys, TestFilterKeys, BLOCK_THREADS) {
+    uint32_t tested = 0, passed = 0;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        bool asked = is_asked(args, row);
+        bool passes = asked && passes_bitmap(args.filter, args.keys.columns[0], row);
+        ((uint8_t *)args.flags)[row] = passes;
+        tested += asked;
+        passed += passes;
+    }
+    add_counts(args.counts, tested, passed);
+}
+
+KERNEL(test_bloom_keys, TestFilterKeys, BLOCK_THREADS) {
+    uint32_t tested = 0, passed = 0;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        bool asked = is_asked(args, row);
+        tested += asked;
+        bool passes = asked && passes_bloom(args.filter, args.keys, row);
+        ((uint8_t *)args.flags)[row] = passes;
+        passed += passes;
+    }
+    add_counts(args.counts, tested, passed);
 }

@@ -1,8 +1,8 @@
 // Converts values that lie at known places into cells.
 //
-// Grid:    one block a listed slice of SLICE_ROWS rows of a page.
+// Grid:    one block a listed slice of at most SLICE_ROWS rows of a page.
 // Inputs:  pages of every source but runs; what earlier kernels wrote to their states, words and scratch.
-// Outputs: the column's cells of the rows that are not NULL. String cells point into the page.
+// Outputs: the column's cells and validity of the slice's rows. String cells point into the page.
 // Status:  ERROR_PAGE if a page has fewer values than rows that are not NULL; ERROR_VALUE_RANGE, ERROR_TEXT_TOO_LONG,
 //          ERROR_INVALID_UTF8, which for a dictionary are noted at the entry instead.
 // Traffic: a value read and a cell written a row; text that is not all ASCII is read too.
@@ -256,18 +256,22 @@ struct ConvertString {
 };
 
 template <class Convert>
-DEVICE void convert_rows(const Slice &slice, uint32_t first_row) {
+DEVICE void convert_rows(const Slice &slice, const PageSlice &place) {
     const uint32_t dense = slice.state.dense;
     Convert convert;
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        uint32_t row = first_row + item * BLOCK_THREADS + threadIdx.x;
+        const uint32_t within = item * BLOCK_THREADS + threadIdx.x;
+        if (within >= place.row_count) break;
+        const uint64_t target = (uint64_t)place.target_row + within;
         uint32_t index;
-        if (row >= slice.page.row_count || !find_value(slice.page, dense, row, &index)) continue;
+        const bool valid = find_value(slice.page, dense, place.first_row + within, &index);
+        mark_row(slice.column, target, valid);
+        if (!valid) continue;
         if (index >= slice.capacity) {
             report_error(slice.status, ERROR_PAGE, slice.number);
             continue;
         }
-        convert.apply(slice, index, (uint64_t)slice.page.first_row + row);
+        convert.apply(slice, index, target);
     }
 }
 
@@ -288,17 +292,17 @@ KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = slice_of(args, place);
     switch (slice.column.conversion) {
-        case CONVERT_BITS: convert_rows<ConvertBits>(slice, place.first_row); break;
+        case CONVERT_BITS: convert_rows<ConvertBits>(slice, place); break;
         case CONVERT_INTEGER:
-        case CONVERT_NANOSECONDS: convert_rows<ConvertInteger>(slice, place.first_row); break;
-        case CONVERT_WIDE_INTEGER: convert_rows<ConvertWideInteger>(slice, place.first_row); break;
-        case CONVERT_DECIMAL: convert_rows<ConvertDecimal>(slice, place.first_row); break;
-        case CONVERT_FLOAT_TO_DOUBLE: convert_rows<ConvertFloatToDouble>(slice, place.first_row); break;
+        case CONVERT_NANOSECONDS: convert_rows<ConvertInteger>(slice, place); break;
+        case CONVERT_WIDE_INTEGER: convert_rows<ConvertWideInteger>(slice, place); break;
+        case CONVERT_DECIMAL: convert_rows<ConvertDecimal>(slice, place); break;
+        case CONVERT_FLOAT_TO_DOUBLE: convert_rows<ConvertFloatToDouble>(slice, place); break;
         case CONVERT_HALF_TO_FLOAT:
-        case CONVERT_HALF_TO_DOUBLE: convert_rows<ConvertHalf>(slice, place.first_row); break;
-        case CONVERT_INT96: convert_rows<ConvertInt96>(slice, place.first_row); break;
-        case CONVERT_FLAG: convert_rows<ConvertFlag>(slice, place.first_row); break;
-        default: convert_rows<ConvertString>(slice, place.first_row);
+        case CONVERT_HALF_TO_DOUBLE: convert_rows<ConvertHalf>(slice, place); break;
+        case CONVERT_INT96: convert_rows<ConvertInt96>(slice, place); break;
+        case CONVERT_FLAG: convert_rows<ConvertFlag>(slice, place); break;
+        default: convert_rows<ConvertString>(slice, place);
     }
 }
 
@@ -355,8 +359,8 @@ KERNEL(convert_large_values, DecodePages, BLOCK_THREADS) {
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = slice_of(args, place);
     if (slice.column.conversion == CONVERT_WIDE_INTEGER) {
-        convert_rows<ConvertLargeInteger>(slice, place.first_row);
+        convert_rows<ConvertLargeInteger>(slice, place);
     } else {
-        convert_rows<ConvertLargeDecimal>(slice, place.first_row);
+        convert_rows<ConvertLargeDecimal>(slice, place);
     }
 }

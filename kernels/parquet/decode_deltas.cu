@@ -8,7 +8,7 @@
 //   Status:  ERROR_PAGE if a number, a length or a prefix is not possible.
 // build_strings
 //   Grid:    one block of BUILD_THREADS a listed page of DELTA_STRINGS.
-//   Outputs: strings[string_bytes]; scratch[value_count]: StringPlace in `strings`.
+//   Outputs: strings[string_bytes], then PAGE_PADDING_BYTES zeros; scratch[value_count]: StringPlace in `strings`.
 // Source:  Parquet's Encodings.md, "Delta encoding". Miniblocks are handled a block at a time: one thread reads the
 //          header, all threads unpack, and a sum over the block turns differences into values.
 #include "../common/block.cuh"
@@ -200,4 +200,6 @@ KERNEL(build_strings, DecodePages, BUILD_THREADS) {
         previous = target + offset;
         offset += length;
     }
+    // Whole words are loaded.
+    for (uint32_t byte = threadIdx.x; byte < PAGE_PADDING_BYTES; byte += BUILD_THREADS) target[offset + byte] = 0;
 }

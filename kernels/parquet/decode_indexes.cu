@@ -1,8 +1,8 @@
 // Expands runs of dictionary indexes into the dictionary's cells, and runs of flags into booleans.
 //
-// Grid:    one block a listed page, of source SOURCE_INDEXES or SOURCE_FLAGS.
+// Grid:    one block a listed slice of a page of source SOURCE_INDEXES or SOURCE_FLAGS.
 // Inputs:  the page, its state, and the dictionary's cells.
-// Outputs: the column's cells of the page's rows that are not NULL.
+// Outputs: the column's cells and validity of the slice's rows.
 // Status:  ERROR_PAGE if runs end early; ERROR_DICTIONARY_INDEX; the fault of a dictionary's entry that is used.
 // Traffic: bit width of an index read, a cell read from the dictionary (mostly from cache) and written a row.
 // Source:  one walker and many expanders, as libcudf's page decoder; the walker here is one tile ahead, so that the
@@ -12,10 +12,12 @@
 
 #define ROWS_PER_THREAD (RUN_TILE_ROWS / BLOCK_THREADS)
 
-// Values of a page before a tile.
-DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t value_count, uint32_t row) {
-    if (row >= page.row_count) return value_count;
-    return dense ? row : ((const ValidityWord *)page.words)[row / WORD_ROWS].before;
+// Values of a page before a row.
+DEVICE uint32_t values_before(const EncodedPage &page, const PageState &state, uint64_t row) {
+    if (row >= page.row_count) return state.value_count;
+    uint32_t count;
+    find_value(page, state.dense, (uint32_t)row, &count);
+    return count;
 }
 
 DEVICE void copy_cell(const PageColumn &column, uint32_t entry, uint64_t row) {
@@ -51,40 +53,48 @@ DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes,
 KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
     SHARED RunTable tables[2];
     SHARED uint32_t width, failed;
-    const uint32_t number = listed_page(args);
+    const PageSlice slice = ((const PageSlice *)args.list)[blockIdx.x];
+    const uint32_t number = slice.page;
     const EncodedPage page = page_at(args, number);
     const PageColumn column = column_at(args, page.column);
     const PageState state = state_at(args, number);
-    const uint32_t dense = state.dense, value_count = state.value_count;
     const uint64_t data = page.values + state.values_offset;
-    if (value_count == 0) return;
+    const uint64_t end = (uint64_t)slice.first_row + slice.row_count;
     const bool is_flags = page.source == SOURCE_FLAGS;
     const bool has_faults = !is_flags && state_at(args, column.dictionary_page).faulty;
+    // A slice's values before a tile's end.
+    const auto values_until = [&](uint64_t row) { return values_before(page, state, row < end ? row : end); };
+    uint32_t before = values_before(page, state, slice.first_row);
     RunCursor cursor = open_runs(0, 0, 0, 0);
     if (threadIdx.x == 0) {
-        failed = !open_indexes(page, data, value_bytes(page, state), &cursor);
+        uint32_t wanted = values_until((uint64_t)slice.first_row + RUN_TILE_ROWS) - before;
+        // A page without values need not have runs.
+        failed = state.value_count != 0 && !(open_indexes(page, data, value_bytes(page, state), &cursor) &&
+                                             skip_runs(cursor, before) &&
+                                             (wanted == 0 || list_runs(cursor, tables[0], wanted)));
         width = cursor.width;
-        uint32_t wanted = values_before(page, dense, value_count, RUN_TILE_ROWS);
-        if (!failed && wanted && !list_runs(cursor, tables[0], wanted)) failed = 1;
         if (failed) report_error(args.status, ERROR_PAGE, number);
     }
     __syncthreads();
     if (failed) return;
-    uint32_t before = 0;
-    for (uint32_t tile = 0; tile < page.row_count; tile += RUN_TILE_ROWS) {
-        const uint32_t after = values_before(page, dense, value_count, tile + RUN_TILE_ROWS);
+    for (uint32_t tile = 0; tile < slice.row_count; tile += RUN_TILE_ROWS) {
+        const uint64_t next = (uint64_t)slice.first_row + tile + RUN_TILE_ROWS;
+        const uint32_t after = values_until(next);
         if (threadIdx.x == 0) {
-            uint32_t wanted = values_before(page, dense, value_count, tile + 2 * RUN_TILE_ROWS) - after;
+            uint32_t wanted = values_until(next + RUN_TILE_ROWS) - after;
             RunTable &table = tables[(tile / RUN_TILE_ROWS + 1) % 2];
             if (wanted && !list_runs(cursor, table, wanted)) report_error(args.status, ERROR_PAGE, number);
         }
         const RunTable &table = tables[tile / RUN_TILE_ROWS % 2];
         for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-            uint32_t row = tile + item * BLOCK_THREADS + threadIdx.x;
+            const uint32_t within = tile + item * BLOCK_THREADS + threadIdx.x;
+            if (within >= slice.row_count) break;
+            const uint64_t target = (uint64_t)slice.target_row + within;
             uint32_t index;
-            if (row >= page.row_count || !find_value(page, dense, row, &index)) continue;
+            const bool valid = find_value(page, state.dense, slice.first_row + within, &index);
+            mark_row(column, target, valid);
+            if (!valid) continue;
             uint32_t entry = run_value(table, data, width, index - before);
-            uint64_t target = (uint64_t)page.first_row + row;
             if (is_flags) {
                 ((uint8_t *)column.values)[target] = entry != 0;
             } else if (entry >= column.dictionary_count) {

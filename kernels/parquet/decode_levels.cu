@@ -2,10 +2,10 @@
 //
 // Grid:    one block a listed page.
 // Inputs:  pages of columns that are optional and not nested, so a level is 0 (NULL) or 1.
-// Outputs: validity[rows of the page]; words[ceil(row_count / 32)], unless the page is dense; of the page's state
-//          values_offset, value_count, dense; the column's null_count, added to.
+// Outputs: words[ceil(row_count / 32)], unless the page is dense; of the page's state values_offset, value_count, dense;
+//          the column's null_count, added to.
 // Status:  ERROR_PAGE if levels end early; ERROR_NULL_IN_COLUMN.
-// Traffic: at most 1 bit read, 1 B and 2 bits written a row.
+// Traffic: at most 1 bit read and 2 bits written a row.
 #include "../common/block.cuh"
 #include "page.cuh"
 #include "runs.cuh"
@@ -36,7 +36,6 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
     const EncodedPage page = page_at(args, number);
     const PageColumn column = column_at(args, page.column);
     PageState &state = state_at(args, number);
-    uint8_t *validity = (uint8_t *)column.validity + page.first_row;
     const uint32_t row_count = page.row_count;
     const bool is_bits = page.levels_form == LEVELS_PACKED;
     RunCursor cursor = open_runs(0, 0, 0, 1);
@@ -59,9 +58,9 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
     __syncthreads();
     uint64_t before = 0;
     if (is_uniform) {
-        for (uint32_t row = threadIdx.x; row < row_count; row += BLOCK_THREADS) validity[row] = (uint8_t)uniform_value;
-        for (uint32_t row = threadIdx.x; !uniform_value && row < row_count; row += BLOCK_THREADS) {
-            if (row % WORD_ROWS == 0) ((ValidityWord *)page.words)[row / WORD_ROWS] = ValidityWord{0, 0};
+        const uint32_t word_count = uniform_value ? 0 : row_count / WORD_ROWS + (row_count % WORD_ROWS != 0);
+        for (uint32_t word = threadIdx.x; word < word_count; word += BLOCK_THREADS) {
+            ((ValidityWord *)page.words)[word] = ValidityWord{0, 0};
         }
         before = uniform_value ? row_count : 0;
     } else {
@@ -82,7 +81,6 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
                     uint32_t row = tile + place;
                     valid = is_bits ? (load_u8(page.levels + row / 8) >> (7 - row % 8)) & 1
                                     : run_value(table, page.levels, 1, place) != 0;
-                    validity[row] = valid;
                 }
                 masks[word] = __ballot_sync(0xffffffffu, valid);
                 valid_count += valid;

@@ -33,3 +33,22 @@ struct Cell16 {
     uint64_t low, high;
 };
 
+DEVICE void clear_cell(const PageColumn &column, uint64_t row) {
+    switch (column.cell_bytes) {
+        case 1: ((uint8_t *)column.values)[row] = 0; break;
+        case 2: ((uint16_t *)column.values)[row] = 0; break;
+        case 4: ((uint32_t *)column.values)[row] = 0; break;
+        case 8: ((uint64_t *)column.values)[row] = 0; break;
+        default: { // 16 or 32
+            const uint32_t parts = column.cell_bytes / 16;
+            for (uint32_t part = 0; part < parts; part++) ((Cell16 *)column.values)[row * parts + part] = Cell16{0, 0};
+        }
+    }
+}
+
+// Notes whether a row is NULL. A NULL's cell is zeros: whoever copies whole columns copies it too.
+DEVICE void mark_row(const PageColumn &column, uint64_t row, bool valid) {
+    if (column.validity) ((uint8_t *)column.validity)[row] = valid;
+    if (!valid) clear_cell(column, row);
+}
+

@@ -68,6 +68,18 @@ DEVICE bool next_run(RunCursor &cursor) {
     return true;
 }
 
+// Passes over values. False if the data end before.
+DEVICE bool skip_runs(RunCursor &cursor, uint32_t count) {
+    while (count > 0) {
+        if (!next_run(cursor)) return false;
+        uint32_t taken = cursor.left < count ? (uint32_t)cursor.left : count;
+        cursor.passed += taken;
+        cursor.left -= taken;
+        count -= taken;
+    }
+    return true;
+}
+
 // Lists the runs of the next `wanted` values, 1 to RUN_TILE_ROWS. False if the data end before; zeros fill the rest.
 DEVICE bool list_runs(RunCursor &cursor, RunTable &table, uint32_t wanted) {
     uint32_t filled = 0, count = 0;

@@ -75,6 +75,7 @@ static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_RUNTIME_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_STORAGE: GucSetting<StorageMode> = GucSetting::<StorageMode>::new(StorageMode::Auto);
 static STORAGE_BANDWIDTH_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
 static TIMELINE: GucSetting<bool> = GucSetting::<bool>::new(false);
@@ -142,6 +143,7 @@ pub fn device() -> DeviceSettings {
         pinned_memory: GPU_PINNED_MEMORY.get(),
         reader_combining: GPU_READER_COMBINING.get(),
         regulation: GPU_REGULATION.get(),
+        runtime_filters: GPU_RUNTIME_FILTERS.get(),
         storage: match GPU_STORAGE.get() {
             StorageMode::Auto => StoragePath::Auto,
             StorageMode::PageCache => StoragePath::PageCache,
@@ -302,6 +304,11 @@ fn define_techniques() {
         ),
         (c"pystachio.gpu_reader_combining", c"Reads ahead for all scans of a query.", &GPU_READER_COMBINING),
         (c"pystachio.gpu_regulation", c"Bounds by bytes what is read ahead.", &GPU_REGULATION),
+        (
+            c"pystachio.gpu_runtime_filters",
+            c"Scans drop rows that joins will not match.",
+            &GPU_RUNTIME_FILTERS,
+        ),
     ];
     for (name, description, setting) in techniques {
         GucRegistry::define_bool_guc(

@@ -143,6 +143,8 @@ pub struct DeviceSettings {
     pub reader_combining: bool,
     /// What is read ahead is bounded by bytes.
     pub regulation: bool,
+    /// Joins send what they know of their build sides' keys to scans of their probe sides.
+    pub runtime_filters: bool,
     /// How files are read.
     pub storage: StoragePath,
     /// What the device does is noted for `pystachio.timeline`.
@@ -204,6 +206,7 @@ impl Default for DeviceSettings {
             pinned_memory: true,
             reader_combining: true,
             regulation: true,
+            runtime_filters: true,
             storage: StoragePath::Auto,
             timeline: false,
         }

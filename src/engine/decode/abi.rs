@@ -9,6 +9,9 @@ pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
 pub(super) const PAGE_PADDING_BYTES: u64 = 32;
 
+/// Decompressed pages start at multiples of this.
+pub(super) const PAGE_ALIGNMENT: u64 = 16;
+
 /// `ValueSource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -91,12 +94,12 @@ pub(super) struct EncodedPage {
     pub(super) strings: u64,
     pub(super) levels_bytes: u32,
     pub(super) values_bytes: u32,
-    pub(super) first_row: u32,
     pub(super) row_count: u32,
     pub(super) column: u32,
     pub(super) source: u32,
     pub(super) levels_form: u32,
     pub(super) delta_form: u32,
+    pub(super) reserved: u32,
 }
 const _: () = assert!(size_of::<EncodedPage>() == 80);
 
@@ -151,14 +154,16 @@ pub(super) struct DecodePages {
 }
 const _: () = assert!(size_of::<DecodePages>() == 40);
 
-/// Rows of a page.
+/// Rows of a page, and where their cells go.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct PageSlice {
     pub(super) page: u32,
     pub(super) first_row: u32,
+    pub(super) row_count: u32,
+    pub(super) target_row: u32,
 }
-const _: () = assert!(size_of::<PageSlice>() == 8);
+const _: () = assert!(size_of::<PageSlice>() == 16);
 
 /// A page, or a part of one, to decompress.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -1,6 +1,6 @@
 //! One chunk's memory on the device, and its pages in the batch.
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, Result};
 
 use super::{
     abi::{DeltaForm, EncodedPage, LevelsForm, PageColumn, ValueSource, WORD_ROWS},
@@ -10,6 +10,8 @@ use super::{
     page_header::{PageEncoding, PageKind},
     page_layout::PageLayout,
     page_list::ListedPage,
+    row_group::PageCounts,
+    row_selection::RowSelection,
 };
 use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream};
 
@@ -27,35 +29,34 @@ pub(super) struct ChunkDecoder<'a> {
     pub(super) batch: &'a mut PageBatch,
     /// Memory that must live until the kernels are enqueued.
     pub(super) scratch: &'a mut Vec<Buffer>,
+    pub(super) pages: &'a mut PageCounts,
 }
 
-impl ChunkDecoder<'_> {
-    /// Adds the chunk's pages, and returns the column that they are decoded into.
-    pub(super) fn add(&mut self, row_count: u32) -> Result<Column> {
+/// A data page with rows that are wanted.
+struct WantedPage<'a> {
+    page: &'a ListedPage,
+    layout: PageLayout,
+}
+
+impl<'a> ChunkDecoder<'a> {
+    /// Adds the chunk's pages that have rows of the selection, and returns the column that these are decoded into.
+    pub(super) fn add(&mut self, rows: &RowSelection) -> Result<Column> {
         let plan = self.plan;
-        let cell_bytes = u64::from(plan.conversion.cell_type.bytes());
-        let rows = u64::from(row_count);
-        let values = self.allocate(rows * cell_bytes)?;
-        let validity = plan.is_optional.then(|| self.allocate(rows)).transpose()?;
+        let wanted = self.wanted_pages(rows)?;
+        let row_count = rows.row_count() as u64;
+        let values = self.allocate(row_count * u64::from(plan.conversion.cell_type.bytes()))?;
+        let validity = plan.is_optional.then(|| self.allocate(row_count)).transpose()?;
         let mut column = plan.conversion.page_column();
         column.values = values.address();
         column.validity = validity.as_ref().map_or(0, Buffer::address);
         column.null_count = self.null_count;
-        let mut space = self.allocate_scratch()?;
-        let mut layouts = plan.chunk.layouts.iter();
-        let pages = &plan.chunk.pages;
-        if let (Some(page), Some(layout)) =
-            (&pages.dictionary, pages.dictionary.as_ref().and_then(|_| layouts.next()))
-        {
+        let mut space = self.allocate_scratch(&wanted)?;
+        if let (Some(page), Some(layout)) = (&plan.chunk.pages.dictionary, plan.chunk.layouts.first()) {
             self.add_dictionary(page, *layout, &mut column, &mut space)?;
         }
         let column_number = self.batch.add_column(column);
-        for (page, layout) in pages.data.iter().zip(layouts) {
-            let mut encoded = self.encoded_page(page, *layout, column_number);
-            if plan.is_optional {
-                encoded.words = space.take_words(page.row_count);
-            }
-            self.add_data_page(page, *layout, encoded, &mut space)?;
+        for page in wanted {
+            self.add_data_page(page, column_number, rows, &mut space)?;
         }
         let strings = match plan.conversion.cell_type {
             CellType::String => plan.chunk.buffers().cloned().collect(),
@@ -68,6 +69,28 @@ impl ChunkDecoder<'_> {
             validity,
             strings,
         })
+    }
+
+    /// The data pages that have rows of the selection.
+    fn wanted_pages(&mut self, rows: &RowSelection) -> Result<Vec<WantedPage<'a>>> {
+        let chunk = self.plan.chunk;
+        let layouts = chunk.layouts.iter().skip(usize::from(chunk.pages.dictionary.is_some()));
+        let mut wanted = Vec::new();
+        let mut found = 0;
+        for (page, layout) in chunk.pages.data.iter().zip(layouts) {
+            let rows = rows.within(page.first_row, page.row_count);
+            let row_count: usize = rows.map(|rows| rows.row_count as usize).sum();
+            if row_count > 0 {
+                wanted.push(WantedPage { page, layout: *layout });
+            }
+            found += row_count;
+        }
+        if found != rows.decoded_count() {
+            return Err(Error::internal("a column chunk lacks pages that are to be decoded"));
+        }
+        self.pages.decoded += wanted.len() as u64;
+        self.pages.skipped += (chunk.pages.data.len() - wanted.len()) as u64;
+        Ok(wanted)
     }
 
     /// Adds a dictionary as a column of its own, and says to the data's column where it is.
@@ -109,18 +132,25 @@ impl ChunkDecoder<'_> {
         }
         self.scratch.extend([values, faults]);
         let origin = PageOrigin { chunk: self.number, page: page.number };
-        self.batch.add_page(BatchPage { page: encoded, source, delta_form, is_optional: false, origin });
+        let rows = RowSelection::of([0..page.row_count]);
+        let batch_page = BatchPage { page: encoded, source, delta_form, is_optional: false, origin };
+        self.batch.add_page(batch_page, &rows, 0);
         Ok(())
     }
 
     fn add_data_page(
         &mut self,
-        page: &ListedPage,
-        layout: PageLayout,
-        mut encoded: EncodedPage,
+        wanted: WantedPage<'_>,
+        column: u32,
+        rows: &RowSelection,
         space: &mut ScratchSpace,
     ) -> Result<()> {
+        let WantedPage { page, layout } = wanted;
         let plan = self.plan;
+        let mut encoded = self.encoded_page(page, layout, column);
+        if plan.is_optional {
+            encoded.words = space.take_words(page.row_count);
+        }
         let (source, delta_form) = value_source(encoding(page), plan.physical)
             .filter(|(source, _)| {
                 // A string's bytes must lie side by side.
@@ -147,7 +177,8 @@ impl ChunkDecoder<'_> {
         encoded.levels_form = levels_form as u32;
         let origin = PageOrigin { chunk: self.number, page: page.number };
         let is_optional = plan.is_optional;
-        self.batch.add_page(BatchPage { page: encoded, source, delta_form, is_optional, origin });
+        let batch_page = BatchPage { page: encoded, source, delta_form, is_optional, origin };
+        self.batch.add_page(batch_page, rows, page.first_row);
         Ok(())
     }
 
@@ -161,7 +192,6 @@ impl ChunkDecoder<'_> {
             values: chunk.address(layout.values),
             levels_bytes: levels.bytes,
             values_bytes: layout.values.bytes,
-            first_row: page.first_row,
             row_count: page.row_count,
             column,
             ..EncodedPage::default()
@@ -173,7 +203,7 @@ impl ChunkDecoder<'_> {
     }
 
     /// Memory of the pages' own, one piece after another.
-    fn allocate_scratch(&mut self) -> Result<ScratchSpace> {
+    fn allocate_scratch(&mut self, wanted: &[WantedPage<'_>]) -> Result<ScratchSpace> {
         let plan = self.plan;
         let of_page = |page: &ListedPage, encoding| {
             let rows = u64::from(page.row_count);
@@ -185,7 +215,7 @@ impl ChunkDecoder<'_> {
             };
             words + values
         };
-        let data: u64 = plan.chunk.pages.data.iter().map(|page| of_page(page, encoding(page))).sum();
+        let data: u64 = wanted.iter().map(|wanted| of_page(wanted.page, encoding(wanted.page))).sum();
         let dictionary =
             plan.chunk.pages.dictionary.as_ref().map_or(0, |page| of_page(page, PageEncoding::Plain));
         let bytes = data + dictionary;

@@ -24,17 +24,15 @@ use super::{
     page_batch::PageOrigin,
     page_header::PageEncoding,
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
-    page_list::{ListedPage, PageList, PageWalk},
+    page_list::{ListedPage, PageFault, PageList, PageWalk},
+    page_map::{ChunkExtent, HEADER_READ_BYTES},
 };
 use crate::device::{Buffer, DeviceFile, DeviceMemory, Kernel, PartSource, Stream, abi::Status};
 
-/// Bytes that come back from the device for a page's header: more than one usually has.
-const HEADER_READ_BYTES: usize = 512;
-
 /// A chunk's encoded bytes.
 pub enum EncodedBytes<'a> {
-    /// The file's bytes in [`super::chunk_range`].
-    Host(&'a [u8]),
+    /// The file's bytes in [`super::chunk_range`], as far as an extent has them.
+    Host(&'a [u8], &'a ChunkExtent),
     /// The same, on the device.
     Device(UploadedChunk),
 }
@@ -79,39 +77,82 @@ pub enum ChunkReads<'a> {
     Device(&'a dyn DeviceFile, u64),
 }
 
-impl UploadedChunk {
-    /// Brings a chunk of `chunk_bytes` to the device.
+/// A chunk on its way to the device.
+pub struct ChunkUpload<'a> {
+    memory: &'a DeviceMemory,
+    source: &'a ColumnSource<'a>,
+    extent: &'a ChunkExtent,
+    stream: Stream,
+    buffer: Buffer,
+    walk: PageWalk,
+    /// Bytes that are on the device.
+    filled: u64,
+}
+
+impl<'a> ChunkUpload<'a> {
+    /// Makes room for what is read of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, `Device`.
+    pub fn new(
+        memory: &'a DeviceMemory,
+        source: &'a ColumnSource<'a>,
+        extent: &'a ChunkExtent,
+        stream: Stream,
+    ) -> Result<Self> {
+        let buffer = allocate_padded(memory, extent.bytes(), stream)?;
+        Ok(Self { memory, source, extent, stream, buffer, walk: extent.walk(), filled: 0 })
+    }
+
+    /// Brings the next of the extent's ranges to the device.
     ///
     /// # Errors
     ///
     /// `FileCorrupt`, those of reading, `OutOfMemory`, `Device`.
-    pub fn read(
-        memory: &DeviceMemory,
-        source: &ColumnSource<'_>,
-        (chunk_bytes, row_count): (u64, u32),
-        stream: Stream,
-        reads: ChunkReads<'_>,
-    ) -> Result<Self> {
-        let corrupt = |(page, reason): (usize, &'static str)| source.names().corrupt_page(page, reason);
-        let mut walk = PageWalk::new(chunk_bytes as usize, row_count);
-        let buffer = memory.allocate(chunk_bytes + PAGE_PADDING_BYTES, stream)?;
-        let target = (chunk_bytes, buffer.address());
+    pub fn add(&mut self, range_bytes: u64, reads: ChunkReads<'_>) -> Result<()> {
+        let corrupt = |(page, reason): PageFault| self.source.names().corrupt_page(page, reason);
+        let (walk, memory) = (&mut self.walk, self.memory);
+        let end = self.filled + range_bytes;
+        assert!(end <= self.extent.bytes(), "a chunk has more bytes than its extent");
+        let target = (range_bytes, self.buffer.address() + self.filled);
         match reads {
             ChunkReads::Host(parts) => {
-                memory.upload_parts(target, stream, parts, &mut |part| walk.feed(part).map_err(corrupt))?;
+                memory
+                    .upload_parts(target, self.stream, parts, &mut |part| walk.feed(part).map_err(corrupt))?;
             }
             ChunkReads::Device(file, offset) => {
-                memory.read_file(file, offset, target, stream)?;
+                memory.read_file(file, offset, target, self.stream)?;
                 // The host has seen nothing of it, and wants the headers.
-                while let Some(start) = walk.skip_body() {
-                    let length = HEADER_READ_BYTES.min(chunk_bytes as usize - start);
-                    let header = memory.download_from(buffer.address() + start as u64, length, stream)?;
+                while let Some(start) = walk.skip_body().filter(|start| (*start as u64) < end) {
+                    let length = HEADER_READ_BYTES.min(end as usize - start);
+                    let header =
+                        memory.download_from(self.buffer.address() + start as u64, length, self.stream)?;
                     walk.feed(&header).map_err(corrupt)?;
                 }
             }
         }
-        Ok(Self { buffer, pages: walk.finish().map_err(corrupt)? })
+        self.filled = end;
+        Ok(())
     }
+
+    /// The chunk, when all ranges are there.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt`.
+    pub fn finish(self) -> Result<UploadedChunk> {
+        let corrupt = |(page, reason): PageFault| self.source.names().corrupt_page(page, reason);
+        let pages = self.walk.finish().and_then(|pages| self.extent.place(pages)).map_err(corrupt)?;
+        Ok(UploadedChunk { buffer: self.buffer, pages })
+    }
+}
+
+/// Memory for pages, with the bytes after them that kernels load too when they load whole words.
+fn allocate_padded(memory: &DeviceMemory, bytes: u64, stream: Stream) -> Result<Buffer> {
+    let buffer = memory.allocate(bytes + PAGE_PADDING_BYTES, stream)?;
+    memory.fill_range(&buffer, bytes..bytes + PAGE_PADDING_BYTES, 0, stream)?;
+    Ok(buffer)
 }
 
 impl ResidentChunk {
@@ -153,13 +194,16 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>, row_count: u32) -> Result<Self> {
+    fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>) -> Result<Self> {
         let names = source.names();
         let codec = Codec::of(source.metadata.compression_codec())
             .ok_or_else(|| names.not_supported(source.metadata.column_descr(), "unknown compression"))?;
         let mut pages = match &bytes {
-            EncodedBytes::Host(bytes) => {
-                PageList::read(bytes, row_count).map_err(|(page, reason)| names.corrupt_page(page, reason))?
+            EncodedBytes::Host(bytes, extent) => {
+                let mut walk = extent.walk();
+                let pages =
+                    walk.feed(bytes).and_then(|()| walk.finish()).and_then(|pages| extent.place(pages));
+                pages.map_err(|(page, reason)| names.corrupt_page(page, reason))?
             }
             EncodedBytes::Device(uploaded) => uploaded.pages.clone(),
         };
@@ -188,11 +232,15 @@ impl<'a> Load<'a> {
     fn place(self, memory: &DeviceMemory, host_pages: &[Bytes], stream: Stream) -> Result<ResidentChunk> {
         let (layouts, decompressed_bytes) = self.lay_out(host_pages)?;
         let decompressed = (decompressed_bytes > 0)
-            .then(|| memory.allocate(decompressed_bytes + PAGE_PADDING_BYTES, stream))
+            .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
         let encoded = match self.bytes {
             EncodedBytes::Device(uploaded) => Some(uploaded.buffer),
-            EncodedBytes::Host(_) if self.codec == Codec::Host => {
+            EncodedBytes::Host(..) if self.codec == Codec::Host => {
+                if let Some(buffer) = &decompressed {
+                    // Pages do not touch one another.
+                    memory.fill(buffer, 0, stream)?;
+                }
                 for (layout, page) in layouts.iter().zip(host_pages) {
                     // A page V2 starts with its levels, whose lengths the layout has taken from its start.
                     let start = layout.values.offset + u64::from(layout.values.bytes) - page.len() as u64;
@@ -202,8 +250,8 @@ impl<'a> Load<'a> {
                 }
                 None
             }
-            EncodedBytes::Host(bytes) => {
-                let buffer = memory.allocate(bytes.len() as u64 + PAGE_PADDING_BYTES, stream)?;
+            EncodedBytes::Host(bytes, _) => {
+                let buffer = allocate_padded(memory, bytes.len() as u64, stream)?;
                 memory.upload_to(bytes, buffer.address(), stream)?;
                 Some(buffer)
             }
@@ -273,13 +321,10 @@ impl Decompression {
 pub fn load_chunks(
     memory: &DeviceMemory,
     chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>,
-    row_count: u32,
     stream: Stream,
 ) -> Result<PendingLoad> {
-    let loads = chunks
-        .into_iter()
-        .map(|(source, bytes)| Load::new(source, bytes, row_count))
-        .collect::<Result<Vec<_>>>()?;
+    let loads =
+        chunks.into_iter().map(|(source, bytes)| Load::new(source, bytes)).collect::<Result<Vec<_>>>()?;
     let host_pages = decompress_on_host(&loads)?;
     let mut decompression = Decompression::default();
     let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
@@ -338,7 +383,7 @@ impl PendingLoad {
 fn decompress_on_host(loads: &[Load<'_>]) -> Result<Vec<Vec<Bytes>>> {
     let mut jobs = Vec::new();
     for load in loads.iter().filter(|load| load.codec == Codec::Host) {
-        let EncodedBytes::Host(bytes) = load.bytes else {
+        let EncodedBytes::Host(bytes, _) = load.bytes else {
             return Err(Error::internal("the host has not the bytes that it must decompress"));
         };
         for page in listed(&load.pages) {

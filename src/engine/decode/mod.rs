@@ -2,9 +2,10 @@
 //!
 //! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
+//! - `row_selection.rs`: which rows are decoded, and where their cells go
 //! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
-//! - `page_header.rs`, `page_list.rs`: where a chunk's pages are
+//! - `page_header.rs`, `page_list.rs`: where a chunk's pages are; `page_map.rs`: and which of them are read
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
 //! - `page_batch.rs`: pages as kernels are given them, and their launches
@@ -36,14 +37,19 @@ mod page_batch;
 mod page_header;
 mod page_layout;
 mod page_list;
+mod page_map;
 mod pinned_chunk;
 mod row_group;
+mod row_selection;
 #[cfg(test)]
 mod tests;
 
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
 pub use load::{
-    ChunkReads, EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk, is_decompressed_by_host, load_chunks,
+    ChunkReads, ChunkUpload, EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk,
+    is_decompressed_by_host, load_chunks,
 };
+pub use page_map::{ChunkExtent, PageMap};
 pub use pinned_chunk::PinnedChunk;
-pub use row_group::{PendingRowGroup, decode_column_chunk, decode_row_group};
+pub use row_group::{PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
+pub use row_selection::RowSelection;

@@ -1,12 +1,14 @@
 //! The pages of a row group as kernels are given them, and the launches that decode them.
 //!
-//! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, one a block.
+//! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, or slices of their rows, one a
+//! block.
 
 use bytemuck::{Pod, cast_slice};
 use pystachio_plan::Result;
 
-use super::abi::{
-    DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource,
+use super::{
+    abi::{DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource},
+    row_selection::{PlacedRows, RowSelection},
 };
 use crate::device::{Buffer, CellType, DeviceMemory, Kernel, Stream};
 
@@ -51,7 +53,8 @@ pub(super) struct PageBatch {
     with_strings: Vec<u32>,
     with_deltas: Vec<u32>,
     with_prefixes: Vec<u32>,
-    with_runs: Vec<u32>,
+    /// Of pages that have runs.
+    run_slices: Vec<PageSlice>,
     slices: Vec<PageSlice>,
     /// Of columns whose cells have 256 bits.
     large_slices: Vec<PageSlice>,
@@ -69,8 +72,9 @@ impl PageBatch {
         (self.columns.len() - 1) as u32
     }
 
-    /// Adds a page, in the order of [`PageBatch::next_page`].
-    pub(super) fn add_page(&mut self, added: BatchPage) {
+    /// Adds a page, in the order of [`PageBatch::next_page`], and says which rows of it are wanted, among those from
+    /// `first_row` on.
+    pub(super) fn add_page(&mut self, added: BatchPage, rows: &RowSelection, first_row: u32) {
         let number = self.next_page();
         let mut state = PageState::default();
         if added.is_optional {
@@ -89,14 +93,21 @@ impl PageBatch {
                 }
             }
         }
+        let rows = rows.within(first_row, added.page.row_count);
+        let slice_of = |rows: PlacedRows| PageSlice {
+            page: number,
+            first_row: rows.first_row,
+            row_count: rows.row_count,
+            target_row: rows.target_row,
+        };
         if matches!(added.source, ValueSource::Indexes | ValueSource::Flags) {
-            self.with_runs.push(number);
+            self.run_slices.extend(rows.map(slice_of));
         } else {
-            let first_rows = (0..added.page.row_count).step_by(SLICE_ROWS as usize);
             let column = self.columns.get(added.page.column as usize);
             let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
             let slices = if is_large { &mut self.large_slices } else { &mut self.slices };
-            slices.extend(first_rows.map(|first_row| PageSlice { page: number, first_row }));
+            let parts = rows.flat_map(|rows| rows.parts(SLICE_ROWS));
+            slices.extend(parts.map(slice_of));
         }
         let page =
             EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };
@@ -128,8 +139,8 @@ impl PageBatch {
         let lists = [&self.with_levels, &self.with_strings, &self.with_deltas, &self.with_prefixes]
             .map(|list| arrays.add(list));
         let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
-        let with_runs = arrays.add(&self.with_runs);
-        let [slices, large_slices] = [&self.slices, &self.large_slices].map(|slices| arrays.add(slices));
+        let [run_slices, slices, large_slices] =
+            [&self.run_slices, &self.slices, &self.large_slices].map(|slices| arrays.add(slices));
         let tasks = memory.upload(&arrays.bytes, stream)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
@@ -143,8 +154,7 @@ impl PageBatch {
         let convert = |kernel, arguments: DecodePages, list: usize, slices: &[PageSlice]| {
             let arguments = DecodePages { list: at(list), ..arguments };
             memory.launch_moving(kernel, slices.len() as u32, &arguments, stream, || {
-                let whole_pages = slices.iter().filter(|slice| slice.first_row == 0);
-                whole_pages.map(|slice| self.bytes_moved(kernel, slice.page)).sum()
+                slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
             })
         };
         decode(Kernel::DecodeLevels, arguments, with_levels, &self.with_levels)?;
@@ -162,7 +172,7 @@ impl PageBatch {
         }
         convert(Kernel::ConvertValues, arguments, slices, &self.slices)?;
         convert(Kernel::ConvertLargeValues, arguments, large_slices, &self.large_slices)?;
-        decode(Kernel::DecodeIndexes, arguments, with_runs, &self.with_runs)?;
+        convert(Kernel::DecodeIndexes, arguments, run_slices, &self.run_slices)?;
         drop(rebuilt_pages);
         Ok(built)
     }
@@ -176,13 +186,19 @@ impl PageBatch {
         let (encoded, cells) = (u64::from(page.values_bytes), rows * u64::from(cell_bytes));
         let has_scratch = page.scratch != 0;
         match kernel {
-            Kernel::DecodeLevels => rows + rows / 4,
+            Kernel::DecodeLevels => rows / 4,
             Kernel::LocateStrings | Kernel::DecodeDeltas => encoded + rows * SCRATCH_BYTES,
             Kernel::BuildStrings => encoded + 3 * rows * SCRATCH_BYTES,
             Kernel::DecodeIndexes => encoded + cells,
             _ if has_scratch => rows * SCRATCH_BYTES + cells,
             _ => encoded + cells,
         }
+    }
+
+    /// A slice's share of its page.
+    fn bytes_moved_by_slice(&self, kernel: Kernel, slice: &PageSlice) -> u64 {
+        let rows = self.pages.get(slice.page as usize).map_or(0, |page| page.row_count);
+        self.bytes_moved(kernel, slice.page) * u64::from(slice.row_count) / u64::from(rows.max(1))
     }
 
     /// Memory for the strings of pages that store only what differs from the string before.

@@ -3,10 +3,7 @@
 //! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
 //! buffer of the encoded chunk.
 
-use super::{column_chunk::Codec, page_header::PageKind, page_list::ListedPage};
-
-/// Decompressed pages start at multiples of this.
-const PAGE_ALIGNMENT: u64 = 16;
+use super::{abi::PAGE_ALIGNMENT, column_chunk::Codec, page_header::PageKind, page_list::ListedPage};
 
 /// Which of a chunk's two buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -37,19 +37,6 @@ const HEADER_BYTES_MAX: usize = 1 << 20;
 /// What is wrong: the number of a page, and the reason in words.
 pub(super) type PageFault = (usize, &'static str);
 
-impl PageList {
-    /// Walks the headers of a chunk that has `row_count` rows and is not nested.
-    ///
-    /// # Errors
-    ///
-    /// The number of the page and what is wrong with it, in words.
-    pub(super) fn read(chunk: &[u8], row_count: u32) -> Result<Self, PageFault> {
-        let mut walk = PageWalk::new(chunk.len(), row_count);
-        walk.feed(chunk)?;
-        walk.finish()
-    }
-}
-
 /// Walks the headers of a chunk whose bytes come part after part.
 #[derive(Debug)]
 pub(super) struct PageWalk {
@@ -87,7 +74,7 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// As of [`PageList::read`].
+    /// The number of the page and what is wrong with it, in words.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), PageFault> {
         let first = self.fed_bytes;
         self.fed_bytes += bytes.len();
@@ -158,7 +145,7 @@ impl PageWalk {
     ///
     /// # Errors
     ///
-    /// As of [`PageList::read`].
+    /// As of [`PageWalk::feed`].
     pub(super) fn finish(self) -> Result<PageList, PageFault> {
         if self.rows < self.row_count {
             return Err((self.number, "a column has fewer values than its row group has rows"));
@@ -180,10 +167,16 @@ mod tests {
         [header, body.to_vec()].concat()
     }
 
+    fn list(chunk: &[u8], row_count: u32) -> PageList {
+        let mut walk = PageWalk::new(chunk.len(), row_count);
+        walk.feed(chunk).unwrap();
+        walk.finish().unwrap()
+    }
+
     #[test]
     fn parts_of_any_length_give_the_pages_of_the_whole() {
         let chunk = [page(3, &[7; 20]), page(2, &[8; 5]), page(4, &[]), page(1, &[9; 33])].concat();
-        let whole = PageList::read(&chunk, 10).unwrap();
+        let whole = list(&chunk, 10);
         assert_eq!(whole.data.iter().map(|page| page.row_count).collect::<Vec<_>>(), [3, 2, 4, 1]);
         for part_bytes in 1..chunk.len() {
             let mut walk = PageWalk::new(chunk.len(), 10);
@@ -195,7 +188,7 @@ mod tests {
     #[test]
     fn headers_without_bodies_give_the_pages_of_the_whole() {
         let chunk = [page(3, &[7; 20]), page(2, &[8; 5]), page(4, &[]), page(1, &[9; 33])].concat();
-        let whole = PageList::read(&chunk, 10).unwrap();
+        let whole = list(&chunk, 10);
         for read_bytes in 1..chunk.len() {
             let mut walk = PageWalk::new(chunk.len(), 10);
             let mut bytes_read = 0;

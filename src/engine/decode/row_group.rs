@@ -9,6 +9,8 @@ use super::{
     fault::ColumnNames,
     load::{EncodedBytes, ResidentChunk, load_chunks},
     page_batch::PageBatch,
+    page_map::ChunkExtent,
+    row_selection::RowSelection,
 };
 use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream, abi::Status};
 
@@ -50,11 +52,12 @@ pub fn decode_row_group(
         check_column(chunk.metadata.column_descr(), chunk.column)?;
     }
     let sources: Vec<ColumnSource<'_>> = chunks.iter().map(EncodedColumnChunk::source).collect();
-    let encoded =
-        sources.iter().zip(chunks).map(|(source, chunk)| (source, EncodedBytes::Host(chunk.bytes))).collect();
-    let load = load_chunks(memory, encoded, rows, stream)?;
+    let extents: Vec<ChunkExtent> =
+        chunks.iter().map(|chunk| ChunkExtent::whole(chunk.bytes.len() as u64, rows)).collect();
+    let encoded = chunks.iter().zip(&extents).map(|(chunk, extent)| EncodedBytes::Host(chunk.bytes, extent));
+    let load = load_chunks(memory, sources.iter().zip(encoded).collect(), stream)?;
     let requests: Vec<_> = sources.iter().zip(load.chunks()).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-    let pending = PendingRowGroup::start(memory, &requests, row_count, stream);
+    let pending = PendingRowGroup::start(memory, &requests, &RowSelection::of([0..rows]), stream);
     // What is wrong with a page's compression comes before what its values then seem to be.
     load.wait_chunks()?;
     pending?.wait_columns()
@@ -70,17 +73,33 @@ fn row_count_of(row_count: usize) -> Result<u32> {
 pub struct PendingRowGroup {
     memory: DeviceMemory,
     stream: Stream,
-    /// The status and, for each chunk, its count of NULLs.
-    outcome: Buffer,
+    /// The status and, for each chunk, its count of NULLs; absent if there are no chunks.
+    outcome: Option<Buffer>,
     batch: PageBatch,
     columns: Vec<Column>,
     names: Vec<ColumnNames>,
+    /// Data pages that are decoded, and those that have no row that is wanted.
+    pages: PageCounts,
+}
+
+/// Data pages of columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCounts {
+    /// Decoded.
+    pub decoded: u64,
+    /// Not decoded: no row of theirs is wanted.
+    pub skipped: u64,
 }
 
 impl PendingRowGroup {
-    /// Enqueues the decoding of resident chunks, each as it is declared.
+    /// Enqueues the decoding of some rows of resident chunks, each as it is declared. Pages without such rows are
+    /// not looked at.
     ///
     /// Waits for the stream only if a chunk has pages of DELTA_BYTE_ARRAY.
+    ///
+    /// # Shapes
+    ///
+    /// Each column has the selection's rows. Those that a narrowed selection leaves out have no meaning.
     ///
     /// # Errors
     ///
@@ -88,15 +107,18 @@ impl PendingRowGroup {
     pub fn start(
         memory: &DeviceMemory,
         chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
-        row_count: usize,
+        rows: &RowSelection,
         stream: Stream,
     ) -> Result<Self> {
-        let rows = row_count_of(row_count)?;
+        if chunks.is_empty() {
+            return Ok(Self::nothing(memory, stream));
+        }
         let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
         let plans =
             chunks.iter().map(|(source, chunk)| ChunkPlan::new(source, chunk)).collect::<Result<Vec<_>>>()?;
         let mut batch = PageBatch::default();
         let mut columns = Vec::with_capacity(chunks.len());
+        let mut pages = PageCounts::default();
         // Until the kernels are enqueued.
         let mut scratch = Vec::new();
         for (number, plan) in plans.iter().enumerate() {
@@ -108,6 +130,7 @@ impl PendingRowGroup {
                 null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
                 batch: &mut batch,
                 scratch: &mut scratch,
+                pages: &mut pages,
             };
             columns.push(decoder.add(rows)?);
         }
@@ -121,7 +144,41 @@ impl PendingRowGroup {
             }
         }
         let names = plans.into_iter().map(|plan| plan.names).collect();
-        Ok(Self { memory: memory.clone(), stream, outcome, batch, columns, names })
+        Ok(Self { memory: memory.clone(), stream, outcome: Some(outcome), batch, columns, names, pages })
+    }
+
+    fn nothing(memory: &DeviceMemory, stream: Stream) -> Self {
+        Self {
+            memory: memory.clone(),
+            stream,
+            outcome: None,
+            batch: PageBatch::default(),
+            columns: Vec::new(),
+            names: Vec::new(),
+            pages: PageCounts::default(),
+        }
+    }
+
+    /// The columns, which what is enqueued on the same stream may copy. Where text points to is known only when
+    /// they have been waited for.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Puts other columns in the places of these: copies of some of their rows, which are enqueued on the same
+    /// stream. They are what [`PendingRowGroup::wait_columns`] gives.
+    ///
+    /// # Errors
+    ///
+    /// Those of `copy`.
+    pub fn map_columns(mut self, copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
+        self.columns = self.columns.iter().map(copy).collect::<Result<_>>()?;
+        Ok(self)
+    }
+
+    /// How many data pages are decoded, of all columns together.
+    pub fn pages(&self) -> PageCounts {
+        self.pages
     }
 
     /// Waits for the columns.
@@ -130,8 +187,9 @@ impl PendingRowGroup {
     ///
     /// As of [`decode_row_group`].
     pub fn wait_columns(mut self) -> Result<Vec<Column>> {
+        let Some(outcome) = &self.outcome else { return Ok(self.columns) };
         let words: Vec<u32> =
-            self.memory.download(&self.outcome, STATUS_WORDS + self.columns.len(), self.stream)?;
+            self.memory.download(outcome, STATUS_WORDS + self.columns.len(), self.stream)?;
         let (status, null_counts) = words.split_at(STATUS_WORDS);
         let status = Status { code: status[0], detail: status[1] };
         if status.code != 0 {

@@ -313,10 +313,6 @@ pub struct ProbeRows {
 }
 const _: () = assert!(size_of::<ProbeRows>() == 896);
 
-/// A key passes if and only if it was inserted.
-pub const FILTER_BITMAP: u32 = 0;
-/// A key that was inserted passes.
-pub const FILTER_BLOOM: u32 = 1;
 /// Words of a block of a Bloom filter.
 pub const BLOOM_BLOCK_WORDS: u64 = 8;
 
@@ -330,14 +326,10 @@ pub struct KeyFilterView {
     pub slot_count: u64,
     /// The key of a bitmap's first bit.
     pub least: i64,
-    /// [`FILTER_BITMAP`] or [`FILTER_BLOOM`].
-    pub kind: u32,
-    /// 0.
-    pub reserved: u32,
 }
-const _: () = assert!(size_of::<KeyFilterView>() == 32);
+const _: () = assert!(size_of::<KeyFilterView>() == 24);
 
-/// Arguments of `insert_filter_keys`.
+/// Arguments of `insert_bitmap_keys` and `insert_bloom_keys`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct InsertFilterKeys {
@@ -348,7 +340,7 @@ pub struct InsertFilterKeys {
     /// Rows.
     pub row_count: u64,
 }
-const _: () = assert!(size_of::<InsertFilterKeys>() == 432);
+const _: () = assert!(size_of::<InsertFilterKeys>() == 424);
 
 /// How many rows were asked about, and how many passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -361,7 +353,7 @@ pub struct FilterCounts {
 }
 const _: () = assert!(size_of::<FilterCounts>() == 16);
 
-/// Arguments of `test_filter_keys`.
+/// Arguments of `test_bitmap_keys` and `test_bloom_keys`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct TestFilterKeys {
@@ -378,7 +370,7 @@ pub struct TestFilterKeys {
     /// A [`FilterCounts`] that is added to, or 0.
     pub counts: u64,
 }
-const _: () = assert!(size_of::<TestFilterKeys>() == 456);
+const _: () = assert!(size_of::<TestFilterKeys>() == 448);
 
 /// Arguments of `write_pairs`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -20,7 +20,7 @@ use super::{DeviceFile, DeviceFileMode, Kernel, Mark, Platform, Slot, Stream};
 use crate::storage::from_io;
 
 const ALIGNMENT_BYTES: usize = 256;
-/// What fresh memory holds.
+/// What fresh memory holds, unless someone wants to see that it makes no difference.
 const POISON: u8 = 0xa5;
 
 unsafe extern "C" {
@@ -30,6 +30,7 @@ unsafe extern "C" {
 /// A device on the host.
 #[derive(Debug)]
 pub struct EmulatedPlatform {
+    poison: u8,
     streams: AtomicU64,
     slots_lent: AtomicUsize,
     has_gpudirect: bool,
@@ -40,6 +41,7 @@ impl EmulatedPlatform {
     /// A device of its own. It reads files by itself in the compatibility mode only.
     pub fn new() -> Self {
         Self {
+            poison: POISON,
             streams: AtomicU64::new(0),
             slots_lent: AtomicUsize::new(0),
             has_gpudirect: false,
@@ -50,6 +52,11 @@ impl EmulatedPlatform {
     /// A device that reads files by itself.
     pub fn with_gpudirect() -> Self {
         Self { has_gpudirect: true, ..Self::new() }
+    }
+
+    /// A device with other bytes in fresh memory.
+    pub fn with_poison(poison: u8) -> Self {
+        Self { poison, ..Self::new() }
     }
 
     /// Slots that have not been given back.
@@ -114,7 +121,7 @@ impl Platform for EmulatedPlatform {
             return Err(Error::new(ErrorKind::OutOfMemory, format!("host memory is used up: bytes={bytes}")));
         }
         // SAFETY: it has just been allocated with this size.
-        unsafe { memory.write_bytes(POISON, layout.size()) };
+        unsafe { memory.write_bytes(self.poison, layout.size()) };
         Ok(memory as u64)
     }
 

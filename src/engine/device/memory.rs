@@ -1,6 +1,7 @@
 //! Device memory, counted in its arena before it is allocated.
 
 use std::{
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -339,8 +340,15 @@ impl DeviceMemory {
 
     /// Sets every byte of a buffer.
     pub fn fill(&self, buffer: &Buffer, byte: u8, stream: Stream) -> Result<()> {
-        self.shared.platform.fill(buffer.address(), byte, buffer.bytes(), stream)?;
-        self.note_enqueued(ActivityKind::Copy, "fill", buffer.bytes(), stream);
+        self.fill_range(buffer, 0..buffer.bytes(), byte, stream)
+    }
+
+    /// Sets some bytes of a buffer.
+    pub fn fill_range(&self, buffer: &Buffer, range: Range<u64>, byte: u8, stream: Stream) -> Result<()> {
+        assert!(range.end <= buffer.bytes(), "bytes beyond a buffer are filled");
+        let bytes = range.end - range.start;
+        self.shared.platform.fill(buffer.address() + range.start, byte, bytes, stream)?;
+        self.note_enqueued(ActivityKind::Copy, "fill", bytes, stream);
         Ok(())
     }
 

@@ -11,9 +11,11 @@ use pystachio_plan::{
 use super::{
     Columns, Operator, QueryContext, Source,
     aggregate::{AggregateSource, Call},
+    filter_route::{FilterRoute, drops_unmatched, is_selective, key_columns, passes_join},
     join::JoinSource,
     matching::{Matching, Residual},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
+    runtime_filter::JoinFilters,
     scan::{ScanPlace, ScanSource},
     sort::SortSource,
 };
@@ -29,7 +31,7 @@ const DEPTH_MAX: usize = 500;
 /// Those of the files; `NotSupported` for what no kernel has.
 pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operator> {
     context.scan_ranks = scan_ranks(&plan.root);
-    let root = relation(&plan.root, context, 0)?;
+    let root = relation(&plan.root, FilterRoute::none(), context, 0)?;
     let outputs = plan
         .outputs
         .iter()
@@ -88,7 +90,13 @@ fn describe(context: &mut QueryContext, description: String, depth: usize) -> us
     operators.len() - 1
 }
 
-fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Result<Operator> {
+/// The sources of a relation. `route`: what joins above will know of its rows.
+fn relation(
+    relation: &Relation,
+    route: FilterRoute,
+    context: &mut QueryContext,
+    depth: usize,
+) -> Result<Operator> {
     if depth > DEPTH_MAX {
         let message = format!("the plan is nested more than {DEPTH_MAX} deep");
         return Err(Error::new(ErrorKind::NotSupported, message));
@@ -98,7 +106,8 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
             let place = describe(context, format!("Scan {table}"), depth);
             let rank = context.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
-            let scan_place = ScanPlace { operator: place, rank: rank.unwrap_or(usize::MAX) };
+            let rank = rank.unwrap_or(usize::MAX);
+            let scan_place = ScanPlace { operator: place, rank, route: route.below(place) };
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, context)?;
             Ok(operator(columns, source, place))
         }
@@ -116,22 +125,25 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
         }
         PlanOperator::Filter { input, predicate } => {
             let place = describe(context, "Filter".to_owned(), depth);
-            let input = self::relation(input, context, depth + 1)?;
+            let input = self::relation(input, route.below(place), context, depth + 1)?;
             let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
             Ok(operator(columns, FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
             let place = describe(context, "Project".to_owned(), depth);
-            let input = self::relation(input, context, depth + 1)?;
+            let input = self::relation(input, route.below(place).through(expressions), context, depth + 1)?;
             let program = compile_named(expressions, &input.columns, &context.parameters)?;
             Ok(operator(columns, ProjectSource { input, program }, place))
         }
         PlanOperator::Join { kind, left, right, keys, residual, build } => {
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
-            join.compile(columns, context, depth)
+            join.compile(columns, route, context, depth)
         }
         PlanOperator::Aggregate { input, groups, aggregates } => {
-            aggregate(input, groups, aggregates, columns, context, depth)
+            let place = describe(context, "Aggregate".to_owned(), depth);
+            // A group is dropped whole.
+            let input = self::relation(input, route.below(place).through(groups), context, depth + 1)?;
+            aggregate((place, input), groups, aggregates, columns, context)
         }
         PlanOperator::Sort { input, keys } => sort(input, keys, None, context, depth),
         PlanOperator::Limit { input, offset, count } => {
@@ -142,11 +154,11 @@ fn relation(relation: &Relation, context: &mut QueryContext, depth: usize) -> Re
                 (PlanOperator::Sort { input, keys }, Some(count)) => {
                     sort(input, keys, Some(skip.saturating_add(count)), context, depth + 1)?
                 }
-                _ => self::relation(input, context, depth + 1)?,
+                _ => self::relation(input, FilterRoute::none(), context, depth + 1)?,
             };
             Ok(operator(columns, LimitSource { input, skip, count }, place))
         }
-        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, context, depth),
+        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, context, depth),
     }
 }
 
@@ -159,7 +171,7 @@ fn sort(
     depth: usize,
 ) -> Result<Operator> {
     let place = describe(context, "Sort".to_owned(), depth);
-    let input = relation(input, context, depth + 1)?;
+    let input = relation(input, FilterRoute::none(), context, depth + 1)?;
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
     let program = Program::compile(&values, &input.columns, &context.parameters)?;
     context.memory.add_holder();
@@ -202,14 +214,23 @@ fn retyped(value: &Expression, data_type: &DataType) -> Expression {
 fn union(
     inputs: &[(Arc<Relation>, Vec<ColumnId>)],
     columns: &[(ColumnId, DataType)],
+    route: FilterRoute,
     context: &mut QueryContext,
     depth: usize,
 ) -> Result<Operator> {
     let place = describe(context, format!("Union all of {}", inputs.len()), depth);
+    let route = route.below(place);
     let inputs = inputs
         .iter()
         .map(|(input, ids)| {
-            let input = relation(input, context, depth + 1)?;
+            // Columns of the type that the union has.
+            let own = |id: ColumnId| {
+                let place = columns.iter().position(|(known, _)| *known == id)?;
+                let (below, found) =
+                    input.columns().into_iter().find(|(below, _)| Some(below) == ids.get(place))?;
+                columns.get(place).is_some_and(|(_, data_type)| *data_type == found).then_some(below)
+            };
+            let input = relation(input, route.clone().renamed(own), context, depth + 1)?;
             let values = ids
                 .iter()
                 .zip(columns)
@@ -227,15 +248,12 @@ fn union(
 }
 
 fn aggregate(
-    input: &Relation,
+    (place, input): (usize, Operator),
     groups: &[NamedExpression],
     aggregates: &[AggregateCall],
     columns: Columns,
     context: &mut QueryContext,
-    depth: usize,
 ) -> Result<Operator> {
-    let place = describe(context, "Aggregate".to_owned(), depth);
-    let input = relation(input, context, depth + 1)?;
     let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
     let mut arguments: Vec<Expression> = Vec::new();
     let mut calls = Vec::new();
@@ -306,11 +324,30 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    fn compile(&self, columns: Columns, context: &mut QueryContext, depth: usize) -> Result<Operator> {
+    fn compile(
+        &self,
+        columns: Columns,
+        route: FilterRoute,
+        context: &mut QueryContext,
+        depth: usize,
+    ) -> Result<Operator> {
         let build_side = build_side(self.kind, self.build);
         let place = describe(context, format!("{:?} join", self.kind), depth);
-        let left = relation(self.left, context, depth + 1)?;
-        let right = relation(self.right, context, depth + 1)?;
+        let route = route.below(place);
+        let (left_route, right_route) =
+            (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
+        let (left_route, right_route, filters) = match build_side {
+            JoinSide::Left => {
+                let (own, filters) = self.filters(JoinSide::Right, &left_route, context);
+                (left_route, right_route.and(own), filters)
+            }
+            JoinSide::Right => {
+                let (own, filters) = self.filters(JoinSide::Left, &right_route, context);
+                (left_route.and(own), right_route, filters)
+            }
+        };
+        let left = relation(self.left, left_route, context, depth + 1)?;
+        let right = relation(self.right, right_route, context, depth + 1)?;
         let residual = match self.residual {
             None => None,
             Some(residual) => {
@@ -337,8 +374,46 @@ impl Join<'_> {
         for _ in 0..2 {
             context.memory.add_holder();
         }
-        let source = JoinSource::new(matching, build, probe);
+        let source = JoinSource::new(matching, build, probe, filters);
         Ok(operator(columns, source, place))
+    }
+
+    fn side(&self, side: JoinSide) -> &Relation {
+        match side {
+            JoinSide::Left => self.left,
+            JoinSide::Right => self.right,
+        }
+    }
+
+    /// What joins above know of a side's rows.
+    fn route(&self, side: JoinSide, route: &FilterRoute) -> FilterRoute {
+        match passes_join(self.kind, side) {
+            true => route.clone().within(&self.side(side).columns()),
+            false => FilterRoute::none(),
+        }
+    }
+
+    /// The filters that the join itself sends to its probe side, where the build side's keys are likely to be few.
+    /// `build_route` is what reduces the build side from above.
+    fn filters(
+        &self,
+        probe_side: JoinSide,
+        build_route: &FilterRoute,
+        context: &QueryContext,
+    ) -> (FilterRoute, Arc<JoinFilters>) {
+        let filters = Arc::new(JoinFilters::default());
+        let build = match probe_side {
+            JoinSide::Left => self.right,
+            JoinSide::Right => self.left,
+        };
+        let is_wanted = context.settings.runtime_filters
+            && drops_unmatched(self.kind, probe_side)
+            && (is_selective(build) || !build_route.is_empty());
+        let route = match is_wanted {
+            true => FilterRoute::from_join(&filters, &key_columns(self.keys, probe_side)),
+            false => FilterRoute::none(),
+        };
+        (route.within(&self.side(probe_side).columns()), filters)
     }
 
     /// The keys of either side, in types that they have in common.

@@ -1,7 +1,7 @@
 //! Joins: the build side whole and the probe side chunk by chunk; where the build side is larger than its claim,
 //! both sides partition by partition.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use pystachio_plan::{JoinKind, Result};
 
@@ -10,6 +10,7 @@ use super::{
     held::Held,
     join_partitions::PartitionedJoin,
     matching::{BuildSide, Built, Matching, Probing},
+    runtime_filter::JoinFilters,
 };
 use crate::{
     device::{Chunk, Claim},
@@ -21,6 +22,8 @@ pub(super) struct JoinSource {
     matching: Matching,
     build: Operator,
     probe: ProbeSide,
+    /// For the probe side's scans.
+    filters: Arc<JoinFilters>,
     state: JoinState,
 }
 
@@ -71,9 +74,14 @@ struct BuiltSide {
 }
 
 impl JoinSource {
-    pub(super) fn new(matching: Matching, build: Operator, probe: Operator) -> Self {
+    pub(super) fn new(
+        matching: Matching,
+        build: Operator,
+        probe: Operator,
+        filters: Arc<JoinFilters>,
+    ) -> Self {
         let probe = ProbeSide { operator: probe, ahead: VecDeque::new(), claim: None };
-        Self { matching, build, probe, state: JoinState::Start }
+        Self { matching, build, probe, filters, state: JoinState::Start }
     }
 
     /// Reads the build side, and the probe side too if both have to be partitioned.
@@ -107,6 +115,7 @@ impl JoinSource {
             claim.try_resize(0);
         }
         if let Some(build) = spilled {
+            self.filters.give_up();
             let mut probe = PartitionedJoin::partitions(&self.matching);
             while let Some(chunk) = self.probe.next(context)? {
                 PartitionedJoin::spill_probe(&self.matching, context, &chunk, &mut probe)?;
@@ -115,11 +124,15 @@ impl JoinSource {
             return Ok(JoinState::Partitioned(Box::new(PartitionedJoin::new(build, probe, types, claim))));
         }
         let chunk = whole(context, &self.build, held)?;
+        // Before the first row of the probe side is asked for.
+        let keys = self.matching.build_keys(&context.queue, &chunk)?;
+        let filter_bytes = self.filters.publish(&context.queue, &keys, chunk.row_count, &mut claim)?;
+        drop(keys);
         let (chunk, mut claim) = self.choose_side(context, chunk, claim)?;
         let queue = &context.queue;
         let is_empty = chunk.row_count == 0;
         let built = self.matching.build(queue, chunk)?;
-        claim.try_resize(self.matching.built_bytes(&built));
+        claim.try_resize(self.matching.built_bytes(&built) + filter_bytes);
         Ok(JoinState::Probing(Box::new(BuiltSide { built, is_empty, probing: None, _claim: claim })))
     }
 }

@@ -4,7 +4,10 @@
 //! - `timeline.rs`: what the device did for the last queries
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
+//! - `chunk_loads.rs`: column chunks on their way to the device
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
+//! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
+//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
 //! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
@@ -26,8 +29,10 @@
 
 mod aggregate;
 mod chunk_cache;
+mod chunk_loads;
 mod compile;
 mod engine;
+mod filter_route;
 mod groups;
 mod held;
 mod join;
@@ -37,7 +42,10 @@ mod memory;
 mod readers;
 mod rows;
 mod run;
+mod runtime_filter;
 mod scan;
+mod scan_filter;
+mod scan_rows;
 mod slot_groups;
 mod sort;
 mod sort_ranges;
@@ -53,7 +61,9 @@ use pystachio_plan::{
     ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
 };
 
-use self::{chunk_cache::ChunkCache, memory::QueryMemory, readers::ReaderPool};
+use self::{
+    chunk_cache::ChunkCache, filter_route::ReducedOperators, memory::QueryMemory, readers::ReaderPool,
+};
 use crate::{
     StopFlag,
     device::Chunk,
@@ -75,6 +85,7 @@ struct QueryContext {
     readers: ReaderPool,
     /// The place in which the query will want each scan, by the address of its relation.
     scan_ranks: HashMap<usize, usize>,
+    reduced: ReducedOperators,
     catalog: Arc<FileCatalog>,
     file_systems: Arc<FileSystems>,
     parameters: Vec<Literal>,

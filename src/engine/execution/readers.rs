@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The scan that the query waits for goes first. While it has enough ahead, readers work for the scan that the
-//! query will want next, so storage does not rest while build sides are hashed.
+//! query will want next, so storage does not rest while build sides are hashed. What a scan will drop because of a
+//! join that has not read its build side is not known yet: until then its parts are only loaded, not decoded.
 //!
 //! Invariants: what is decoded ahead of the query is bounded by bytes; the scan that is waited for may always
 //! have one part. Each reader has a queue of its own, and a part is done when its queue has nothing left to do.
@@ -15,7 +16,7 @@
 //! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
@@ -24,7 +25,7 @@ use std::{
 
 use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
-use super::memory::QueryMemory;
+use super::{memory::QueryMemory, scan::LoadedPart};
 use crate::{
     StopFlag,
     affinity::Processors,
@@ -47,8 +48,15 @@ pub(super) trait ReadParts: Send + Sync {
     /// Device memory that a part takes at most when it is decoded.
     fn part_bytes(&self, part: usize) -> u64;
 
+    /// Whether it is known which rows are wanted. Until then parts are loaded ahead, and not read, unless the query
+    /// waits for them.
+    fn is_ready(&self) -> bool;
+
+    /// Brings what a part needs from storage to the device; nothing is left to do on the queue.
+    fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
+
     /// A part's rows; nothing is left to do on the queue.
-    fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk>;
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk>;
 }
 
 /// The readers of one query. Threads start with the first part that is waited for, and end with the pool.
@@ -89,7 +97,32 @@ struct Scan {
     /// The next part that the query wants.
     wanted: usize,
     done: BTreeMap<usize, (Result<Chunk>, u64)>,
+    /// The first part that nobody has begun to load ahead.
+    unloaded: usize,
+    /// Parts that are being loaded ahead.
+    loading: BTreeSet<usize>,
+    /// Parts that were loaded ahead, and their bytes.
+    loaded: BTreeMap<usize, (LoadedPart, u64)>,
     is_dropped: bool,
+}
+
+/// What a reader does next.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Read the next part of a scan.
+    Read(usize),
+    /// Load a part of a scan ahead.
+    Load { scan: usize, part: usize },
+}
+
+impl State {
+    /// Gives up what was loaded ahead.
+    fn drop_loaded(&mut self) {
+        for scan in &mut self.scans {
+            let loaded = std::mem::take(&mut scan.loaded);
+            self.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
+        }
+    }
 }
 
 /// A scan of a pool.
@@ -122,7 +155,17 @@ impl ReaderPool {
     /// Adds a scan, which the query will want in the order of `rank`.
     pub(super) fn add(&self, work: Arc<dyn ReadParts>, rank: usize) -> ScanNumber {
         let mut state = self.shared.lock();
-        state.scans.push(Scan { work, rank, unread: 0, wanted: 0, done: BTreeMap::new(), is_dropped: false });
+        state.scans.push(Scan {
+            work,
+            rank,
+            unread: 0,
+            wanted: 0,
+            done: BTreeMap::new(),
+            unloaded: 0,
+            loading: BTreeSet::new(),
+            loaded: BTreeMap::new(),
+            is_dropped: false,
+        });
         ScanNumber(state.scans.len() - 1)
     }
 
@@ -167,7 +210,9 @@ impl ReaderPool {
         let Some(known) = state.scans.get_mut(scan.0) else { return };
         known.is_dropped = true;
         let done = std::mem::take(&mut known.done);
+        let loaded = std::mem::take(&mut known.loaded);
         state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
+        state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
     }
 
     fn start(&mut self) -> Result<()> {
@@ -221,42 +266,68 @@ impl Shared {
         let queue = Queue::new(&self.memory);
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
-            let Some(number) = self.choose(&state) else {
-                state = self.wait(state);
-                continue;
-            };
-            let scan = &mut state.scans[number];
-            let (part, work) = (scan.unread, scan.work.clone());
-            scan.unread += 1;
-            let bytes = work.part_bytes(part);
-            state.ahead_bytes += bytes;
-            drop(state);
-            // A panic ends the query, not the process.
-            let chunk = catch_unwind(AssertUnwindSafe(|| match &queue {
-                Ok(queue) => work.read_part(part, queue),
-                Err(error) => Err(error.clone()),
-            }))
-            .unwrap_or_else(|_| Err(Error::internal(READER_FAILED)));
-            let chunk = match (chunk, &queue) {
-                // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
-                (Err(error), Ok(queue)) if error.kind == ErrorKind::OutOfMemory => {
-                    match self.wait_wanted(number, part) {
-                        true => catch_unwind(AssertUnwindSafe(|| work.read_part(part, queue)))
-                            .unwrap_or_else(|_| Err(Error::internal(READER_FAILED))),
-                        false => Err(error),
-                    }
+            match self.choose(&state) {
+                None => state = self.wait(state),
+                Some(Step::Read(scan)) => {
+                    self.read_next(state, scan, &queue);
+                    state = self.lock();
                 }
-                (chunk, _) => chunk,
-            };
-            let kept_bytes = chunk.as_ref().map_or(0, Chunk::held_bytes);
-            state = self.lock();
-            state.ahead_bytes -= bytes;
-            let scan = &mut state.scans[number];
-            if !scan.is_dropped {
-                scan.done.insert(part, (chunk, kept_bytes));
-                state.ahead_bytes += kept_bytes;
+                Some(Step::Load { scan, part }) => {
+                    self.load(state, scan, part, &queue);
+                    state = self.lock();
+                }
             }
             self.changed.notify_all();
+        }
+    }
+
+    /// Reads the next part of a scan.
+    fn read_next(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+        let scan = &mut state.scans[number];
+        let (part, work) = (scan.unread, scan.work.clone());
+        scan.unread += 1;
+        let (mut loaded, loaded_bytes) = scan.loaded.remove(&part).unzip();
+        let bytes = work.part_bytes(part);
+        state.ahead_bytes = state.ahead_bytes - loaded_bytes.unwrap_or(0) + bytes;
+        drop(state);
+        let mut chunk = attempt(queue, |queue| work.read_part(part, loaded.take(), queue));
+        if let Err(error) = &chunk
+            && error.kind == ErrorKind::OutOfMemory
+        {
+            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
+            self.lock().drop_loaded();
+            if self.wait_wanted(number, part) {
+                chunk = attempt(queue, |queue| work.read_part(part, None, queue));
+            }
+        }
+        let kept_bytes = chunk.as_ref().map_or(0, Chunk::held_bytes);
+        let mut state = self.lock();
+        state.ahead_bytes -= bytes;
+        let scan = &mut state.scans[number];
+        if !scan.is_dropped {
+            scan.done.insert(part, (chunk, kept_bytes));
+            state.ahead_bytes += kept_bytes;
+        }
+    }
+
+    /// Loads a part ahead. What that fails with comes again when the part is read.
+    fn load(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queue: &Result<Queue>) {
+        let scan = &mut state.scans[number];
+        let work = scan.work.clone();
+        scan.unloaded = part + 1;
+        scan.loading.insert(part);
+        let bytes = work.part_bytes(part);
+        state.ahead_bytes += bytes;
+        drop(state);
+        let loaded = attempt(queue, |queue| work.load_part(part, queue));
+        let mut state = self.lock();
+        let scan = &mut state.scans[number];
+        scan.loading.remove(&part);
+        match loaded {
+            Ok(loaded) if !scan.is_dropped => {
+                scan.loaded.insert(part, (loaded, bytes));
+            }
+            _ => state.ahead_bytes -= bytes,
         }
     }
 
@@ -277,36 +348,52 @@ impl Shared {
         false
     }
 
-    /// The scan whose next part is most wanted.
-    fn choose(&self, state: &State) -> Option<usize> {
-        let has_part = |scan: &Scan| {
-            let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
-            !scan.is_dropped && scan.unread < scan.work.part_count() && scan.unread - scan.wanted < ahead_max
+    /// What is most wanted.
+    fn choose(&self, state: &State) -> Option<Step> {
+        let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
+        // The next part to read, or to load where it is not known yet what is wanted of it.
+        let step = |number: usize, scan: &Scan| {
+            let is_ready = state.waited == Some(number) || scan.work.is_ready();
+            let part = if is_ready { scan.unread } else { scan.unread.max(scan.unloaded) };
+            let is_there =
+                !scan.is_dropped && part < scan.work.part_count() && part - scan.wanted < ahead_max;
+            match (is_there, is_ready) {
+                (true, true) if !scan.loading.contains(&part) => Some((Step::Read(number), part)),
+                (true, false) => Some((Step::Load { scan: number, part }, part)),
+                _ => None,
+            }
         };
         let ahead_bytes_max = if self.is_bounded { self.budget.ahead_bytes() } else { u64::MAX };
         // What is not waited for leaves half to what is.
-        let fits = |scan: &Scan, part_of_all: u64| {
-            let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(scan.unread));
+        let fits = |scan: &Scan, part: usize, part_of_all: u64| {
+            let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
             ahead_bytes <= ahead_bytes_max / part_of_all
         };
         if let Some(waited) = state.waited
             && let Some(scan) = state.scans.get(waited)
-            && has_part(scan)
-            && (fits(scan, 1) || scan.unread == scan.wanted)
+            && let Some((step, part)) = step(waited, scan)
+            && (fits(scan, part, 1) || part == scan.wanted)
         {
-            return Some(waited);
+            return Some(step);
         }
         let others = state.scans.iter().enumerate().filter(|_| self.combines);
         others
-            .filter(|(_, scan)| has_part(scan) && fits(scan, 2))
-            .min_by_key(|(_, scan)| scan.rank)
-            .map(|(n, _)| n)
+            .filter_map(|(number, scan)| Some((scan, step(number, scan)?)))
+            .filter(|(scan, (_, part))| fits(scan, *part, 2))
+            .min_by_key(|(scan, _)| scan.rank)
+            .map(|(_, (step, _))| step)
     }
+}
+
+/// A reader's work on its queue. A panic ends the query, not the process.
+fn attempt<T>(queue: &Result<Queue>, work: impl FnOnce(&Queue) -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(|| work(queue.as_ref().map_err(Error::clone)?)))
+        .unwrap_or_else(|_| Err(Error::internal(READER_FAILED)))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
     use super::*;
     use crate::{
@@ -320,11 +407,23 @@ mod tests {
         bytes: u64,
         read: AtomicUsize,
         fails_at: usize,
+        is_ready: AtomicBool,
+        loaded: AtomicUsize,
+        /// Parts that were read after they had been loaded.
+        used: AtomicUsize,
     }
 
     impl Numbers {
         fn new(count: usize, bytes: u64, fails_at: usize) -> Arc<Self> {
-            Arc::new(Self { count, bytes, read: AtomicUsize::new(0), fails_at })
+            Arc::new(Self {
+                count,
+                bytes,
+                read: AtomicUsize::new(0),
+                fails_at,
+                is_ready: AtomicBool::new(true),
+                loaded: AtomicUsize::new(0),
+                used: AtomicUsize::new(0),
+            })
         }
     }
 
@@ -337,7 +436,18 @@ mod tests {
             self.bytes
         }
 
-        fn read_part(&self, part: usize, _queue: &Queue) -> Result<Chunk> {
+        fn is_ready(&self) -> bool {
+            self.is_ready.load(Ordering::SeqCst)
+        }
+
+        fn load_part(&self, _part: usize, _queue: &Queue) -> Result<LoadedPart> {
+            assert_eq!(self.read.load(Ordering::SeqCst), 0, "a part was loaded after another was read");
+            self.loaded.fetch_add(1, Ordering::SeqCst);
+            Ok(LoadedPart::default())
+        }
+
+        fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Chunk> {
+            self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
             self.read.fetch_add(1, Ordering::SeqCst);
             assert!(part != self.fails_at || self.bytes != 13, "a defect");
             if part == self.fails_at {
@@ -413,5 +523,43 @@ mod tests {
         pool.finish(scan);
         drop(pool);
         assert!(work.read.load(Ordering::SeqCst) < 20);
+    }
+
+    /// A scan that waits for a join, beside one that is read meanwhile.
+    fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (ScanNumber, ScanNumber, Arc<Numbers>) {
+        let build = pool.add(Numbers::new(5, 1, usize::MAX), 0);
+        let work = Numbers::new(count, bytes, usize::MAX);
+        work.is_ready.store(false, Ordering::SeqCst);
+        (build, pool.add(work.clone(), 1), work)
+    }
+
+    #[test]
+    fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
+        let (mut pool, _) = pool(true);
+        let (build, probe, work) = unready(&pool, 50, 1);
+        assert_eq!(drain(&mut pool, build).len(), 5);
+        let ahead_max = pool.shared.reader_count * PARTS_AHEAD_PER_READER;
+        while work.loaded.load(Ordering::SeqCst) < ahead_max
+            || !pool.shared.lock().scans[1].loading.is_empty()
+        {
+            std::thread::yield_now();
+        }
+        assert_eq!(work.read.load(Ordering::SeqCst), 0);
+        work.is_ready.store(true, Ordering::SeqCst);
+        assert_eq!(drain(&mut pool, probe), (0..50).collect::<Vec<_>>());
+        assert_eq!(work.loaded.load(Ordering::SeqCst), ahead_max);
+        assert_eq!(work.used.load(Ordering::SeqCst), ahead_max);
+        assert_eq!(pool.shared.lock().ahead_bytes, 0);
+    }
+
+    #[test]
+    fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
+        for combines in [true, false] {
+            let (mut pool, _) = pool(combines);
+            // Parts larger than what may be ahead are not loaded.
+            let (_, probe, work) = unready(&pool, 7, 1000);
+            assert_eq!(drain(&mut pool, probe), (0..7).collect::<Vec<_>>());
+            assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
+        }
     }
 }

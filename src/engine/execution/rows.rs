@@ -4,7 +4,7 @@ use pystachio_plan::Result;
 
 use super::{Operator, QueryContext, Source};
 use crate::{
-    device::Chunk,
+    device::{Buffer, Chunk},
     operation::Queue,
     program::{Filter, Program},
 };
@@ -28,7 +28,12 @@ pub(super) fn filter_chunk(queue: &Queue, chunk: Chunk, predicate: &Filter) -> R
         return Ok(chunk);
     }
     let flags = predicate.evaluate(queue.memory(), &chunk, queue.stream())?;
-    let rows = queue.select(&flags.values, chunk.row_count)?;
+    keep_flagged(queue, chunk, &flags.values)
+}
+
+/// The rows of a chunk whose flag is 1.
+fn keep_flagged(queue: &Queue, chunk: Chunk, flags: &Buffer) -> Result<Chunk> {
+    let rows = queue.select(flags, chunk.row_count)?;
     if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }
 }
 

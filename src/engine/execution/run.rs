@@ -237,14 +237,15 @@ impl Output<'_> {
     }
 }
 
-/// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it.
+/// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it; joins
+/// drop rows of what they filter.
 fn actual_rows(context: &QueryContext) -> Vec<Option<ActualRows>> {
     let mut limit_depth: Option<u32> = None;
-    let rows = context.metrics.operators.iter().map(|operator| {
+    let rows = context.metrics.operators.iter().enumerate().map(|(place, operator)| {
         if limit_depth.is_some_and(|depth| operator.depth <= depth) {
             limit_depth = None;
         }
-        let is_reduced = limit_depth.is_some();
+        let is_reduced = limit_depth.is_some() || context.reduced.contains(place);
         if operator.description == "Limit" && limit_depth.is_none() {
             limit_depth = Some(operator.depth);
         }

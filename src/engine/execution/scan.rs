@@ -1,13 +1,16 @@
 //! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
 //!
 //! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
-//! decompressed. Then they are decoded and filtered in one go. A chunk belongs to the query's queue when it is
+//! decompressed. Then they are decoded and filtered (`scan_rows.rs`). While joins above have not said what they can
+//! match, column chunks are loaded ahead and nothing is decoded. A chunk belongs to the query's queue when it is
 //! handed over.
 //!
-//! Invariants: chunks come in the order of files and row groups, and have some row groups each.
+//! Invariants: chunks come in the order of files and row groups, and have some row groups each, or a piece of one
+//! that does not fit into memory.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -15,27 +18,22 @@ use std::{
 };
 
 use parquet::file::metadata::RowGroupMetaData;
-use pystachio_plan::{DataType, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
+use pystachio_plan::{Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
-    Columns, QueryContext, Source,
-    chunk_cache::{ChunkCache, ChunkKey, ChunkOrigin, Claim, LoadClaim},
+    QueryContext, Source,
+    chunk_cache::ChunkCache,
+    filter_route::FilterRoute,
     readers::{ReadParts, ScanNumber},
-    rows::filter_chunk,
+    scan_filter::ScanFilter,
+    scan_rows::LoadedRowGroup,
 };
 use crate::{
     StopFlag,
-    decode::{
-        ChunkReads, ColumnSource, EncodedBytes, PendingRowGroup, ResidentChunk, UploadedChunk, check_column,
-        chunk_range, is_decompressed_by_host, load_chunks,
-    },
+    decode::{PageMap, check_column},
     device::{CellType, Chunk},
     operation::Queue,
-    program::Filter,
-    storage::{
-        FileReader, FileSystems, FileWay, RowGroupBounds, TableFile, is_in_page_cache, memory_available,
-        refutes,
-    },
+    storage::{FileSystems, FileWay, RowGroupBounds, TableFile, memory_available, refutes},
 };
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
@@ -46,6 +44,8 @@ const CHUNKS_PER_READER: usize = 2;
 
 /// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
 const CACHE_PART_OF_SCAN: u64 = 2;
+/// Rows of a piece of a row group at least: fewer are not worth the pages that pieces share.
+const PIECE_ROWS_MIN: u64 = 1024;
 
 /// The row groups of a table, some of them a chunk.
 pub(super) struct ScanSource {
@@ -54,54 +54,66 @@ pub(super) struct ScanSource {
 }
 
 /// Where a scan stands among the operators of its query.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct ScanPlace {
     /// In [`pystachio_plan::QueryMetrics::operators`].
     pub(super) operator: usize,
     /// In the order in which the query wants its scans.
     pub(super) rank: usize,
+    /// What joins above will know of its rows.
+    pub(super) route: FilterRoute,
 }
 
+/// What of a part was loaded ahead, by the row group's place in the part.
+#[derive(Default)]
+pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
+
 /// What readers share.
-struct ScanWork {
-    table: String,
-    columns: Vec<ScanColumn>,
-    filter: Option<Filter>,
+pub(super) struct ScanWork {
+    pub(super) table: String,
+    pub(super) columns: Vec<ScanColumn>,
+    pub(super) filter: ScanFilter,
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
-    cache: Option<ChunkCache>,
-    file_systems: Arc<FileSystems>,
+    pub(super) cache: Option<ChunkCache>,
+    pub(super) file_systems: Arc<FileSystems>,
     /// How files are to be read, and how they are where the user leaves it open and there is no GPUDirect.
-    storage_path: StoragePath,
-    own_path: StoragePath,
+    pub(super) storage_path: StoragePath,
+    pub(super) own_path: StoragePath,
     /// Whether what the page cache does not hold is read past it: the device's cache keeps it, and storage is read
     /// faster so.
-    avoids_page_cache: bool,
+    pub(super) avoids_page_cache: bool,
     /// The ways in which files were read.
     paths_taken: Mutex<BTreeSet<StoragePath>>,
-    query: u64,
+    pub(super) query: u64,
     operator: usize,
-    stop: StopFlag,
-    counts: ScanCounts,
+    pub(super) stop: StopFlag,
+    pub(super) counts: ScanCounts,
 }
 
 /// What readers have counted since the query last looked.
 #[derive(Default)]
-struct ScanCounts {
-    bytes_read: AtomicU64,
-    bytes_cached: AtomicU64,
-    bytes_pinned: AtomicU64,
-    bytes_decoded: AtomicU64,
-    cache_hits: AtomicU64,
-    cache_misses: AtomicU64,
+pub(super) struct ScanCounts {
+    pub(super) bytes_read: AtomicU64,
+    pub(super) bytes_cached: AtomicU64,
+    pub(super) bytes_pinned: AtomicU64,
+    pub(super) bytes_decoded: AtomicU64,
+    /// Data pages.
+    pub(super) pages_decoded: AtomicU64,
+    /// Data pages without a row that is wanted.
+    pub(super) pages_skipped: AtomicU64,
+    pub(super) cache_hits: AtomicU64,
+    pub(super) cache_misses: AtomicU64,
 }
 
-/// A row group of a file.
+/// A row group of a file, or some of its rows.
 #[derive(Clone)]
-struct RowGroup {
-    file: Arc<ScanFile>,
-    index: usize,
-    row_count: usize,
+pub(super) struct RowGroup {
+    pub(super) file: Arc<ScanFile>,
+    pub(super) index: usize,
+    /// Rows of the whole row group.
+    pub(super) row_count: u32,
+    /// Those that are scanned.
+    pub(super) rows: Range<u32>,
     /// About what decoding it takes on the device.
     bytes: u64,
 }
@@ -115,12 +127,31 @@ impl RowGroup {
     }
 }
 
+impl RowGroup {
+    /// The row group itself, or pieces of so many bytes where it has more than fit.
+    fn pieces(self, bytes_max: u64, piece_bytes_max: u64) -> impl Iterator<Item = Self> {
+        let row_count = u64::from(self.row_count);
+        let count = match self.bytes > bytes_max {
+            true => self.bytes.div_ceil(piece_bytes_max.max(1)).min(row_count / PIECE_ROWS_MIN).max(1),
+            false => 1,
+        };
+        let piece_rows = row_count.div_ceil(count).max(1) as usize;
+        let bytes = self.bytes / count;
+        (0..self.row_count).step_by(piece_rows).map(move |first| {
+            let end = (u64::from(first) + piece_rows as u64).min(row_count) as u32;
+            Self { rows: first..end, bytes, ..self.clone() }
+        })
+    }
+}
+
 /// A file and where the columns that are read are in it.
-struct ScanFile {
-    file: TableFile,
-    leaves: Vec<usize>,
+pub(super) struct ScanFile {
+    pub(super) file: TableFile,
+    pub(super) leaves: Vec<usize>,
     /// How it is read, once a reader has wanted it.
-    way: OnceLock<Result<FileWay>>,
+    pub(super) way: OnceLock<Result<FileWay>>,
+    /// Where the pages of chunks are, by row group and leaf, once a reader has wanted to know.
+    pub(super) page_maps: Mutex<HashMap<(usize, usize), Arc<PageMap>>>,
 }
 
 impl ScanSource {
@@ -140,7 +171,7 @@ impl ScanSource {
         let mut row_groups = Vec::new();
         for file in context.catalog.open_all(files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
-            let file = Arc::new(ScanFile { file, leaves, way: OnceLock::new() });
+            let file = Arc::new(ScanFile { file, leaves, way: OnceLock::new(), page_maps: Mutex::default() });
             let count = file.file.footer.metadata().num_row_groups();
             context.metrics.files_total += 1;
             context.metrics.row_groups_total += count as u64;
@@ -151,31 +182,36 @@ impl ScanSource {
                 if refutes(filters, &bounds, &context.parameters) {
                     context.metrics.row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
-                    let row_count = usize::try_from(row_group.num_rows()).unwrap_or(usize::MAX);
+                    let row_count = chunk_rows(row_group)?;
                     let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
-                    row_groups.push(RowGroup { file: file.clone(), index, row_count, bytes });
+                    let rows = 0..row_count;
+                    row_groups.push(RowGroup { file: file.clone(), index, row_count, rows, bytes });
                 }
             }
             if row_groups.len() == before && count > 0 {
                 context.metrics.files_pruned += 1;
             }
         }
-        let known: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
-        check_types(&known)?;
-        let filter = match Expression::all_of(filters.to_vec()) {
-            None => None,
-            Some(condition) => Some(Filter::compile(&condition, &known, &context.parameters)?),
-        };
+        columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
+        let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
+        let runtime = place.route.arrive(columns, row_count, &mut context.reduced);
+        let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
+        let ahead_bytes = context.memory.ahead_bytes();
         let part_size = match context.settings.chunking {
             true => PartSize {
                 rows_min: CHUNK_ROWS_MIN,
-                bytes_max: context.memory.ahead_bytes() / (reader_count * CHUNKS_PER_READER) as u64,
+                bytes_max: ahead_bytes / (reader_count * CHUNKS_PER_READER) as u64,
                 count_min: reader_count * CHUNKS_PER_READER,
             },
             false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
         };
+        if context.settings.chunking {
+            let piece_bytes_max = ahead_bytes / reader_count as u64;
+            row_groups =
+                row_groups.into_iter().flat_map(|group| group.pieces(ahead_bytes, piece_bytes_max)).collect();
+        }
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
@@ -213,6 +249,9 @@ impl Source for ScanSource {
             operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
             operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
             operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
+            operator.count("pages_decoded", counts.pages_decoded.swap(0, Ordering::Relaxed));
+            operator.count("pages_skipped", counts.pages_skipped.swap(0, Ordering::Relaxed));
+            self.work.filter.show(operator);
         }
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
@@ -233,6 +272,14 @@ struct PartSize {
     bytes_max: u64,
     /// Parts at least, where there are as many row groups.
     count_min: usize,
+}
+
+/// The rows of a row group, which must be few enough for a chunk.
+fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
+    u32::try_from(row_group.num_rows())
+        .ok()
+        .filter(|rows| *rows < u32::MAX)
+        .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
 }
 
 /// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
@@ -258,7 +305,8 @@ fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGroup>> {
         let is_full = row_count >= size.rows_min
             || parts.last().is_none_or(|part| part.len() >= length_max)
             || bytes.saturating_add(row_group.bytes) > size.bytes_max;
-        row_count = if is_full { row_group.row_count } else { row_count + row_group.row_count };
+        let rows = row_group.rows.len();
+        row_count = if is_full { rows } else { row_count + rows };
         bytes = if is_full { row_group.bytes } else { bytes + row_group.bytes };
         match parts.last_mut() {
             Some(part) if !is_full => part.push(row_group),
@@ -278,11 +326,35 @@ impl ReadParts for ScanWork {
         row_groups.iter().map(|row_group| row_group.bytes).sum()
     }
 
-    fn read_part(&self, part: usize, queue: &Queue) -> Result<Chunk> {
+    fn is_ready(&self) -> bool {
+        self.filter.is_settled()
+    }
+
+    fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
         queue.memory().attribute(self.operator as u32);
-        let row_groups = self.parts.get(part).ok_or_else(|| Error::internal("a part that is not there"))?;
-        let chunks =
-            row_groups.iter().map(|row_group| self.read(queue, row_group)).collect::<Result<Vec<_>>>()?;
+        let mut loaded = BTreeMap::new();
+        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
+            if !self.is_refuted(row_group) {
+                loaded.insert(place, self.load_ahead(queue, row_group)?);
+            }
+        }
+        Ok(LoadedPart(loaded))
+    }
+
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk> {
+        queue.memory().attribute(self.operator as u32);
+        let mut loaded = loaded.unwrap_or_default();
+        let mut chunks = Vec::new();
+        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
+            if self.is_refuted(row_group) {
+                self.filter.note_pruned();
+            } else {
+                chunks.push(self.read(queue, row_group, loaded.0.remove(&place))?);
+            }
+        }
+        if chunks.is_empty() {
+            return self.no_rows(queue);
+        }
         let chunk = queue.concat(&chunks)?;
         queue.wait()?;
         Ok(chunk)
@@ -290,196 +362,22 @@ impl ReadParts for ScanWork {
 }
 
 impl ScanWork {
-    fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
+    pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
         self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows of a row group that meet the filter.
-    fn read(&self, queue: &Queue, row_group: &RowGroup) -> Result<Chunk> {
-        if self.stop.is_stopped() {
-            return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-        }
-        let row_count =
-            u32::try_from(row_group.row_count).ok().filter(|rows| *rows < u32::MAX).ok_or_else(|| {
-                Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have")
-            })?;
-        let footer = &row_group.file.file.footer;
-        let metadata = footer.metadata().row_group(row_group.index);
-        let sources: Vec<ColumnSource<'_>> = self
-            .columns
-            .iter()
-            .zip(&row_group.file.leaves)
-            .map(|(column, leaf)| ColumnSource {
-                metadata: metadata.column(*leaf),
-                column,
-                table: &self.table,
-                path: &footer.path,
-            })
-            .collect();
-        let resident = self.load(queue, row_group, &sources, row_count)?;
-        let requests: Vec<_> = sources.iter().zip(&resident).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-        let decoded = PendingRowGroup::start(queue.memory(), &requests, row_group.row_count, queue.stream())?;
-        let mut chunk = Chunk { row_count: row_group.row_count, columns: decoded.wait_columns()? };
-        self.counts.bytes_decoded.fetch_add(chunk.cell_bytes(), Ordering::Relaxed);
-        if let Some(condition) = &self.filter {
-            chunk = filter_chunk(queue, chunk, condition)?;
-        }
-        Ok(chunk)
+    fn row_groups(&self, part: usize) -> Result<&[RowGroup]> {
+        self.parts.get(part).map(Vec::as_slice).ok_or_else(|| Error::internal("a part that is not there"))
     }
 
-    /// The column chunks of a row group on the device, from the cache or from the file.
-    fn load(
-        &self,
-        queue: &Queue,
-        row_group: &RowGroup,
-        sources: &[ColumnSource<'_>],
-        row_count: u32,
-    ) -> Result<Vec<Arc<ResidentChunk>>> {
-        let mut chunks: Vec<Option<Arc<ResidentChunk>>> = vec![None; sources.len()];
-        // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
-        while chunks.iter().any(Option::is_none) {
-            let mut claims = Vec::new();
-            let mut elsewhere = None;
-            for (place, chunk) in chunks.iter_mut().enumerate().filter(|(_, chunk)| chunk.is_none()) {
-                let key = self.key(row_group, place);
-                match self.cache.as_ref().map(|cache| cache.claim(key, self.query)) {
-                    Some(Claim::Held(held)) => {
-                        self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
-                        self.counts.bytes_cached.fetch_add(held.bytes(), Ordering::Relaxed);
-                        *chunk = Some(held);
-                    }
-                    Some(Claim::Mine(claim)) => claims.push((place, Some(claim))),
-                    Some(Claim::Busy) => elsewhere = Some(key),
-                    None => claims.push((place, None)),
-                }
-            }
-            if claims.is_empty() {
-                if let (Some(cache), Some(key)) = (&self.cache, &elsewhere) {
-                    cache.wait_loaded(key);
-                }
-                if self.stop.is_stopped() {
-                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-                }
-                continue;
-            }
-            let is_pinned =
-                |claim: &Option<LoadClaim>| claim.as_ref().is_some_and(|claim| claim.pinned().is_some());
-            let (pinned, read): (Vec<_>, Vec<_>) =
-                claims.into_iter().partition(|(_, claim)| is_pinned(claim));
-            let fetched = self.fetch_chunks(queue, &pinned)?;
-            let places: Vec<usize> = read.iter().map(|(place, _)| *place).collect();
-            let loaded = match places.is_empty() {
-                true => Vec::new(),
-                false => self.read_chunks(queue, row_group, sources, &places, row_count)?,
-            };
-            for ((place, claim), loaded) in
-                pinned.into_iter().zip(fetched).chain(read.into_iter().zip(loaded))
-            {
-                if let Some(claim) = claim {
-                    let column = sources[place].metadata.column_path().string();
-                    let origin = ChunkOrigin { path: sources[place].path.to_owned(), column };
-                    claim.publish(&loaded, origin, self.query, queue.stream());
-                }
-                chunks[place] = Some(loaded);
-            }
+    /// Whether joins above say that they match no row of a row group.
+    fn is_refuted(&self, row_group: &RowGroup) -> bool {
+        if !self.filter.may_prune() {
+            return false;
         }
-        Ok(chunks.into_iter().flatten().collect())
-    }
-
-    fn key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
-        let leaf = row_group.file.leaves.get(place).copied().unwrap_or(usize::MAX);
-        ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
-    }
-
-    /// Copies chunks that are on the host; they are on the device when this returns.
-    fn fetch_chunks(
-        &self,
-        queue: &Queue,
-        claims: &[(usize, Option<LoadClaim>)],
-    ) -> Result<Vec<Arc<ResidentChunk>>> {
-        let pinned = claims.iter().filter_map(|(_, claim)| claim.as_ref()?.pinned());
-        let fetched: Result<Vec<_>> = pinned
-            .map(|pinned| {
-                let chunk = pinned.to_device(queue.memory(), queue.stream())?;
-                self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
-                self.counts.bytes_pinned.fetch_add(chunk.bytes(), Ordering::Relaxed);
-                Ok(Arc::new(chunk))
-            })
-            .collect();
-        // What is on the host may be given up from now on, also where a copy could not be enqueued.
-        if !claims.is_empty() {
-            queue.wait()?;
-        }
-        fetched
-    }
-
-    /// Reads some columns of a row group from its file; they are on the device when this returns.
-    fn read_chunks(
-        &self,
-        queue: &Queue,
-        row_group: &RowGroup,
-        sources: &[ColumnSource<'_>],
-        places: &[usize],
-        row_count: u32,
-    ) -> Result<Vec<Arc<ResidentChunk>>> {
-        let file = &row_group.file.file;
-        let way =
-            row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
-        let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
-        let ranges = || places.iter().filter_map(|place| chunk_range(sources[*place].metadata));
-        let mut reader = FileReader::open(file, *path)?;
-        if *path == StoragePath::PageCache
-            && self.avoids_page_cache
-            && !ranges().all(|(start, bytes)| is_in_page_cache(reader.handle(), start, bytes))
-        {
-            // A file system without direct reads is read through the page cache all the same.
-            reader =
-                FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
-        }
-        self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
-        for place in places {
-            let is_read_by_host = device_file.is_none() || is_decompressed_by_host(sources[*place].metadata);
-            if let Some((start, bytes)) = chunk_range(sources[*place].metadata).filter(|_| is_read_by_host) {
-                reader.announce(start, bytes);
-            }
-        }
-        let mut host = Vec::new();
-        let mut device = Vec::new();
-        for place in places {
-            let source = &sources[*place];
-            let (start, bytes) = chunk_range(source.metadata).ok_or_else(|| file.footer.changed())?;
-            self.counts.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-            self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
-            if is_decompressed_by_host(source.metadata) {
-                host.push(file.read_range(reader.handle(), start, bytes as usize)?);
-                device.push(None);
-            } else {
-                file.check_range(start, bytes)?;
-                let mut parts = reader.parts(start);
-                let reads = match device_file {
-                    Some(device_file) => ChunkReads::Device(device_file.as_ref(), start),
-                    None => ChunkReads::Host(&mut parts),
-                };
-                let (memory, stream) = (queue.memory(), queue.stream());
-                device.push(Some(UploadedChunk::read(memory, source, (bytes, row_count), stream, reads)?));
-            }
-        }
-        file.check_unchanged(reader.handle())?;
-        let mut host = host.iter();
-        let encoded = places
-            .iter()
-            .zip(device)
-            .map(|(place, uploaded)| {
-                let bytes = match uploaded {
-                    Some(uploaded) => EncodedBytes::Device(uploaded),
-                    None => EncodedBytes::Host(host.next().map_or(&[], |bytes| bytes.as_ref())),
-                };
-                (&sources[*place], bytes)
-            })
-            .collect();
-        let chunks = load_chunks(queue.memory(), encoded, row_count, queue.stream())?.wait_chunks()?;
-        queue.wait()?;
-        Ok(chunks)
+        let ScanFile { file, leaves, .. } = &*row_group.file;
+        let metadata = file.footer.metadata().row_group(row_group.index);
+        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
     }
 }
 
@@ -518,34 +416,49 @@ fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> 
     }
 }
 
-fn check_types(columns: &[(pystachio_plan::ColumnId, DataType)]) -> Result<()> {
-    for (_, data_type) in columns {
-        CellType::of(data_type)?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::storage::FileCatalog;
 
-    fn lengths(row_counts: &[usize], count_min: usize, bytes_max: u64) -> Vec<usize> {
+    fn row_groups(row_counts: &[u32]) -> Vec<RowGroup> {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
-        let file = Arc::new(ScanFile { file, leaves: Vec::new(), way: OnceLock::new() });
-        let row_group = |(index, row_count): (usize, &usize)| RowGroup {
+        let file = Arc::new(ScanFile {
+            file,
+            leaves: Vec::new(),
+            way: OnceLock::new(),
+            page_maps: Mutex::default(),
+        });
+        let row_group = |(index, row_count): (usize, &u32)| RowGroup {
             file: file.clone(),
             index,
             row_count: *row_count,
-            bytes: *row_count as u64 * 10,
+            rows: 0..*row_count,
+            bytes: u64::from(*row_count) * 10,
         };
-        let row_groups = row_counts.iter().enumerate().map(row_group).collect();
+        row_counts.iter().enumerate().map(row_group).collect()
+    }
+
+    fn lengths(row_counts: &[u32], count_min: usize, bytes_max: u64) -> Vec<usize> {
+        let row_groups = row_groups(row_counts);
         let found = parts(row_groups, PartSize { rows_min: CHUNK_ROWS_MIN, bytes_max, count_min });
         let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
         assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
         found.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn a_row_group_that_does_not_fit_is_scanned_in_pieces() {
+        let pieces = |row_count, bytes_max, piece_bytes_max| {
+            let group = row_groups(&[row_count]).remove(0);
+            group.pieces(bytes_max, piece_bytes_max).map(|piece| piece.rows).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(10_000, 100_000, 10_000), [0..10_000]);
+        assert_eq!(pieces(10_000, 99_999, 33_400), [0..3334, 3334..6668, 6668..10_000]);
+        assert_eq!(pieces(10_000, 10, 1).len(), 9);
+        assert_eq!(pieces(500, 10, 1), [0..500]);
     }
 
     #[test]

@@ -10,10 +10,7 @@ use pystachio_plan::Result;
 use super::{Queue, join::key_columns};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
-    abi::{
-        BLOOM_BLOCK_WORDS, FILTER_BITMAP, FILTER_BLOOM, InsertFilterKeys, KeyFilterView, KeyRange,
-        MeasureKeys, TestFilterKeys,
-    },
+    abi::{BLOOM_BLOCK_WORDS, InsertFilterKeys, KeyFilterView, KeyRange, MeasureKeys, TestFilterKeys},
 };
 
 /// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
@@ -89,11 +86,11 @@ impl KeyFilter {
     }
 
     fn view(&self) -> KeyFilterView {
-        let (kind, slot_count, least) = match self.shape {
-            KeyFilterShape::Bitmap { least, bit_count } => (FILTER_BITMAP, bit_count, least),
-            KeyFilterShape::Bloom { block_count } => (FILTER_BLOOM, block_count, 0),
+        let (slot_count, least) = match self.shape {
+            KeyFilterShape::Bitmap { least, bit_count } => (bit_count, least),
+            KeyFilterShape::Bloom { block_count } => (block_count, 0),
         };
-        KeyFilterView { words: self.words.address(), slot_count, least, kind, reserved: 0 }
+        KeyFilterView { words: self.words.address(), slot_count, least }
     }
 }
 
@@ -130,7 +127,11 @@ impl Queue {
         let filter = KeyFilter { shape, words };
         let row_count = row_count as u64;
         let arguments = InsertFilterKeys { keys: key_columns(keys)?, filter: filter.view(), row_count };
-        self.launch_strided(Kernel::InsertFilterKeys, row_count, &arguments)?;
+        let kernel = match shape {
+            KeyFilterShape::Bitmap { .. } => Kernel::InsertBitmapKeys,
+            KeyFilterShape::Bloom { .. } => Kernel::InsertBloomKeys,
+        };
+        self.launch_strided(kernel, row_count, &arguments)?;
         Ok(filter)
     }
 
@@ -156,7 +157,11 @@ impl Queue {
             flags: flags.address(),
             counts: test.counts.map_or(0, Buffer::address),
         };
-        self.launch_strided(Kernel::TestFilterKeys, row_count as u64, &arguments)?;
+        let kernel = match filter.shape {
+            KeyFilterShape::Bitmap { .. } => Kernel::TestBitmapKeys,
+            KeyFilterShape::Bloom { .. } => Kernel::TestBloomKeys,
+        };
+        self.launch_strided(kernel, row_count as u64, &arguments)?;
         Ok(flags)
     }
 }

@@ -38,6 +38,6 @@ pub use output::{column_schema, to_arrow};
 pub use pack::PackedColumn;
 pub use partition::{HashPartitioning, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
-pub use select::RowNumbers;
+pub use select::{RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
 pub use slots::{GroupSlots, SlotLayout};
 pub use sort::SortColumn;

@@ -21,6 +21,18 @@ pub struct RowNumbers {
     pub is_every_row: bool,
 }
 
+/// Rows of a tile of [`SelectedTiles`].
+pub const SELECTED_TILE_ROWS: usize = TILE_ROWS as usize;
+
+/// Rows that were selected, and which tiles of all rows have some.
+#[derive(Debug)]
+pub struct SelectedTiles {
+    /// Their numbers.
+    pub rows: RowNumbers,
+    /// A flag for every [`SELECTED_TILE_ROWS`] rows.
+    pub has_rows: Vec<bool>,
+}
+
 /// Counts or flags whose tiles are summed up.
 #[derive(Clone)]
 struct TileSums {
@@ -85,6 +97,29 @@ impl Queue {
         let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
         let total = sums.post(self)?;
         self.write_selected(sums, &total)
+    }
+
+    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and the tiles that they are in. Waits as
+    /// often.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub fn select_tiles(&self, flags: &Buffer, row_count: usize) -> Result<SelectedTiles> {
+        let Some(mut sums) = self.sum_tiles(flags, 1, row_count)? else {
+            return Ok(SelectedTiles { rows: self.no_rows()?, has_rows: Vec::new() });
+        };
+        // The total follows the last tile.
+        let before: Vec<u64> =
+            self.memory().download_from(sums.totals.address(), sums.tiles as usize + 1, self.stream())?;
+        let count = before.last().copied().unwrap_or_default() as usize;
+        let rows = self.allocate::<u32>(count as u64)?;
+        if count > 0 {
+            sums.scan.target = rows.address();
+            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
+        }
+        let rows = RowNumbers { rows, count, may_miss: false, is_every_row: count == row_count };
+        Ok(SelectedTiles { rows, has_rows: before.windows(2).map(|pair| pair[0] < pair[1]).collect() })
     }
 
     /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and for every row how many they are

@@ -35,6 +35,7 @@ use super::{
     error::{from_io, from_parquet},
     file_type::file_type,
     footer_check::{check_decoded, check_encoded},
+    page_index::PageIndexes,
 };
 
 /// Footers kept at most, in bytes of their decoded form.
@@ -67,6 +68,7 @@ pub struct FileFooter {
     /// The footer with the file's own Arrow types: text and bytes as views, the embedded Arrow schema
     /// ignored.
     pub arrow: ArrowReaderMetadata,
+    pub(super) page_indexes: PageIndexes,
     last_use: AtomicU64,
 }
 
@@ -114,8 +116,13 @@ impl FileCatalog {
         }
         let metadata = read_footer(path, handle, identity.file_bytes)?;
         let arrow = reader_metadata(Arc::new(metadata)).map_err(|error| from_parquet(path, &error))?;
-        let footer =
-            Arc::new(FileFooter { path: path.to_owned(), identity, arrow, last_use: AtomicU64::new(now) });
+        let footer = Arc::new(FileFooter {
+            path: path.to_owned(),
+            identity,
+            arrow,
+            page_indexes: PageIndexes::default(),
+            last_use: AtomicU64::new(now),
+        });
         let mut footers = self.lock();
         footers.retain(|_, held| held.path != path);
         footers.insert(identity, footer.clone());

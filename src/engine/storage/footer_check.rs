@@ -9,8 +9,8 @@
 
 use parquet::file::metadata::ParquetMetaData;
 
-/// Structures within structures; Parquet's own are not half as deep.
-const STRUCT_DEPTH_MAX: usize = 32;
+use super::compact_protocol::{CompactWalk, Kind, TOO_LONG};
+
 /// Groups within groups of a schema.
 const SCHEMA_DEPTH_MAX: usize = 128;
 const SCHEMA_FIELD: i64 = 2;
@@ -22,7 +22,7 @@ const CHILDREN_FIELD: i64 = 5;
 ///
 /// What is wrong, in words.
 pub fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
-    let mut walk = Walk { rest: footer };
+    let mut walk = CompactWalk { rest: footer };
     walk.fields(0, &mut |walk, field, kind| {
         if field != SCHEMA_FIELD || kind != Kind::List {
             return walk.skip(kind, 1);
@@ -36,7 +36,7 @@ pub fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
             if let Some(children) = open_groups.last_mut() {
                 *children -= 1;
             }
-            let children = if element == Kind::Struct { walk.schema_element()? } else { 0 };
+            let children = if element == Kind::Struct { schema_element(walk)? } else { 0 };
             open_groups.push(children);
             if open_groups.len() > SCHEMA_DEPTH_MAX {
                 return Err("its schema is nested too deeply");
@@ -73,164 +73,17 @@ pub fn check_decoded(metadata: &ParquetMetaData, footer_start: u64) -> Result<()
     Ok(())
 }
 
-/// The types of Thrift's compact protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Bool,
-    Byte,
-    Integer,
-    Double,
-    Binary,
-    List,
-    Map,
-    Struct,
-    Uuid,
-}
-
-impl Kind {
-    fn of(code: u8) -> Result<Self, &'static str> {
-        Ok(match code & 0x0f {
-            1 | 2 => Self::Bool,
-            3 => Self::Byte,
-            4..=6 => Self::Integer,
-            7 => Self::Double,
-            8 => Self::Binary,
-            9 | 10 => Self::List,
-            11 => Self::Map,
-            12 => Self::Struct,
-            13 => Self::Uuid,
-            _ => return Err("it has a field of unknown type"),
-        })
-    }
-}
-
-/// A place in an encoded footer.
-struct Walk<'a> {
-    rest: &'a [u8],
-}
-
-const TRUNCATED: &str = "it ends too early";
-const TOO_LONG: &str = "it announces more than it can hold";
-
-impl Walk<'_> {
-    fn byte(&mut self) -> Result<u8, &'static str> {
-        let (byte, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
-        self.rest = rest;
-        Ok(*byte)
-    }
-
-    fn advance(&mut self, bytes: usize) -> Result<(), &'static str> {
-        self.rest = self.rest.get(bytes..).ok_or(TRUNCATED)?;
-        Ok(())
-    }
-
-    fn unsigned(&mut self) -> Result<u64, &'static str> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
+/// Moves past an element of the schema and returns how many children it has.
+fn schema_element(walk: &mut CompactWalk<'_>) -> Result<i64, &'static str> {
+    let mut children = 0;
+    walk.fields(1, &mut |walk, field, kind| {
+        if field == CHILDREN_FIELD && kind == Kind::Integer {
+            children = walk.signed()?;
+            return if (0..=i64::from(i32::MAX)).contains(&children) { Ok(()) } else { Err(TOO_LONG) };
         }
-        Err("it has a number that is too long")
-    }
-
-    fn signed(&mut self) -> Result<i64, &'static str> {
-        let value = self.unsigned()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    /// Calls `visit` at the value of every field of a structure; it must move past the value.
-    fn fields(
-        &mut self,
-        depth: usize,
-        visit: &mut dyn FnMut(&mut Self, i64, Kind) -> Result<(), &'static str>,
-    ) -> Result<(), &'static str> {
-        if depth > STRUCT_DEPTH_MAX {
-            return Err("it is nested too deeply");
-        }
-        let mut field = 0_i64;
-        loop {
-            let header = self.byte()?;
-            if header == 0 {
-                return Ok(());
-            }
-            let delta = i64::from(header >> 4);
-            field = if delta == 0 { self.signed()? } else { field.saturating_add(delta) };
-            // The value of a boolean field is in its header.
-            match Kind::of(header)? {
-                Kind::Bool => {}
-                kind => visit(self, field, kind)?,
-            }
-        }
-    }
-
-    fn list_header(&mut self) -> Result<(Kind, u64), &'static str> {
-        let header = self.byte()?;
-        if header == 0 {
-            return Ok((Kind::Byte, 0));
-        }
-        let count = match header >> 4 {
-            15 => self.unsigned()?,
-            count => count.into(),
-        };
-        if count > self.rest.len() as u64 {
-            return Err(TOO_LONG);
-        }
-        Ok((Kind::of(header)?, count))
-    }
-
-    fn skip(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
-        if depth > STRUCT_DEPTH_MAX {
-            return Err("it is nested too deeply");
-        }
-        match kind {
-            Kind::Bool | Kind::Byte => self.advance(1),
-            Kind::Integer => self.unsigned().map(|_| ()),
-            Kind::Double => self.advance(8),
-            Kind::Uuid => self.advance(16),
-            Kind::Binary => {
-                let bytes = self.unsigned()?;
-                self.advance(usize::try_from(bytes).map_err(|_| TOO_LONG)?)
-            }
-            Kind::List => {
-                let (element, count) = self.list_header()?;
-                (0..count).try_for_each(|_| self.skip(element, depth + 1))
-            }
-            Kind::Map => self.skip_map(depth),
-            Kind::Struct => self.fields(depth + 1, &mut |walk, _, kind| walk.skip(kind, depth + 1)),
-        }
-    }
-
-    fn skip_map(&mut self, depth: usize) -> Result<(), &'static str> {
-        let count = self.unsigned()?;
-        if count > self.rest.len() as u64 {
-            return Err(TOO_LONG);
-        }
-        if count == 0 {
-            return Ok(());
-        }
-        let kinds = self.byte()?;
-        let (key, value) = (Kind::of(kinds >> 4)?, Kind::of(kinds)?);
-        (0..count).try_for_each(|_| {
-            self.skip(key, depth + 1)?;
-            self.skip(value, depth + 1)
-        })
-    }
-
-    /// Moves past an element of the schema and returns how many children it has.
-    fn schema_element(&mut self) -> Result<i64, &'static str> {
-        let mut children = 0;
-        self.fields(1, &mut |walk, field, kind| {
-            if field == CHILDREN_FIELD && kind == Kind::Integer {
-                children = walk.signed()?;
-                return if (0..=i64::from(i32::MAX)).contains(&children) { Ok(()) } else { Err(TOO_LONG) };
-            }
-            walk.skip(kind, 2)
-        })?;
-        Ok(children)
-    }
+        walk.skip(kind, 2)
+    })?;
+    Ok(children)
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
 //! - `file_systems.rs`: which ways from files to a device's memory there are
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
-//! - `pruning.rs`: row groups ruled out by statistics; `scan_size.rs`: how much that leaves to read
+//! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
+//! - `scan_size.rs`: how much is left to read
+//! - `compact_protocol.rs`: the form of footers and indexes
 //! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //!
 //! Deliberately absent: column data on the CPU, remote files.
 
+mod compact_protocol;
 mod describe;
 mod direct_reads;
 mod error;
@@ -17,6 +20,7 @@ mod file_type;
 mod files;
 mod footer_check;
 mod page_cache;
+mod page_index;
 mod pruning;
 mod read_path;
 mod scan_size;
@@ -28,6 +32,7 @@ pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};
 pub use page_cache::is_in_page_cache;
+pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use pruning::{RowGroupBounds, refutes};
 pub use read_path::{FileReader, memory_available};
 pub use scan_size::{ScanSize, scan_size};

@@ -23,13 +23,14 @@ pub struct RowGroupBounds {
     columns: Vec<(ColumnId, Bounds)>,
 }
 
+/// Bounds of a column within some rows.
 #[derive(Clone, Debug)]
-struct Bounds {
-    data_type: DataType,
-    minimum: Option<Value>,
-    maximum: Option<Value>,
-    null_count: Option<u64>,
-    row_count: u64,
+pub(super) struct Bounds {
+    pub(super) data_type: DataType,
+    pub(super) minimum: Option<Value>,
+    pub(super) maximum: Option<Value>,
+    pub(super) null_count: Option<u64>,
+    pub(super) row_count: u64,
 }
 
 impl RowGroupBounds {
@@ -41,48 +42,55 @@ impl RowGroupBounds {
         leaves: &[usize],
     ) -> Self {
         let bounds = columns.iter().zip(leaves).filter_map(|(column, leaf)| {
-            Bounds::new(footer, row_group, column, *leaf).map(|bounds| (column.id, bounds))
+            let bounds = with_statistics(footer, row_group, column, *leaf, Bounds::of_chunk)?;
+            Some((column.id, bounds?))
         });
         Self { columns: bounds.collect() }
     }
+}
 
-    fn of(&self, id: ColumnId) -> Option<&Bounds> {
-        self.columns.iter().find(|(known, _)| *known == id).map(|(_, bounds)| bounds)
+/// Makes something of a column's statistics, if bounds in the file are bounds of the column as it is declared.
+pub(super) fn with_statistics<T>(
+    footer: &FileFooter,
+    row_group: &RowGroupMetaData,
+    column: &ScanColumn,
+    leaf: usize,
+    make: impl FnOnce(&ChunkStatistics<'_>) -> T,
+) -> Option<T> {
+    let metadata = footer.metadata();
+    let schema = metadata.file_metadata().schema_descr();
+    let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
+    let file_type = file_type(field);
+    file_type.storage?;
+    if !same_values(file_type.data_type.as_ref()?, &column.data_type) || column.trim_blanks {
+        return None;
     }
+    Some(make(&ChunkStatistics {
+        file: metadata.file_metadata(),
+        leaf_index: leaf,
+        chunk: row_group.column(leaf),
+        file_type: &file_type,
+        required: field.get_basic_info().repetition() == Repetition::REQUIRED,
+        row_count: u64::try_from(row_group.num_rows()).ok()?,
+    }))
 }
 
 impl Bounds {
-    fn new(
-        footer: &FileFooter,
-        row_group: &RowGroupMetaData,
-        column: &ScanColumn,
-        leaf: usize,
-    ) -> Option<Self> {
-        let metadata = footer.metadata();
-        let schema = metadata.file_metadata().schema_descr();
-        let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
-        let file_type = file_type(field);
-        file_type.storage?;
-        if !same_values(file_type.data_type.as_ref()?, &column.data_type) || column.trim_blanks {
-            return None;
-        }
-        let row_count = u64::try_from(row_group.num_rows()).ok()?;
+    fn of_chunk(part: &ChunkStatistics<'_>) -> Option<Self> {
         let mut summary = ColumnSummary::new();
-        summary.add(&ChunkStatistics {
-            file: metadata.file_metadata(),
-            leaf_index: leaf,
-            chunk: row_group.column(leaf),
-            file_type: &file_type,
-            required: field.get_basic_info().repetition() == Repetition::REQUIRED,
-            row_count,
-        });
+        summary.add(part);
         Some(Self {
-            data_type: file_type.data_type?,
+            data_type: part.file_type.data_type.clone()?,
             minimum: summary.minimum(),
             maximum: summary.maximum(),
             null_count: summary.null_count(),
-            row_count,
+            row_count: part.row_count,
         })
+    }
+
+    /// Whether there are rows, and all of them are NULL.
+    fn is_null(&self) -> bool {
+        self.row_count > 0 && self.null_count == Some(self.row_count)
     }
 }
 
@@ -97,10 +105,24 @@ fn same_values(file: &DataType, declared: &DataType) -> bool {
 
 /// Whether no row within the bounds can make all conditions true.
 pub fn refutes(conditions: &[Expression], bounds: &RowGroupBounds, parameters: &[Literal]) -> bool {
-    conditions.iter().any(|condition| refutes_one(condition, bounds, parameters))
+    let bounds_of = |id| bounds.columns.iter().find(|(known, _)| *known == id).map(|(_, bounds)| bounds);
+    refutes_within(conditions, &bounds_of, parameters)
 }
 
-fn refutes_one(condition: &Expression, bounds: &RowGroupBounds, parameters: &[Literal]) -> bool {
+/// The same, with the bounds of each column that has some.
+pub(super) fn refutes_within<'a>(
+    conditions: &[Expression],
+    bounds_of: &dyn Fn(ColumnId) -> Option<&'a Bounds>,
+    parameters: &[Literal],
+) -> bool {
+    conditions.iter().any(|condition| refutes_one(condition, bounds_of, parameters))
+}
+
+fn refutes_one<'a>(
+    condition: &Expression,
+    bounds: &dyn Fn(ColumnId) -> Option<&'a Bounds>,
+    parameters: &[Literal],
+) -> bool {
     let Expression::Call { function, arguments, .. } = condition else { return false };
     match (function, arguments.as_slice()) {
         (Function::And, parts) => parts.iter().any(|part| refutes_one(part, bounds, parameters)),
@@ -108,13 +130,11 @@ fn refutes_one(condition: &Expression, bounds: &RowGroupBounds, parameters: &[Li
             !parts.is_empty() && parts.iter().all(|part| refutes_one(part, bounds, parameters))
         }
         (Function::IsNull, [Expression::Column { id, .. }]) => {
-            bounds.of(*id).is_some_and(|column| column.null_count == Some(0))
+            bounds(*id).is_some_and(|column| column.null_count == Some(0))
         }
-        (Function::IsNotNull, [Expression::Column { id, .. }]) => {
-            bounds.of(*id).is_some_and(|column| column.null_count == Some(column.row_count))
-        }
+        (Function::IsNotNull, [Expression::Column { id, .. }]) => bounds(*id).is_some_and(Bounds::is_null),
         (Function::In, [Expression::Column { id, .. }, choices @ ..]) => {
-            let Some(column) = bounds.of(*id) else { return false };
+            let Some(column) = bounds(*id) else { return false };
             !choices.is_empty()
                 && choices.iter().all(|choice| {
                     literal(choice, parameters).is_some_and(|choice| {
@@ -123,11 +143,11 @@ fn refutes_one(condition: &Expression, bounds: &RowGroupBounds, parameters: &[Li
                 })
         }
         (function, [Expression::Column { id, .. }, other]) => {
-            compare(*function, bounds.of(*id), literal(other, parameters))
+            compare(*function, bounds(*id), literal(other, parameters))
         }
         (function, [other, Expression::Column { id, .. }]) => {
             let Some(function) = mirrored(*function) else { return false };
-            compare(function, bounds.of(*id), literal(other, parameters))
+            compare(function, bounds(*id), literal(other, parameters))
         }
         _ => false,
     }
@@ -166,6 +186,16 @@ fn excludes(function: Function, column: &Bounds, value: &Literal) -> bool {
     };
     let (minimum, maximum) = (against(&column.minimum), against(&column.maximum));
     match function {
+        // A comparison with NULL is not true.
+        Function::Equal
+        | Function::Less
+        | Function::LessEqual
+        | Function::Greater
+        | Function::GreaterEqual
+            if column.is_null() =>
+        {
+            true
+        }
         Function::Equal => minimum == Some(Ordering::Greater) || maximum == Some(Ordering::Less),
         Function::Less => matches!(minimum, Some(Ordering::Greater | Ordering::Equal)),
         Function::LessEqual => minimum == Some(Ordering::Greater),

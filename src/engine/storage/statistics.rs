@@ -1,4 +1,4 @@
-//! Column statistics of footers as plan values.
+//! Column statistics of footers and of column indexes as plan values.
 //!
 //! Invariants: a bound is a bound in PostgreSQL's order of the column's type, or it is not given. A value
 //! that is missing or can't be trusted in one row group is missing for the column.
@@ -7,7 +7,7 @@
 
 use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use parquet::{
-    basic::{ColumnOrder, SortOrder},
+    basic::{ColumnOrder, SortOrder, Type as PhysicalType},
     file::{
         metadata::{ColumnChunkMetaData, FileMetaData},
         statistics::Statistics,
@@ -84,10 +84,11 @@ impl ColumnSummary {
         if null_count == Some(part.row_count) {
             return;
         }
-        let trusted = statistics.filter(|statistics| is_trusted(statistics, part));
-        let value = |side| trusted.and_then(|statistics| bound_value(statistics, part.file_type, side));
-        self.minimum.add(value(Side::Minimum), Side::Minimum);
-        self.maximum.add(value(Side::Maximum), Side::Maximum);
+        let trusted = statistics.filter(|statistics| is_trusted(part, statistics.is_min_max_deprecated()));
+        let least = trusted.and_then(Statistics::min_bytes_opt);
+        let greatest = trusted.and_then(Statistics::max_bytes_opt);
+        self.minimum.add(least.and_then(|bytes| bound_value(bytes, part, Side::Minimum)), Side::Minimum);
+        self.maximum.add(greatest.and_then(|bytes| bound_value(bytes, part, Side::Maximum)), Side::Maximum);
     }
 
     /// NULLs, if every row group tells.
@@ -140,37 +141,52 @@ fn is_less(first: &Value, second: &Value) -> bool {
     }
 }
 
+/// The least and the greatest value of a page of a chunk, or bounds outside of them, from the encoded bounds of its
+/// column index.
+pub fn page_bounds(
+    part: &ChunkStatistics<'_>,
+    least: &[u8],
+    greatest: &[u8],
+) -> (Option<Value>, Option<Value>) {
+    if !is_trusted(part, false) {
+        return (None, None);
+    }
+    (bound_value(least, part, Side::Minimum), bound_value(greatest, part, Side::Maximum))
+}
+
+/// Whether integers tell a decimal's digits.
+fn is_integer(physical: PhysicalType) -> bool {
+    matches!(physical, PhysicalType::INT32 | PhysicalType::INT64)
+}
+
 /// Whether the writer ordered the values as the column's type orders them. Old writers compared unsigned
 /// numbers and bytes as signed ones.
-fn is_trusted(statistics: &Statistics, part: &ChunkStatistics<'_>) -> bool {
+fn is_trusted(part: &ChunkStatistics<'_>, is_deprecated: bool) -> bool {
     let signed = matches!(
         part.file_type.storage,
         Some(Storage::Signed | Storage::Milliseconds | Storage::Nanoseconds)
     ) || (part.file_type.storage == Some(Storage::Decimal)
-        && matches!(statistics, Statistics::Int32(_) | Statistics::Int64(_)));
+        && is_integer(part.chunk.column_type()));
     match part.file.column_order(part.leaf_index) {
         ColumnOrder::UNKNOWN | ColumnOrder::TYPE_DEFINED_ORDER(SortOrder::UNDEFINED) => false,
-        ColumnOrder::TYPE_DEFINED_ORDER(_) => signed || !statistics.is_min_max_deprecated(),
+        ColumnOrder::TYPE_DEFINED_ORDER(_) => signed || !is_deprecated,
         ColumnOrder::UNDEFINED => signed,
     }
 }
 
-fn bound_value(statistics: &Statistics, file_type: &FileType, side: Side) -> Option<Value> {
+fn bound_value(bytes: &[u8], part: &ChunkStatistics<'_>, side: Side) -> Option<Value> {
+    let file_type = part.file_type;
     let storage = file_type.storage?;
-    let bytes = match side {
-        Side::Minimum => statistics.min_bytes_opt(),
-        Side::Maximum => statistics.max_bytes_opt(),
-    }?;
     match storage {
         Storage::Bool => bytes.first().map(|byte| Value::Bool(*byte != 0)),
         Storage::Signed => signed(bytes).map(Value::Int),
         Storage::Unsigned => unsigned_value(bytes, file_type.data_type.as_ref()?),
         Storage::Milliseconds => signed(bytes)?.checked_mul(MICROSECONDS_A_MILLISECOND).map(Value::Int),
         Storage::Nanoseconds => Some(Value::Int(signed(bytes)?.div_euclid(NANOSECONDS_A_MICROSECOND))),
-        Storage::Decimal => match statistics {
-            Statistics::Int32(_) | Statistics::Int64(_) => Some(Value::Decimal(signed(bytes)?.into())),
-            _ => big_endian(bytes).map(Value::Decimal),
-        },
+        Storage::Decimal if is_integer(part.chunk.column_type()) => {
+            Some(Value::Decimal(signed(bytes)?.into()))
+        }
+        Storage::Decimal => big_endian(bytes).map(Value::Decimal),
         // NaN is PostgreSQL's greatest value, and writers leave it out of statistics.
         Storage::Float if side == Side::Maximum => None,
         Storage::Float => float(bytes).filter(|value| !value.is_nan()).map(Value::Float),

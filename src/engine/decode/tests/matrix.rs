@@ -19,6 +19,8 @@ use parquet::{
     file::properties::{WriterProperties, WriterVersion},
 };
 
+use pystachio_plan::ScanColumn;
+
 use super::{
     Random, column, decode_columns, footer,
     oracle::{natural_type, read_column},
@@ -248,8 +250,18 @@ pub(super) fn write_file(columns: Vec<(String, ArrayRef, bool)>, properties: Wri
     file
 }
 
+/// A file of random settings.
+pub(super) struct RandomFile {
+    pub(super) bytes: Vec<u8>,
+    /// Its columns as they are declared, one of every type.
+    pub(super) columns: Vec<(usize, ScanColumn)>,
+    /// What was chosen for each column, and for all.
+    choices: Vec<String>,
+    pub(super) context: String,
+}
+
 /// Every type once, in a file with settings from the seed.
-fn check_file(seed: u64) {
+pub(super) fn random_file(seed: u64) -> RandomFile {
     let mut random = Random::new(seed);
     let rows = *random.pick(&[0, 1, 2, 31, 33, 257, 1000, 1025, 2500, 5000]);
     let version = *random.pick(&[WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0]);
@@ -276,18 +288,22 @@ fn check_file(seed: u64) {
         choices.push(format!("{data_type} {encoding} {nulls:?} distinct={distinct}"));
         columns.push((name, array, !matches!(nulls, Nulls::Required)));
     }
-    let file = write_file(columns, properties.build());
-    let metadata = footer(&file);
-    let declared: Vec<_> = types()
+    let declared = types()
         .iter()
         .enumerate()
         .map(|(number, data_type)| (number, column(&format!("c{number}"), natural_type(data_type).unwrap())))
         .collect();
     let context = format!("seed={seed} rows={rows} {version:?} {compression:?} dictionary={has_dictionary}");
+    RandomFile { bytes: write_file(columns, properties.build()), columns: declared, choices, context }
+}
+
+fn check_file(seed: u64) {
+    let RandomFile { bytes, columns, choices, context } = random_file(seed);
+    let metadata = footer(&bytes);
     let decoded =
-        decode_columns(&file, &metadata, &declared).unwrap_or_else(|error| panic!("{context}: {error}"));
-    for ((number, column), values) in declared.iter().zip(decoded) {
-        let expected = read_column(&file, &metadata, *number, &column.data_type).unwrap();
+        decode_columns(&bytes, &metadata, &columns).unwrap_or_else(|error| panic!("{context}: {error}"));
+    for ((number, column), values) in columns.iter().zip(decoded) {
+        let expected = read_column(&bytes, &metadata, *number, &column.data_type).unwrap();
         assert_eq!(values.len(), expected.len(), "{context} {}", choices[*number]);
         for (row, (value, expected)) in values.iter().zip(&expected).enumerate() {
             assert_eq!(value, expected, "{context} {} row={row}", choices[*number]);

@@ -6,6 +6,7 @@ mod files;
 mod handmade;
 mod matrix;
 mod oracle;
+mod ranges;
 
 use std::{path::Path, sync::Arc};
 
@@ -110,7 +111,9 @@ fn decode_columns(
         let row_count = row_group.num_rows() as usize;
         let decoded = decode_row_group(&memory, &chunks, row_count, Stream(0))?;
         for (result, column) in results.iter_mut().zip(&decoded) {
-            result.extend(column_values(&memory, column, row_count));
+            let values = column_values(&memory, column, row_count);
+            assert!(column.validity.is_none() || values.contains(&None), "validity without a NULL");
+            result.extend(values);
         }
     }
     assert_eq!(memory.used_bytes(), 0, "device memory is left over");
@@ -129,7 +132,6 @@ fn column_values(memory: &DeviceMemory, column: &Column, row_count: usize) -> Va
         None => vec![1; row_count],
     };
     assert!(validity.iter().all(|valid| *valid < 2));
-    assert!(column.validity.is_none() || validity.contains(&0), "validity without a NULL");
     fn cells<T: bytemuck::Pod>(memory: &DeviceMemory, column: &Column, row_count: usize) -> Vec<T> {
         assert_eq!(size_of::<T>(), column.cell_type.bytes() as usize);
         memory.download(&column.values, row_count, Stream(0)).unwrap()

@@ -114,6 +114,20 @@ impl ChunkCache {
         Self { uses_host: false, ..self.clone() }
     }
 
+    /// Finds a chunk that is on the device.
+    pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<Arc<ResidentChunk>> {
+        let mut state = self.shared.lock();
+        match state.entries.get_mut(&key) {
+            Some(Entry::Kept(kept)) => {
+                let OnDevice::Here(chunk) = &kept.device else { return None };
+                kept.last_query = kept.last_query.max(query);
+                kept.uses.device += 1;
+                Some(chunk.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// Finds a chunk for a query, or gives the reader the duty to load it.
     pub(super) fn claim(&self, key: ChunkKey, query: u64) -> Claim {
         let mut state = self.shared.lock();

@@ -1,7 +1,9 @@
 //! Queries on the emulated device, with memory for all and with memory for a sixteenth of the data and less.
 //!
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
+//! - `scans.rs`: less than whole row groups
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
+//! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
 //! - `techniques.rs`: queries without one technique after another
@@ -13,6 +15,8 @@
 mod aggregates;
 mod joins;
 mod large_decimals;
+mod runtime_filters;
+mod scans;
 mod sharing;
 mod sorts;
 mod storage;
@@ -118,6 +122,12 @@ impl Table {
     }
 
     fn new_in(folder: impl AsRef<std::path::Path>, rows: Vec<Row>) -> Self {
+        let properties =
+            WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build();
+        Self::written(folder, rows, properties)
+    }
+
+    fn written(folder: impl AsRef<std::path::Path>, rows: Vec<Row>, properties: WriterProperties) -> Self {
         let folder = tempfile::tempdir_in(folder).unwrap();
         let path = folder.path().join("t.parquet");
         let columns: Vec<(&str, ArrayRef)> = vec![
@@ -127,8 +137,6 @@ impl Table {
             ("number", Arc::new(rows.iter().map(|row| Some(row.number)).collect::<Int64Array>())),
         ];
         let batch = RecordBatch::try_from_iter(columns).unwrap();
-        let properties =
-            WriterProperties::builder().set_max_row_group_row_count(Some(ROW_GROUP_ROWS)).build();
         let file = std::fs::File::create(&path).unwrap();
         let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
         writer.write(&batch).unwrap();
@@ -148,6 +156,11 @@ impl Table {
 
     /// A scan whose columns have ids from `first` on: key, text, value, number.
     fn scan(&self, first: u32) -> Arc<Relation> {
+        self.filtered(first, &[])
+    }
+
+    /// The same, of the rows that meet conditions.
+    fn filtered(&self, first: u32, conditions: &[Expression]) -> Arc<Relation> {
         let column = |(place, (name, data_type)): (u32, (&str, DataType))| ScanColumn {
             id: ColumnId(first + place),
             name: name.to_owned(),
@@ -166,7 +179,7 @@ impl Table {
             table: "t".to_owned(),
             files: FileSet { paths: vec![self.path.display().to_string()] },
             columns: (0..).zip(columns).map(column).collect(),
-            filters: Vec::new(),
+            filters: conditions.to_vec(),
         };
         Relation::new(operator, self.rows.len() as f64)
     }
@@ -205,10 +218,19 @@ impl Fixture {
         Self::over(Arc::new(EmulatedPlatform::new()), memory_bytes)
     }
 
+    /// An engine that keeps column chunks between queries.
+    fn caching(memory_bytes: u64, cache_bytes: u64) -> Self {
+        Self::made(Arc::new(EmulatedPlatform::new()), memory_bytes, cache_bytes)
+    }
+
     fn over(platform: Arc<dyn Platform>, memory_bytes: u64) -> Self {
+        Self::made(platform, memory_bytes, 0)
+    }
+
+    fn made(platform: Arc<dyn Platform>, memory_bytes: u64, cache_bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
-            cache_bytes: 0,
+            cache_bytes,
             pinned_cache_bytes: 0,
             memory_bytes,
             // Little enough that some of what is spilled goes on to the file.
@@ -217,7 +239,8 @@ impl Fixture {
             affinity: Affinity::default(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        Self { engine: Arc::new(DeviceEngine::new(platform, &options)), runtime, _folder: folder }
+        let engine = Arc::new(DeviceEngine::new(platform, &options));
+        Self { engine, runtime, _folder: folder }
     }
 
     fn run(&self, plan: Plan) -> Result<Answer> {

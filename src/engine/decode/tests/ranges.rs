@@ -1,0 +1,189 @@
+//! Some rows of row groups, of every form that the writer has.
+
+use std::{ops::Range, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use parquet::file::metadata::RowGroupMetaData;
+
+use super::{
+    MEMORY_BYTES_MAX, Random, Values, column_values,
+    matrix::{RandomFile, random_file},
+};
+use crate::{
+    decode::{
+        ChunkExtent, ColumnSource, EncodedBytes, PageCounts, PageMap, PendingRowGroup, ResidentChunk,
+        RowSelection, chunk_range, load_chunks,
+    },
+    device::{CellType, Column, DeviceMemory, EmulatedPlatform},
+    operation::{Queue, RowNumbers},
+};
+
+const ROUNDS: u64 = 12;
+/// Rows of a tile of a narrowed selection.
+const TILE_ROWS: usize = 16;
+
+fn queue(poison: u8) -> Queue {
+    let platform = Arc::new(EmulatedPlatform::with_poison(poison));
+    Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES_MAX)).unwrap()
+}
+
+/// Loads the chunks of a row group, or the pages of them that have some rows.
+fn load(
+    queue: &Queue,
+    file: &RandomFile,
+    sources: &[ColumnSource<'_>],
+    row_count: u32,
+    rows: Option<&RowSelection>,
+) -> Vec<Arc<ResidentChunk>> {
+    let read = |source: &ColumnSource<'_>| {
+        let (start, bytes) = chunk_range(source.metadata).unwrap();
+        let chunk = &file.bytes[start as usize..(start + bytes) as usize];
+        let Some(rows) = rows else { return (ChunkExtent::whole(bytes, row_count), chunk.to_vec()) };
+        let map = PageMap::walk(source, (bytes, row_count), &mut |start, length| {
+            Ok(Bytes::copy_from_slice(&chunk[start as usize..start as usize + length]))
+        });
+        let extent = map.unwrap().extent(rows);
+        let ranges = extent.ranges().iter();
+        let read =
+            ranges.flat_map(|range| &chunk[range.start as usize..range.end as usize]).copied().collect();
+        (extent, read)
+    };
+    let read: Vec<(ChunkExtent, Vec<u8>)> = sources.iter().map(read).collect();
+    let encoded = read.iter().map(|(extent, bytes)| EncodedBytes::Host(bytes, extent));
+    let load = load_chunks(queue.memory(), sources.iter().zip(encoded).collect(), queue.stream());
+    load.unwrap().wait_chunks().unwrap()
+}
+
+/// Decodes some rows of a row group.
+fn decode(
+    queue: &Queue,
+    file: &RandomFile,
+    row_group: &RowGroupMetaData,
+    rows: &RowSelection,
+    reads_pages: bool,
+) -> (Vec<Column>, PageCounts) {
+    let sources: Vec<ColumnSource<'_>> = file
+        .columns
+        .iter()
+        .map(|(leaf, column)| ColumnSource {
+            metadata: row_group.column(*leaf),
+            column,
+            table: "t",
+            path: Path::new("f.parquet"),
+        })
+        .collect();
+    let chunks = load(queue, file, &sources, row_group.num_rows() as u32, reads_pages.then_some(rows));
+    let requests: Vec<_> = sources.iter().zip(&chunks).map(|(s, chunk)| (s, chunk.as_ref())).collect();
+    let pending = PendingRowGroup::start(queue.memory(), &requests, rows, queue.stream()).unwrap();
+    let pages = pending.pages();
+    (pending.wait_columns().unwrap(), pages)
+}
+
+fn values(queue: &Queue, columns: &[Column], row_count: usize) -> Vec<Values> {
+    columns.iter().map(|column| column_values(queue.memory(), column, row_count)).collect()
+}
+
+/// Up to six ranges, some of them empty or side by side.
+fn random_ranges(random: &mut Random, row_count: u32) -> Vec<Range<u32>> {
+    let mut bounds: Vec<u32> =
+        (0..2 * random.below(7)).map(|_| random.below(u64::from(row_count) + 1) as u32).collect();
+    bounds.sort_unstable();
+    bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+#[test]
+fn any_rows_of_a_row_group_are_those_of_the_whole() {
+    println!("seeds 1 to {ROUNDS}");
+    let mut skipped = 0;
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let (whole, _) = decode(&queue, &file, row_group, &RowSelection::of([0..row_count]), false);
+            let whole = values(&queue, &whole, row_count as usize);
+            let ranges = random_ranges(&mut random, row_count);
+            let rows = RowSelection::of(ranges.clone());
+            let chosen: Vec<usize> = ranges.iter().cloned().flatten().map(|row| row as usize).collect();
+            assert_eq!(rows.row_count(), chosen.len());
+            for reads_pages in [false, true] {
+                let (columns, pages) = decode(&queue, &file, row_group, &rows, reads_pages);
+                skipped += pages.skipped;
+                let found = values(&queue, &columns, rows.row_count());
+                for (found, whole) in found.iter().zip(&whole) {
+                    let expected: Values = chosen.iter().map(|row| whole[*row].clone()).collect();
+                    assert_eq!(found, &expected, "{} {ranges:?}", file.context);
+                }
+            }
+        }
+    }
+    assert!(skipped > 20, "{skipped}");
+}
+
+#[test]
+fn rows_of_a_narrowed_selection_keep_their_places() {
+    println!("seeds 1 to {ROUNDS}");
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let rows = RowSelection::of(random_ranges(&mut random, row_count));
+            let (all, _) = decode(&queue, &file, row_group, &rows, true);
+            let all = values(&queue, &all, rows.row_count());
+            let tiles: Vec<bool> =
+                (0..rows.row_count().div_ceil(TILE_ROWS)).map(|_| random.chance(20)).collect();
+            let narrowed = rows.narrowed_from(TILE_ROWS, &tiles, 2 * TILE_ROWS);
+            assert_eq!(narrowed.row_count(), rows.row_count());
+            let (columns, _) = decode(&queue, &file, row_group, &narrowed, true);
+            let wanted: Vec<u32> =
+                (0..rows.row_count() as u32).filter(|row| tiles[*row as usize / TILE_ROWS]).collect();
+            let numbers = queue.upload(&wanted).unwrap();
+            let numbers = RowNumbers { rows: numbers, count: wanted.len(), may_miss: false };
+            let gathered: Vec<Column> =
+                columns.iter().map(|column| queue.gather(column, &numbers).unwrap()).collect();
+            for (found, all) in values(&queue, &gathered, wanted.len()).iter().zip(&all) {
+                let expected: Values = wanted.iter().map(|row| all[*row as usize].clone()).collect();
+                assert_eq!(found, &expected, "{}", file.context);
+            }
+        }
+    }
+}
+
+/// Cells as they lie in memory; those of text that is not NULL without their addresses.
+fn raw_cells(queue: &Queue, column: &Column, row_count: usize) -> (Vec<u8>, Vec<u8>) {
+    let cell_bytes = column.cell_type.bytes() as usize;
+    let mut cells: Vec<u8> = queue.download(&column.values, row_count * cell_bytes).unwrap();
+    let validity: Vec<u8> =
+        column.validity.as_ref().map_or(vec![1; row_count], |v| queue.download(v, row_count).unwrap());
+    for (cell, valid) in cells.chunks_exact_mut(cell_bytes).zip(&validity) {
+        if *valid == 1 && column.cell_type == CellType::String {
+            cell[..8].fill(0);
+        }
+    }
+    (cells, validity)
+}
+
+/// What a checker of uninitialised memory looks for on a GPU.
+#[test]
+fn what_fresh_memory_holds_makes_no_difference() {
+    println!("seeds 1 to {ROUNDS}");
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let ranges = random_ranges(&mut Random::new(seed), row_count);
+            for rows in [RowSelection::of([0..row_count]), RowSelection::of(ranges)] {
+                let [first, second] = [0xa5, 0x3c].map(|poison| {
+                    let queue = queue(poison);
+                    let (columns, _) = decode(&queue, &file, row_group, &rows, true);
+                    let raw = |column: &Column| raw_cells(&queue, column, rows.row_count());
+                    columns.iter().map(raw).collect::<Vec<_>>()
+                });
+                assert!(first == second, "{}", file.context);
+            }
+        }
+    }
+}

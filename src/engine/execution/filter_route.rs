@@ -1,0 +1,175 @@
+//! Which scans may have the filter that a join makes of its build side's keys.
+//!
+//! ```text
+//! join: keys a, b ──► probe side: filter ─► projection: a is c ─► join ─┬─► scan with c: filter over the first key
+//!                                                                       └─► scan with b: filter over the second
+//! ```
+//!
+//! Invariants: a filter passes an operator only if dropping rows below it drops just those of its rows that have no
+//! match anyway. What computing such a row would have failed with is not heard: PostgreSQL computes after a join what
+//! it can, and the CPU engine's filters do the same.
+//!
+//! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
+
+use std::sync::Arc;
+
+use pystachio_plan::{
+    ColumnId, DataType, Expression, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
+    ScanColumn,
+};
+
+use super::runtime_filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
+
+/// The filters that operators above would like the scans below to have.
+#[derive(Clone, Default)]
+pub(super) struct FilterRoute {
+    wanted: Vec<Wanted>,
+}
+
+/// A filter that is on its way down.
+#[derive(Clone)]
+struct Wanted {
+    join: Arc<JoinFilters>,
+    /// Places of the join's keys, and what column each is here.
+    keys: Vec<(usize, ColumnId)>,
+    /// Operators that it has passed.
+    passed: Vec<usize>,
+}
+
+/// Operators whose rows a filter may have reduced.
+#[derive(Default)]
+pub(super) struct ReducedOperators(Vec<(Vec<usize>, Arc<RuntimeFilter>)>);
+
+impl ReducedOperators {
+    /// Whether an operator's rows may have been reduced.
+    pub(super) fn contains(&self, place: usize) -> bool {
+        self.0.iter().any(|(passed, filter)| passed.contains(&place) && filter.is_used())
+    }
+}
+
+impl FilterRoute {
+    /// Nothing is wanted.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether nothing is wanted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// The filters that a join sends to a side with these columns. `keys` are what the join compares there.
+    pub(super) fn from_join(join: &Arc<JoinFilters>, keys: &[Option<ColumnId>]) -> Self {
+        let known = keys.iter().enumerate().filter_map(|(place, id)| id.map(|id| (place, id)));
+        let wanted = Wanted { join: join.clone(), keys: known.collect(), passed: Vec::new() };
+        Self { wanted: if wanted.keys.is_empty() { Vec::new() } else { vec![wanted] } }
+    }
+
+    /// The filters of both routes.
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.wanted.extend(other.wanted);
+        self
+    }
+
+    /// Below an operator.
+    pub(super) fn below(mut self, place: usize) -> Self {
+        self.wanted.iter_mut().for_each(|wanted| wanted.passed.push(place));
+        self
+    }
+
+    /// As far as keys are columns below too, by the ids that they have there.
+    pub(super) fn renamed(mut self, below: impl Fn(ColumnId) -> Option<ColumnId>) -> Self {
+        for wanted in &mut self.wanted {
+            wanted.keys = wanted.keys.iter().filter_map(|(place, id)| Some((*place, below(*id)?))).collect();
+        }
+        self.wanted.retain(|wanted| !wanted.keys.is_empty());
+        self
+    }
+
+    /// Below an operator that makes columns of expressions.
+    pub(super) fn through(self, expressions: &[NamedExpression]) -> Self {
+        self.renamed(|id| match expressions.iter().find(|named| named.id == id)?.expression {
+            Expression::Column { id, .. } => Some(id),
+            _ => None,
+        })
+    }
+
+    /// As far as keys are among these columns.
+    pub(super) fn within(self, columns: &[(ColumnId, DataType)]) -> Self {
+        self.renamed(|id| columns.iter().any(|(known, _)| *known == id).then_some(id))
+    }
+
+    /// The filters that a scan of so many rows gets.
+    pub(super) fn arrive(
+        self,
+        columns: &[ScanColumn],
+        row_count: u64,
+        reduced: &mut ReducedOperators,
+    ) -> Vec<ScanRuntimeFilter> {
+        let wanted = self
+            .within(&columns.iter().map(|column| (column.id, column.data_type.clone())).collect::<Vec<_>>());
+        let filters = wanted.wanted.into_iter().map(|Wanted { join, keys, passed }| {
+            let (places, ids): (Vec<usize>, Vec<ColumnId>) = keys.into_iter().unzip();
+            let key_columns =
+                ids.iter().filter_map(|id| columns.iter().position(|column| column.id == *id)).filter_map(
+                    |place| columns.get(place).map(|column| (column.id, column.data_type.clone(), place)),
+                );
+            let filter = ScanRuntimeFilter::new(&join, &places, key_columns.collect(), row_count);
+            reduced.0.push((passed, filter.filter().clone()));
+            filter
+        });
+        filters.collect()
+    }
+}
+
+/// Whether rows of a side that match nothing are in no result of a join.
+pub(super) fn drops_unmatched(kind: JoinKind, side: JoinSide) -> bool {
+    match kind {
+        JoinKind::Inner | JoinKind::Semi => true,
+        JoinKind::Left | JoinKind::Anti => side == JoinSide::Right,
+        JoinKind::Full | JoinKind::NullAwareAnti => false,
+    }
+}
+
+/// Whether filters from above a join may go on to a side: without a row of that side, just the rows that have its
+/// columns are missing.
+pub(super) fn passes_join(kind: JoinKind, side: JoinSide) -> bool {
+    match kind {
+        JoinKind::Inner => true,
+        JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => side == JoinSide::Left,
+        JoinKind::Full => false,
+    }
+}
+
+/// What a join compares on a side, where that is a column of the type that both sides are compared in.
+pub(super) fn key_columns(keys: &[JoinKey], side: JoinSide) -> Vec<Option<ColumnId>> {
+    let column = |key: &JoinKey| {
+        let (own, other) = match side {
+            JoinSide::Left => (&key.left, &key.right),
+            JoinSide::Right => (&key.right, &key.left),
+        };
+        match own {
+            Expression::Column { id, data_type } if data_type == other.data_type() => Some(*id),
+            _ => None,
+        }
+    };
+    keys.iter().map(column).collect()
+}
+
+/// Whether something in a relation drops rows: the keys of a whole table drop hardly any of another's.
+pub(super) fn is_selective(relation: &Relation) -> bool {
+    match &relation.operator {
+        Operator::Scan { filters, .. } => !filters.is_empty(),
+        Operator::Filter { .. } | Operator::Limit { .. } | Operator::Values { .. } => true,
+        Operator::Project { input, .. }
+        | Operator::Aggregate { input, .. }
+        | Operator::Sort { input, .. } => is_selective(input),
+        Operator::Join { kind, left, right, .. } => match kind {
+            JoinKind::Inner => is_selective(left) || is_selective(right),
+            JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => true,
+            JoinKind::Left => is_selective(left),
+            JoinKind::Full => false,
+        },
+        Operator::UnionAll { inputs, .. } => inputs.iter().all(|(input, _)| is_selective(input)),
+    }
+}

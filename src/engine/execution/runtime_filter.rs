@@ -1,0 +1,314 @@
+//! What a join knows of its build side's keys, for the scans of its probe side.
+//!
+//! ```text
+//! join: build side is whole ─► least and greatest key, set of keys ─► RuntimeFilter ─► scan: row groups, then rows
+//! ```
+//!
+//! A scan that waits for a filter loads column chunks ahead, and decodes nothing. A set of keys that lets most rows
+//! pass is not asked any more.
+//!
+//! Invariants: what a filter rules out has no match in the join that it comes from. Whether there is a filter changes
+//! no row of a result: `filter_route.rs` says which scans may have it.
+//!
+//! Deliberately absent: filters from build sides that were spilled, and bounds of keys that are no integers.
+//!
+//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: only from a build side that is whole,
+//! and what a filter is worth is measured while it is used.
+
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pystachio_plan::{
+    ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, OperatorMetrics, Result, Value,
+};
+
+use crate::{
+    device::{Buffer, Claim, Column, abi::FilterCounts},
+    operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
+    storage::{RowGroupBounds, refutes},
+};
+
+/// Rows after which it is known what a filter is worth.
+const SAMPLE_ROWS: u64 = 1 << 16;
+/// A filter is worth its time if it drops at least one row of so many.
+const DROPPED_ROW_OF: u64 = 4;
+
+/// A filter between a join and one scan or several, from the moment that it is planned.
+#[derive(Default)]
+pub(super) struct RuntimeFilter {
+    /// Absent until the build side is whole; then `None` if the join does without a filter.
+    known: OnceLock<Option<KnownKeys>>,
+}
+
+/// The keys of a build side.
+struct KnownKeys {
+    /// The least and the greatest value of each key; absent for what is no integer.
+    ranges: Vec<Option<RangeInclusive<i64>>>,
+    /// Absent if there is no key at all.
+    filter: Option<KeyFilter>,
+}
+
+impl RuntimeFilter {
+    /// Whether scans need not wait for it any more.
+    fn is_settled(&self) -> bool {
+        self.known.get().is_some()
+    }
+
+    fn known(&self) -> Option<&KnownKeys> {
+        self.known.get().and_then(Option::as_ref)
+    }
+
+    /// Whether rows may have been dropped by it.
+    pub(super) fn is_used(&self) -> bool {
+        self.known().is_some()
+    }
+}
+
+/// The filters that one join sends.
+#[derive(Default)]
+pub(super) struct JoinFilters {
+    targets: Mutex<Vec<Target>>,
+}
+
+/// A filter and what it is made of.
+struct Target {
+    /// Places of the join's keys.
+    keys: Vec<usize>,
+    filter: Arc<RuntimeFilter>,
+    /// Rows of all scans that get it.
+    row_count: u64,
+}
+
+impl JoinFilters {
+    /// The filter over some of the join's keys, for one more scan of so many rows.
+    fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(target) = targets.iter_mut().find(|target| target.keys == keys) {
+            target.row_count += row_count;
+            return target.filter.clone();
+        }
+        let filter = Arc::new(RuntimeFilter::default());
+        targets.push(Target { keys: keys.to_vec(), filter: filter.clone(), row_count });
+        filter
+    }
+
+    /// Makes the filters of the build side's keys, as far as `claim` grows for them; waits, since readers use them
+    /// on streams of their own. Returns the bytes that they take.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(super) fn publish(
+        &self,
+        queue: &Queue,
+        keys: &[Column],
+        row_count: usize,
+        claim: &mut Claim,
+    ) -> Result<u64> {
+        let mut bytes = 0;
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        for target in targets.iter().filter(|target| !target.filter.is_settled()) {
+            let known = match row_count as u64 <= target.row_count {
+                true => target.measure(queue, keys, row_count, claim)?,
+                // The filter would cost more than the scan.
+                false => None,
+            };
+            let filter = known.as_ref().and_then(|known| known.filter.as_ref());
+            bytes += filter.map_or(0, |filter| filter.shape().bytes());
+            // Nobody else settles it.
+            let _ = target.filter.known.set(known);
+        }
+        Ok(bytes)
+    }
+
+    /// Says that there will be no filters but those that there are.
+    pub(super) fn give_up(&self) {
+        for target in self.targets.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            target.filter.known.get_or_init(|| None);
+        }
+    }
+}
+
+impl Target {
+    fn measure(
+        &self,
+        queue: &Queue,
+        keys: &[Column],
+        row_count: usize,
+        claim: &mut Claim,
+    ) -> Result<Option<KnownKeys>> {
+        let keys: Vec<Column> = self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect();
+        let found = keys.iter().map(|key| queue.key_range(key, row_count)).collect::<Result<Vec<_>>>()?;
+        let ranges = found.iter().map(|range| range.map(|range| range.least..=range.greatest)).collect();
+        if row_count == 0 {
+            return Ok(Some(KnownKeys { ranges, filter: None }));
+        }
+        let only_range = if let [range] = found.as_slice() { *range } else { None };
+        let shape = KeyFilterShape::of(only_range, row_count);
+        if !claim.try_resize(claim.bytes() + shape.bytes()) {
+            return Ok(None);
+        }
+        match queue.build_key_filter(shape, &keys, row_count) {
+            Ok(filter) => {
+                queue.wait()?;
+                Ok(Some(KnownKeys { ranges, filter: Some(filter) }))
+            }
+            // A query needs no filter.
+            Err(error) if error.kind == ErrorKind::OutOfMemory => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A filter as one scan uses it.
+pub(super) struct ScanRuntimeFilter {
+    filter: Arc<RuntimeFilter>,
+    /// Id, type and place in the scan of each key.
+    columns: Vec<(ColumnId, DataType, usize)>,
+    tested: AtomicU64,
+    passed: AtomicU64,
+    /// What of the counts has been shown.
+    shown: Mutex<FilterCounts>,
+}
+
+impl ScanRuntimeFilter {
+    /// A filter over some keys of a join for a scan of so many rows.
+    pub(super) fn new(
+        join: &JoinFilters,
+        keys: &[usize],
+        columns: Vec<(ColumnId, DataType, usize)>,
+        row_count: u64,
+    ) -> Self {
+        Self {
+            filter: join.filter_for(keys, row_count),
+            columns,
+            tested: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// The filter, which other scans may have too.
+    pub(super) fn filter(&self) -> &Arc<RuntimeFilter> {
+        &self.filter
+    }
+
+    /// Whether the scan need not wait for it any more.
+    pub(super) fn is_settled(&self) -> bool {
+        self.filter.is_settled()
+    }
+
+    /// Whether no row within the bounds passes.
+    pub(super) fn refutes(&self, bounds: &RowGroupBounds) -> bool {
+        let Some(known) = self.filter.known() else { return false };
+        if known.filter.is_none() {
+            return true;
+        }
+        let conditions: Vec<Expression> = self
+            .columns
+            .iter()
+            .zip(&known.ranges)
+            .flat_map(|(column, range)| conditions(column, range))
+            .collect();
+        refutes(&conditions, bounds, &[])
+    }
+
+    /// Whether rows are to be tested: there is a filter, and it has not turned out to let most pass.
+    pub(super) fn is_worth_testing(&self) -> bool {
+        let has_filter = self.filter.known().is_some_and(|known| known.filter.is_some());
+        has_filter && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
+    }
+
+    /// Places of the keys in the scan.
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|(.., place)| *place)
+    }
+
+    /// The rows with these keys that pass, of those that are `asked` about; waits.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(super) fn test(
+        &self,
+        queue: &Queue,
+        keys: &[Column],
+        row_count: usize,
+        asked: Option<&Buffer>,
+    ) -> Result<Buffer> {
+        let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else {
+            return Err(Error::internal("a filter was asked before its keys were known"));
+        };
+        let counts = queue.upload(&[FilterCounts::default()])?;
+        let test = KeyTest { asked, counts: Some(&counts) };
+        let flags = queue.test_keys(filter, keys, row_count, test)?;
+        let counts: Vec<FilterCounts> = queue.download(&counts, 1)?;
+        for counts in counts {
+            self.tested.fetch_add(counts.tested, Ordering::Relaxed);
+            self.passed.fetch_add(counts.passed, Ordering::Relaxed);
+        }
+        Ok(flags)
+    }
+
+    /// Adds what was counted since the last time to an operator.
+    pub(super) fn show(&self, operator: &mut OperatorMetrics) {
+        let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else { return };
+        let names = match filter.shape() {
+            KeyFilterShape::Bitmap { .. } => ("bitmap_rows_tested", "bitmap_rows_dropped"),
+            KeyFilterShape::Bloom { .. } => ("bloom_rows_tested", "bloom_rows_dropped"),
+        };
+        let passed = self.passed.load(Ordering::Relaxed);
+        let now = FilterCounts { tested: self.tested.load(Ordering::Relaxed).max(passed), passed };
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let dropped = |counts: &FilterCounts| counts.tested - counts.passed;
+        operator.count(names.0, now.tested.saturating_sub(shown.tested));
+        operator.count(names.1, dropped(&now).saturating_sub(dropped(&shown)));
+        *shown = now;
+    }
+}
+
+fn is_worth(tested: u64, passed: u64) -> bool {
+    tested < SAMPLE_ROWS || tested.saturating_sub(passed) >= tested / DROPPED_ROW_OF
+}
+
+/// What is true of a key that is in the set, as far as bounds of a row group can contradict it.
+fn conditions(
+    (id, data_type, _): &(ColumnId, DataType, usize),
+    range: &Option<RangeInclusive<i64>>,
+) -> Vec<Expression> {
+    let column = || Expression::column(*id, data_type.clone());
+    let mut conditions = vec![Expression::predicate(Function::IsNotNull, vec![column()])];
+    if let Some(range) = range {
+        let value = |value: i64| match data_type {
+            DataType::Decimal { .. } => Value::Decimal(value.into()),
+            _ => Value::Int(value),
+        };
+        let bounds = [(Function::GreaterEqual, *range.start()), (Function::LessEqual, *range.end())];
+        conditions.extend(bounds.map(|(function, bound)| {
+            let bound = Expression::Literal(Literal::new(value(bound), data_type.clone()));
+            Expression::predicate(function, vec![column(), bound])
+        }));
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_lets_most_rows_pass_is_not_asked_any_more() {
+        // Too few rows tell nothing.
+        assert!(is_worth(0, 0) && is_worth(SAMPLE_ROWS - 1, SAMPLE_ROWS - 1));
+        assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS));
+        assert!(!is_worth(1_000_000, 750_001));
+        assert!(is_worth(1_000_000, 750_000) && is_worth(1_000_000, 0));
+        // Another reader has counted one and not yet the other.
+        assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS + 1));
+    }
+}

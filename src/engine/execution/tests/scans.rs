@@ -1,0 +1,148 @@
+//! Scans that decode less than whole row groups.
+
+use parquet::basic::Compression;
+use pystachio_plan::{Function, OperatorMetrics, Value};
+
+use super::*;
+
+/// Rows of the table: some tiles of a selection, in one row group.
+const ROWS: usize = 50_000;
+/// Rows of a page, which differ from column to column: pages have so many, or what the writer's batches make of it.
+const PAGE_ROWS: usize = 900;
+
+fn properties() -> WriterProperties {
+    WriterProperties::builder()
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(5000)
+        .set_dictionary_page_size_limit(4000)
+        .set_write_batch_size(100)
+        .set_compression(Compression::SNAPPY)
+        .build()
+}
+
+fn table() -> Table {
+    let shape = Shape { seed: 77, row_count: ROWS, key_count: 40, repeated_percent: 5, null_percent: 5 };
+    Table::written(std::env::temp_dir(), shape.rows(), properties())
+}
+
+fn condition(function: Function, column: Expression, value: i64) -> Expression {
+    let value = Expression::literal(Value::Int(value), DataType::Int64);
+    Expression::predicate(function, vec![column, value])
+}
+
+/// The rows of a scan with these conditions, in order, and what it cost.
+fn scanned(
+    fixture: &Fixture,
+    table: &Table,
+    conditions: &[Expression],
+) -> (Vec<Vec<String>>, OperatorMetrics) {
+    let answer = fixture.run(plan(table.filtered(0, conditions))).unwrap();
+    let scan = answer.metrics.operators.iter().find(|operator| operator.description.starts_with("Scan"));
+    (answer.rows, scan.cloned().unwrap())
+}
+
+fn count(operator: &OperatorMetrics, name: &str) -> u64 {
+    operator.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
+}
+
+fn expected(table: &Table, passes: impl Fn(&Row) -> bool) -> Vec<Vec<String>> {
+    table.rows.iter().filter(|row| passes(row)).map(shown_row).collect()
+}
+
+#[test]
+fn columns_are_decoded_where_rows_pass() {
+    let table = table();
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let (all, whole) = scanned(&fixture, &table, &[]);
+    assert_eq!(all, expected(&table, |_| true));
+    assert_eq!(count(&whole, "pages_skipped"), 0);
+
+    // Clustered, at both ends of the row group.
+    let ends = Expression::predicate(
+        Function::Or,
+        vec![
+            condition(Function::Less, int64(3), 100),
+            condition(Function::Greater, int64(3), ROWS as i64 - 50),
+        ],
+    );
+    let (rows, cost) = scanned(&fixture, &table, &[ends]);
+    assert_eq!(rows, expected(&table, |row| row.number < 100 || row.number > ROWS as i64 - 50));
+    assert!(count(&cost, "pages_skipped") > count(&cost, "pages_decoded"), "{cost:?}");
+
+    // Scattered: every page has some.
+    let (rows, cost) = scanned(&fixture, &table, &[condition(Function::Equal, int64(0), 7)]);
+    assert_eq!(rows, expected(&table, |row| row.key == Some(7)));
+    assert_eq!(count(&cost, "pages_decoded"), count(&whole, "pages_decoded"));
+
+    // None, and all but NULLs.
+    let (rows, cost) = scanned(&fixture, &table, &[condition(Function::Less, int64(0), -1)]);
+    assert_eq!(rows, Vec::<Vec<String>>::new());
+    assert!(count(&cost, "bytes_read") < count(&whole, "bytes_read") / 2, "{cost:?}");
+    let not_null = Expression::predicate(Function::IsNotNull, vec![text(1)]);
+    let (rows, _) = scanned(&fixture, &table, &[not_null]);
+    assert_eq!(rows, expected(&table, |row| row.text.is_some()));
+
+    // All of them, and without a column.
+    let (rows, _) = scanned(&fixture, &table, &[condition(Function::GreaterEqual, int64(3), 0)]);
+    assert_eq!(rows, all);
+    let (rows, _) = scanned(&fixture, &table, &[Expression::literal(Value::Bool(false), DataType::Bool)]);
+    assert_eq!(rows, Vec::<Vec<String>>::new());
+    let (rows, _) = scanned(&fixture, &table, &[Expression::literal(Value::Bool(true), DataType::Bool)]);
+    assert_eq!(rows, all);
+}
+
+#[test]
+fn pages_that_their_index_rules_out_are_not_read() {
+    let table = table();
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let (_, whole) = scanned(&fixture, &table, &[]);
+    let between =
+        [condition(Function::GreaterEqual, int64(3), 20_000), condition(Function::Less, int64(3), 20_100)];
+    let (rows, cost) = scanned(&fixture, &table, &between);
+    assert_eq!(rows, expected(&table, |row| (20_000..20_100).contains(&row.number)));
+    assert!(count(&cost, "bytes_read") < count(&whole, "bytes_read") / 5, "{cost:?}");
+    assert!(count(&cost, "pages_decoded") < count(&whole, "pages_decoded") / 10, "{cost:?}");
+}
+
+/// A row group that is larger than memory, whatever is known of its pages.
+#[test]
+fn a_row_group_that_does_not_fit_is_read_in_pieces() {
+    let shape = Shape { seed: 78, row_count: ROWS, key_count: 40, repeated_percent: 5, null_percent: 5 };
+    let row_group_bytes = Table::made(Shape { row_count: 1, ..shape }).bytes() * ROWS as u64;
+    let forms = [
+        ("with offset index", properties().into_builder()),
+        (
+            "without",
+            properties()
+                .into_builder()
+                .set_offset_index_disabled(true)
+                .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None),
+        ),
+        ("by the host", properties().into_builder().set_compression(Compression::LZ4)),
+    ];
+    for (name, form) in forms {
+        let table = Table::written(std::env::temp_dir(), shape.rows(), form.build());
+        let fixture = Fixture::new(row_group_bytes / 4);
+        let (rows, _) = scanned(&fixture, &table, &[]);
+        assert!(rows == expected(&table, |_| true), "{name}");
+        let (rows, cost) = scanned(&fixture, &table, &[condition(Function::Equal, int64(0), 7)]);
+        assert!(rows == expected(&table, |row| row.key == Some(7)), "{name}");
+        assert!(count(&cost, "pages_decoded") > 0, "{name}");
+    }
+}
+
+#[test]
+fn pages_are_taken_from_chunks_that_the_cache_has() {
+    let table = table();
+    let fixture = Fixture::caching(PLENTY_BYTES, PLENTY_BYTES / 4);
+    let few = [condition(Function::Less, int64(3), 100)];
+    let expected_rows = expected(&table, |row| row.number < 100);
+    let (rows, cost) = scanned(&fixture, &table, &few);
+    assert_eq!((rows, count(&cost, "bytes_cached")), (expected_rows.clone(), 0));
+    let (rows, cost) = scanned(&fixture, &table, &few);
+    assert_eq!((rows, count(&cost, "bytes_cached")), (expected_rows.clone(), 0), "pages are not kept");
+    let (rows, _) = scanned(&fixture, &table, &[]);
+    assert_eq!(rows, expected(&table, |_| true));
+    let (rows, cost) = scanned(&fixture, &table, &few);
+    assert_eq!((rows, count(&cost, "bytes_read")), (expected_rows, 0));
+}

@@ -1,0 +1,175 @@
+//! Structures of Thrift's compact protocol, walked over without reserving what they announce.
+//!
+//! Invariants: every read is checked against the end. What is wrong is said in words.
+
+/// Structures within structures; Parquet's own are not half as deep.
+const STRUCT_DEPTH_MAX: usize = 32;
+
+/// The types of Thrift's compact protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bool,
+    Byte,
+    Integer,
+    Double,
+    Binary,
+    List,
+    Map,
+    Struct,
+    Uuid,
+}
+
+impl Kind {
+    fn of(code: u8) -> Result<Self, &'static str> {
+        Ok(match code & 0x0f {
+            1 | 2 => Self::Bool,
+            3 => Self::Byte,
+            4..=6 => Self::Integer,
+            7 => Self::Double,
+            8 => Self::Binary,
+            9 | 10 => Self::List,
+            11 => Self::Map,
+            12 => Self::Struct,
+            13 => Self::Uuid,
+            _ => return Err("it has a field of unknown type"),
+        })
+    }
+}
+
+/// A place in an encoded structure.
+pub(super) struct CompactWalk<'a> {
+    pub(super) rest: &'a [u8],
+}
+
+const TRUNCATED: &str = "it ends too early";
+pub(super) const TOO_LONG: &str = "it announces more than it can hold";
+
+impl<'a> CompactWalk<'a> {
+    /// A byte, or a boolean of a list.
+    pub(super) fn byte(&mut self) -> Result<u8, &'static str> {
+        let (byte, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(*byte)
+    }
+
+    fn advance(&mut self, bytes: usize) -> Result<(), &'static str> {
+        self.rest = self.rest.get(bytes..).ok_or(TRUNCATED)?;
+        Ok(())
+    }
+
+    fn unsigned(&mut self) -> Result<u64, &'static str> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("it has a number that is too long")
+    }
+
+    /// An integer of any width.
+    pub(super) fn signed(&mut self) -> Result<i64, &'static str> {
+        let value = self.unsigned()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// Calls `visit` at the value of every field of a structure; it must move past the value.
+    pub(super) fn fields(
+        &mut self,
+        depth: usize,
+        visit: &mut dyn FnMut(&mut Self, i64, Kind) -> Result<(), &'static str>,
+    ) -> Result<(), &'static str> {
+        if depth > STRUCT_DEPTH_MAX {
+            return Err("it is nested too deeply");
+        }
+        let mut field = 0_i64;
+        loop {
+            let header = self.byte()?;
+            if header == 0 {
+                return Ok(());
+            }
+            let delta = i64::from(header >> 4);
+            field = if delta == 0 { self.signed()? } else { field.saturating_add(delta) };
+            // The value of a boolean field is in its header.
+            match Kind::of(header)? {
+                Kind::Bool => {}
+                kind => visit(self, field, kind)?,
+            }
+        }
+    }
+
+    /// The type and the count of a list's elements, which follow. There are not more than bytes.
+    pub(super) fn list_header(&mut self) -> Result<(Kind, u64), &'static str> {
+        let header = self.byte()?;
+        if header == 0 {
+            return Ok((Kind::Byte, 0));
+        }
+        let count = match header >> 4 {
+            15 => self.unsigned()?,
+            count => count.into(),
+        };
+        if count > self.rest.len() as u64 {
+            return Err(TOO_LONG);
+        }
+        Ok((Kind::of(header)?, count))
+    }
+
+    /// Moves past a value.
+    pub(super) fn skip(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
+        if depth > STRUCT_DEPTH_MAX {
+            return Err("it is nested too deeply");
+        }
+        match kind {
+            Kind::Bool | Kind::Byte => self.advance(1),
+            Kind::Integer => self.unsigned().map(|_| ()),
+            Kind::Double => self.advance(8),
+            Kind::Uuid => self.advance(16),
+            Kind::Binary => self.binary().map(|_| ()),
+            Kind::List => {
+                let (element, count) = self.list_header()?;
+                (0..count).try_for_each(|_| self.skip(element, depth + 1))
+            }
+            Kind::Map => self.skip_map(depth),
+            Kind::Struct => self.fields(depth + 1, &mut |walk, _, kind| walk.skip(kind, depth + 1)),
+        }
+    }
+
+    /// Bytes or text.
+    pub(super) fn binary(&mut self) -> Result<&'a [u8], &'static str> {
+        let bytes = usize::try_from(self.unsigned()?).map_err(|_| TOO_LONG)?;
+        let (value, rest) = self.rest.split_at_checked(bytes).ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(value)
+    }
+
+    /// A list of elements that `read` reads. Others are an error.
+    pub(super) fn list<T>(
+        &mut self,
+        kind: Kind,
+        mut read: impl FnMut(&mut Self) -> Result<T, &'static str>,
+    ) -> Result<Vec<T>, &'static str> {
+        let (element, count) = self.list_header()?;
+        if count > 0 && element != kind {
+            return Err("it has a list of unexpected elements");
+        }
+        (0..count).map(|_| read(self)).collect()
+    }
+
+    fn skip_map(&mut self, depth: usize) -> Result<(), &'static str> {
+        let count = self.unsigned()?;
+        if count > self.rest.len() as u64 {
+            return Err(TOO_LONG);
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let kinds = self.byte()?;
+        let (key, value) = (Kind::of(kinds >> 4)?, Kind::of(kinds)?);
+        (0..count).try_for_each(|_| {
+            self.skip(key, depth + 1)?;
+            self.skip(value, depth + 1)
+        })
+    }
+}
