@@ -5,6 +5,7 @@
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
 //! - `techniques.rs`: queries without one technique after another
+//! - `tiers.rs`: column chunks on the device, on the host, and in files that change
 //! - `timelines.rs`: what is noted of a query
 //! - `watched.rs`: a device whose calls are counted, and may fail
 //!
@@ -17,6 +18,7 @@ mod sharing;
 mod sorts;
 mod storage;
 mod techniques;
+mod tiers;
 mod timelines;
 mod watched;
 
@@ -206,10 +208,19 @@ impl Fixture {
     }
 
     fn over(platform: Arc<dyn Platform>, memory_bytes: u64) -> Self {
+        Self::caching(platform, memory_bytes, (0, 0))
+    }
+
+    /// With so much for column chunks on the device and on the host.
+    fn caching(
+        platform: Arc<dyn Platform>,
+        memory_bytes: u64,
+        (cache_bytes, pinned_cache_bytes): (u64, u64),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
-            cache_bytes: 0,
-            pinned_cache_bytes: 0,
+            cache_bytes,
+            pinned_cache_bytes,
             memory_bytes,
             // Little enough that some of what is spilled goes on to the file.
             host_bytes: memory_bytes,
