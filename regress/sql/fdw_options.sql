@@ -54,6 +54,14 @@ ALTER FOREIGN TABLE named DROP extra;
 SELECT max(v) FROM named;
 DROP FOREIGN TABLE named;
 
+-- One engine has one GPU.
+CREATE SERVER two_gpus FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', devices '1,0');
+SELECT format('CREATE FOREIGN TABLE on_two (id integer) SERVER two_gpus OPTIONS (path %L)', :'data' || '/t1.parquet')
+\gexec
+SELECT count(*) FROM on_two;
+ALTER SERVER two_gpus OPTIONS (SET devices 'first');
+DROP SERVER two_gpus CASCADE;
+
 -- A GPU that is not there says so.
 CREATE SERVER gpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cuda');
 SELECT format('CREATE FOREIGN TABLE on_gpu (id integer) SERVER gpu OPTIONS (path %L)', :'data' || '/t1.parquet')

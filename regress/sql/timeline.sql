@@ -38,6 +38,9 @@ SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') > 0 AS reads FROM pystachio.timeline(server => 'timeline_emulated');
 RESET pystachio.gpu_cache;
 
+SELECT device_memory, device_memory_used > 0 AS used FROM pystachio.engines WHERE server = 'timeline_emulated';
+SELECT DISTINCT tier, hits > 0 AS hits, misses > 0 AS misses FROM pystachio.cache WHERE server = 'timeline_emulated' AND tier = 'device' ORDER BY tier, hits;
+
 -- A trace as browsers show it, and queries by number.
 SELECT trace ->> 'displayTimeUnit' AS unit, bool_or(event ->> 'ph' = 'X') AS events, bool_or(event -> 'args' ->> 'name' = 'storage') AS storage
 FROM (SELECT pystachio.timeline_trace(server => 'timeline_emulated')::jsonb AS trace) traces, jsonb_array_elements(trace -> 'traceEvents') event

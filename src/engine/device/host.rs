@@ -17,9 +17,9 @@ use pystachio_plan::{ErrorKind, Result};
 use super::{DeviceMemory, Platform, Stream};
 
 /// Slabs that a budget is made of, unless they would be larger than `SLAB_BYTES_MAX`.
-const SLABS_MIN: u64 = 64;
-/// Large enough that a copy runs at the bus's speed, and small enough that the last one of a chunk wastes little.
-const SLAB_BYTES_MAX: u64 = 2 << 20;
+const SLABS_MIN: u64 = 4096;
+/// Small enough that the last one of a chunk wastes little. Slabs side by side are copied at once.
+const SLAB_BYTES_MAX: u64 = 256 << 10;
 /// Slabs are no smaller.
 const SLAB_BYTES_MIN: u64 = 4 << 10;
 /// What is page-locked at once.
@@ -89,7 +89,8 @@ impl HostMemory {
             }
         }
         let first = state.idle.len() - count;
-        let slabs = state.idle.drain(first..).collect();
+        // In the order of their addresses, as far as they lie side by side.
+        let slabs = state.idle.drain(first..).rev().collect();
         Ok(Some(HostBytes { memory: self.clone(), slabs, bytes }))
     }
 }
@@ -184,7 +185,7 @@ impl HostBytes {
         debug_assert!(read.is_ok());
     }
 
-    /// Calls `copy` for every part of a range that lies in one slab: its address, its place in the range, its bytes.
+    /// Calls `copy` for every part of a range that lies side by side: its address, its place in the range, its bytes.
     fn pieces(
         &self,
         offset: u64,
@@ -195,10 +196,15 @@ impl HostBytes {
         let slab_bytes = self.memory.shared.slab_bytes as u64;
         let mut done = 0;
         while done < bytes {
-            let within = (offset + done) % slab_bytes;
-            let piece = (slab_bytes - within).min(bytes - done);
-            let slab = self.slabs[((offset + done) / slab_bytes) as usize];
-            copy(slab + within, done, piece as usize)?;
+            let start = offset + done;
+            let first = (start / slab_bytes) as usize;
+            let mut last = first;
+            let end_of = |slab: usize| (slab as u64 + 1) * slab_bytes;
+            while end_of(last) < offset + bytes && self.slabs[last + 1] == self.slabs[last] + slab_bytes {
+                last += 1;
+            }
+            let piece = end_of(last).min(offset + bytes) - start;
+            copy(self.slabs[first] + start % slab_bytes, done, piece as usize)?;
             done += piece;
         }
         Ok(())
@@ -207,7 +213,8 @@ impl HostBytes {
 
 impl Drop for HostBytes {
     fn drop(&mut self) {
-        self.memory.shared.lock().idle.append(&mut self.slabs);
+        let slabs = self.slabs.drain(..).rev();
+        self.memory.shared.lock().idle.extend(slabs);
     }
 }
 
@@ -223,14 +230,35 @@ mod tests {
         let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
         let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
-        let kept = host.allocate(30_000).unwrap().unwrap();
+        // Slabs that lie side by side, and slabs that do not.
+        let mut others: Vec<HostBytes> = (0..5).map(|_| host.allocate(1).unwrap().unwrap()).collect();
+        let whole = host.allocate(30_000).unwrap().unwrap();
+        others.remove(3);
+        others.remove(1);
+        let scattered = host.allocate(30_000).unwrap().unwrap();
+        let copies = |kept: &HostBytes| {
+            let mut count = 0;
+            kept.pieces(0, kept.bytes(), |_, _, _| {
+                count += 1;
+                Ok(())
+            })
+            .unwrap();
+            count
+        };
+        assert_eq!((copies(&whole), copies(&scattered)), (1, 3));
+        for kept in [whole, scattered] {
+            come_back(&memory, &kept, &values, &source);
+        }
+    }
+
+    fn come_back(memory: &DeviceMemory, kept: &HostBytes, values: &[u8], source: &crate::device::Buffer) {
         assert_eq!((kept.bytes(), kept.locked_bytes()), (30_000, 32_768));
-        kept.download(&memory, 5000, (source.address(), 20_000), Stream(0)).unwrap();
+        kept.download(memory, 5000, (source.address(), 20_000), Stream(0)).unwrap();
         let mut read = vec![0; 12_345];
         kept.read(6000, &mut read);
         assert_eq!(read, values[1000..13_345]);
         let target = memory.allocate(9000, Stream(0)).unwrap();
-        kept.upload(&memory, 5000 + 10_000, (target.address(), 9000), Stream(0)).unwrap();
+        kept.upload(memory, 5000 + 10_000, (target.address(), 9000), Stream(0)).unwrap();
         assert_eq!(memory.download::<u8>(&target, 9000, Stream(0)).unwrap(), values[10_000..19_000]);
     }
 

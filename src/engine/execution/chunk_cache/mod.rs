@@ -16,7 +16,8 @@
 //!
 //! Invariants: a chunk belongs to the identity of its file, so a changed file is never served. Chunks that the
 //! same query has used are not evicted for it: a table that is larger than the cache keeps the part that it
-//! has there, instead of driving itself out, and the rest of it is kept on the host.
+//! has there, instead of driving itself out, and the rest of it is kept on the host. What comes back from the host
+//! takes the place of what was used less recently only, so that the two do not change places in every query.
 
 mod state;
 #[cfg(test)]
@@ -87,6 +88,8 @@ pub(super) struct LoadClaim {
     key: ChunkKey,
     /// The chunk, if it is on the host: otherwise it is read from its file.
     pinned: Option<Arc<PinnedChunk>>,
+    /// Chunks on the device give way to it that no query from this one on has used.
+    evicts_before: u64,
     is_published: bool,
 }
 
@@ -131,6 +134,8 @@ impl ChunkCache {
     /// Finds a chunk for a query, or gives the reader the duty to load it.
     pub(super) fn claim(&self, key: ChunkKey, query: u64) -> Claim {
         let mut state = self.shared.lock();
+        // What is read from its file may take the place of all that this query has not used.
+        let mut evicts_before = query;
         let pinned = match state.entries.get_mut(&key) {
             Some(Entry::Reading) => return Claim::Busy,
             Some(Entry::Kept(kept)) => match &kept.device {
@@ -141,6 +146,7 @@ impl ChunkCache {
                     return Claim::Held(chunk.clone());
                 }
                 OnDevice::Away => {
+                    evicts_before = kept.last_query;
                     kept.last_query = kept.last_query.max(query);
                     kept.device = OnDevice::Moving;
                     kept.pinned.clone().filter(|_| self.uses_host)
@@ -152,7 +158,7 @@ impl ChunkCache {
             }
         };
         drop(state);
-        Claim::Mine(LoadClaim { cache: self.clone(), key, pinned, is_published: false })
+        Claim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
     }
 
     /// Waits until nobody loads a chunk, or for a moment.
@@ -260,12 +266,12 @@ impl LoadClaim {
         }
         let room = shared.bytes_max.saturating_sub(state.device_bytes);
         let missing = bytes.saturating_sub(room);
-        let has_room =
-            state.victim_bytes(missing, query) >= missing && chunk.buffers().all(Buffer::try_share);
+        let has_room = state.victim_bytes(missing, self.evicts_before) >= missing
+            && chunk.buffers().all(Buffer::try_share);
         let leaving = if has_room {
             kept.device = OnDevice::Here(chunk.clone());
             state.device_bytes += bytes;
-            state.take_victims(missing, query)
+            state.take_victims(missing, self.evicts_before)
         } else {
             vec![(self.key, chunk.clone(), kept.last_query)]
         };

@@ -123,9 +123,11 @@ fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     assert_eq!(cache.shared.memory.download::<u8>(buffer, 60, Stream(0)).unwrap(), written);
     assert!(matches!(cache.claim(key(0), 3), Claim::Busy), "two readers fetch it");
     claim.publish(&fetched, origin(), 3, Stream(0));
+    // The other chunk was used after it, until now.
+    assert_eq!(found(&cache, 0, 4), Some(MemorySpace::Pinned));
     // It is in both places now, and the other chunk had to go.
-    assert_eq!(found(&cache, 0, 4), Some(MemorySpace::Device));
-    assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 1, 2), (MemorySpace::Pinned, 2, 1, 2)]);
+    assert_eq!(found(&cache, 0, 5), Some(MemorySpace::Device));
+    assert_eq!(tiers(&cache), [(MemorySpace::Device, 1, 1, 3), (MemorySpace::Pinned, 2, 2, 2)]);
     assert_eq!(cache.bytes(), (60, 100));
 }
 

@@ -7,6 +7,7 @@
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
 //! - `techniques.rs`: queries without one technique after another
+//! - `tiers.rs`: column chunks on the device, on the host, and in files that change
 //! - `timelines.rs`: what is noted of a query
 //! - `watched.rs`: a device whose calls are counted, and may fail
 //!
@@ -21,6 +22,7 @@ mod sharing;
 mod sorts;
 mod storage;
 mod techniques;
+mod tiers;
 mod timelines;
 mod watched;
 
@@ -218,20 +220,20 @@ impl Fixture {
         Self::over(Arc::new(EmulatedPlatform::new()), memory_bytes)
     }
 
-    /// An engine that keeps column chunks between queries.
-    fn caching(memory_bytes: u64, cache_bytes: u64) -> Self {
-        Self::made(Arc::new(EmulatedPlatform::new()), memory_bytes, cache_bytes)
-    }
-
     fn over(platform: Arc<dyn Platform>, memory_bytes: u64) -> Self {
-        Self::made(platform, memory_bytes, 0)
+        Self::caching(platform, memory_bytes, (0, 0))
     }
 
-    fn made(platform: Arc<dyn Platform>, memory_bytes: u64, cache_bytes: u64) -> Self {
+    /// With so much for column chunks on the device and on the host.
+    fn caching(
+        platform: Arc<dyn Platform>,
+        memory_bytes: u64,
+        (cache_bytes, pinned_cache_bytes): (u64, u64),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
             cache_bytes,
-            pinned_cache_bytes: 0,
+            pinned_cache_bytes,
             memory_bytes,
             // Little enough that some of what is spilled goes on to the file.
             host_bytes: memory_bytes,

@@ -134,7 +134,7 @@ fn a_row_group_that_does_not_fit_is_read_in_pieces() {
 #[test]
 fn pages_are_taken_from_chunks_that_the_cache_has() {
     let table = table();
-    let fixture = Fixture::caching(PLENTY_BYTES, PLENTY_BYTES / 4);
+    let fixture = Fixture::caching(Arc::new(EmulatedPlatform::new()), PLENTY_BYTES, (PLENTY_BYTES / 4, 0));
     let few = [condition(Function::Less, int64(3), 100)];
     let expected_rows = expected(&table, |row| row.number < 100);
     let (rows, cost) = scanned(&fixture, &table, &few);

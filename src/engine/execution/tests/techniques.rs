@@ -110,8 +110,9 @@ fn without_any_technique_the_rows_are_the_same() {
 #[test]
 fn faults_that_are_heard_of_later_are_the_same_errors() {
     let table = table();
-    // Some value is 0, and few rows' number is 3.
-    let quotient = || call(Function::Divide, int64(7), int64(2));
+    // Every other value is even, and few rows' number is 3.
+    let remainder = || call(Function::Modulo, int64(2), number(2));
+    let quotient = || call(Function::Divide, int64(7), remainder());
     let is_three = |value| Expression::predicate(Function::Equal, vec![value, number(3)]);
     let filter = |input, predicate| Relation::new(Operator::Filter { input, predicate }, 1.0);
     let too_large = || call(Function::Multiply, int64(3), number(i64::MAX / 2));
