@@ -4,7 +4,8 @@
 //! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
 //! Whoever hosts an engine sees only this trait.
 //!
-//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them.
+//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
+//! `quotient.rs`, what needs integers of any size.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -18,9 +19,11 @@ mod host_locale;
 mod letter_case;
 pub mod operation;
 pub mod program;
+pub mod quotient;
 pub mod spill;
 mod stop;
 pub mod storage;
+pub mod variance;
 
 pub use letter_case::{CaseMap, LetterCase};
 pub use stop::StopFlag;
