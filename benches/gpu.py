@@ -14,6 +14,7 @@ Steps, each for one scale factor:
 - first: what the first use of a query's shape in an engine adds to its second.
 - kernels: launches, time and bytes of every kernel of the hot queries.
 - timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
+- calibrate: prints what decoding and operators take, as the constants that the code holds; needs pyarrow.
 - ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
 - spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
 - report: prints the report of what has been measured.
@@ -36,6 +37,7 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "regress"))
 
+import gpu_calibrate  # noqa: E402
 import gpu_report  # noqa: E402
 import gpu_watch  # noqa: E402
 import storage  # noqa: E402
@@ -511,7 +513,7 @@ def run_report(bench):
 
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
          "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "timeline": gpu_watch.run_timeline,
-         "ablation": run_ablation, "spill": run_spill, "report": run_report}
+         "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "report": run_report}
 
 
 def main():

@@ -4,7 +4,8 @@
 #
 # usage: [NAME=VALUE]… scripts/bench-gpu.sh
 #   SF="10 100"        scale factors
-#   STEPS="exact generate cold direct warm hot first kernels timeline report"   in this order; see benches/gpu.py
+#   STEPS="exact generate cold direct warm hot first kernels timeline report"   in this order; see benches/gpu.py,
+#                      which has more: ablation, calibrate
 #   QUERIES="1 6"      all if empty                  RUNS=5, DUCKDB_RUNS=2   hot runs, of which the best counts
 #   DUCKDB_COLD=22     how many queries DuckDB runs cold: those that read most
 #   TIMELINE_QUERY=3   whose time lines are drawn    DEVICE_BANDWIDTH=4.3    TB/s of a copy within the device, for the step kernels

@@ -2,6 +2,7 @@
 //
 // A kernel is one C++ function of one argument, a plain struct passed by value, and runs on a one-dimensional grid.
 // KERNEL(name, Arguments, threads) { ... body that reads `args` ... }
+// KERNEL_RESIDENT(..., blocks) is the same for one of which so many blocks are to share a multiprocessor, which bounds registers.
 // DEVICE is for functions, METHOD for those of a struct; a DEVICE_CALL is not inlined.
 //
 // Invariants: no dynamic shared memory; no inline PTX and no library; threads of a block meet only at `block_barrier()`
@@ -16,6 +17,8 @@
 #if defined(__CUDACC__)
 #define KERNEL(name, Arguments, threads) \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Arguments args)
+#define KERNEL_RESIDENT(name, Arguments, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Arguments args)
 #define DEVICE __device__ __forceinline__
 #define DEVICE_CALL __device__ __noinline__
 #define SHARED __shared__
@@ -23,6 +26,7 @@
 #define METHOD __device__ __forceinline__
 #else
 #include "../emulate/emulate.h"
+#define KERNEL_RESIDENT(name, Arguments, threads, blocks) KERNEL(name, Arguments, threads)
 #endif
 
 // Threads of a block, unless a kernel says otherwise.

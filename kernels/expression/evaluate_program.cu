@@ -15,12 +15,7 @@
 #include "machine.cuh"
 
 // Four blocks of a multiprocessor hide the latency of a dispatch.
-#if defined(__CUDACC__)
-#define PROGRAM_KERNEL(name) \
-    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 4) name(const __grid_constant__ EvaluateProgram args)
-#else
-#define PROGRAM_KERNEL(name) KERNEL(name, EvaluateProgram, BLOCK_THREADS)
-#endif
+#define PROGRAM_KERNEL(name) KERNEL_RESIDENT(name, EvaluateProgram, BLOCK_THREADS, 4)
 
 // Any program.
 PROGRAM_KERNEL(evaluate_program) { run_program<PROGRAM_REGISTERS, 1, true>(args); }

@@ -10,6 +10,10 @@
 
 // Bytes of the longest text of a value: a timestamp with zone and era.
 #define WRITTEN_BYTES_MAX 64
+// A table of letters: the number of each block of characters, 2 bytes each, and by that number the differences of the
+// block's characters, 4 bytes each, lowest byte first.
+#define CASE_BLOCK_CHARACTERS 256
+#define CASE_BLOCKS 0x1100
 
 // Space for a text; null if there is not enough.
 DEVICE uint8_t *take_space(const EvaluateProgram &args, uint64_t bytes) {
@@ -51,6 +55,70 @@ DEVICE Fault fold_text(const EvaluateProgram &args, Cell *target, const Text &a,
         bytes[place] = is_folded(a.bytes[place], upper) ? a.bytes[place] ^ 0x20 : a.bytes[place];
     }
     set_text(target, bytes, a.length);
+    return 0;
+}
+
+// The code point of a character of `count` bytes.
+DEVICE uint32_t decode_character(const uint8_t *bytes, uint32_t count) {
+    if (count == 1) return bytes[0];
+    uint32_t code_point = bytes[0] & (0x7fu >> count);
+    for (uint32_t place = 1; place < count; place++) code_point = code_point << 6 | (bytes[place] & 0x3f);
+    return code_point;
+}
+
+DEVICE uint32_t encoded_bytes(uint32_t code_point) {
+    return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+}
+
+DEVICE uint8_t *encode_character(uint8_t *end, uint32_t code_point) {
+    const uint32_t count = encoded_bytes(code_point);
+    if (count == 1) {
+        *end = (uint8_t)code_point;
+        return end + 1;
+    }
+    for (uint32_t place = count - 1; place > 0; place--) {
+        end[place] = (uint8_t)(0x80 | (code_point & 0x3f));
+        code_point >>= 6;
+    }
+    end[0] = (uint8_t)(0xf0 << (4 - count) | code_point);
+    return end + count;
+}
+
+// What a character becomes. Code points behind the table's are themselves; a table lies at any address.
+DEVICE uint32_t map_character(const Text &table, uint32_t code_point) {
+    const uint32_t block = code_point / CASE_BLOCK_CHARACTERS;
+    if (block >= CASE_BLOCKS) return code_point;
+    const uint8_t *number = table.bytes + 2 * block;
+    const uint32_t place = (number[0] | (uint32_t)number[1] << 8) * CASE_BLOCK_CHARACTERS + code_point % CASE_BLOCK_CHARACTERS;
+    const uint8_t *delta = table.bytes + 2 * CASE_BLOCKS + 4 * place;
+    return code_point + (delta[0] | (uint32_t)delta[1] << 8 | (uint32_t)delta[2] << 16 | (uint32_t)delta[3] << 24);
+}
+
+DEVICE Fault map_text(const EvaluateProgram &args, Cell *target, const Text &a, const Text &table) {
+    uint64_t length = 0;
+    bool changes = false;
+    for (uint32_t place = 0; place < a.length;) {
+        const uint32_t next = next_character(a, place);
+        const uint32_t code_point = decode_character(a.bytes + place, next - place);
+        const uint32_t mapped = map_character(table, code_point);
+        changes = changes || mapped != code_point;
+        length += encoded_bytes(mapped);
+        place = next;
+    }
+    if (!changes) {
+        set_text(target, a.bytes, a.length);
+        return 0;
+    }
+    if (length > TEXT_BYTES_MAX) return ERROR_TEXT_BYTES;
+    uint8_t *bytes = take_space(args, length);
+    if (!bytes) return FAULT_NO_SPACE;
+    uint8_t *end = bytes;
+    for (uint32_t place = 0; place < a.length;) {
+        const uint32_t next = next_character(a, place);
+        end = encode_character(end, map_character(table, decode_character(a.bytes + place, next - place)));
+        place = next;
+    }
+    set_text(target, bytes, (uint32_t)length);
     return 0;
 }
 
@@ -203,6 +271,7 @@ DEVICE Fault run_write_text(const EvaluateProgram &args, const Instruction &in, 
                             const Cell &b, const Cell &c) {
     switch (in.opcode) {
         case OPCODE_FOLD_TEXT: return fold_text(args, target, text_of(a), in.mode != 0);
+        case OPCODE_MAP_TEXT: return map_text(args, target, text_of(a), text_of(b));
         case OPCODE_CONCAT: return concat_text(args, target, text_of(a), text_of(b), text_of(c));
         case OPCODE_REPLACE: return replace_text(args, target, text_of(a), text_of(b), text_of(c));
         case OPCODE_PAD_BLANKS: return pad_blanks(args, target, text_of(a), integer_of(b));

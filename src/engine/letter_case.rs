@@ -169,6 +169,12 @@ impl CaseMap {
         Some(map)
     }
 
+    /// What kernels read of it: the number of every page, and the pages' deltas, least byte first.
+    pub fn bytes(&self) -> Vec<u8> {
+        let pages = self.page_of.iter().flat_map(|page| page.to_le_bytes());
+        pages.chain(self.deltas.iter().flat_map(|delta| delta.to_le_bytes())).collect()
+    }
+
     /// The character in this case.
     #[inline]
     pub fn convert_character(&self, character: char) -> char {

@@ -4,8 +4,8 @@
 //! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
 //! Whoever hosts an engine sees only this trait.
 //!
-//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `affinity`, which
-//! GPUs, disks and processors are near each other.
+//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
+//! `quotient.rs`, what needs integers of any size; `affinity`, which GPUs, disks and processors are near each other.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -20,9 +20,11 @@ mod host_locale;
 mod letter_case;
 pub mod operation;
 pub mod program;
+pub mod quotient;
 pub mod spill;
 mod stop;
 pub mod storage;
+pub mod variance;
 
 pub use letter_case::{CaseMap, LetterCase};
 pub use stop::StopFlag;

@@ -10,7 +10,7 @@
 //!
 //! Units: nanoseconds. The CPU's rates are of one thread, fitted to the 22 queries of TPC-H at SF 1 on two cores
 //! (each within a factor of 2.5, their sum within a tenth); the device's are of one H200, from the bandwidths
-//! measured there and the work that a row is.
+//! measured there and the work that a row is. The benchmark's step `calibrate` measures them.
 //!
 //! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
 

@@ -17,7 +17,7 @@ use datafusion::{
         ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
 };
-use pystachio_engine::LetterCase;
+use pystachio_engine::{LetterCase, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
 
 use super::{
@@ -219,8 +219,12 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::SquareRoot => arithmetic::square_root(call),
         Function::DivideDecimal => quotient::divide(call),
         Function::QuotientScale => quotient::quotient_scale(call),
-        Function::Variance { sample, deviation } => variance::variance(sample, deviation, call),
-        Function::VarianceScale { sample, deviation } => variance::variance_scale(sample, deviation, call),
+        Function::Variance { sample, deviation } => {
+            variance::variance(VarianceForm { sample, deviation }, call)
+        }
+        Function::VarianceScale { sample, deviation } => {
+            variance::variance_scale(VarianceForm { sample, deviation }, call)
+        }
         Function::Cast => cast::evaluate(call),
         Function::Like => like::like(None, call),
         Function::Extract(field) => datetime::extract(field, call),

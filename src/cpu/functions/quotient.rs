@@ -1,8 +1,6 @@
-//! Division of numerics with PostgreSQL's choice of digits.
+//! Division of numerics with PostgreSQL's choice of digits, which [`pystachio_engine::quotient`] makes.
 //!
-//! Source: PostgreSQL 15, `numeric.c`, `select_div_scale` and `div_var`. PostgreSQL's digits are groups of
-//! four decimal digits aligned at the point; its weight is the place of the first group that is not zero,
-//! 0 for the one before the point.
+//! Source: PostgreSQL 15, `numeric.c`, `select_div_scale` and `div_var`.
 
 use std::sync::Arc;
 
@@ -11,7 +9,8 @@ use arrow::{
     datatypes::{Int32Type, i256},
 };
 use num_bigint::BigInt;
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_engine::quotient::{Leading, big_quotient, select_scale};
+use pystachio_plan::{Error, Result};
 
 use super::{
     arithmetic::division_by_zero,
@@ -22,13 +21,6 @@ use super::{
     },
     lanes::{Lanes, Nullable, zip_lanes},
 };
-
-/// Digits in one of PostgreSQL's groups.
-const GROUP_DIGITS: i64 = 4;
-/// The least count of significant digits of a quotient.
-const SIGNIFICANT_DIGITS_MIN: i64 = 16;
-/// The most digits after the point that PostgreSQL displays.
-const DISPLAY_SCALE_MAX: i64 = 1000;
 
 /// `(a, b, scale)`: a / b rounded half away from zero to `scale` digits, held at the result's scale.
 ///
@@ -65,8 +57,8 @@ pub(super) fn quotient_scale(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (b, b_scale) = Decimals::new(call.argument(2)?)?;
     let b_display = call.lanes::<Int32Type>(3)?;
     let leading = |digits: &Decimals<'_>, scale: u32| match digits {
-        Decimals::Narrow(lanes) => lanes.convert(|value| Leading::of(value, scale)),
-        Decimals::Wide(lanes) => lanes.convert(|value| Leading::of(value, scale)),
+        Decimals::Narrow(lanes) => lanes.convert(|value| leading(value, scale)),
+        Decimals::Wide(lanes) => lanes.convert(|value| leading(value, scale)),
     };
     let displayed = |a: &Lanes<'_, Leading>, display: &Lanes<'_, i32>| {
         zip_lanes(
@@ -92,59 +84,14 @@ pub(super) fn quotient_scale(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(scales.into_array::<Int32Type>()))
 }
 
-/// PostgreSQL's digits after the point of a quotient of two numbers with these display scales.
-pub(super) fn select_scale(a: Leading, a_display: i32, b: Leading, b_display: i32) -> i32 {
-    let mut weight = a.weight - b.weight;
-    if a.group <= b.group {
-        weight -= 1;
+/// The first group of digits of a decimal.
+fn leading<D: Digits>(value: D, scale: u32) -> Leading {
+    if value == D::ZERO {
+        return Leading::default();
     }
-    let scale = (SIGNIFICANT_DIGITS_MIN - weight * GROUP_DIGITS)
-        .max(a_display.into())
-        .max(b_display.into())
-        .clamp(0, DISPLAY_SCALE_MAX);
-    // At most DISPLAY_SCALE_MAX.
-    scale as i32
-}
-
-/// The first group of digits that is not zero, and its place. Zero has group 0 at place 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leading {
-    weight: i64,
-    group: i64,
-}
-
-impl Leading {
-    /// Of a decimal.
-    pub(super) fn of<D: Digits>(value: D, scale: u32) -> Self {
-        if value == D::ZERO {
-            return Self::default();
-        }
-        Self::locate(value.digit_count().into(), scale, |dropped| {
-            value.divide(D::power_of_ten(dropped)?)?.0.to_i64()
-        })
-    }
-
-    /// Of an integer of any size times ten to the power of minus `scale`.
-    pub(super) fn of_big(value: &BigInt, scale: u32) -> Self {
-        let digits = value.magnitude().to_string();
-        if digits == "0" {
-            return Self::default();
-        }
-        let digit_count = digits.len() as i64;
-        Self::locate(digit_count, scale, |dropped| {
-            digits.get(..digits.len().saturating_sub(dropped as usize))?.parse().ok()
-        })
-    }
-
-    /// `without_last` gives the number's digits but the last few.
-    fn locate(digit_count: i64, scale: u32, without_last: impl Fn(u32) -> Option<i64>) -> Self {
-        let weight = (digit_count - 1 - i64::from(scale)).div_euclid(GROUP_DIGITS);
-        // The group ends at this place of the digits, counted from the last one.
-        let dropped = i64::from(scale) + weight * GROUP_DIGITS;
-        let kept = without_last(u32::try_from(dropped).unwrap_or(0)).unwrap_or(0).abs();
-        let raised = u32::try_from(-dropped).unwrap_or(0);
-        Self { weight, group: kept * 10_i64.pow(raised.min(GROUP_DIGITS as u32)) }
-    }
+    Leading::locate(value.digit_count().into(), scale, |dropped| {
+        value.divide(D::power_of_ten(dropped)?)?.0.to_i64()
+    })
 }
 
 impl<T: Copy> Nullable<T> {
@@ -243,14 +190,6 @@ impl QuotientDigits for i256 {
     }
 }
 
-/// The quotient rounded half away from zero; the divisor is not zero.
-pub(super) fn big_quotient(a: &BigInt, b: &BigInt) -> BigInt {
-    let negative = (a.sign() == num_bigint::Sign::Minus) != (b.sign() == num_bigint::Sign::Minus);
-    let (a, b) = (a.magnitude(), b.magnitude());
-    let quotient = BigInt::from((a * 2_u32 + b) / (b * 2_u32));
-    if negative { -quotient } else { quotient }
-}
-
 /// The same integer.
 pub(super) fn big_from_wide(value: i256) -> BigInt {
     BigInt::from_signed_bytes_le(&value.to_le_bytes())
@@ -263,12 +202,4 @@ pub(super) fn big_to_wide(value: &BigInt) -> Option<i256> {
     let mut wide = [fill; 32];
     wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
     Some(i256::from_le_bytes(wide))
-}
-
-/// An error that says that a value does not fit the scale it was to be held at.
-pub(super) fn scale_exceeded(digits: i32, scale: u32) -> Error {
-    Error::new(
-        ErrorKind::NumericOutOfRange,
-        format!("numeric value out of range: {digits} digits after the point, of which {scale} can be held"),
-    )
 }

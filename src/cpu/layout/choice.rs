@@ -2,14 +2,14 @@
 //!
 //! A form's score is its bytes times a weight in percent, the greater the more work a byte is for the kernels:
 //! of two forms with about the same size the one that decodes faster is taken. The weights follow from what
-//! the kernels of `kernels/parquet` do, a block of threads a page:
+//! the kernels of `kernels/parquet` do, a block of threads a page; the benchmark's step `calibrate` measures them:
 //!
 //! | | values that are not strings | strings |
 //! |---|---|---|
 //! | PLAIN | all threads at once | one thread walks from length to length, the others wait |
 //! | dictionary | one thread finds runs, the others expand them a tile behind it | the same |
 //! | BYTE_STREAM_SPLIT | all at once, as many reads a value as it has bytes | |
-//! | DELTA_BINARY_PACKED | a header and a sum over the block for every 128 values or more | |
+//! | DELTA_BINARY_PACKED | a warp walks headers, all unpack a tile behind it and add up | |
 //! | DELTA_LENGTH_BYTE_ARRAY | | the same for the lengths |
 //! | RLE (booleans) | as a dictionary | |
 

@@ -111,6 +111,14 @@ impl Builder {
         }
     }
 
+    /// The text that a slot always is.
+    pub(super) fn known_text(&self, slot: Slot) -> Option<&str> {
+        match slot {
+            Slot::Constant(number) => self.constants.cell(number).and_then(Cell::to_text),
+            _ => None,
+        }
+    }
+
     /// A strict function of up to three operands.
     pub(super) fn strict(
         &mut self,

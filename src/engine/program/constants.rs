@@ -41,6 +41,14 @@ impl Cell {
         }
     }
 
+    /// The text that it is.
+    pub(super) fn to_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(bytes) => std::str::from_utf8(bytes).ok(),
+            Self::Bits(_) => None,
+        }
+    }
+
     /// What the second of two cells holds.
     fn upper_half(&self) -> [u64; 2] {
         match self {

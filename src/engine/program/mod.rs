@@ -10,6 +10,7 @@
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
 //! - `constants.rs`, `opcode.rs`, `abi.rs`: what kernels/abi/program.h describes
 //! - `evaluate.rs`: launches and results; `nullability.rs`: which results need validity; `status.rs`: errors
+//! - `host_calls.rs`: what no kernel computes and the host does
 //!
 //! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row, or it is refused
 //! with `NotSupported` when it is compiled, and the plan runs on the CPU. Nothing is evaluated for a row
@@ -18,13 +19,14 @@
 //! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
 //! them do not pay for it.
 //!
-//! Deliberately absent: aggregates, compilation to machine code, variances.
+//! Deliberately absent: aggregates, compilation to machine code.
 
 mod abi;
 mod builder;
 mod compile;
 mod constants;
 mod evaluate;
+mod host_calls;
 mod laziness;
 mod nullability;
 mod opcode;
@@ -44,12 +46,15 @@ use self::{
     abi::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     compile::Compiler,
     evaluate::Code,
+    host_calls::{Extracted, HostCalls},
     nullability::{Nullability, nullability},
     registers::allocate_registers,
 };
 
 /// Expressions that are evaluated together over chunks of one layout.
 pub struct Program {
+    /// What the host computes first, if there is such.
+    host_calls: Option<Box<HostCalls>>,
     outputs: Vec<Output>,
     /// Absent if every output is a column of the input.
     code: Option<Code>,
@@ -57,6 +62,7 @@ pub struct Program {
 
 /// A condition that is evaluated over chunks of one layout.
 pub struct Filter {
+    host_calls: Option<Box<HostCalls>>,
     code: Code,
 }
 
@@ -87,12 +93,17 @@ impl Program {
         input: &[(ColumnId, DataType)],
         parameters: &[Literal],
     ) -> Result<Self> {
-        compile_sharing(|shares| Self::compile_once(expressions, input, parameters, shares))
+        let Some(extracted) = HostCalls::extract(expressions, input, parameters)? else {
+            return compile_sharing(|shares| Self::compile_once(expressions, input, parameters, shares));
+        };
+        let Extracted { expressions, input, calls } = extracted;
+        let program = compile_sharing(|shares| Self::compile_once(&expressions, &input, parameters, shares))?;
+        Ok(Self { host_calls: Some(Box::new(calls)), ..program })
     }
 
     /// Evaluates the expressions. Columns that are expressions are the chunk's own.
     ///
-    /// Waits for the stream if an expression can fail or makes text.
+    /// Waits for the stream if an expression can fail, makes text, or is a variance.
     ///
     /// # Shapes
     ///
@@ -106,6 +117,13 @@ impl Program {
     ///
     /// If the chunk's columns are not of the types that the program was compiled for.
     pub fn evaluate(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Vec<Column>> {
+        if let Some(calls) = &self.host_calls {
+            return self.evaluate_code(memory, &calls.evaluate(memory, chunk, stream)?, stream);
+        }
+        self.evaluate_code(memory, chunk, stream)
+    }
+
+    fn evaluate_code(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Vec<Column>> {
         let computed: Vec<&Computed> = self
             .outputs
             .iter()
@@ -154,7 +172,7 @@ impl Program {
             outputs.push(Output::Computed(Computed { data_type, null_sources }));
         }
         let code = if computed_count == 0 { None } else { Some(finish(compiler, input)?) };
-        Ok(Self { outputs, code })
+        Ok(Self { host_calls: None, outputs, code })
     }
 }
 
@@ -169,12 +187,20 @@ impl Filter {
         input: &[(ColumnId, DataType)],
         parameters: &[Literal],
     ) -> Result<Self> {
-        let code = compile_sharing(|shares| {
-            let mut compiler = Compiler::new(input, parameters, shares);
-            compiler.filter(condition, 0)?;
-            finish(compiler, input)
-        })?;
-        Ok(Self { code })
+        let compile = |condition: &Expression, input: &[(ColumnId, DataType)]| {
+            compile_sharing(|shares| {
+                let mut compiler = Compiler::new(input, parameters, shares);
+                compiler.filter(condition, 0)?;
+                finish(compiler, input)
+            })
+        };
+        match HostCalls::extract(std::slice::from_ref(condition), input, parameters)? {
+            None => Ok(Self { host_calls: None, code: compile(condition, input)? }),
+            Some(Extracted { expressions, input, calls }) => {
+                let condition = expressions.first().unwrap_or(condition);
+                Ok(Self { host_calls: Some(Box::new(calls)), code: compile(condition, &input)? })
+            }
+        }
     }
 
     /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.
@@ -190,7 +216,12 @@ impl Filter {
     /// As of [`Program::evaluate`].
     pub fn evaluate(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Column> {
         let flags = Computed { data_type: DataType::Bool, null_sources: Some(Vec::new()) };
-        let mut columns = self.code.evaluate(&[&flags], memory, chunk, stream)?;
+        let mut columns = match &self.host_calls {
+            None => self.code.evaluate(&[&flags], memory, chunk, stream)?,
+            Some(calls) => {
+                self.code.evaluate(&[&flags], memory, &calls.evaluate(memory, chunk, stream)?, stream)?
+            }
+        };
         columns.pop().ok_or_else(|| Error::internal("a condition without a result"))
     }
 }

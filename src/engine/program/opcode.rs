@@ -110,6 +110,7 @@ opcodes! {
     Position,
     StartsWith,
     FoldText,
+    MapText,
     Concat,
     Replace,
     PadBlanks,

@@ -141,7 +141,8 @@ fn rows_of_a_narrowed_selection_keep_their_places() {
             let wanted: Vec<u32> =
                 (0..rows.row_count() as u32).filter(|row| tiles[*row as usize / TILE_ROWS]).collect();
             let numbers = queue.upload(&wanted).unwrap();
-            let numbers = RowNumbers { rows: numbers, count: wanted.len(), may_miss: false };
+            let numbers =
+                RowNumbers { rows: numbers, count: wanted.len(), may_miss: false, is_every_row: false };
             let gathered: Vec<Column> =
                 columns.iter().map(|column| queue.gather(column, &numbers).unwrap()).collect();
             for (found, all) in values(&queue, &gathered, wanted.len()).iter().zip(&all) {

@@ -30,7 +30,7 @@ use super::{
 use crate::device::CellType;
 
 /// How deep expressions may nest. Compiling recurses; this fits a thread's stack.
-const DEPTH_MAX: u32 = 1_000;
+pub(super) const DEPTH_MAX: u32 = 1_000;
 
 /// What a register holds; see kernels/abi/program.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use pystachio_plan::{Ctype, DataType, Function, Result, TrimSide};
 
 use super::{Call, Compiler, Kind, Slot};
-use crate::program::{constants::Cell, opcode::Opcode};
+use crate::{
+    CaseMap, LetterCase,
+    program::{constants::Cell, opcode::Opcode},
+};
 
 /// `TrimBit` of kernels/abi/program.h.
 const TRIM_LEADING: u16 = 1;
@@ -22,6 +25,14 @@ impl Compiler<'_> {
         let (opcode, operands, mode) = match call.function {
             Function::Like => (Opcode::Like, vec![text(0)?, text(1)?], 0),
             Function::ILike(Ctype::Ascii) => (Opcode::Like, vec![text(0)?, text(1)?], 1),
+            Function::ILike(ctype) => {
+                let letters = LetterCase::of(ctype)?;
+                let lowered = [text(0)?, text(1)?]
+                    .map(|slot| self.map_letters(slot, letters.lower()))
+                    .into_iter()
+                    .collect::<Result<Vec<Slot>>>()?;
+                (Opcode::Like, lowered, 0)
+            }
             Function::Substring if call.values.len() == 2 => {
                 (Opcode::SubstringFrom, vec![text(0)?, number(1)?], 0)
             }
@@ -30,6 +41,8 @@ impl Compiler<'_> {
             Function::Length | Function::OctetLength => (Opcode::OctetLength, vec![text(0)?], 0),
             Function::Upper(Ctype::Ascii) => (Opcode::FoldText, vec![text(0)?], 1),
             Function::Lower(Ctype::Ascii) => (Opcode::FoldText, vec![text(0)?], 0),
+            Function::Upper(ctype) => return self.map_letters(text(0)?, LetterCase::of(ctype)?.upper()),
+            Function::Lower(ctype) => return self.map_letters(text(0)?, LetterCase::of(ctype)?.lower()),
             Function::Trim(side) => (Opcode::Trim, vec![text(0)?, text(1)?], trim_sides(side)),
             Function::TrimBlanks => {
                 let blank = self.builder.constant(Cell::Text(b" ".to_vec()))?;
@@ -45,6 +58,16 @@ impl Compiler<'_> {
             _ => return Err(call.not_supported()),
         };
         self.builder.strict(opcode, &operands, mode, 0)
+    }
+
+    /// A text with every character as the map has it; of a constant a constant.
+    fn map_letters(&mut self, slot: Slot, map: &CaseMap) -> Result<Slot> {
+        if let Some(text) = self.builder.known_text(slot) {
+            let mapped = map.convert(text).into_bytes();
+            return self.builder.constant(Cell::Text(mapped));
+        }
+        let table = self.builder.constant(Cell::Text(map.bytes()))?;
+        self.builder.strict(Opcode::MapText, &[slot, table], 0, 0)
     }
 
     /// Texts one after another, three at a time.

@@ -21,8 +21,8 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// Below these the test fails: what the device could do once it can do for good.
-const LINES_CHECKED_MIN: usize = 15_352;
-const SECTIONS_CHECKED_MIN: usize = 447;
+const LINES_CHECKED_MIN: usize = 15_904;
+const SECTIONS_CHECKED_MIN: usize = 474;
 
 #[derive(Default)]
 struct Tally {

@@ -4,15 +4,19 @@
 //! - `case_file.rs`: the files of those values
 //! - `claims.rs`: laziness, NULL, registers, errors
 //! - `large.rs`: decimals of more than 38 digits
+//! - `letters.rs`: upper and lower case under libc's locales
 //! - `oracle.rs`: decimals against integers of any size
 //! - `queries.rs`: expressions of TPC-H
+//! - `variances.rs`: what the host computes, within other expressions
 
 mod case_file;
 mod cases;
 mod claims;
 mod large;
+mod letters;
 mod oracle;
 mod queries;
+mod variances;
 
 use std::sync::Arc;
 
