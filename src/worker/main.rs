@@ -142,7 +142,6 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
         memory_bytes: options.memory_bytes,
         cache_bytes: options.cache_bytes,
         spill_directory: spill.path().to_owned(),
-        affinity: Affinity::default(),
     })?;
     match options.device {
         Device::Cpu => Ok(Arc::new(cpu)),
