@@ -16,6 +16,7 @@ use std::{
     ffi::c_void,
     fs::File,
     io,
+    mem::offset_of,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -51,13 +52,16 @@ struct Status {
 #[repr(C)]
 struct Description {
     kind: i32,
-    descriptor: i32,
-    /// The rest of a union of a descriptor and a pointer.
-    reserved: i32,
+    /// A union of a descriptor and a pointer, and so aligned.
+    descriptor: Descriptor,
     operations: *const c_void,
 }
 
-const _: () = assert!(size_of::<Description>() == 24);
+#[repr(C, align(8))]
+struct Descriptor(i32);
+
+const _: () = assert!(offset_of!(Description, descriptor) == 8);
+const _: () = assert!(offset_of!(Description, operations) == 16 && size_of::<Description>() == 24);
 /// `CU_FILE_HANDLE_TYPE_OPAQUE_FD`.
 const KIND_DESCRIPTOR: i32 = 1;
 
@@ -71,6 +75,8 @@ struct Properties {
     control_flags: u32,
     rest: [u64; 64],
 }
+
+const _: () = assert!(offset_of!(Properties, status_flags) == 24);
 
 /// `CU_FILE_NVME_P2P_SUPPORTED`: GPUDirect from NVMe without the kernel module nvidia-fs.
 const FLAG_NVME_P2P: u32 = 1 << 11;
@@ -125,9 +131,6 @@ struct Session {
 impl Session {
     fn open(api: &Arc<Api>, mode: DeviceFileMode) -> std::result::Result<Self, String> {
         let is_compatible = mode == DeviceFileMode::Compatibility;
-        if !is_compatible && !may_have_gpudirect() {
-            return Err("there is neither the kernel module nvidia-fs nor an NVMe device".to_owned());
-        }
         // SAFETY: the driver is closed, as cuFile demands for all of them.
         unsafe {
             checked("choose its mode", (api.set_parameter)(ALLOW_COMPATIBILITY, is_compatible))?;
@@ -233,8 +236,7 @@ impl CuFile {
         let mut handle: Handle = std::ptr::null_mut();
         let mut description = Description {
             kind: KIND_DESCRIPTOR,
-            descriptor: file.as_raw_fd(),
-            reserved: 0,
+            descriptor: Descriptor(file.as_raw_fd()),
             operations: std::ptr::null(),
         };
         // SAFETY: an open file; both structures live until the call returns.
@@ -246,6 +248,10 @@ impl CuFile {
     fn session(&self, mode: DeviceFileMode) -> Result<Arc<Session>> {
         let unavailable = |reason: &String| Error::new(ErrorKind::Unavailable, reason.clone());
         let api = self.api.as_ref().map_err(unavailable)?;
+        if mode == DeviceFileMode::GpuDirect && !may_have_gpudirect() {
+            let reason = "there is neither the kernel module nvidia-fs nor an NVMe device";
+            return Err(unavailable(&reason.to_owned()));
+        }
         let mut open = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         match &*open {
             Some(session) if session.mode == mode => return Ok(session.clone()),
@@ -321,5 +327,33 @@ impl Drop for CuFileHandle {
     fn drop(&mut self) {
         // SAFETY: registered by `open_file`, and no read is under way.
         unsafe { (self.session.api.deregister)(self.handle) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_without_gpudirect_says_why() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let path = Path::new("/proc/self/exe");
+        if may_have_gpudirect() {
+            println!("skipped: cuFile would have to be asked, which takes a GPU");
+            return;
+        }
+        let opened = CuFile::new().open_file(&file, path, DeviceFileMode::GpuDirect, std::ptr::null_mut());
+        let error = opened.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        let reasons =
+            ["libcufile.so.0 is not there", "neither the kernel module nvidia-fs nor an NVMe device"];
+        assert!(reasons.iter().any(|reason| error.message.contains(reason)), "{error}");
+    }
+
+    #[test]
+    fn what_cufile_reports_is_said_in_words() {
+        assert_eq!(checked("read", Status { cufile: 0, driver: 7 }), Ok(()));
+        let reason = checked("register the file", Status { cufile: 5027, driver: 0 }).unwrap_err();
+        assert!(reason.contains("status=5027") && reason.contains("udev"), "{reason}");
     }
 }
