@@ -20,8 +20,9 @@ typedef struct InsertFilterKeys {
     KeyColumns keys;
     KeyFilterView filter;
     uint64_t row_count;
+    uint64_t repeated; // uint32_t: set to 1 by insert_bitmap_keys if two rows have one key
 } InsertFilterKeys;
-static_assert(sizeof(InsertFilterKeys) == 424, "InsertFilterKeys has 424 bytes");
+static_assert(sizeof(InsertFilterKeys) == 432, "InsertFilterKeys has 432 bytes");
 
 // How many rows were asked about, and how many passed.
 typedef struct FilterCounts {

@@ -24,9 +24,9 @@ DEVICE uint32_t bloom_bit(uint64_t hash, uint32_t word) {
     return 1u << ((uint32_t)hash * salts[word] >> 27);
 }
 
-// Most keys are set already where keys repeat.
-DEVICE void set_bits(uint32_t *word, uint32_t bits) {
-    if ((*(volatile uint32_t *)word & bits) != bits) atomicOr(word, bits);
+// Whether they were set already, as most are where keys repeat.
+DEVICE bool set_bits(uint32_t *word, uint32_t bits) {
+    return (*(volatile uint32_t *)word & bits) == bits || (atomicOr(word, bits) & bits) == bits;
 }
 
 KERNEL(insert_bitmap_keys, InsertFilterKeys, BLOCK_THREADS) {
@@ -34,7 +34,9 @@ KERNEL(insert_bitmap_keys, InsertFilterKeys, BLOCK_THREADS) {
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         if (cell_is_null(key, row)) continue;
         uint64_t bit = (uint64_t)integer_key_at(key, row) - (uint64_t)args.filter.least;
-        if (bit < args.filter.slot_count) set_bits((uint32_t *)args.filter.words + bit / 32, 1u << (bit % 32));
+        if (bit >= args.filter.slot_count) continue;
+        bool was_set = set_bits((uint32_t *)args.filter.words + bit / 32, 1u << (bit % 32));
+        if (was_set) *(volatile uint32_t *)args.repeated = 1;
     }
 }
 

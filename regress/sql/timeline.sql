@@ -69,6 +69,14 @@ END $$;
 SELECT bool_or(line ~ 'Device Time: kernels [0-9.]+ ms copies [0-9.]+ ms') AS device, bool_or(line ~ 'bytes_cached=[1-9]') AS cached,
   bool_or(line ~ 'bytes_decoded=[1-9]') AS decoded, bool_or(line ~ 'Storage Time|T_min') AS storage
 FROM explained('SELECT sum(b) FROM t1') line;
+-- What a join knows of its build side's keys goes to the probe side's scan.
+SELECT bool_or(line ~ '(bitmap|bloom)_rows_tested=[1-9]') AS tested,
+  bool_or(line ~ '(bitmap|bloom)_rows_dropped=[1-9]|row_groups_pruned_by_joins=[1-9]') AS dropped
+FROM explained('SELECT count(*), sum(t1.b) FROM t1 JOIN (SELECT DISTINCT id FROM t2 WHERE a < 3) few USING (id)') line;
+SET pystachio.gpu_runtime_filters = off;
+SELECT bool_or(line ~ '_rows_tested|pruned_by_joins') AS tested
+FROM explained('SELECT count(*), sum(t1.b) FROM t1 JOIN (SELECT DISTINCT id FROM t2 WHERE a < 3) few USING (id)') line;
+RESET pystachio.gpu_runtime_filters;
 SET pystachio.gpu_cache = off;
 SET pystachio.storage_bandwidth = 1000;
 SELECT bool_or(line ~ 'Storage Time: [0-9.]+ ms at [0-9.]+ GB/s, of which [0-9.]+ ms with the device at work') AS storage,

@@ -339,8 +339,10 @@ pub struct InsertFilterKeys {
     pub filter: KeyFilterView,
     /// Rows.
     pub row_count: u64,
+    /// Set if two rows have one key of a bitmap.
+    pub repeated: u64,
 }
-const _: () = assert!(size_of::<InsertFilterKeys>() == 424);
+const _: () = assert!(size_of::<InsertFilterKeys>() == 432);
 
 /// How many rows were asked about, and how many passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]

@@ -12,9 +12,10 @@ use super::{
     Kernel,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells,
-        HashKeys, InsertBuildRows, KeyColumns, MarkRows, MeasureKeys, MoveStrings, ProbeRows, SLOTS_BY_KEY,
-        ScanCounts, ScanTotals, SlotInput, SortDigits, StringCell, TakeSlots, WritePairs,
+        BLOOM_BLOCK_WORDS, ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
+        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
+        MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput, SortDigits, StringCell,
+        TakeSlots, TestFilterKeys, WritePairs,
     },
 };
 
@@ -91,6 +92,16 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let offset = if kernel == Kernel::WriteMatches { WORD_BYTES } else { 0 };
             arguments.probe_row_count * (probe_bytes(&arguments) + NUMBER_BYTES + offset)
         }
+        Kernel::InsertBitmapKeys => {
+            let InsertFilterKeys { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + NUMBER_BYTES)
+        }
+        Kernel::InsertBloomKeys => {
+            let InsertFilterKeys { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + BLOOM_BLOCK_WORDS * NUMBER_BYTES)
+        }
+        Kernel::TestBitmapKeys => tested(&read(arguments), NUMBER_BYTES),
+        Kernel::TestBloomKeys => tested(&read(arguments), BLOOM_BLOCK_WORDS * NUMBER_BYTES),
         Kernel::WritePairs => read::<WritePairs>(arguments).pair_count * 2 * NUMBER_BYTES,
         Kernel::AssignGroups => {
             let AssignGroups { keys, row_count, .. } = read(arguments);
@@ -166,6 +177,12 @@ fn probe_bytes(arguments: &ProbeRows) -> u64 {
         _ => 2 * WORD_BYTES,
     };
     found_by + NUMBER_BYTES
+}
+
+/// `found`: what a row finds in the filter.
+fn tested(arguments: &TestFilterKeys, found: u64) -> u64 {
+    let TestFilterKeys { keys, row_count, asked, .. } = arguments;
+    row_count * (key_bytes(keys) + found + if_set(*asked, FLAG_BYTES) + FLAG_BYTES)
 }
 
 fn accumulated(arguments: &AccumulateGroups, a_group: u64) -> u64 {

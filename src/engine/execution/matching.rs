@@ -6,12 +6,14 @@
 //!
 //! Invariants: pairs come out in pieces that memory has room for, unless one probe row alone has more.
 
+mod members;
+
 use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 
 use super::QueryContext;
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
-    operation::{JoinTable, Pairs, ProbeMode, Queue},
+    operation::{JoinTable, KeyFilter, Pairs, ProbeMode, Queue},
     program::{Filter, Program},
 };
 
@@ -52,10 +54,19 @@ pub(super) struct Residual {
 /// A build side, or a piece of one.
 pub(super) struct Built {
     chunk: Chunk,
-    /// Absent for a join without keys.
-    table: Option<JoinTable>,
+    lookup: Lookup,
     /// One byte a build row: whether it is in a pair. Absent if nobody asks.
     marks: Option<Buffer>,
+}
+
+/// How probe rows find what they match.
+enum Lookup {
+    /// There are no keys: every pair is tried.
+    EveryPair,
+    /// Build rows by key.
+    Table(JoinTable),
+    /// Whether a key is there.
+    Members(KeyFilter),
 }
 
 /// A probe chunk on its way.
@@ -65,6 +76,8 @@ pub(super) struct Probing {
     keys: Vec<Column>,
     /// One byte a row: whether it is in a pair. Absent if nobody asks.
     marks: Option<Buffer>,
+    /// Whether earlier pieces of the build side have marked rows.
+    is_marked: bool,
     /// The next row, or the next pair of a join without keys.
     next: u64,
     /// Rows that are tried at once.
@@ -171,26 +184,33 @@ impl Matching {
 
     /// A build side that is ready to be probed.
     pub(super) fn build(&self, queue: &Queue, chunk: Chunk) -> Result<Built> {
-        let table = match self.has_keys() {
-            true => Some(queue.build(self.build_keys(queue, &chunk)?, chunk.row_count)?),
-            false => None,
+        let lookup = match self.has_keys() {
+            true => {
+                let keys = self.build_keys(queue, &chunk)?;
+                match self.members(queue, &chunk, &keys)? {
+                    Some(members) => Lookup::Members(members),
+                    None => Lookup::Table(queue.build(keys, chunk.row_count)?),
+                }
+            }
+            false => Lookup::EveryPair,
         };
         let marks = match self.marks_build() {
             true => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
             false => None,
         };
-        Ok(Built { chunk, table, marks })
+        Ok(Built { chunk, lookup, marks })
     }
 
     /// A probe chunk of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
     pub(super) fn probe(&self, queue: &Queue, chunk: Chunk, marks: Option<Buffer>) -> Result<Probing> {
         let keys = self.probe_keys(queue, &chunk)?;
+        let is_marked = marks.is_some();
         let marks = match (marks, self.marks_probe()) {
             (None, true) => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
             (marks, _) => marks,
         };
         let step = chunk.row_count.max(1);
-        Ok(Probing { chunk, keys, marks, next: 0, step })
+        Ok(Probing { chunk, keys, marks, is_marked, next: 0, step })
     }
 
     /// The next piece of what a probe chunk gives, or `None` when it is through.
@@ -206,9 +226,9 @@ impl Matching {
             let is_first = std::mem::replace(&mut probing.next, u64::MAX) == 0;
             return Ok(is_first.then(|| probing.chunk.clone()));
         }
-        let end = match built.table {
-            Some(_) => probing.chunk.row_count as u64,
-            None => probing.chunk.row_count as u64 * built.chunk.row_count as u64,
+        let end = match built.lookup {
+            Lookup::Table(_) | Lookup::Members(_) => probing.chunk.row_count as u64,
+            Lookup::EveryPair => probing.chunk.row_count as u64 * built.chunk.row_count as u64,
         };
         if probing.next < end {
             return self.next_pairs(context, built, probing, end).map(Some);
@@ -248,17 +268,16 @@ impl Matching {
         let queue = &context.queue;
         let pairs_max = self.pairs_max(context);
         let first = probing.next;
-        let Some(table) = &built.table else {
-            let count = (end - first).min(pairs_max.min(CROSS_PAIRS_MAX));
-            let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
-            probing.next += count;
-            return self.emit(
-                queue,
-                built,
-                &probing.chunk,
-                probing.marks.as_ref().map(|marks| (marks, 0)),
-                pairs,
-            );
+        let table = match &built.lookup {
+            Lookup::Table(table) => table,
+            Lookup::Members(members) => return self.next_members(queue, members, probing),
+            Lookup::EveryPair => {
+                let count = (end - first).min(pairs_max.min(CROSS_PAIRS_MAX));
+                let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
+                probing.next += count;
+                let marks = probing.marks.as_ref().map(|marks| (marks, 0));
+                return self.emit(queue, built, &probing.chunk, marks, pairs);
+            }
         };
         let only_marks = !self.gives_pairs() && built.marks.is_none() && self.residual.is_none();
         let mode = if only_marks { ProbeMode::First } else { ProbeMode::Matches };
@@ -351,7 +370,10 @@ impl Matching {
 
     /// Rows with a mark for a semi join, without one for the others.
     fn marked_rows(&self, queue: &Queue, chunk: &Chunk, marks: &Buffer) -> Result<Chunk> {
-        let flags = queue.flags(&boolean(marks), chunk.row_count, self.kind != JoinKind::Semi)?;
+        let flags = match self.kind {
+            JoinKind::Semi => marks.clone(),
+            _ => queue.flags(&boolean(marks), chunk.row_count, true)?,
+        };
         let rows = queue.select(&flags, chunk.row_count)?;
         queue.gather_chunk(chunk, &rows)
     }

@@ -209,13 +209,18 @@ impl ScanRuntimeFilter {
         if known.filter.is_none() {
             return true;
         }
-        let conditions: Vec<Expression> = self
-            .columns
-            .iter()
-            .zip(&known.ranges)
-            .flat_map(|(column, range)| conditions(column, range))
-            .collect();
+        let every = self.columns.iter().zip(&known.ranges);
+        let conditions: Vec<Expression> =
+            every.flat_map(|(column, range)| conditions(column, range.as_ref())).collect();
         refutes(&conditions, bounds, &[])
+    }
+
+    /// What is true of the keys of rows that pass, as far as bounds of pages can contradict it.
+    pub(super) fn conditions(&self) -> Vec<Expression> {
+        let Some(known) = self.filter.known() else { return Vec::new() };
+        // Of other keys bounds could only say that all are NULL: not worth reading a page index for.
+        let measured = self.columns.iter().zip(&known.ranges).filter(|(_, range)| range.is_some());
+        measured.flat_map(|(column, range)| conditions(column, range.as_ref())).collect()
     }
 
     /// Whether rows are to be tested: there is a filter, and it has not turned out to let most pass.
@@ -279,7 +284,7 @@ fn is_worth(tested: u64, passed: u64) -> bool {
 /// What is true of a key that is in the set, as far as bounds of a row group can contradict it.
 fn conditions(
     (id, data_type, _): &(ColumnId, DataType, usize),
-    range: &Option<RangeInclusive<i64>>,
+    range: Option<&RangeInclusive<i64>>,
 ) -> Vec<Expression> {
     let column = || Expression::column(*id, data_type.clone());
     let mut conditions = vec![Expression::predicate(Function::IsNotNull, vec![column()])];

@@ -347,7 +347,10 @@ impl ReadParts for ScanWork {
         let mut chunks = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
-                self.filter.note_pruned();
+                // Once, also where it comes in pieces.
+                if row_group.rows.start == 0 {
+                    self.filter.note_pruned();
+                }
             } else {
                 chunks.push(self.read(queue, row_group, loaded.0.remove(&place))?);
             }

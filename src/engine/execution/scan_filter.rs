@@ -104,7 +104,11 @@ impl ScanFilter {
 
     /// The rows of a row group that page indexes leave, and of these the ones within a range. Blocks.
     pub(super) fn rows_left(&self, place: &IndexedRowGroup<'_>, rows: &Range<u32>) -> RowSelection {
-        let left = self.own.as_ref().and_then(|own| rows_left(place, &own.conditions, &own.parameters));
+        let own = self.own.iter().flat_map(|own| own.conditions.iter().cloned());
+        let conditions: Vec<Expression> =
+            own.chain(self.runtime.iter().flat_map(ScanRuntimeFilter::conditions)).collect();
+        let parameters = self.own.as_ref().map_or(&[][..], |own| &own.parameters);
+        let left = rows_left(place, &conditions, parameters);
         match left {
             None => RowSelection::of([rows.clone()]),
             Some(left) => {

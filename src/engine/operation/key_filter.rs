@@ -44,6 +44,8 @@ pub enum KeyFilterShape {
 pub struct KeyFilter {
     shape: KeyFilterShape,
     words: Buffer,
+    /// Whether two rows have one key of a bitmap: a `u32`.
+    repeated: Buffer,
 }
 
 /// What is asked of a filter besides the flags.
@@ -124,15 +126,30 @@ impl Queue {
         row_count: usize,
     ) -> Result<KeyFilter> {
         let words = self.allocate_filled::<u32>(shape.bytes() / WORD_BYTES, 0)?;
-        let filter = KeyFilter { shape, words };
+        let filter = KeyFilter { shape, words, repeated: self.allocate_filled::<u32>(1, 0)? };
         let row_count = row_count as u64;
-        let arguments = InsertFilterKeys { keys: key_columns(keys)?, filter: filter.view(), row_count };
+        let arguments = InsertFilterKeys {
+            keys: key_columns(keys)?,
+            filter: filter.view(),
+            row_count,
+            repeated: filter.repeated.address(),
+        };
         let kernel = match shape {
             KeyFilterShape::Bitmap { .. } => Kernel::InsertBitmapKeys,
             KeyFilterShape::Bloom { .. } => Kernel::InsertBloomKeys,
         };
         self.launch_strided(kernel, row_count, &arguments)?;
         Ok(filter)
+    }
+
+    /// Whether two rows had one key when a bitmap was made; waits. A Bloom filter can't tell.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
+        debug_assert!(matches!(filter.shape, KeyFilterShape::Bitmap { .. }));
+        Ok(self.download::<u32>(&filter.repeated, 1)?.first() != Some(&0))
     }
 
     /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those

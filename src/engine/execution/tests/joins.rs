@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Plan, Relation};
+use pystachio_plan::{
+    ColumnId, Expression, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
+};
 
 use super::*;
 
@@ -176,4 +178,72 @@ fn joins_upon_joins_share_what_there_is() {
     };
     let run = Run { parts: &[8, 16], in_order: false, context: "three joins" };
     check(make, tables.iter().map(Table::bytes).sum(), expected, run);
+}
+
+/// The names of the kernels that a plan's last run launched, and its rows.
+fn kernels_of(plan: Plan) -> (Vec<String>, Vec<Vec<String>>) {
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let rows = sorted(fixture.run(plan).unwrap().rows);
+    let timelines = fixture.engine.timelines();
+    let activities = timelines.iter().flat_map(|timeline| &timeline.activities);
+    (activities.map(|activity| activity.name.clone()).collect(), rows)
+}
+
+#[test]
+fn joins_that_need_no_build_row_look_in_a_bitmap() {
+    let left = Table::made(shape(10, 900, 600));
+    let right = Table::made(shape(11, 700, 500));
+    for kind in [JoinKind::Semi, JoinKind::Anti, JoinKind::Inner] {
+        for has_residual in [false, true] {
+            let join = Join { kind, build: JoinSide::Right, has_keys: true, has_residual };
+            let (kernels, rows) = kernels_of(join.plan(&left, &right));
+            assert_eq!(rows, sorted(join.expected(&left.rows, &right.rows)), "{join:?}");
+            let is_bitmap = kernels.iter().any(|name| name == "test_bitmap_keys");
+            assert_eq!(is_bitmap, kind != JoinKind::Inner && !has_residual, "{join:?}");
+            assert_ne!(is_bitmap, kernels.iter().any(|name| name == "insert_build_rows"), "{join:?}");
+        }
+    }
+}
+
+#[test]
+fn inner_joins_with_a_key_that_is_there_once_look_in_a_bitmap() {
+    let probe = Table::made(shape(12, 900, 600));
+    let row = |key: Option<i64>| Row { key, text: None, value: None, number: 0 };
+    let once: Vec<Row> = (0..300).map(|key| row((key != 7).then_some(key * 2))).collect();
+    let twice: Vec<Row> = once.iter().cloned().chain([row(Some(44))]).collect();
+    for (rows, is_unique) in [(once, true), (twice, false)] {
+        let build = Table::new(rows);
+        for side in [JoinSide::Left, JoinSide::Right] {
+            let key = NamedExpression { id: ColumnId(8), expression: int64(4) };
+            let keys = Relation::new(Operator::Project { input: build.scan(4), expressions: vec![key] }, 1.0);
+            let (left, right, keys) = match side {
+                JoinSide::Left => (keys, probe.scan(0), JoinKey { left: int64(8), right: int64(0) }),
+                JoinSide::Right => (probe.scan(0), keys, JoinKey { left: int64(0), right: int64(8) }),
+            };
+            let operator = Operator::Join {
+                kind: JoinKind::Inner,
+                left,
+                right,
+                keys: vec![keys],
+                residual: None,
+                build: side,
+            };
+            let (kernels, found) = kernels_of(plan(Relation::new(operator, 1.0)));
+            let mut expected = Vec::new();
+            for row in &probe.rows {
+                let matches = build.rows.iter().filter(|other| row.key.is_some() && other.key == row.key);
+                for _ in matches {
+                    let key = vec![shown(&row.key)];
+                    expected.push(match side {
+                        JoinSide::Left => [key, shown_row(row)].concat(),
+                        JoinSide::Right => [shown_row(row), key].concat(),
+                    });
+                }
+            }
+            assert!(!expected.is_empty());
+            assert_eq!(found, sorted(expected), "build {side:?}, unique {is_unique}");
+            let is_bitmap = kernels.iter().any(|name| name == "test_bitmap_keys");
+            assert_eq!(is_bitmap, is_unique, "build {side:?}");
+        }
+    }
 }

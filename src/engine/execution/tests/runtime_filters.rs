@@ -162,8 +162,8 @@ fn joins_of_every_kind_give_the_same_rows_and_drop_only_what_they_may() {
 
 #[test]
 fn what_is_spilled_gives_the_same_rows() {
-    let left = Table::made(shape(33, 8000, 7000));
-    let right = Table::made(shape(34, 6000, 7000));
+    let left = Table::made(shape(33, 3000, 3000));
+    let right = Table::made(shape(34, 3000, 3000));
     let bytes = below(&right.rows, 0).len() as u64 * 43;
     for kind in [JoinKind::Inner, JoinKind::Semi, JoinKind::Anti] {
         let root = join(kind, JoinSide::Right, left.scan(0), scan_below(&right, 4, 0), &[(0, 4)]);
@@ -209,6 +209,27 @@ fn row_groups_outside_the_keys_are_not_decoded() {
     let pruned = count(&answer, "row_groups_pruned_by_joins");
     assert!((15..20).contains(&pruned), "{pruned} of 20 row groups");
     assert!(count(&answer, "bitmap_rows_tested") <= (20 - pruned) * ROW_GROUP_ROWS as u64);
+}
+
+#[test]
+fn pages_outside_the_keys_are_skipped() {
+    let mut rows = shape(44, 6000, 3000).rows();
+    rows.sort_by_key(|row| row.key);
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(None)
+        .set_data_page_row_count_limit(200)
+        .set_write_batch_size(100)
+        .build();
+    let probe = Table::written(std::env::temp_dir(), rows, properties);
+    let row = |key: i64| Row { key: Some(key), text: None, value: Some(0), number: key };
+    let build = Table::new((1000..1100).map(row).collect());
+    let root = join(JoinKind::Inner, JoinSide::Right, probe.scan(0), scan_below(&build, 4, 1), &[(0, 4)]);
+    let rows = expected(JoinKind::Inner, &probe.rows, &build.rows, KEY);
+    let [with, without] = run_both(&root, PLENTY_BYTES);
+    assert!(with.rows == rows && without.rows == rows && !rows.is_empty());
+    let decoded = [&with, &without].map(|answer| count(answer, "bytes_decoded"));
+    assert!(decoded[0] * 4 < decoded[1], "{decoded:?}");
+    assert!(count(&with, "bitmap_rows_tested") < 1000, "{}", count(&with, "bitmap_rows_tested"));
 }
 
 #[test]

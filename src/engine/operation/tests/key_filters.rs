@@ -117,6 +117,20 @@ fn several_keys_pass_only_together() {
 }
 
 #[test]
+fn a_bitmap_knows_whether_keys_repeat() {
+    let queue = queue();
+    let once: Vec<Option<i64>> = (0..ROWS as i64).map(|row| (row % 9 > 0).then_some(row * 3)).collect();
+    let mut twice = once.clone();
+    twice[ROWS - 1] = once[1];
+    for (values, is_repeated) in [(once, false), (twice, true)] {
+        let keys = [numbers(&queue, &values)];
+        let shape = KeyFilterShape::of(queue.key_range(&keys[0], ROWS).unwrap(), ROWS);
+        let filter = queue.build_key_filter(shape, &keys, ROWS).unwrap();
+        assert_eq!(queue.has_repeated_key(&filter).unwrap(), is_repeated);
+    }
+}
+
+#[test]
 fn a_set_without_keys_passes_nothing() {
     let queue = queue();
     let nulls = numbers(&queue, &vec![None; ROWS]);

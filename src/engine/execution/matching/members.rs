@@ -1,0 +1,75 @@
+//! Joins that ask whether a key is there, and for no row of the build side: a bitmap instead of a table.
+//!
+//! Semi and anti joins whose probe side comes out, and inner joins of which the build side gives its key alone, once
+//! each: that key is the probe row's own.
+
+use pystachio_plan::{JoinKind, JoinSide, Result};
+
+use super::{Matching, Probing};
+use crate::{
+    device::{Chunk, Column},
+    operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
+};
+
+impl Matching {
+    /// The keys of a build side as a bitmap, if that is all that is asked of it; waits then.
+    pub(super) fn members(&self, queue: &Queue, chunk: &Chunk, keys: &[Column]) -> Result<Option<KeyFilter>> {
+        let [key] = keys else { return Ok(None) };
+        let is_key_alone = || match chunk.columns.as_slice() {
+            [column] => column.values.address() == key.values.address(),
+            _ => false,
+        };
+        let is_enough = match self.kind {
+            JoinKind::Inner => is_key_alone(),
+            JoinKind::Semi | JoinKind::Anti => self.build_side == JoinSide::Right,
+            JoinKind::NullAwareAnti => true,
+            JoinKind::Left | JoinKind::Full => false,
+        };
+        if !is_enough || self.residual.is_some() {
+            return Ok(None);
+        }
+        let Some(range) = queue.key_range(key, chunk.row_count)? else { return Ok(None) };
+        let shape = KeyFilterShape::of(Some(range), chunk.row_count);
+        // It takes the place of a table, for which there is a claim.
+        if !matches!(shape, KeyFilterShape::Bitmap { .. })
+            || shape.bytes() > self.table_bytes(chunk.row_count)
+        {
+            return Ok(None);
+        }
+        let members = queue.build_key_filter(shape, keys, chunk.row_count)?;
+        match self.kind == JoinKind::Inner && queue.has_repeated_key(&members)? {
+            true => Ok(None),
+            false => Ok(Some(members)),
+        }
+    }
+
+    /// Marks the rows of a probe chunk whose keys are there, or gives them if the join gives pairs.
+    pub(super) fn next_members(
+        &self,
+        queue: &Queue,
+        members: &KeyFilter,
+        probing: &mut Probing,
+    ) -> Result<Chunk> {
+        let row_count = probing.chunk.row_count;
+        probing.next = row_count as u64;
+        let flags = queue.test_keys(members, &probing.keys, row_count, KeyTest::default())?;
+        if let Some(marks) = &probing.marks {
+            match probing.is_marked {
+                // Earlier pieces of the build side marked others.
+                true => queue.mark(&queue.select(&flags, row_count)?, None, marks, 0)?,
+                false => probing.marks = Some(flags),
+            }
+            return queue.empty(&self.types());
+        }
+        let rows = queue.select(&flags, row_count)?;
+        let mut columns = queue.gather_chunk(&probing.chunk, &rows)?.columns;
+        for key in &probing.keys {
+            let key = queue.gather(key, &rows)?;
+            match self.build_side {
+                JoinSide::Left => columns.insert(0, key),
+                JoinSide::Right => columns.push(key),
+            }
+        }
+        Ok(Chunk { row_count: rows.count, columns })
+    }
+}
