@@ -164,13 +164,13 @@ impl RowTest<'_> {
         &self.early
     }
 
-    /// The rows of a chunk of the early columns that pass. Waits for their count, and where a filter of a join is
-    /// asked.
+    /// The rows of a chunk of the early columns that pass, and the tiles that have some where they are needed. Waits for
+    /// their count, and where a filter of a join is asked.
     ///
     /// # Errors
     ///
     /// Those of the condition's functions; `OutOfMemory`, `Device`.
-    pub(super) fn select(&self, queue: &Queue, chunk: &Chunk) -> Result<Passed> {
+    pub(super) fn select(&self, queue: &Queue, chunk: &Chunk, needs_tiles: bool) -> Result<Passed> {
         let mut flags = match self.own {
             Some(own) => {
                 let read = Chunk { row_count: chunk.row_count, columns: self.columns(chunk, &own.places)? };
@@ -184,7 +184,10 @@ impl RowTest<'_> {
             flags = Some(filter.test(queue, &keys, chunk.row_count, flags.as_ref())?);
         }
         let Some(flags) = flags else { return Ok(Passed::All) };
-        let selected = queue.select_tiles(&flags, chunk.row_count)?;
+        let selected = match needs_tiles {
+            true => queue.select_tiles(&flags, chunk.row_count)?,
+            false => SelectedTiles { rows: queue.select(&flags, chunk.row_count)?, has_rows: Vec::new() },
+        };
         Ok(if selected.rows.count == chunk.row_count { Passed::All } else { Passed::Some(selected) })
     }
 
