@@ -144,6 +144,7 @@ impl ScanSource {
         let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
         let runtime = place.route.arrive(columns, row_count, &mut context.reduced);
         let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
+        let filter = if context.settings.page_skipping { filter } else { filter.without_skipping() };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
         let ahead_bytes = context.memory.ahead_bytes();

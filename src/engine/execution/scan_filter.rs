@@ -34,6 +34,7 @@ pub(super) struct ScanFilter {
     own: Option<OwnConditions>,
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
+    skips_pages: bool,
 }
 
 /// The conditions of the scan itself, all of which must be true.
@@ -79,7 +80,12 @@ impl ScanFilter {
             Some(condition) => Some(OwnConditions::compile(condition, conditions, columns, parameters)?),
             None => None,
         };
-        Ok(Self { own, runtime, row_groups_pruned: AtomicU64::new(0) })
+        Ok(Self { own, runtime, row_groups_pruned: AtomicU64::new(0), skips_pages: true })
+    }
+
+    /// The same filter, for a query that decodes all pages of a row group at once.
+    pub(super) fn without_skipping(self) -> Self {
+        Self { skips_pages: false, ..self }
     }
 
     /// Whether all that joins will say is known.
@@ -104,7 +110,8 @@ impl ScanFilter {
 
     /// The rows of a row group that page indexes leave, and of these the ones within a range. Blocks.
     pub(super) fn rows_left(&self, place: &IndexedRowGroup<'_>, rows: &Range<u32>) -> RowSelection {
-        let left = self.own.as_ref().and_then(|own| rows_left(place, &own.conditions, &own.parameters));
+        let own = self.own.as_ref().filter(|_| self.skips_pages);
+        let left = own.and_then(|own| rows_left(place, &own.conditions, &own.parameters));
         match left {
             None => RowSelection::of([rows.clone()]),
             Some(left) => {
@@ -113,12 +120,15 @@ impl ScanFilter {
         }
     }
 
-    /// What is asked of rows now.
-    pub(super) fn test(&self) -> RowTest<'_> {
+    /// What is asked of rows of `column_count` columns now.
+    pub(super) fn test(&self, column_count: usize) -> RowTest<'_> {
         let runtime: Vec<&ScanRuntimeFilter> =
             self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
         let own = self.own.iter().flat_map(|own| own.places.iter().copied());
         let mut early: Vec<usize> = own.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
+        if !self.skips_pages {
+            early = (0..column_count).collect();
+        }
         early.sort_unstable();
         early.dedup();
         RowTest { own: self.own.as_ref(), runtime, early }

@@ -64,7 +64,7 @@ impl ScanWork {
             return self.no_rows(queue);
         }
         let decoder = RowGroupDecoder { scan: self, queue, row_group, loaded };
-        let test = self.filter.test();
+        let test = self.filter.test(self.columns.len());
         let (early_places, late_places): (Vec<usize>, Vec<usize>) =
             (0..self.columns.len()).partition(|place| test.early().contains(place));
         let early = decoder.start(&early_places, &rows)?.wait_columns()?;
