@@ -13,24 +13,29 @@
 #define ROWS_PER_THREAD (RUN_TILE_ROWS / BLOCK_THREADS)
 
 // Values of a page before a row.
-DEVICE uint32_t values_before(const EncodedPage &page, const PageState &state, uint64_t row) {
-    if (row >= page.row_count) return state.value_count;
+DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t value_count, uint32_t row) {
+    if (row >= page.row_count) return value_count;
     uint32_t count;
-    find_value(page, state.dense, (uint32_t)row, &count);
+    find_value(page, dense, row, &count);
     return count;
 }
 
-DEVICE void copy_cell(const PageColumn &column, uint32_t entry, uint64_t row) {
+template <class T>
+DEVICE void copy_cell_as(const PageColumn &column, bool valid, uint64_t entry, uint64_t row) {
+    ((T *)column.values)[row] = valid ? ((const T *)column.dictionary)[entry] : T{};
+}
+
+// A NULL's cell is zeros: whoever copies whole columns copies it too.
+DEVICE void copy_cell(const PageColumn &column, bool valid, uint32_t entry, uint64_t row) {
     switch (column.cell_bytes) {
-        case 1: ((uint8_t *)column.values)[row] = ((const uint8_t *)column.dictionary)[entry]; break;
-        case 2: ((uint16_t *)column.values)[row] = ((const uint16_t *)column.dictionary)[entry]; break;
-        case 4: ((uint32_t *)column.values)[row] = ((const uint32_t *)column.dictionary)[entry]; break;
-        case 8: ((uint64_t *)column.values)[row] = ((const uint64_t *)column.dictionary)[entry]; break;
+        case 1: copy_cell_as<uint8_t>(column, valid, entry, row); break;
+        case 2: copy_cell_as<uint16_t>(column, valid, entry, row); break;
+        case 4: copy_cell_as<uint32_t>(column, valid, entry, row); break;
+        case 8: copy_cell_as<uint64_t>(column, valid, entry, row); break;
         default: { // 16 or 32
             const uint32_t parts = column.cell_bytes / 16;
             for (uint32_t part = 0; part < parts; part++) {
-                const Cell16 cell = ((const Cell16 *)column.dictionary)[(uint64_t)entry * parts + part];
-                ((Cell16 *)column.values)[row * parts + part] = cell;
+                copy_cell_as<Cell16>(column, valid, (uint64_t)entry * parts + part, row * parts + part);
             }
         }
     }
@@ -50,7 +55,8 @@ DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes,
     return width <= 32;
 }
 
-KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
+// Five blocks a multiprocessor: other warps work while a walker reads headers.
+KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
     SHARED RunTable tables[2];
     SHARED uint32_t width, failed;
     const PageSlice slice = ((const PageSlice *)args.list)[blockIdx.x];
@@ -58,18 +64,20 @@ KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
     const EncodedPage page = page_at(args, number);
     const PageColumn column = column_at(args, page.column);
     const PageState state = state_at(args, number);
+    const uint32_t dense = state.dense, value_count = state.value_count;
     const uint64_t data = page.values + state.values_offset;
-    const uint64_t end = (uint64_t)slice.first_row + slice.row_count;
     const bool is_flags = page.source == SOURCE_FLAGS;
     const bool has_faults = !is_flags && state_at(args, column.dictionary_page).faulty;
-    // A slice's values before a tile's end.
-    const auto values_until = [&](uint64_t row) { return values_before(page, state, row < end ? row : end); };
-    uint32_t before = values_before(page, state, slice.first_row);
+    // Values of the page before a row of the slice, or before its end. A page has less than 2^31 rows.
+    const auto values_until = [&](uint32_t row) {
+        return values_before(page, dense, value_count, slice.first_row + (row < slice.row_count ? row : slice.row_count));
+    };
+    uint32_t before = values_until(0);
     RunCursor cursor = open_runs(0, 0, 0, 0);
     if (threadIdx.x == 0) {
-        uint32_t wanted = values_until((uint64_t)slice.first_row + RUN_TILE_ROWS) - before;
+        uint32_t wanted = values_until(RUN_TILE_ROWS) - before;
         // A page without values need not have runs.
-        failed = state.value_count != 0 && !(open_indexes(page, data, value_bytes(page, state), &cursor) &&
+        failed = value_count != 0 && !(open_indexes(page, data, value_bytes(page, state), &cursor) &&
                                              skip_runs(cursor, before) &&
                                              (wanted == 0 || list_runs(cursor, tables[0], wanted)));
         width = cursor.width;
@@ -78,10 +86,9 @@ KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
     __syncthreads();
     if (failed) return;
     for (uint32_t tile = 0; tile < slice.row_count; tile += RUN_TILE_ROWS) {
-        const uint64_t next = (uint64_t)slice.first_row + tile + RUN_TILE_ROWS;
-        const uint32_t after = values_until(next);
+        const uint32_t after = values_until(tile + RUN_TILE_ROWS);
         if (threadIdx.x == 0) {
-            uint32_t wanted = values_until(next + RUN_TILE_ROWS) - after;
+            uint32_t wanted = values_until(tile + 2 * RUN_TILE_ROWS) - after;
             RunTable &table = tables[(tile / RUN_TILE_ROWS + 1) % 2];
             if (wanted && !list_runs(cursor, table, wanted)) report_error(args.status, ERROR_PAGE, number);
         }
@@ -91,17 +98,16 @@ KERNEL(decode_indexes, DecodePages, BLOCK_THREADS) {
             if (within >= slice.row_count) break;
             const uint64_t target = (uint64_t)slice.target_row + within;
             uint32_t index;
-            const bool valid = find_value(page, state.dense, slice.first_row + within, &index);
-            mark_row(column, target, valid);
-            if (!valid) continue;
-            uint32_t entry = run_value(table, data, width, index - before);
+            const bool valid = find_value(page, dense, slice.first_row + within, &index);
+            const uint32_t entry = valid ? run_value(table, data, width, index - before) : 0;
+            if (column.validity) ((uint8_t *)column.validity)[target] = valid;
             if (is_flags) {
                 ((uint8_t *)column.values)[target] = entry != 0;
-            } else if (entry >= column.dictionary_count) {
+            } else if (valid && entry >= column.dictionary_count) {
                 report_error(args.status, ERROR_DICTIONARY_INDEX, number);
             } else {
-                copy_cell(column, entry, target);
-                uint8_t fault = has_faults ? ((const uint8_t *)column.faults)[entry] : 0;
+                copy_cell(column, valid, entry, target);
+                uint8_t fault = has_faults && valid ? ((const uint8_t *)column.faults)[entry] : 0;
                 if (fault) report_error(args.status, fault, number);
             }
         }

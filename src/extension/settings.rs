@@ -72,6 +72,7 @@ static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_PAGE_SKIPPING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -140,6 +141,7 @@ pub fn device() -> DeviceSettings {
         deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
         memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
+        page_skipping: GPU_PAGE_SKIPPING.get(),
         pinned_memory: GPU_PINNED_MEMORY.get(),
         reader_combining: GPU_READER_COMBINING.get(),
         regulation: GPU_REGULATION.get(),
@@ -297,6 +299,11 @@ fn define_techniques() {
             &GPU_MEMORY_POOL,
         ),
         (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
+        (
+            c"pystachio.gpu_page_skipping",
+            c"Decodes only pages that page indexes and filters leave.",
+            &GPU_PAGE_SKIPPING,
+        ),
         (
             c"pystachio.gpu_pinned_memory",
             c"Copies to and from the GPU through page-locked memory.",

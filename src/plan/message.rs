@@ -137,6 +137,8 @@ pub struct DeviceSettings {
     pub memory_pool: bool,
     /// Footers are kept between queries.
     pub metadata_cache: bool,
+    /// Of a row group, only pages are decoded that page indexes and filters on other columns leave.
+    pub page_skipping: bool,
     /// Copies between host and device go through page-locked memory, which also keeps column chunks.
     pub pinned_memory: bool,
     /// Readers work ahead for all scans of a query; otherwise for the one that is waited for.
@@ -203,6 +205,7 @@ impl Default for DeviceSettings {
             deferred_synchronisation: true,
             memory_pool: true,
             metadata_cache: true,
+            page_skipping: true,
             pinned_memory: true,
             reader_combining: true,
             regulation: true,

@@ -1,5 +1,6 @@
 //! Parquet column chunks, decoded on a device.
 //!
+//! - `chunk_upload.rs`: from files to the device
 //! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `row_selection.rs`: which rows are decoded, and where their cells go
@@ -27,6 +28,7 @@
 mod abi;
 mod chunk_decoder;
 mod chunk_plan;
+mod chunk_upload;
 mod column_chunk;
 mod conversion;
 mod fault;
@@ -44,11 +46,9 @@ mod row_selection;
 #[cfg(test)]
 mod tests;
 
+pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
-pub use load::{
-    ChunkReads, ChunkUpload, EncodedBytes, PendingLoad, ResidentChunk, UploadedChunk,
-    is_decompressed_by_host, load_chunks,
-};
+pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host, load_chunks};
 pub use page_map::{ChunkExtent, PageMap};
 pub use pinned_chunk::PinnedChunk;
 pub use row_group::{PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};

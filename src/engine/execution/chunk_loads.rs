@@ -9,7 +9,8 @@ use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
 
 use super::{
     chunk_cache::{ChunkKey, ChunkOrigin, Claim, LoadClaim},
-    scan::{RowGroup, ScanWork},
+    scan::ScanWork,
+    scan_parts::RowGroup,
 };
 use crate::{
     decode::{

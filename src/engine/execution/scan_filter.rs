@@ -34,6 +34,7 @@ pub(super) struct ScanFilter {
     own: Option<OwnConditions>,
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
+    skips_pages: bool,
 }
 
 /// The conditions of the scan itself, all of which must be true.
@@ -79,7 +80,12 @@ impl ScanFilter {
             Some(condition) => Some(OwnConditions::compile(condition, conditions, columns, parameters)?),
             None => None,
         };
-        Ok(Self { own, runtime, row_groups_pruned: AtomicU64::new(0) })
+        Ok(Self { own, runtime, row_groups_pruned: AtomicU64::new(0), skips_pages: true })
+    }
+
+    /// The same filter, for a query that decodes all pages of a row group at once.
+    pub(super) fn without_skipping(self) -> Self {
+        Self { skips_pages: false, ..self }
     }
 
     /// Whether all that joins will say is known.
@@ -104,6 +110,9 @@ impl ScanFilter {
 
     /// The rows of a row group that page indexes leave, and of these the ones within a range. Blocks.
     pub(super) fn rows_left(&self, place: &IndexedRowGroup<'_>, rows: &Range<u32>) -> RowSelection {
+        if !self.skips_pages {
+            return RowSelection::of([rows.clone()]);
+        }
         let own = self.own.iter().flat_map(|own| own.conditions.iter().cloned());
         let conditions: Vec<Expression> =
             own.chain(self.runtime.iter().flat_map(ScanRuntimeFilter::conditions)).collect();
@@ -117,12 +126,15 @@ impl ScanFilter {
         }
     }
 
-    /// What is asked of rows now.
-    pub(super) fn test(&self) -> RowTest<'_> {
+    /// What is asked of rows of `column_count` columns now.
+    pub(super) fn test(&self, column_count: usize) -> RowTest<'_> {
         let runtime: Vec<&ScanRuntimeFilter> =
             self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
         let own = self.own.iter().flat_map(|own| own.places.iter().copied());
         let mut early: Vec<usize> = own.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
+        if !self.skips_pages {
+            early = (0..column_count).collect();
+        }
         early.sort_unstable();
         early.dedup();
         RowTest { own: self.own.as_ref(), runtime, early }
@@ -168,13 +180,13 @@ impl RowTest<'_> {
         &self.early
     }
 
-    /// The rows of a chunk of the early columns that pass. Waits for their count, and where a filter of a join is
-    /// asked.
+    /// The rows of a chunk of the early columns that pass, and the tiles that have some where they are needed. Waits for
+    /// their count, and where a filter of a join is asked.
     ///
     /// # Errors
     ///
     /// Those of the condition's functions; `OutOfMemory`, `Device`.
-    pub(super) fn select(&self, queue: &Queue, chunk: &Chunk) -> Result<Passed> {
+    pub(super) fn select(&self, queue: &Queue, chunk: &Chunk, needs_tiles: bool) -> Result<Passed> {
         let mut flags = match self.own {
             Some(own) => {
                 let read = Chunk { row_count: chunk.row_count, columns: self.columns(chunk, &own.places)? };
@@ -188,7 +200,10 @@ impl RowTest<'_> {
             flags = Some(filter.test(queue, &keys, chunk.row_count, flags.as_ref())?);
         }
         let Some(flags) = flags else { return Ok(Passed::All) };
-        let selected = queue.select_tiles(&flags, chunk.row_count)?;
+        let selected = match needs_tiles {
+            true => queue.select_tiles(&flags, chunk.row_count)?,
+            false => SelectedTiles { rows: queue.select(&flags, chunk.row_count)?, has_rows: Vec::new() },
+        };
         Ok(if selected.rows.count == chunk.row_count { Passed::All } else { Passed::Some(selected) })
     }
 

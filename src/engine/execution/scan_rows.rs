@@ -7,11 +7,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{
-    chunk_loads::WantedChunks,
-    scan::{RowGroup, ScanWork},
-    scan_filter::Passed,
-};
+use super::{chunk_loads::WantedChunks, scan::ScanWork, scan_filter::Passed, scan_parts::RowGroup};
 use crate::{
     decode::{ColumnSource, PendingRowGroup, ResidentChunk, RowSelection},
     device::{Chunk, Column},
@@ -68,20 +64,23 @@ impl ScanWork {
             return self.no_rows(queue);
         }
         let decoder = RowGroupDecoder { scan: self, queue, row_group, loaded };
-        let test = self.filter.test();
+        let test = self.filter.test(self.columns.len());
         let (early_places, late_places): (Vec<usize>, Vec<usize>) =
             (0..self.columns.len()).partition(|place| test.early().contains(place));
         let early = decoder.start(&early_places, &rows)?.wait_columns()?;
         let early = Chunk { row_count: rows.row_count(), columns: early };
-        let (row_count, early, late) = match test.select(queue, &early)? {
+        let (row_count, early, late) = match test.select(queue, &early, !late_places.is_empty())? {
             Passed::All => {
                 let late = decoder.start(&late_places, &rows)?.wait_columns()?;
                 (rows.row_count(), early.columns, late)
             }
             Passed::Some(selected) if selected.rows.count == 0 => return self.no_rows(queue),
             Passed::Some(selected) => {
-                let left = rows.narrowed(SELECTED_TILE_ROWS, &selected.has_rows);
                 let gather = |column: &Column| queue.gather(column, &selected.rows);
+                let left = match late_places.is_empty() {
+                    true => rows,
+                    false => rows.narrowed(SELECTED_TILE_ROWS, &selected.has_rows),
+                };
                 let late = decoder.start(&late_places, &left)?.map_columns(gather)?;
                 let early = early.columns.iter().map(gather).collect::<Result<_>>()?;
                 (selected.rows.count, early, late.wait_columns()?)

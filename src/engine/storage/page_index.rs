@@ -3,7 +3,7 @@
 //! ```text
 //! column a   |  page 0  |    page 1    | page 2 |
 //! column b   |    page 0    |  page 1  | page 2 |
-//! rows       | 1 | 2    | 3 |    4     |   5    |      one check each, against one page of every column
+//! rows       | 1 | 2    | 3 |    4     |   5    |      one check each of a condition over both columns
 //! ```
 //!
 //! Invariants: rows are ruled out only if none of them can make the conditions true. An index that is absent, or can't
@@ -21,7 +21,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 
 use super::{
-    FileFooter, TableFile,
+    TableFile,
     compact_protocol::{CompactWalk, Kind, TOO_LONG},
     pruning::{Bounds, refutes_within, with_statistics},
     statistics::{ChunkStatistics, page_bounds},
@@ -215,23 +215,39 @@ pub fn rows_left(
     conditions: &[Expression],
     parameters: &[Literal],
 ) -> Option<Vec<Range<u32>>> {
-    let footer: &FileFooter = &place.file.footer;
-    let mut columns: Vec<(ColumnId, Arc<PageBounds>)> = Vec::new();
-    for (number, column) in place.columns.iter().enumerate() {
-        if conditions.iter().any(|condition| reads(condition, column.id)) {
-            columns.extend(footer.page_indexes.bounds(place, number).map(|bounds| (column.id, bounds)));
+    let metadata = place.file.footer.metadata().row_group(place.row_group);
+    let all = 0..u32::try_from(metadata.num_rows()).ok()?;
+    let mut left = vec![all.clone()];
+    // One after another, each over the pages of its own columns alone.
+    for condition in conditions {
+        let columns = bounds_of(place, condition);
+        if !columns.is_empty() {
+            left = intersection(&left, &left_by(condition, &columns, all.end, parameters));
         }
     }
-    if columns.is_empty() {
-        return None;
-    }
-    let row_count = u32::try_from(footer.metadata().row_group(place.row_group).num_rows()).ok()?;
+    (left != [all]).then_some(left)
+}
+
+/// The bounds of the pages of a condition's columns.
+fn bounds_of(place: &IndexedRowGroup<'_>, condition: &Expression) -> Vec<(ColumnId, Arc<PageBounds>)> {
+    let indexes = &place.file.footer.page_indexes;
+    let read = place.columns.iter().enumerate().filter(|(_, column)| reads(condition, column.id));
+    read.filter_map(|(number, column)| Some((column.id, indexes.bounds(place, number)?))).collect()
+}
+
+/// The rows that one condition leaves.
+fn left_by(
+    condition: &Expression,
+    columns: &[(ColumnId, Arc<PageBounds>)],
+    row_count: u32,
+    parameters: &[Literal],
+) -> Vec<Range<u32>> {
     let mut left: Vec<Range<u32>> = Vec::new();
     let mut pages = vec![0; columns.len()];
     let mut row = 0;
     while row < row_count {
         let mut end = row_count;
-        for (page, (_, column)) in pages.iter_mut().zip(&columns) {
+        for (page, (_, column)) in pages.iter_mut().zip(columns) {
             *page = column.page_of(row, *page);
             end = end.min(column.ends.get(*page).copied().unwrap_or(row_count));
         }
@@ -239,7 +255,7 @@ pub fn rows_left(
             let place = columns.iter().position(|(known, _)| *known == id)?;
             columns[place].1.bounds.get(pages[place])
         };
-        if !refutes_within(conditions, &bounds_of, parameters) {
+        if !refutes_within(std::slice::from_ref(condition), &bounds_of, parameters) {
             match left.last_mut() {
                 Some(last) if last.end == row => last.end = end,
                 _ => left.push(row..end),
@@ -247,7 +263,25 @@ pub fn rows_left(
         }
         row = end;
     }
-    (left != [0..row_count]).then_some(left)
+    left
+}
+
+/// The rows that are in both.
+fn intersection(first: &[Range<u32>], second: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut both = Vec::new();
+    let (mut first, mut second) = (first.iter().peekable(), second.iter().peekable());
+    while let (Some(one), Some(other)) = (first.peek(), second.peek()) {
+        let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+        if start < end {
+            both.push(start..end);
+        }
+        if one.end <= other.end {
+            first.next();
+        } else {
+            second.next();
+        }
+    }
+    both
 }
 
 /// Whether a condition reads a column.

@@ -92,6 +92,17 @@ fn columns_are_decoded_where_rows_pass() {
 }
 
 #[test]
+fn a_query_that_skips_no_pages_decodes_all() {
+    let table = table();
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let settings = DeviceSettings { page_skipping: false, ..DeviceSettings::default() };
+    let few = [condition(Function::Less, int64(3), 100)];
+    let answer = fixture.run_with(plan(table.filtered(0, &few)), settings).unwrap();
+    assert_eq!(answer.rows, expected(&table, |row| row.number < 100));
+    assert_eq!(count(&answer.metrics.operators[0], "pages_skipped"), 0);
+}
+
+#[test]
 fn pages_that_their_index_rules_out_are_not_read() {
     let table = table();
     let fixture = Fixture::new(PLENTY_BYTES);

@@ -66,7 +66,9 @@ fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
     let direct = run(&Fixture::new(PLENTY_BYTES), &table, StoragePath::Direct).unwrap().metrics.storage_paths;
     let taken = |cache: bool| {
         let settings = DeviceSettings { cache, ..DeviceSettings::default() };
-        Fixture::new(PLENTY_BYTES).run_with(plan(table.scan(0)), settings).unwrap().metrics.storage_paths
+        let fixture =
+            Fixture::caching(Arc::new(EmulatedPlatform::new()), PLENTY_BYTES, (PLENTY_BYTES / 2, 0));
+        fixture.run_with(plan(table.scan(0)), settings).unwrap().metrics.storage_paths
     };
     drop_pages();
     // A file system in memory drops nothing.

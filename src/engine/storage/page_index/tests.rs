@@ -120,6 +120,13 @@ fn pages_of_several_columns_need_not_begin_together() {
 }
 
 #[test]
+fn rows_that_conditions_leave_are_those_of_all() {
+    assert_eq!(intersection(&[0..10, 20..30, 40..50], &[5..22, 25..45]), [5..10, 20..22, 25..30, 40..45]);
+    assert_eq!(intersection(&[0..10], &[10..20]), []);
+    assert_eq!(intersection(&[], &[0..5]), []);
+}
+
+#[test]
 fn pages_of_nulls_match_no_comparison() {
     let (_folder, file) = table_file(WriterProperties::builder());
     let is_null =
