@@ -22,7 +22,11 @@ const PATHS: [StoragePath; 6] = [
 ];
 
 fn table() -> Table {
-    let shape = Shape { seed: 71, row_count: 5000, key_count: 1 << 40, repeated_percent: 0, null_percent: 5 };
+    table_of(5000)
+}
+
+fn table_of(row_count: usize) -> Table {
+    let shape = Shape { seed: 71, row_count, key_count: 1 << 40, repeated_percent: 0, null_percent: 5 };
     // Where temporary files are, there may be no direct reads.
     let test = std::env::current_exe().unwrap();
     Table::new_in(test.parent().unwrap(), shape.rows())
@@ -55,7 +59,8 @@ fn every_path_gives_the_same_rows() {
 
 #[test]
 fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
-    let table = table();
+    // Large enough that reading the footer does not bring all of it into the page cache.
+    let table = table_of(60_000);
     let file = std::fs::File::open(&table.path).unwrap();
     let bytes = file.metadata().unwrap().len();
     let drop_pages = || {
@@ -74,8 +79,8 @@ fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
     // A file system in memory drops nothing.
     let is_dropped = !is_in_page_cache(&file, 0, bytes);
     drop_pages();
-    let expected = if is_dropped { direct } else { vec![StoragePath::PageCache] };
-    assert_eq!(taken(true), expected);
+    // The end of the file may be there again, by reading the footer.
+    assert_eq!(taken(true).contains(&direct[0]), is_dropped);
     drop_pages();
     assert_eq!(taken(false), [StoragePath::PageCache]);
     assert_eq!(taken(true), [StoragePath::PageCache]);
