@@ -93,6 +93,14 @@ impl RowSelection {
         self.ranges.iter().map(|range| range.first_row..range.end())
     }
 
+    /// The rows that another selection has too.
+    pub fn common(&self, other: &Self) -> Self {
+        let common = |own: Range<u32>| {
+            other.ranges().map(move |range| own.start.max(range.start)..own.end.min(range.end))
+        };
+        Self::of(self.ranges().flat_map(common))
+    }
+
     /// The same places without the rows of tiles that nobody wants. `is_wanted` has a flag for every `tile_rows`
     /// rows of the columns. Short gaps are not left out.
     pub fn narrowed(&self, tile_rows: usize, is_wanted: &[bool]) -> Self {
@@ -157,6 +165,15 @@ mod tests {
         assert_eq!(rows.ranges, [placed(5, 7, 0), placed(20, 10, 7)]);
         assert_eq!(rows.within(8, 15).collect::<Vec<_>>(), [placed(0, 4, 3), placed(12, 3, 7)]);
         assert_eq!(rows.within(12, 8).count(), 0);
+    }
+
+    #[test]
+    fn common_rows_are_those_of_both() {
+        let rows = RowSelection::of([0..10, 20..40]);
+        let common = rows.common(&RowSelection::of([5..8, 9..22, 30..31, 50..60]));
+        assert_eq!(common, RowSelection::of([5..8, 9..10, 20..22, 30..31]));
+        assert_eq!(rows.common(&RowSelection::of([0..40])), rows);
+        assert_eq!(rows.common(&RowSelection::of([])).row_count(), 0);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{Buffer, Claim, Column, abi::FilterCounts},
+    device::{Buffer, Claim, Column, Letter, abi::FilterCounts},
     operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
@@ -234,7 +234,7 @@ impl ScanRuntimeFilter {
         self.columns.iter().map(|(.., place)| *place)
     }
 
-    /// The rows with these keys that pass, of those that are `asked` about; waits.
+    /// Asks which of the rows with these keys pass, of those that are `asked` about.
     ///
     /// # Errors
     ///
@@ -245,19 +245,15 @@ impl ScanRuntimeFilter {
         keys: &[Column],
         row_count: usize,
         asked: Option<&Buffer>,
-    ) -> Result<Buffer> {
+    ) -> Result<TestedRows<'_>> {
         let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
-        let counts = queue.upload(&[FilterCounts::default()])?;
+        let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
         let test = KeyTest { asked, counts: Some(&counts) };
         let flags = queue.test_keys(filter, keys, row_count, test)?;
-        let counts: Vec<FilterCounts> = queue.download(&counts, 1)?;
-        for counts in counts {
-            self.tested.fetch_add(counts.tested, Ordering::Relaxed);
-            self.passed.fetch_add(counts.passed, Ordering::Relaxed);
-        }
-        Ok(flags)
+        let counts = queue.memory().post::<FilterCounts>(counts.address(), 1, queue.stream())?;
+        Ok(TestedRows { flags, counts, filter: self })
     }
 
     /// Adds what was counted since the last time to an operator.
@@ -274,6 +270,29 @@ impl ScanRuntimeFilter {
         operator.count(names.0, now.tested.saturating_sub(shown.tested));
         operator.count(names.1, dropped(&now).saturating_sub(dropped(&shown)));
         *shown = now;
+    }
+}
+
+/// Rows that a filter was asked about.
+pub(super) struct TestedRows<'a> {
+    /// One byte a row: whether it passes.
+    pub(super) flags: Buffer,
+    counts: Letter,
+    filter: &'a ScanRuntimeFilter,
+}
+
+impl TestedRows<'_> {
+    /// Counts them; waits. Until then the device may be reading the filter.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(super) fn wait_counted(self) -> Result<()> {
+        for counts in self.counts.wait::<FilterCounts>(1)? {
+            self.filter.tested.fetch_add(counts.tested, Ordering::Relaxed);
+            self.filter.passed.fetch_add(counts.passed, Ordering::Relaxed);
+        }
+        Ok(())
     }
 }
 

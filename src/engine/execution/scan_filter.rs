@@ -20,7 +20,10 @@ use std::{
 
 use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
 
-use super::{Columns, runtime_filter::ScanRuntimeFilter};
+use super::{
+    Columns,
+    runtime_filter::{ScanRuntimeFilter, TestedRows},
+};
 use crate::{
     decode::RowSelection,
     device::{Chunk, Column},
@@ -181,7 +184,7 @@ impl RowTest<'_> {
     }
 
     /// The rows of a chunk of the early columns that pass, and the tiles that have some where they are needed. Waits for
-    /// their count, and where a filter of a join is asked.
+    /// their count.
     ///
     /// # Errors
     ///
@@ -194,16 +197,25 @@ impl RowTest<'_> {
             }
             None => None,
         };
+        let mut tested = Vec::new();
         for filter in &self.runtime {
             let places: Vec<usize> = filter.places().collect();
             let keys = self.columns(chunk, &places)?;
-            flags = Some(filter.test(queue, &keys, chunk.row_count, flags.as_ref())?);
+            let rows = filter.test(queue, &keys, chunk.row_count, flags.as_ref())?;
+            flags = Some(rows.flags.clone());
+            tested.push(rows);
         }
         let Some(flags) = flags else { return Ok(Passed::All) };
         let selected = match needs_tiles {
-            true => queue.select_tiles(&flags, chunk.row_count)?,
-            false => SelectedTiles { rows: queue.select(&flags, chunk.row_count)?, has_rows: Vec::new() },
+            true => queue.select_tiles(&flags, chunk.row_count),
+            false => {
+                let rows = queue.select(&flags, chunk.row_count);
+                rows.map(|rows| SelectedTiles { rows, has_rows: Vec::new() })
+            }
         };
+        // They have come before the count of what is selected. Also after an error nobody may be reading the filters.
+        tested.into_iter().try_for_each(TestedRows::wait_counted)?;
+        let selected = selected?;
         Ok(if selected.rows.count == chunk.row_count { Passed::All } else { Passed::Some(selected) })
     }
 

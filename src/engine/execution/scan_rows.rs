@@ -56,9 +56,11 @@ impl ScanWork {
         row_group: &RowGroup,
         loaded: Option<LoadedRowGroup>,
     ) -> Result<Chunk> {
+        let rows = self.rows_left(row_group);
         let (rows, loaded) = match loaded {
-            Some(LoadedRowGroup { rows, chunks }) => (rows, Some(chunks)),
-            None => (self.rows_left(row_group), None),
+            // Joins may have said more since.
+            Some(loaded) => (loaded.rows.common(&rows), Some(loaded.chunks)),
+            None => (rows, None),
         };
         if rows.row_count() == 0 {
             return self.no_rows(queue);
