@@ -44,7 +44,7 @@ SPILL_QUERIES = {
     "outer join": "SELECT count(*), count(o.o_orderkey), count(p.o_orderkey), min(o.o_comment), max(p.o_comment) "
                   "FROM orders o FULL JOIN orders p ON o.o_orderkey = p.o_custkey",
     "anti join": "SELECT count(*), min(o_comment) FROM orders WHERE NOT EXISTS "
-                 "(SELECT 1 FROM lineitem WHERE l_orderkey = o_orderkey AND l_quantity > 45)",
+                 "(SELECT 1 FROM lineitem WHERE l_orderkey = o_orderkey AND l_extendedprice * 2 > o_totalprice)",
     "groups": "SELECT l_orderkey, l_partkey, count(*), sum(l_extendedprice), min(l_comment) FROM lineitem GROUP BY 1, 2 ORDER BY 1, 2",
     "different values": "SELECT count(DISTINCT l_comment), count(DISTINCT l_partkey) FROM lineitem",
     "order": "SELECT l_extendedprice, l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY 1 DESC, 2, 3",

@@ -123,7 +123,7 @@ def spilling_foreign(session, folder, memory):
     """Imports TPC-H in small row groups through a server `spilling` whose device has so much memory: schema `tpch_spill`."""
     device = session.run("SHOW pystachio.auto_device").scalar()
     pieces = f"{folder}-pieces"
-    session.run(f"SELECT * FROM pystachio.tpch_generate('{pieces}', 0.01, overwrite => true, row_group_rows => 1000)")
+    session.run(f"SELECT * FROM pystachio.tpch_generate('{pieces}', 0.01, overwrite => true, row_group_rows => 1024)")
     session.run("SET client_min_messages = warning; DROP SERVER IF EXISTS spilling CASCADE; RESET client_min_messages")
     session.run(f"CREATE SERVER spilling FOREIGN DATA WRAPPER pystachio OPTIONS (device '{'cuda' if device == 'cuda' else 'emulated'}', "
                 f"memory '256MB', device_memory '{memory}')")
