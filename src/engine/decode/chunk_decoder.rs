@@ -132,7 +132,7 @@ impl<'a> ChunkDecoder<'a> {
         }
         self.scratch.extend([values, faults]);
         let origin = PageOrigin { chunk: self.number, page: page.number };
-        let rows = RowSelection::of([0..page.row_count]);
+        let rows = RowSelection::range(0..page.row_count);
         let batch_page = BatchPage { page: encoded, source, delta_form, is_optional: false, origin };
         self.batch.add_page(batch_page, &rows, 0);
         Ok(())

@@ -133,7 +133,8 @@ impl PageMap {
 impl ChunkExtent {
     /// All of a chunk of so many bytes and rows.
     pub fn whole(chunk_bytes: u64, row_count: u32) -> Self {
-        Self { ranges: vec![0..chunk_bytes], row_count, pages: None, skipped_pages: 0 }
+        let ranges = std::iter::once(0..chunk_bytes).collect();
+        Self { ranges, row_count, pages: None, skipped_pages: 0 }
     }
 
     /// The bytes to read, in the chunk. On the device they lie one after another.

@@ -57,7 +57,7 @@ pub fn decode_row_group(
     let encoded = chunks.iter().zip(&extents).map(|(chunk, extent)| EncodedBytes::Host(chunk.bytes, extent));
     let load = load_chunks(memory, sources.iter().zip(encoded).collect(), stream)?;
     let requests: Vec<_> = sources.iter().zip(load.chunks()).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-    let pending = PendingRowGroup::start(memory, &requests, &RowSelection::of([0..rows]), stream);
+    let pending = PendingRowGroup::start(memory, &requests, &RowSelection::range(0..rows), stream);
     // What is wrong with a page's compression comes before what its values then seem to be.
     load.wait_chunks()?;
     pending?.wait_columns()

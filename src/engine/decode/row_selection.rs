@@ -51,6 +51,11 @@ pub struct RowSelection {
 }
 
 impl RowSelection {
+    /// Consecutive rows.
+    pub fn range(rows: Range<u32>) -> Self {
+        Self::of(std::iter::once(rows))
+    }
+
     /// Ranges of rows, one after another. Empty ones are left out.
     ///
     /// # Panics

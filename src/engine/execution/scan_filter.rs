@@ -122,7 +122,7 @@ impl ScanFilter {
         let parameters = self.own.as_ref().map_or(&[][..], |own| &own.parameters);
         let left = rows_left(place, &conditions, parameters);
         match left {
-            None => RowSelection::of([rows.clone()]),
+            None => RowSelection::range(rows.clone()),
             Some(left) => {
                 RowSelection::of(left.iter().map(|left| left.start.max(rows.start)..left.end.min(rows.end)))
             }

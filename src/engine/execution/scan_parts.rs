@@ -123,6 +123,7 @@ pub(super) fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGro
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 mod tests {
     use super::*;
     use pystachio_plan::FileSet;

@@ -50,11 +50,13 @@ struct PageBounds {
     bounds: Vec<Bounds>,
 }
 
+/// By row group and leaf.
+type KnownIndexes = HashMap<(usize, usize), Option<Arc<PageBounds>>>;
+
 /// Bounds of pages of one file, as far as someone wanted them. An index that can't be used is kept as such.
 #[derive(Debug, Default)]
 pub(super) struct PageIndexes {
-    /// By row group and leaf.
-    known: Mutex<HashMap<(usize, usize), Option<Arc<PageBounds>>>>,
+    known: Mutex<KnownIndexes>,
 }
 
 /// A row group of a file, and what a scan reads of it.

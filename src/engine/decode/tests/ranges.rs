@@ -101,7 +101,7 @@ fn any_rows_of_a_row_group_are_those_of_the_whole() {
         let queue = queue(0xa5);
         for row_group in super::footer(&file.bytes).row_groups() {
             let row_count = row_group.num_rows() as u32;
-            let (whole, _) = decode(&queue, &file, row_group, &RowSelection::of([0..row_count]), false);
+            let (whole, _) = decode(&queue, &file, row_group, &RowSelection::range(0..row_count), false);
             let whole = values(&queue, &whole, row_count as usize);
             let ranges = random_ranges(&mut random, row_count);
             let rows = RowSelection::of(ranges.clone());
@@ -176,7 +176,7 @@ fn what_fresh_memory_holds_makes_no_difference() {
         for row_group in super::footer(&file.bytes).row_groups() {
             let row_count = row_group.num_rows() as u32;
             let ranges = random_ranges(&mut Random::new(seed), row_count);
-            for rows in [RowSelection::of([0..row_count]), RowSelection::of(ranges)] {
+            for rows in [RowSelection::range(0..row_count), RowSelection::of(ranges)] {
                 let [first, second] = [0xa5, 0x3c].map(|poison| {
                     let queue = queue(poison);
                     let (columns, _) = decode(&queue, &file, row_group, &rows, true);
