@@ -86,6 +86,8 @@ run_sanitizer() {
             # A kernel is looked up in one module after another: that the driver does not find it is no error.
             options=()
             if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
+            # Cells of NULL rows are not written, and are copied to the host with the others; nobody looks at them there.
+            if [[ $tool == initcheck ]]; then options=(--check-api-memory-access no); fi
             timeout -k 10 "${SANITIZER_LIMIT_S:-40}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
                 "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
             if grep -qE '^========= +(Invalid|Uninitialized|Error: |Warning: .*hazard|Barrier error|Divergent)' "$log" ||

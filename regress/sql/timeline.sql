@@ -26,7 +26,7 @@ SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT activity, bool_and(bytes > 0) AS bytes FROM pystachio.timeline(server => 'timeline_emulated')
 WHERE activity IN ('read', 'upload') OR name IN ('decode_indexes', 'convert_values', 'match_rows') GROUP BY activity ORDER BY activity;
 SELECT bool_and(start_ms >= 0 AND elapsed_ms >= 0) AS times, bool_or(lane > 0) AS streams, count(DISTINCT query) AS queries,
-  bool_or(name = 'insert_build_rows') AS builds
+  bool_or(name ~ '^insert_') AS builds
 FROM pystachio.timeline(server => 'timeline_emulated');
 SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') AS reads, count(*) FILTER (WHERE activity = 'kernel') > 0 AS kernels
