@@ -6,7 +6,7 @@ use pystachio_plan::{Function, OperatorMetrics, Value};
 use super::*;
 
 /// Rows of the table: some tiles of a selection, in one row group.
-const ROWS: usize = 50_000;
+const ROWS: usize = 24_000;
 /// Rows of a page, which differ from column to column: pages have so many, or what the writer's batches make of it.
 const PAGE_ROWS: usize = 900;
 
