@@ -177,7 +177,7 @@ mod tests {
         let rows = RowSelection::of([0..10, 20..40]);
         let common = rows.common(&RowSelection::of([5..8, 9..22, 30..31, 50..60]));
         assert_eq!(common, RowSelection::of([5..8, 9..10, 20..22, 30..31]));
-        assert_eq!(rows.common(&RowSelection::of([0..40])), rows);
+        assert_eq!(rows.common(&RowSelection::range(0..40)), rows);
         assert_eq!(rows.common(&RowSelection::of([])).row_count(), 0);
     }
 
