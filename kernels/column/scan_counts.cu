@@ -11,7 +11,7 @@
 #define ROWS_PER_THREAD (TILE_ROWS / BLOCK_THREADS)
 static_assert(ROWS_PER_THREAD % 8 == 0, "a thread's counts of one byte are whole words");
 // Totals that a thread adds up at once.
-#define TOTALS_PER_THREAD 8
+#define TOTALS_PER_THREAD 4
 
 // The first of the thread's rows.
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * TILE_ROWS + threadIdx.x * ROWS_PER_THREAD; }

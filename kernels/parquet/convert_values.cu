@@ -288,7 +288,7 @@ DEVICE Slice slice_of(const DecodePages &args, const PageSlice &place) {
                  place.page};
 }
 
-KERNEL(convert_values, DecodePages, BLOCK_THREADS) {
+KERNEL_RESIDENT(convert_values, DecodePages, BLOCK_THREADS, 5) {
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = slice_of(args, place);
     switch (slice.column.conversion) {

@@ -125,13 +125,15 @@ fn relation(
         }
         PlanOperator::Filter { input, predicate } => {
             let place = describe(context, "Filter".to_owned(), depth);
-            let input = self::relation(input, route.below(place), context, depth + 1)?;
+            let input = self::relation(input, route.below(place).past([predicate]), context, depth + 1)?;
             let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
             Ok(operator(columns, FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
             let place = describe(context, "Project".to_owned(), depth);
-            let input = self::relation(input, route.below(place).through(expressions), context, depth + 1)?;
+            let computed = expressions.iter().map(|named| &named.expression);
+            let route = route.below(place).past(computed).through(expressions);
+            let input = self::relation(input, route, context, depth + 1)?;
             let program = compile_named(expressions, &input.columns, &context.parameters)?;
             Ok(operator(columns, ProjectSource { input, program }, place))
         }
@@ -142,7 +144,10 @@ fn relation(
         PlanOperator::Aggregate { input, groups, aggregates } => {
             let place = describe(context, "Aggregate".to_owned(), depth);
             // A group is dropped whole.
-            let input = self::relation(input, route.below(place).through(groups), context, depth + 1)?;
+            let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+            let computed = groups.iter().map(|named| &named.expression).chain(inputs);
+            let route = route.below(place).past(computed).through(groups);
+            let input = self::relation(input, route, context, depth + 1)?;
             aggregate((place, input), groups, aggregates, columns, context)
         }
         PlanOperator::Sort { input, keys } => sort(input, keys, None, context, depth),

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Invariants: a filter passes an operator only if dropping rows below it drops just those of its rows that have no
-//! match anyway. What computing such a row would have failed with is not heard: PostgreSQL computes after a join what
-//! it can, and the CPU engine's filters do the same.
+//! match anyway, and computes nothing that could fail: PostgreSQL's error for a row that matches nothing is an error
+//! here too. In which order joins and the conditions of a scan are evaluated is no promise of PostgreSQL's.
 //!
 //! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
 
@@ -19,6 +19,7 @@ use pystachio_plan::{
 };
 
 use super::runtime_filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
+use crate::program::could_fail;
 
 /// The filters that operators above would like the scans below to have.
 #[derive(Clone, Default)]
@@ -75,6 +76,11 @@ impl FilterRoute {
     pub(super) fn below(mut self, place: usize) -> Self {
         self.wanted.iter_mut().for_each(|wanted| wanted.passed.push(place));
         self
+    }
+
+    /// Below an operator that computes these for every row. Nothing goes on if one of them could fail.
+    pub(super) fn past<'a>(self, computed: impl IntoIterator<Item = &'a Expression>) -> Self {
+        if computed.into_iter().any(could_fail) { Self::none() } else { self }
     }
 
     /// As far as keys are columns below too, by the ids that they have there.

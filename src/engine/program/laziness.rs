@@ -13,6 +13,15 @@ pub(super) fn is_lazy(expression: &Expression) -> bool {
     own || expression.children().into_iter().any(is_lazy)
 }
 
+/// Whether evaluating an expression could fail for some row.
+pub(crate) fn could_fail(expression: &Expression) -> bool {
+    let own = match expression {
+        Expression::Call { function, arguments, data_type } => may_fail(*function, arguments, data_type),
+        _ => false,
+    };
+    own || expression.children().into_iter().any(could_fail)
+}
+
 /// Functions that cost more than the skipping of them.
 fn is_slow(function: Function) -> bool {
     matches!(

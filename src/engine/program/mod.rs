@@ -40,6 +40,7 @@ use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, 
 
 use crate::device::{Chunk, Column, DeviceMemory, Stream};
 
+pub(crate) use laziness::could_fail;
 pub use status::status_error;
 
 use self::{

@@ -2,7 +2,7 @@
 
 use arrow::array::Decimal128Array;
 use pystachio_plan::{
-    Aggregate, AggregateCall, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value,
+    Aggregate, AggregateCall, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value,
 };
 
 use super::*;
@@ -300,6 +300,24 @@ fn filters_go_through_operators_to_every_scan_that_has_the_keys() {
     let joined = join(JoinKind::Left, JoinSide::Right, fact.scan(0), middle.scan(4), &[(0, 4)]);
     let wanted: Vec<Row> = fact.rows.iter().filter(|row| is_wanted(row)).cloned().collect();
     check(&semi(joined, 0), &expected(JoinKind::Left, &wanted, &middle.rows, KEY), true, "outer join");
+}
+
+#[test]
+fn a_row_that_fails_does_so_though_it_matches_nothing() {
+    let mut rows = shape(44, 900, 300).rows();
+    // Only a row without a match has a divisor of 0.
+    rows[500] = Row { key: Some(1 << 40), number: 0, ..rows[500].clone() };
+    rows[0].number = 1;
+    let (fact, few) = (Table::new(rows), Table::made(shape(45, 200, 300)));
+    let named = |id: u32, expression| NamedExpression { id: ColumnId(id), expression };
+    let quotient = Expression::call(Function::Divide, vec![int64(3), int64(3)], DataType::Int64);
+    let operator =
+        Operator::Project { input: fact.scan(0), expressions: vec![named(8, int64(0)), named(9, quotient)] };
+    let projected = Relation::new(operator, 1.0);
+    let build = scan_below(&few, 40, -400);
+    let root = join(JoinKind::Semi, JoinSide::Right, projected, build, &[(8, 40)]);
+    let error = Fixture::new(PLENTY_BYTES).run(plan(root)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::DivisionByZero);
 }
 
 #[test]
