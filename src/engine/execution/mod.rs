@@ -12,7 +12,8 @@
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
 //! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
-//! - `slot_groups.rs`: groups of an integer key; `groups.rs`: partial results, in memory or spilled; `sort_ranges.rs`: a sort of rows that were spilled
+//! - `slot_groups.rs`: groups of an integer key; `groups.rs`: partial results, in memory or spilled
+//! - `sort_ranges.rs`: a sort of rows that were spilled
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker

@@ -2,6 +2,7 @@
 //!
 //! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
 //! - `file_systems.rs`: which ways from files to a device's memory there are
+//! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
 //! - `scan_size.rs`: how much is left to read
