@@ -40,6 +40,7 @@
     X(accumulate_slots, AccumulateSlots, BLOCK_THREADS) \
     X(flag_slots, TakeSlots, BLOCK_THREADS) \
     X(take_slots, TakeSlots, BLOCK_THREADS) \
+    X(measure_sort_words, MeasureSortWords, BLOCK_THREADS) \
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
     X(scatter_digits, SortDigits, BLOCK_THREADS) \

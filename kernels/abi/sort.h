@@ -8,6 +8,24 @@
 // Rows that a block ranks.
 #define SORT_TILE_ROWS 2048
 
+// What a word of a key is like in the rows that are not NULL. All 0 before.
+typedef struct SortWordBits {
+    uint64_t ones;     // bits that are 1 in a row
+    uint64_t zeros;    // bits that are 0 in a row
+    uint64_t greatest; // of the words
+} SortWordBits;
+static_assert(sizeof(SortWordBits) == 24, "SortWordBits has 24 bytes");
+
+// measure_sort_words
+typedef struct MeasureSortWords {
+    ColumnView column;
+    uint64_t bits; // SortWordBits
+    uint64_t row_count;
+    uint32_t word; // as of EncodeSortWords
+    uint32_t reserved;
+} MeasureSortWords;
+static_assert(sizeof(MeasureSortWords) == 48, "MeasureSortWords has 48 bytes");
+
 // encode_sort_words
 typedef struct EncodeSortWords {
     ColumnView column;

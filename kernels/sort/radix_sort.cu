@@ -1,6 +1,8 @@
 // A stable sort of row numbers by 64-bit words, 8 bits a pass, least significant digit first.
 //
-// Grid:    encode_sort_words: any number of blocks; the others: ceil(row_count / SORT_TILE_ROWS).
+// Bits that are the same in every row need no pass: measure_sort_words finds them.
+//
+// Grid:    measure_sort_words, encode_sort_words: any number of blocks; the others: ceil(row_count / SORT_TILE_ROWS).
 // Ordering: stable. Sorting by the last key first and the first key last sorts by all of them.
 // Traffic: a pass reads words twice and rows once, and writes both.
 // Source:  LSD radix sort with counts per tile, Satish, Harris, Garland, "Designing Efficient Sorting Algorithms for
@@ -56,6 +58,36 @@ DEVICE uint64_t sort_word(const ColumnView &column, uint64_t row, uint32_t word)
         }
         case CELL_BYTES16: return bytes_word((const uint8_t *)column.values + row * 16, 16, word);
         default: return wide_word(interval_span(cell_at<IntervalCell>(column, row)), word);
+    }
+}
+
+// Atomics only where something changes.
+DEVICE void add_bits(uint64_t *target, uint64_t bits) {
+    if (bits & ~*(volatile uint64_t *)target) atomicOr((unsigned long long *)target, (unsigned long long)bits);
+}
+
+KERNEL(measure_sort_words, MeasureSortWords, BLOCK_THREADS) {
+    uint64_t ones = 0, zeros = 0, greatest = 0;
+    uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;
+    for (uint64_t row = (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; row < args.row_count; row += step) {
+        if (args.word != SORT_WORD_NULL && cell_is_null(args.column, row)) continue;
+        uint64_t word = sort_word(args.column, row, args.word);
+        ones |= word;
+        zeros |= ~word;
+        greatest = word > greatest ? word : greatest;
+    }
+    for (uint32_t distance = WARP_THREADS / 2; distance > 0; distance /= 2) {
+        ones |= __shfl_xor_sync(0xffffffffu, ones, distance);
+        zeros |= __shfl_xor_sync(0xffffffffu, zeros, distance);
+        uint64_t other = __shfl_xor_sync(0xffffffffu, greatest, distance);
+        greatest = other > greatest ? other : greatest;
+    }
+    if (threadIdx.x % WARP_THREADS != 0) return;
+    SortWordBits *bits = (SortWordBits *)args.bits;
+    add_bits(&bits->ones, ones);
+    add_bits(&bits->zeros, zeros);
+    if (greatest > *(volatile uint64_t *)&bits->greatest) {
+        atomicMax((unsigned long long *)&bits->greatest, (unsigned long long)greatest);
     }
 }
 

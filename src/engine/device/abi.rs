@@ -557,6 +557,36 @@ pub struct TakeSlots {
 }
 const _: () = assert!(size_of::<TakeSlots>() == 464);
 
+/// What a word of a sort key is like in the rows that are not NULL. All 0 before.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SortWordBits {
+    /// Bits that are 1 in a row.
+    pub ones: u64,
+    /// Bits that are 0 in a row.
+    pub zeros: u64,
+    /// Of the words.
+    pub greatest: u64,
+}
+const _: () = assert!(size_of::<SortWordBits>() == 24);
+
+/// Arguments of `measure_sort_words`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MeasureSortWords {
+    /// The key.
+    pub column: ColumnView,
+    /// A [`SortWordBits`].
+    pub bits: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Which 64 bits of the key.
+    pub word: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<MeasureSortWords>() == 48);
+
 /// Arguments of `encode_sort_words`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]

@@ -14,8 +14,8 @@ use super::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
         BLOOM_BLOCK_WORDS, ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
         GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
-        MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput, SortDigits, StringCell,
-        TakeSlots, TestFilterKeys, WritePairs,
+        MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
+        SortDigits, StringCell, TakeSlots, TestFilterKeys, WritePairs,
     },
 };
 
@@ -136,6 +136,10 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let words: u32 = outputs.iter().take(output_count as usize).map(|output| output.words).sum();
             let key = NUMBER_BYTES + u64::from(key_bytes) + if_set(validity, FLAG_BYTES);
             row_count * (key + 2 * WORD_BYTES * u64::from(words))
+        }
+        Kernel::MeasureSortWords => {
+            let MeasureSortWords { column, row_count, .. } = read(arguments);
+            row_count * cell(&column)
         }
         Kernel::EncodeSortWords => {
             let EncodeSortWords { column, row_count, .. } = read(arguments);

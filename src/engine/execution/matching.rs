@@ -17,8 +17,9 @@ use crate::{
     program::{Filter, Program},
 };
 
-/// Pairs of a join without keys that are tried at once.
-const CROSS_PAIRS_MAX: u64 = 8 << 20;
+/// Pairs that are tried at once, whatever memory there is; a probe chunk may have as many as it has rows. What is done
+/// with them then takes a fraction of a second, and a cancel is heard in between.
+const PAIRS_MAX: u64 = 8 << 20;
 /// Fewer pairs are never cut into pieces.
 const PAIRS_MIN: u64 = 64;
 /// What a build row takes besides its cells: hash, link, and at most four slots.
@@ -272,7 +273,7 @@ impl Matching {
             Lookup::Table(table) => table,
             Lookup::Members(members) => return self.next_members(queue, members, probing),
             Lookup::EveryPair => {
-                let count = (end - first).min(pairs_max.min(CROSS_PAIRS_MAX));
+                let count = (end - first).min(pairs_max.min(PAIRS_MAX));
                 let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
                 probing.next += count;
                 let marks = probing.marks.as_ref().map(|marks| (marks, 0));
@@ -286,6 +287,7 @@ impl Matching {
             let count = probing.step.min(probing.chunk.row_count - first_row);
             let keys = Chunk { row_count: probing.chunk.row_count, columns: probing.keys.clone() };
             let keys = queue.slice(&keys, first_row, count)?;
+            let pairs_max = pairs_max.min(PAIRS_MAX.max(probing.chunk.row_count as u64));
             let limit = if count > 1 { pairs_max } else { u64::MAX };
             let Some(pairs) = queue.probe(table, &keys.columns, count, mode, limit)? else {
                 probing.step = count.div_ceil(2);

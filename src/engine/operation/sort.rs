@@ -6,8 +6,8 @@ use super::{Queue, RowNumbers};
 use crate::device::{
     Buffer, CellType, Column, Kernel,
     abi::{
-        DIGIT_VALUES, EncodeSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits,
-        StringCell,
+        DIGIT_VALUES, EncodeSortWords, MeasureSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL,
+        SortDigits, SortWordBits,
     },
 };
 
@@ -29,81 +29,113 @@ pub(super) struct DigitOffsets {
     pub(super) tiles: u32,
 }
 
-/// One 64-bit word of a key, with the number of its low bits that matter.
-struct Word {
+/// One 64-bit word of a key.
+struct Word<'a> {
+    key: &'a SortColumn,
+    /// As of [`EncodeSortWords`].
     word: u32,
-    bits: u32,
+    /// NULLs have a word of their own, which may go the other way.
     descending: bool,
 }
 
+impl<'a> Word<'a> {
+    fn new(key: &'a SortColumn, word: u32) -> Self {
+        Self { key, word, descending: key.descending }
+    }
+
+    /// 0 for NULL and 1 for others.
+    fn of_null(key: &'a SortColumn) -> Self {
+        Self { key, word: SORT_WORD_NULL, descending: !key.nulls_first }
+    }
+}
+
+impl SortWordBits {
+    /// The lowest bits of the bytes that are not the same in every row.
+    fn shifts(self) -> impl Iterator<Item = u32> {
+        let differing = self.ones & self.zeros;
+        (0..u64::BITS).step_by(8).filter(move |shift| differing >> shift & 0xff != 0)
+    }
+}
+
 impl Queue {
-    /// The numbers of all rows in the order of the keys, the first key first. Stable.
+    /// The numbers of all rows in the order of the keys, the first key first. Stable. Waits for what the keys' bits
+    /// are like: bytes that are the same in every row need no pass.
     ///
     /// # Errors
     ///
     /// `OutOfMemory`, and faults of the device.
     pub fn sort(&self, keys: &[SortColumn], row_count: usize) -> Result<RowNumbers> {
-        let numbers: Vec<u32> = (0..row_count as u32).collect();
-        let mut rows = self.upload(&numbers)?;
-        let mut spare_rows = self.allocate::<u32>(row_count as u64)?;
-        let mut words = self.allocate::<u64>(row_count as u64)?;
-        let mut spare_words = self.allocate::<u64>(row_count as u64)?;
+        let mut rows = self.cross(0, row_count, row_count)?.build.rows;
         if row_count > 1 {
-            for key in keys.iter().rev() {
-                for word in self.words(key, row_count)? {
-                    let arguments = EncodeSortWords {
-                        column: key.column.view(),
-                        rows: rows.address(),
-                        words: words.address(),
-                        row_count: row_count as u64,
-                        word: word.word,
-                        descending: word.descending.into(),
-                    };
-                    self.launch_strided(Kernel::EncodeSortWords, row_count as u64, &arguments)?;
-                    for shift in (0..word.bits).step_by(8) {
-                        self.sort_digit(&words, &rows, (&spare_words, &spare_rows), row_count, shift)?;
-                        std::mem::swap(&mut words, &mut spare_words);
-                        std::mem::swap(&mut rows, &mut spare_rows);
-                    }
+            let mut spare_rows = self.allocate::<u32>(row_count as u64)?;
+            let mut words = self.allocate::<u64>(row_count as u64)?;
+            let mut spare_words = self.allocate::<u64>(row_count as u64)?;
+            let passes = self.words(keys, row_count)?;
+            for (word, bits) in passes.iter().zip(self.measure(&passes, row_count)?) {
+                let mut shifts = bits.shifts().peekable();
+                if shifts.peek().is_none() {
+                    continue;
+                }
+                let arguments = EncodeSortWords {
+                    column: word.key.column.view(),
+                    rows: rows.address(),
+                    words: words.address(),
+                    row_count: row_count as u64,
+                    word: word.word,
+                    descending: word.descending.into(),
+                };
+                self.launch_strided(Kernel::EncodeSortWords, row_count as u64, &arguments)?;
+                for shift in shifts {
+                    self.sort_digit(&words, &rows, (&spare_words, &spare_rows), row_count, shift)?;
+                    std::mem::swap(&mut words, &mut spare_words);
+                    std::mem::swap(&mut rows, &mut spare_rows);
                 }
             }
         }
         Ok(RowNumbers { rows, count: row_count, may_miss: false, is_every_row: false })
     }
 
-    /// The words that a key is sorted by, least significant first; NULLs last of all.
-    fn words(&self, key: &SortColumn, row_count: usize) -> Result<Vec<Word>> {
-        let descending = key.descending;
-        let word = |word, bits| Word { word, bits, descending };
-        let mut words = match key.column.cell_type {
-            CellType::Bool => vec![word(0, 8)],
-            // Every bit of the word may differ where its sign is flipped.
-            CellType::Int16 | CellType::Int32 | CellType::Int64 => vec![word(0, 64)],
-            CellType::Float32 | CellType::Float64 => vec![word(0, 64)],
-            CellType::Int128 | CellType::Interval => vec![word(0, 64), word(1, 64)],
-            CellType::Int256 => (0..4).map(|part| word(part, 64)).collect(),
-            CellType::Bytes16 => vec![word(1, 64), word(0, 64)],
-            CellType::String => {
-                let length_max = self.string_length_max(&key.column, row_count)?;
-                let mut words = vec![word(SORT_WORD_LENGTH, 32)];
-                words.extend((0..length_max.div_ceil(8)).rev().map(|part| word(part, 64)));
-                words
-            }
-        };
-        if key.column.validity.is_some() {
-            // The word is 0 for NULL and 1 for others.
-            words.push(Word { word: SORT_WORD_NULL, bits: 8, descending: !key.nulls_first });
-        }
-        Ok(words)
+    /// The words that rows are sorted by, least significant first; of a key, NULLs last of all.
+    fn words<'a>(&self, keys: &'a [SortColumn], row_count: usize) -> Result<Vec<Word<'a>>> {
+        let is_text = |key: &&SortColumn| key.column.cell_type == CellType::String;
+        let texts: Vec<_> = keys.iter().filter(is_text).map(|key| Word::new(key, SORT_WORD_LENGTH)).collect();
+        let mut lengths = self.measure(&texts, row_count)?.into_iter().map(|bits| bits.greatest as u32);
+        let words = keys.iter().map(|key| {
+            let words: Vec<u32> = match key.column.cell_type {
+                CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => vec![0],
+                CellType::Float32 | CellType::Float64 => vec![0],
+                CellType::Int128 | CellType::Interval => vec![0, 1],
+                CellType::Int256 => (0..4).collect(),
+                CellType::Bytes16 => vec![1, 0],
+                CellType::String => {
+                    let length_max = lengths.next().unwrap_or_default();
+                    std::iter::once(SORT_WORD_LENGTH).chain((0..length_max.div_ceil(8)).rev()).collect()
+                }
+            };
+            let null = key.column.validity.is_some().then(|| Word::of_null(key));
+            words.into_iter().map(|word| Word::new(key, word)).chain(null).collect::<Vec<_>>()
+        });
+        let by_key: Vec<_> = words.collect();
+        Ok(by_key.into_iter().rev().flatten().collect())
     }
 
-    fn string_length_max(&self, column: &Column, row_count: usize) -> Result<u32> {
-        let cells: Vec<StringCell> = self.download(&column.values, row_count)?;
-        let validity: Option<Vec<u8>> =
-            column.validity.as_ref().map(|validity| self.download(validity, row_count)).transpose()?;
-        let is_valid = |row: usize| validity.as_ref().is_none_or(|flags| flags.get(row) != Some(&0));
-        let lengths = cells.iter().enumerate().filter(|(row, _)| is_valid(*row)).map(|(_, cell)| cell.length);
-        Ok(lengths.max().unwrap_or(0))
+    /// What each word is like. Waits.
+    fn measure(&self, words: &[Word<'_>], row_count: usize) -> Result<Vec<SortWordBits>> {
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = self.allocate_filled::<SortWordBits>(words.len() as u64, 0)?;
+        for (place, word) in words.iter().enumerate() {
+            let arguments = MeasureSortWords {
+                column: word.key.column.view(),
+                bits: found.address() + (place * size_of::<SortWordBits>()) as u64,
+                row_count: row_count as u64,
+                word: word.word,
+                reserved: 0,
+            };
+            self.launch_strided(Kernel::MeasureSortWords, row_count as u64, &arguments)?;
+        }
+        self.download(&found, words.len())
     }
 
     /// One pass: stable by the digit at `shift`.

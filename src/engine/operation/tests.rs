@@ -296,6 +296,41 @@ fn sorts_are_stable_and_put_nulls_where_told() {
     }
 }
 
+#[test]
+fn bytes_that_rows_share_do_not_change_an_order() {
+    let queue = queue();
+    let count = 3000;
+    let mut source = Numbers(SEED);
+    // What differs: nothing, a byte in the middle, the sign, and what rows without a value would have.
+    let shapes: [fn(u64) -> Option<i64>; 5] = [
+        |_| Some(-7),
+        |random| Some(0x1234_5678_0000_4321 | (random as i64 % 7) << 24),
+        |random| Some(if random.is_multiple_of(2) { 5 } else { -5 }),
+        |random| (!random.is_multiple_of(3)).then_some(1 << 40),
+        |_| None,
+    ];
+    for shape in shapes {
+        let values: Vec<Option<i64>> = (0..count).map(|_| shape(source.next(u64::MAX))).collect();
+        let long = |value: &Option<i64>| value.map(|value| format!("a prefix of some length {value:x}"));
+        let named: Vec<Option<String>> = values.iter().map(long).collect();
+        for (descending, nulls_first) in [(false, false), (true, false), (false, true)] {
+            let order = |compared: &dyn Fn(usize, usize) -> std::cmp::Ordering| {
+                let mut rows: Vec<u32> = (0..count as u32).collect();
+                rows.sort_by(|a, b| compared(*a as usize, *b as usize));
+                rows
+            };
+            let sorted = |column| {
+                let rows = queue.sort(&[SortColumn { column, descending, nulls_first }], count).unwrap();
+                queue.download::<u32>(&rows.rows, rows.count).unwrap()
+            };
+            let by_value = order(&|a, b| compare(&values[a], &values[b], descending, nulls_first));
+            assert_eq!(sorted(numbers(&queue, &values)), by_value);
+            let by_name = order(&|a, b| compare(&named[a], &named[b], descending, nulls_first));
+            assert_eq!(sorted(texts(&queue, &named)), by_name);
+        }
+    }
+}
+
 fn compare<T: Ord>(a: &Option<T>, b: &Option<T>, descending: bool, nulls_first: bool) -> std::cmp::Ordering {
     match (a, b) {
         (Some(a), Some(b)) if descending => b.cmp(a),
