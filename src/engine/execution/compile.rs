@@ -125,14 +125,15 @@ fn relation(
         }
         PlanOperator::Filter { input, predicate } => {
             let place = describe(context, "Filter".to_owned(), depth);
-            let input = self::relation(input, route.below(place).past([predicate]), context, depth + 1)?;
+            let route = route.below(place).past([predicate], input);
+            let input = self::relation(input, route, context, depth + 1)?;
             let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
             Ok(operator(columns, FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
             let place = describe(context, "Project".to_owned(), depth);
             let computed = expressions.iter().map(|named| &named.expression);
-            let route = route.below(place).past(computed).through(expressions);
+            let route = route.below(place).past(computed, input).through(expressions);
             let input = self::relation(input, route, context, depth + 1)?;
             let program = compile_named(expressions, &input.columns, &context.parameters)?;
             Ok(operator(columns, ProjectSource { input, program }, place))
@@ -146,7 +147,7 @@ fn relation(
             // A group is dropped whole.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
-            let route = route.below(place).past(computed).through(groups);
+            let route = route.below(place).past(computed, input).through(groups);
             let input = self::relation(input, route, context, depth + 1)?;
             aggregate((place, input), groups, aggregates, columns, context)
         }

@@ -14,12 +14,15 @@
 use std::sync::Arc;
 
 use pystachio_plan::{
-    ColumnId, DataType, Expression, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
-    ScanColumn,
+    Aggregate, AggregateCall, ColumnId, DataType, Expression, Function, JoinKey, JoinKind, JoinSide,
+    NamedExpression, Operator, Relation, ScanColumn,
 };
 
 use super::runtime_filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
 use crate::program::could_fail;
+
+/// Digits of a decimal that every number of rows fits.
+const COUNT_DIGITS_MIN: u8 = 12;
 
 /// The filters that operators above would like the scans below to have.
 #[derive(Clone, Default)]
@@ -78,9 +81,18 @@ impl FilterRoute {
         self
     }
 
-    /// Below an operator that computes these for every row. Nothing goes on if one of them could fail.
-    pub(super) fn past<'a>(self, computed: impl IntoIterator<Item = &'a Expression>) -> Self {
-        if computed.into_iter().any(could_fail) { Self::none() } else { self }
+    /// Below an operator that computes these for every row of its input. Nothing goes on if one of them could fail.
+    pub(super) fn past<'a>(
+        self,
+        computed: impl IntoIterator<Item = &'a Expression>,
+        input: &Relation,
+    ) -> Self {
+        let is_safe = |call: &Expression| is_count_as_decimal(call, input) || is_average(call, input);
+        if computed.into_iter().any(|expression| could_fail(expression, &is_safe)) {
+            Self::none()
+        } else {
+            self
+        }
     }
 
     /// As far as keys are columns below too, by the ids that they have there.
@@ -126,6 +138,52 @@ impl FilterRoute {
         });
         filters.collect()
     }
+}
+
+/// The aggregate whose result a column is, below conditions on it.
+fn aggregate_of<'a>(column: &Expression, input: &'a Relation) -> Option<&'a AggregateCall> {
+    match (&input.operator, column) {
+        (Operator::Filter { input, .. }, _) => aggregate_of(column, input),
+        (Operator::Aggregate { aggregates, .. }, Expression::Column { id, .. }) => {
+            aggregates.iter().find(|call| call.id == *id)
+        }
+        _ => None,
+    }
+}
+
+/// The count that an expression is as a whole decimal, which a number of rows always fits.
+fn count_as_decimal<'a>(expression: &Expression, input: &'a Relation) -> Option<&'a AggregateCall> {
+    let Expression::Call { function: Function::Cast, arguments, data_type } = expression else { return None };
+    let call = aggregate_of(arguments.first()?, input)?;
+    let is_wide =
+        matches!(data_type, DataType::Decimal { precision, scale: 0 } if *precision >= COUNT_DIGITS_MIN);
+    (call.function == Aggregate::Count && is_wide).then_some(call)
+}
+
+fn is_count_as_decimal(expression: &Expression, input: &Relation) -> bool {
+    count_as_decimal(expression, input).is_some()
+}
+
+/// Whether an expression divides a sum by how many values it has: NULL where there are none, so never by zero.
+fn is_average(expression: &Expression, input: &Relation) -> bool {
+    let Expression::Call { function: Function::DivideDecimal, arguments, .. } = expression else {
+        return false;
+    };
+    let [sum, count, ..] = arguments.as_slice() else { return false };
+    let (Some(sum), Some(count)) = (aggregate_of(sum, input), count_as_decimal(count, input)) else {
+        return false;
+    };
+    // A cast of what is counted is NULL for the same rows.
+    let counts_summed = match (&count.argument, &sum.argument) {
+        (None, _) => true,
+        (Some(counted), Some(Expression::Call { function: Function::Cast, arguments, .. }))
+            if arguments.first() == Some(counted) =>
+        {
+            true
+        }
+        (counted, summed) => counted == summed,
+    };
+    sum.function == Aggregate::Sum && counts_summed && count.filter == sum.filter
 }
 
 /// Whether rows of a side that match nothing are in no result of a join.

@@ -13,13 +13,15 @@ pub(super) fn is_lazy(expression: &Expression) -> bool {
     own || expression.children().into_iter().any(is_lazy)
 }
 
-/// Whether evaluating an expression could fail for some row.
-pub(crate) fn could_fail(expression: &Expression) -> bool {
+/// Whether evaluating an expression could fail for some row. `is_safe` knows calls that can't, given their arguments.
+pub(crate) fn could_fail(expression: &Expression, is_safe: &dyn Fn(&Expression) -> bool) -> bool {
     let own = match expression {
-        Expression::Call { function, arguments, data_type } => may_fail(*function, arguments, data_type),
+        Expression::Call { function, arguments, data_type } => {
+            may_fail(*function, arguments, data_type) && !is_safe(expression)
+        }
         _ => false,
     };
-    own || expression.children().into_iter().any(could_fail)
+    own || expression.children().into_iter().any(|child| could_fail(child, is_safe))
 }
 
 /// Functions that cost more than the skipping of them.
@@ -37,6 +39,15 @@ fn is_slow(function: Function) -> bool {
             | Function::PadBlanks
             | Function::QuotientScale
     )
+}
+
+/// Decimal digits of an integer type's values.
+fn integer_digits(data_type: &DataType) -> i32 {
+    match data_type {
+        DataType::Int16 => 5,
+        DataType::Int32 => 10,
+        _ => 19,
+    }
 }
 
 /// Whether a function could fail for a row that PostgreSQL would not evaluate it for.
@@ -62,6 +73,9 @@ fn may_fail(function: Function, arguments: &[Expression], data_type: &DataType) 
             (Some(DataType::Int16), DataType::Int32 | DataType::Int64)
             | (Some(DataType::Int32), DataType::Int64) => false,
             (Some(from), to) if from.is_integer() && to.is_float() => false,
+            (Some(from), DataType::Decimal { precision, scale }) if from.is_integer() => {
+                i32::from(*precision) - i32::from(*scale) < integer_digits(from)
+            }
             _ => true,
         },
         Function::Substring => match arguments.get(2) {

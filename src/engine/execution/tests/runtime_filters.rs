@@ -321,6 +321,46 @@ fn a_row_that_fails_does_so_though_it_matches_nothing() {
 }
 
 #[test]
+fn averages_let_filters_pass_and_other_quotients_do_not() {
+    let fact = Table::made(shape(46, 900, 300));
+    let few = Table::made(Shape { repeated_percent: 0, ..shape(47, 200, 300) });
+    let named = |id: u32, expression| NamedExpression { id: ColumnId(id), expression };
+    let decimal = |precision| DataType::Decimal { precision, scale: 0 };
+    let call = |id: u32, function, argument: Expression, data_type| AggregateCall {
+        id: ColumnId(id),
+        function,
+        argument: Some(argument),
+        distinct: false,
+        filter: None,
+        data_type,
+    };
+    // By how many values the summed column has, and by how many another one has.
+    for (counted, is_dropping) in [(2, true), (3, false)] {
+        let value = Expression::call(Function::Cast, vec![int64(2)], decimal(19));
+        let grouped = Operator::Aggregate {
+            input: fact.scan(0),
+            groups: vec![named(8, int64(0))],
+            aggregates: vec![
+                call(9, Aggregate::Sum, value, decimal(38)),
+                call(10, Aggregate::Count, int64(counted), DataType::Int64),
+            ],
+        };
+        let sum = Expression::column(ColumnId(9), decimal(38));
+        let count = Expression::call(Function::Cast, vec![int64(10)], decimal(13));
+        let scale = || Expression::literal(Value::Int(0), DataType::Int32);
+        let quotient_type = DataType::Decimal { precision: 38, scale: 16 };
+        let quotient = Expression::call(Function::DivideDecimal, vec![sum, count, scale()], quotient_type);
+        let expressions = vec![named(11, int64(8)), named(12, quotient)];
+        let projected = Operator::Project { input: Relation::new(grouped, 1.0), expressions };
+        let build = scan_below(&few, 40, -400);
+        let root = join(JoinKind::Semi, JoinSide::Right, Relation::new(projected, 1.0), build, &[(11, 40)]);
+        let [with, without] = run_both(&root, PLENTY_BYTES);
+        assert!(with.rows == without.rows && with.rows.len() > 10, "{counted}");
+        assert_eq!(dropped(&with) > 0, is_dropping, "{counted}");
+    }
+}
+
+#[test]
 fn filters_stop_where_dropping_rows_would_change_others() {
     let fact = Table::made(shape(41, 900, 300));
     let middle = Table::made(Shape { repeated_percent: 0, ..shape(42, 300, 300) });
