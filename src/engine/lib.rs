@@ -1,11 +1,12 @@
 //! What every engine offers the process that hosts it: the seam between `worker` and the engines.
 //!
 //! An engine turns a [`pystachio_plan::QueryRequest`] into a stream of Arrow batches. The CPU engine
-//! (`src/cpu`) implements this over DataFusion; the GPU engine will implement it over its own pipelines.
+//! (`src/cpu`) implements this over DataFusion; the worker's pair of engines over it and the GPU engine (`execution`).
 //! Whoever hosts an engine sees only this trait.
 //!
 //! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
-//! `quotient.rs`, what needs integers of any size; `affinity`, which GPUs, disks and processors are near each other.
+//! `quotient.rs`, what needs integers of any size; `compact_protocol.rs`, the form of Parquet's own structures;
+//! `affinity`, which GPUs, disks and processors are near each other.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -13,6 +14,7 @@
 //! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
 
 pub mod affinity;
+mod compact_protocol;
 pub mod decode;
 pub mod device;
 pub mod execution;

@@ -1,14 +1,12 @@
 //! The header in front of every page.
 //!
-//! Invariants: no input makes the parser panic, recurse deeper than [`DEPTH_MAX`] or read beyond its bytes.
-//! Fields that are not known are skipped.
+//! Invariants: no input makes the parser panic or read beyond its bytes. Fields that are not known are skipped.
 //!
 //! Deliberately absent: statistics of pages, and checksums, which the CPU engine does not check either.
 //!
 //! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol.
 
-/// Structures, lists and maps within one another; the format's own are three deep.
-const DEPTH_MAX: usize = 16;
+use crate::compact_protocol::{CompactWalk, Kind};
 
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +73,10 @@ impl PageHeader {
     ///
     /// What is wrong, in words.
     pub(super) fn parse(bytes: &[u8]) -> Result<(Self, usize), &'static str> {
-        let mut input = CompactInput { rest: bytes };
+        let mut walk = CompactWalk { rest: bytes };
         let mut fields = HeaderFields::default();
-        input.fields(0, &mut |input, field, kind| fields.read(input, field, kind))?;
-        Ok((fields.finish()?, bytes.len() - input.rest.len()))
+        walk.fields(0, &mut |walk, field, kind| fields.read(walk, field, kind))?;
+        Ok((fields.finish()?, bytes.len() - walk.rest.len()))
     }
 }
 
@@ -100,15 +98,15 @@ struct KindFields {
 }
 
 impl HeaderFields {
-    fn read(&mut self, input: &mut CompactInput<'_>, field: i64, kind: Kind) -> Result<(), &'static str> {
+    fn read(&mut self, walk: &mut CompactWalk<'_>, field: i64, kind: Kind) -> Result<(), &'static str> {
         match (field, kind) {
-            (1, Kind::Integer) => self.page_type = Some(input.integer()?),
-            (2, Kind::Integer) => self.uncompressed_bytes = Some(input.integer()?),
-            (3, Kind::Integer) => self.compressed_bytes = Some(input.integer()?),
-            (5, Kind::Struct) => self.data = Some(KindFields::read(input)?),
-            (7, Kind::Struct) => self.dictionary = Some(KindFields::read(input)?),
-            (8, Kind::Struct) => self.data_v2 = Some(KindFields::read(input)?),
-            _ => input.skip(kind, 0)?,
+            (1, Kind::Integer) => self.page_type = Some(walk.signed32()?),
+            (2, Kind::Integer) => self.uncompressed_bytes = Some(walk.signed32()?),
+            (3, Kind::Integer) => self.compressed_bytes = Some(walk.signed32()?),
+            (5, Kind::Struct) => self.data = Some(KindFields::read(walk)?),
+            (7, Kind::Struct) => self.dictionary = Some(KindFields::read(walk)?),
+            (8, Kind::Struct) => self.data_v2 = Some(KindFields::read(walk)?),
+            _ => walk.skip(kind, 0)?,
         }
         Ok(())
     }
@@ -149,13 +147,13 @@ impl HeaderFields {
 }
 
 impl KindFields {
-    fn read(input: &mut CompactInput<'_>) -> Result<Self, &'static str> {
+    fn read(walk: &mut CompactWalk<'_>) -> Result<Self, &'static str> {
         let mut result = Self { integers: [None; 8], is_compressed: true };
-        input.fields(1, &mut |input, field, kind| {
+        walk.fields(1, &mut |walk, field, kind| {
             match (usize::try_from(field).ok().and_then(|field| result.integers.get_mut(field)), kind) {
                 (Some(_), Kind::Bool(value)) if field == 7 => result.is_compressed = value,
-                (Some(slot), Kind::Integer) => *slot = Some(input.integer()?),
-                _ => input.skip(kind, 1)?,
+                (Some(slot), Kind::Integer) => *slot = Some(walk.signed32()?),
+                _ => walk.skip(kind, 1)?,
             }
             Ok(())
         })?;
@@ -176,147 +174,6 @@ fn unsigned(value: Option<i32>) -> Result<u32, &'static str> {
 }
 
 const INCOMPLETE: &str = "a page header lacks a field";
-const TRUNCATED: &str = "a page header ends too early";
-
-/// The types of the compact protocol. A boolean field's value is in its header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Bool(bool),
-    Byte,
-    Integer,
-    Double,
-    Binary,
-    List,
-    Map,
-    Struct,
-    Uuid,
-}
-
-impl Kind {
-    fn of(code: u8) -> Result<Self, &'static str> {
-        Ok(match code & 0x0f {
-            1 => Self::Bool(true),
-            2 => Self::Bool(false),
-            3 => Self::Byte,
-            4..=6 => Self::Integer,
-            7 => Self::Double,
-            8 => Self::Binary,
-            9 | 10 => Self::List,
-            11 => Self::Map,
-            12 => Self::Struct,
-            13 => Self::Uuid,
-            _ => return Err("a page header has a field of unknown type"),
-        })
-    }
-}
-
-/// A place in an encoded structure.
-struct CompactInput<'a> {
-    rest: &'a [u8],
-}
-
-impl CompactInput<'_> {
-    fn byte(&mut self) -> Result<u8, &'static str> {
-        let (byte, rest) = self.rest.split_first().ok_or(TRUNCATED)?;
-        self.rest = rest;
-        Ok(*byte)
-    }
-
-    fn advance(&mut self, bytes: u64) -> Result<(), &'static str> {
-        let bytes = usize::try_from(bytes).map_err(|_| TRUNCATED)?;
-        self.rest = self.rest.get(bytes..).ok_or(TRUNCATED)?;
-        Ok(())
-    }
-
-    fn varint(&mut self) -> Result<u64, &'static str> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err("a page header has a number that is too long")
-    }
-
-    fn signed(&mut self) -> Result<i64, &'static str> {
-        let value = self.varint()?;
-        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    fn integer(&mut self) -> Result<i32, &'static str> {
-        i32::try_from(self.signed()?).map_err(|_| "a page header has a number that is too large")
-    }
-
-    /// Calls `visit` at the value of every field of a structure; it must move past the value.
-    fn fields(
-        &mut self,
-        depth: usize,
-        visit: &mut dyn FnMut(&mut Self, i64, Kind) -> Result<(), &'static str>,
-    ) -> Result<(), &'static str> {
-        if depth > DEPTH_MAX {
-            return Err("a page header is nested too deeply");
-        }
-        let mut field = 0_i64;
-        loop {
-            let header = self.byte()?;
-            if header == 0 {
-                return Ok(());
-            }
-            let delta = i64::from(header >> 4);
-            field = if delta == 0 { self.signed()? } else { field.saturating_add(delta) };
-            visit(self, field, Kind::of(header)?)?;
-        }
-    }
-
-    /// Moves past a field's value.
-    fn skip(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
-        match kind {
-            Kind::Bool(_) => Ok(()),
-            _ => self.skip_element(kind, depth),
-        }
-    }
-
-    /// Moves past a value that is not a field's, where a boolean has a byte.
-    fn skip_element(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
-        if depth > DEPTH_MAX {
-            return Err("a page header is nested too deeply");
-        }
-        match kind {
-            Kind::Bool(_) | Kind::Byte => self.advance(1),
-            Kind::Integer => self.varint().map(|_| ()),
-            Kind::Double => self.advance(8),
-            Kind::Uuid => self.advance(16),
-            Kind::Binary => {
-                let bytes = self.varint()?;
-                self.advance(bytes)
-            }
-            Kind::List => {
-                let header = self.byte()?;
-                let count = if header >> 4 == 15 { self.varint()? } else { u64::from(header >> 4) };
-                if count == 0 {
-                    return Ok(());
-                }
-                let element = Kind::of(header)?;
-                (0..count).try_for_each(|_| self.skip_element(element, depth + 1))
-            }
-            Kind::Map => {
-                let count = self.varint()?;
-                if count == 0 {
-                    return Ok(());
-                }
-                let kinds = self.byte()?;
-                let (key, value) = (Kind::of(kinds >> 4)?, Kind::of(kinds)?);
-                (0..count).try_for_each(|_| {
-                    self.skip_element(key, depth + 1)?;
-                    self.skip_element(value, depth + 1)
-                })
-            }
-            Kind::Struct => self.fields(depth + 1, &mut |input, _, kind| input.skip(kind, depth + 1)),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -355,10 +212,10 @@ mod tests {
         // Field 9, a structure with field 1, a structure, and so on.
         let mut bytes = vec![0x9c];
         bytes.extend([0x1c; 1000]);
-        assert_eq!(PageHeader::parse(&bytes), Err("a page header is nested too deeply"));
+        assert_eq!(PageHeader::parse(&bytes), Err("a structure is nested too deeply"));
         let mut lists = vec![0x99];
         lists.extend([0x19; 1000]);
-        assert_eq!(PageHeader::parse(&lists), Err("a page header is nested too deeply"));
+        assert_eq!(PageHeader::parse(&lists), Err("a structure is nested too deeply"));
     }
 
     #[test]

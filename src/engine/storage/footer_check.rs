@@ -9,7 +9,7 @@
 
 use parquet::file::metadata::ParquetMetaData;
 
-use super::compact_protocol::{CompactWalk, Kind, TOO_LONG};
+use crate::compact_protocol::{CompactWalk, Kind, TOO_LONG};
 
 /// Groups within groups of a schema.
 const SCHEMA_DEPTH_MAX: usize = 128;

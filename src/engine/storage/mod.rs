@@ -6,13 +6,11 @@
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
 //! - `scan_size.rs`: how much is left to read
-//! - `compact_protocol.rs`: the form of footers and indexes
 //! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //!
 //! Deliberately absent: column data on the CPU, remote files.
 
-mod compact_protocol;
 mod describe;
 mod direct_reads;
 mod error;

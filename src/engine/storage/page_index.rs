@@ -22,10 +22,10 @@ use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 
 use super::{
     TableFile,
-    compact_protocol::{CompactWalk, Kind, TOO_LONG},
     pruning::{Bounds, refutes_within, with_statistics},
     statistics::{ChunkStatistics, page_bounds},
 };
+use crate::compact_protocol::{CompactWalk, Kind, TOO_LONG};
 
 /// Indexes of a file that are kept; a file has one for every column of every row group.
 const INDEXES_MAX: usize = 4096;
@@ -123,7 +123,9 @@ fn decode_column_index(bytes: &[u8]) -> Result<ColumnIndex<'_>, &'static str> {
     let mut index = ColumnIndex::default();
     CompactWalk { rest: bytes }.fields(0, &mut |walk, field, kind| {
         match (field, kind) {
-            (1, Kind::List) => index.null_pages = walk.list(Kind::Bool, |walk| Ok(walk.byte()? == 1))?,
+            (1, Kind::List) => {
+                index.null_pages = walk.list(Kind::Bool(true), |walk| Ok(walk.byte()? == 1))?
+            }
             (2, Kind::List) => index.least = walk.list(Kind::Binary, CompactWalk::binary)?,
             (3, Kind::List) => index.greatest = walk.list(Kind::Binary, CompactWalk::binary)?,
             (5, Kind::List) => {
