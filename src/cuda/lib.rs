@@ -1,6 +1,6 @@
 //! The CUDA platform: memory, copies and kernel launches on an NVIDIA GPU.
 //!
-//! - `platform.rs`: [`CudaPlatform`], the kernels' [`pystachio_engine::device::Platform`]
+//! - `platform.rs`: [`CudaPlatform`], a [`pystachio_engine::device::Platform`] that launches kernels
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
 //! - `cufile.rs`: files that the GPU reads by itself
 //! - `library.rs`: libraries of the host, which are there and how old

@@ -1,30 +1,37 @@
-//! One GPU.
+//! One GPU: memory, copies and streams.
+//!
+//! - `open.rs`: how it is found; `functions.rs`: kernels and their launches
 //!
 //! Memory comes from the driver's stream-ordered pool, which keeps what is freed: an allocation is then a
 //! matter of microseconds and never waits for the device.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
+mod functions;
+mod open;
+
 use std::{
-    collections::HashMap,
-    ffi::{CString, c_void},
+    ffi::c_void,
     fs::File,
     ops::Range,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use cudarc::driver::{
-    result::{self, ctx, device, event, mem_pool, module, primary_ctx, stream},
-    sys::{CUcontext, CUdevice_attribute, CUevent, CUevent_flags, CUfunction, CUmemPool_attribute, CUstream},
+    result::{self, ctx, event, stream},
+    sys::{CUcontext, CUevent, CUevent_flags, CUstream},
 };
-use pystachio_engine::device::{DeviceFile, DeviceFileMode, KERNELS, Kernel, Mark, Platform, Slot, Stream};
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_engine::{
+    device::{DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
+    kernel::KernelDevice,
+    operation::{Device, Lane},
+};
+use pystachio_plan::{Error, Result};
 
+use self::functions::Functions;
 use crate::{
-    MODULES,
     cufile::CuFile,
     fault::from_driver,
-    library::driver_version,
     staging::{PORTABLE, SLOT_BYTES, Staging},
 };
 
@@ -34,7 +41,7 @@ const READERS: usize = 12;
 /// An NVIDIA GPU.
 pub struct CudaPlatform {
     context: CUcontext,
-    functions: HashMap<Kernel, CUfunction>,
+    functions: Functions,
     staging: Staging,
     cufile: CuFile,
     description: String,
@@ -50,102 +57,6 @@ unsafe impl Send for CudaPlatform {}
 unsafe impl Sync for CudaPlatform {}
 
 impl CudaPlatform {
-    /// The GPU of this number, with the kernels loaded.
-    ///
-    /// # Errors
-    ///
-    /// `Unavailable` if there is no driver, no such GPU, or no kernel in this build; the message says which.
-    pub fn open(ordinal: u32) -> Result<Self> {
-        let unavailable = |message: String| Error::new(ErrorKind::Unavailable, message);
-        driver_version().map_err(|reason| unavailable(format!("CUDA is not used: {reason}")))?;
-        if MODULES.is_empty() {
-            return Err(unavailable(
-                "CUDA is not used: this build has no kernels (no nvcc was found)".to_owned(),
-            ));
-        }
-        let failed = |action: &str| {
-            let action = action.to_owned();
-            move |error| {
-                let error = from_driver(&action, error);
-                Error::new(ErrorKind::Unavailable, format!("CUDA is not used: {}", error.message))
-            }
-        };
-        result::init().map_err(failed("be initialised"))?;
-        let count = device::get_count().map_err(failed("be counted"))?;
-        let number = i32::try_from(ordinal).unwrap_or(i32::MAX);
-        if number >= count {
-            return Err(unavailable(format!(
-                "CUDA is not used: there is no GPU {ordinal}, only {count} GPUs"
-            )));
-        }
-        let device = device::get(number).map_err(failed("be opened"))?;
-        // SAFETY: the device is there; the primary context is kept until the process ends.
-        let context = unsafe { primary_ctx::retain(device) }.map_err(failed("make a context"))?;
-        // SAFETY: the context is retained.
-        unsafe { ctx::set_current(context) }.map_err(failed("use its context"))?;
-        let name = device::get_name(device).map_err(failed("tell its name"))?;
-        // SAFETY: the device is there.
-        let memory_bytes = unsafe { device::total_mem(device) }.map_err(failed("tell its memory"))? as u64;
-        let attribute = |attribute| {
-            // SAFETY: the device is there.
-            unsafe { device::get_attribute(device, attribute) }.map_err(failed("tell its attributes"))
-        };
-        let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-        let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        // SAFETY: the device is there; the attribute is a 64-bit number.
-        unsafe {
-            let pool = device::get_mem_pool(device).map_err(failed("give its memory pool"))?;
-            let mut threshold = u64::MAX;
-            mem_pool::set_attribute(
-                pool,
-                CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                (&raw mut threshold).cast(),
-            )
-            .map_err(failed("keep its memory pool"))?;
-        }
-        Ok(Self {
-            context,
-            functions: load_functions()?,
-            staging: Staging::new()?,
-            cufile: CuFile::new(),
-            description: format!("{name}, compute capability {major}.{minor}"),
-            memory_bytes,
-            streams: Mutex::new(Vec::new()),
-            idle_marks: Mutex::new(Vec::new()),
-        })
-    }
-
-    /// Name and compute capability.
-    pub fn description(&self) -> &str {
-        &self.description
-    }
-
-    /// The PCI addresses of all GPUs, in the driver's order: `0000:1b:00.0`.
-    ///
-    /// # Errors
-    ///
-    /// `Device`.
-    pub fn gpu_addresses(&self) -> Result<Vec<String>> {
-        let failed = |error| from_driver("tell the GPUs' addresses", error);
-        let address = |ordinal| {
-            let device = device::get(ordinal).map_err(failed)?;
-            let attribute = |attribute| {
-                // SAFETY: the device is there.
-                unsafe { device::get_attribute(device, attribute) }.map_err(failed)
-            };
-            let domain = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
-            let bus = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
-            let slot = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
-            Ok(format!("{domain:04x}:{bus:02x}:{slot:02x}.0"))
-        };
-        (0..device::get_count().map_err(failed)?).map(address).collect()
-    }
-
-    /// The GPU's whole memory.
-    pub fn memory_bytes(&self) -> u64 {
-        self.memory_bytes
-    }
-
     fn marks(&self) -> MutexGuard<'_, Vec<CUevent>> {
         self.idle_marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,26 +67,6 @@ impl CudaPlatform {
     }
 }
 
-fn load_functions() -> Result<HashMap<Kernel, CUfunction>> {
-    let mut functions = HashMap::new();
-    for image in MODULES {
-        // SAFETY: a fatbin that nvcc made; the module is kept until the process ends.
-        let loaded = unsafe { module::load_data(image.as_ptr().cast()) }
-            .map_err(|error| from_driver("load its kernels", error))?;
-        for kernel in KERNELS {
-            let Ok(name) = CString::new(kernel.name()) else { continue };
-            // SAFETY: the module is loaded. A kernel of another module is not found.
-            if let Ok(function) = unsafe { module::get_function(loaded, name) } {
-                functions.insert(kernel, function);
-            }
-        }
-    }
-    match KERNELS.iter().find(|kernel| !functions.contains_key(kernel)) {
-        Some(missing) => Err(Error::internal(format!("no module has the kernel {}", missing.name()))),
-        None => Ok(functions),
-    }
-}
-
 fn handle(stream: Stream) -> CUstream {
     stream.0 as CUstream
 }
@@ -183,6 +74,10 @@ fn handle(stream: Stream) -> CUstream {
 impl Platform for CudaPlatform {
     fn name(&self) -> &'static str {
         "cuda"
+    }
+
+    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
+        Arc::new(KernelDevice::new(self, lane))
     }
 
     fn reader_count(&self) -> usize {
@@ -363,30 +258,6 @@ impl Platform for CudaPlatform {
         // SAFETY: the target has this many bytes.
         unsafe { result::memset_d8_async(target, value, bytes as usize, handle(stream)) }
             .map_err(|error| from_driver("fill memory", error))
-    }
-
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
-        if grid == 0 {
-            return Ok(());
-        }
-        self.enter()?;
-        let Some(function) = self.functions.get(&kernel) else {
-            return Err(Error::internal(format!("the kernel {} is not loaded", kernel.name())));
-        };
-        let mut parameters = [arguments.as_ptr().cast_mut().cast::<c_void>()];
-        // SAFETY: the kernel has one parameter, laid out as abi.rs and kernels/abi share; addresses in it are
-        // live buffers of this stream. The driver copies it before it returns.
-        unsafe {
-            result::launch_kernel(
-                *function,
-                (grid, 1, 1),
-                (kernel.block_threads(), 1, 1),
-                0,
-                handle(stream),
-                &mut parameters,
-            )
-        }
-        .map_err(|error| from_driver(&format!("launch {}", kernel.name()), error))
     }
 
     fn wait(&self, stream: Stream) -> Result<()> {

@@ -19,6 +19,7 @@ pub mod decode;
 pub mod device;
 pub mod execution;
 mod host_locale;
+pub mod kernel;
 mod letter_case;
 pub mod operation;
 pub mod program;

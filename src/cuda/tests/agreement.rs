@@ -108,10 +108,8 @@ fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
                     row_group.column(leaf).compression(),
                     row_group.column(leaf).encodings().collect::<Vec<_>>()
                 );
-                let columns: Result<Vec<Column>, _> = queues
-                    .iter()
-                    .map(|queue| decode_column_chunk(queue.memory(), &chunk, row_count, queue.stream()))
-                    .collect();
+                let columns: Result<Vec<Column>, _> =
+                    queues.iter().map(|queue| decode_column_chunk(queue, &chunk, row_count)).collect();
                 match columns {
                     Ok(columns) => visit(Decoded { name, columns, row_count }),
                     Err(error) => panic!("{name}: {error}"),
@@ -262,7 +260,7 @@ fn programs_agree_over_every_type() {
             let run = |index: usize| {
                 let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
                 let chunk = Chunk { row_count: decoded.row_count, columns: vec![column.clone()] };
-                let values = program.evaluate(queue.memory(), &chunk, queue.stream());
+                let values = program.evaluate(queue, &chunk);
                 values.map(|values| batch(queue, values, decoded.row_count))
             };
             let results = [run(0), run(1)];
@@ -274,7 +272,7 @@ fn programs_agree_over_every_type() {
                 let select = |index: usize| {
                     let (queue, column) = (&queues[index], &decoded.columns[index]);
                     let chunk = Chunk { row_count: decoded.row_count, columns: vec![column.clone()] };
-                    let flags = filter.evaluate(queue.memory(), &chunk, queue.stream()).expect("flags");
+                    let flags = filter.evaluate(queue, &chunk).expect("flags");
                     let rows = queue.select(&flags.values, decoded.row_count).expect("rows");
                     batch(queue, vec![queue.gather(column, &rows).expect("cells")], rows.count)
                 };
@@ -327,7 +325,7 @@ fn decimals_of_more_than_38_digits_agree() {
             let run = |index: usize| {
                 let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
                 let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
-                let values = program.evaluate(queue.memory(), &chunk, queue.stream());
+                let values = program.evaluate(queue, &chunk);
                 values.map(|values| batch(queue, values, rows))
             };
             compared += 1;
@@ -339,7 +337,7 @@ fn decimals_of_more_than_38_digits_agree() {
         let operate = |index: usize| {
             let (queue, column): (&Queue, &Column) = (&queues[index], &decoded.columns[index]);
             let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
-            let large = program.evaluate(queue.memory(), &chunk, queue.stream()).expect("products").remove(0);
+            let large = program.evaluate(queue, &chunk).expect("products").remove(0);
             let accumulate = |keys: &[Column]| {
                 let grouping = queue.group(keys, rows).expect("groups");
                 let aggregate = |accumulator, result: &DataType| {

@@ -29,7 +29,11 @@ use super::{
     page_list::{ListedPage, PageList},
     page_map::ChunkExtent,
 };
-use crate::device::{Buffer, DeviceMemory, Kernel, Stream, abi::Status};
+use crate::{
+    device::{Buffer, DeviceMemory, Stream},
+    kernel::{Kernel, KernelDevice, Status},
+    operation::{Device, Lane},
+};
 
 /// A chunk's encoded bytes.
 pub enum EncodedBytes<'a> {
@@ -52,12 +56,9 @@ pub struct ResidentChunk {
 
 /// Chunks of a row group whose loading is enqueued.
 pub struct PendingLoad {
-    memory: DeviceMemory,
-    stream: Stream,
     chunks: Vec<Arc<ResidentChunk>>,
-    names: Vec<ColumnNames>,
-    /// Where the pages that are decompressed are, and what kernels report of them; absent if there are none.
-    decompression: Option<(Buffer, Vec<PageOrigin>)>,
+    /// Waits, and says which page could not be decompressed.
+    wait: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
 /// Whether the host decompresses a chunk, so that it must have its bytes.
@@ -200,21 +201,21 @@ impl Decompression {
     }
 
     /// Enqueues the kernels; the status that they report to.
-    fn launch(self, memory: &DeviceMemory, stream: Stream) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
+    fn launch(self, device: &KernelDevice) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
         if self.origins.is_empty() {
             return Ok(None);
         }
-        let status = memory.allocate_zeroed(size_of::<Status>() as u64, stream)?;
+        let status = device.allocate_filled::<Status>(1, 0)?;
         for (kernel, tasks) in [(Kernel::DecompressSnappy, &self.snappy), (Kernel::DecompressLz4, &self.lz4)]
         {
             if tasks.is_empty() {
                 continue;
             }
-            let pages = memory.upload(tasks, stream)?;
+            let pages = device.upload(tasks)?;
             let arguments = DecompressPages { pages: pages.address(), status: status.address() };
             let page_bytes =
                 |task: &CompressedPage| u64::from(task.source_bytes) + u64::from(task.target_bytes);
-            memory.launch_moving(kernel, tasks.len() as u32, &arguments, stream, || {
+            device.launch_moving(kernel, tasks.len() as u32, &arguments, || {
                 tasks.iter().map(page_bytes).sum()
             })?;
         }
@@ -222,17 +223,12 @@ impl Decompression {
     }
 }
 
-/// Enqueues the loading of chunks of one row group; one resident chunk each, in their order.
-///
-/// # Errors
-///
-/// `NotSupported` for an unknown compression, `FileCorrupt` naming file, column and page, `OutOfMemory`,
-/// `Device`.
-pub fn load_chunks(
-    memory: &DeviceMemory,
+/// What [`crate::operation::DecodeOperations::load_chunks`] is, by kernels.
+pub(crate) fn enqueue_loading(
+    device: &KernelDevice,
     chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>,
-    stream: Stream,
 ) -> Result<PendingLoad> {
+    let (memory, stream) = (device.memory(), device.stream());
     let loads =
         chunks.into_iter().map(|(source, bytes)| Load::new(source, bytes)).collect::<Result<Vec<_>>>()?;
     let host_pages = decompress_on_host(&loads)?;
@@ -245,9 +241,32 @@ pub fn load_chunks(
         decompression.add(&chunk, codec, number);
         resident.push(chunk);
     }
-    let decompression = decompression.launch(memory, stream)?;
+    let decompression = decompression.launch(device)?;
     let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
-    Ok(PendingLoad { memory: memory.clone(), stream, chunks, names, decompression })
+    let lane = device.lane().clone();
+    let wait = move || match decompression {
+        Some((status, origins)) => check_decompressed(&lane, &status, &origins, &names),
+        None => Ok(()),
+    };
+    Ok(PendingLoad { chunks, wait: Box::new(wait) })
+}
+
+/// Waits, and turns what kernels report of pages into an error.
+fn check_decompressed(
+    lane: &Lane,
+    status: &Buffer,
+    origins: &[PageOrigin],
+    names: &[ColumnNames],
+) -> Result<()> {
+    let status = lane.download::<Status>(status, 1)?.first().copied().unwrap_or_default();
+    if status.code == 0 {
+        return Ok(());
+    }
+    let origin = origins.get(status.detail as usize);
+    match origin.and_then(|origin| Some((origin, names.get(origin.chunk)?))) {
+        Some((origin, names)) => Err(names.error_of(status, origin.page)),
+        None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
+    }
 }
 
 /// A chunk without the memory that only its decompression, which is enqueued, reads.
@@ -273,19 +292,8 @@ impl PendingLoad {
     ///
     /// `FileCorrupt`, naming file, column and page; `Device`.
     pub fn wait_chunks(self) -> Result<Vec<Arc<ResidentChunk>>> {
-        let Some((buffer, origins)) = &self.decompression else {
-            return Ok(self.chunks);
-        };
-        let status = self.memory.download::<Status>(buffer, 1, self.stream)?;
-        let status = status.first().copied().unwrap_or_default();
-        if status.code == 0 {
-            return Ok(self.chunks);
-        }
-        let origin = origins.get(status.detail as usize);
-        match origin.and_then(|origin| Some((origin, self.names.get(origin.chunk)?))) {
-            Some((origin, names)) => Err(names.error_of(status, origin.page)),
-            None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
-        }
+        (self.wait)()?;
+        Ok(self.chunks)
     }
 }
 

@@ -23,6 +23,9 @@
 //! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
 //! into pages that the column keeps alive.
 //!
+//! Only `load.rs` (`enqueue_loading`) and `row_group.rs` (`enqueue_decoding`) launch kernels, for `kernel/decode.rs`, with what
+//! `chunk_plan.rs`, `chunk_decoder.rs`, `page_batch.rs` and `abi.rs` prepare. The rest is every device's.
+//!
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 
 mod abi;
@@ -48,8 +51,10 @@ mod tests;
 
 pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
-pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host, load_chunks};
+pub(crate) use load::enqueue_loading;
+pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
 pub use page_map::{ChunkExtent, PageMap};
 pub use pinned_chunk::PinnedChunk;
+pub(crate) use row_group::enqueue_decoding;
 pub use row_group::{PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
 pub use row_selection::RowSelection;

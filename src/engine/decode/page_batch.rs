@@ -10,7 +10,11 @@ use super::{
     abi::{DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource},
     row_selection::{PlacedRows, RowSelection},
 };
-use crate::device::{Buffer, CellType, DeviceMemory, Kernel, Stream};
+use crate::{
+    device::{Buffer, CellType},
+    kernel::{Kernel, KernelDevice},
+    operation::Lane,
+};
 
 /// Arrays start at multiples of this.
 const ARRAY_ALIGNMENT: usize = 16;
@@ -126,12 +130,7 @@ impl PageBatch {
     /// # Errors
     ///
     /// `OutOfMemory`, `Device`.
-    pub(super) fn launch(
-        &self,
-        memory: &DeviceMemory,
-        status: u64,
-        stream: Stream,
-    ) -> Result<Vec<BuiltStrings>> {
+    pub(super) fn launch(&self, device: &KernelDevice, status: u64) -> Result<Vec<BuiltStrings>> {
         let mut arrays = PackedArrays::default();
         let pages = arrays.add(&self.pages);
         let columns = arrays.add(&self.columns);
@@ -141,19 +140,19 @@ impl PageBatch {
         let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
         let [run_slices, slices, large_slices] =
             [&self.run_slices, &self.slices, &self.large_slices].map(|slices| arrays.add(slices));
-        let tasks = memory.upload(&arrays.bytes, stream)?;
+        let tasks = device.upload(&arrays.bytes)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
             DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
         let decode = |kernel, arguments: DecodePages, list: usize, numbers: &[u32]| {
             let arguments = DecodePages { list: at(list), ..arguments };
-            memory.launch_moving(kernel, numbers.len() as u32, &arguments, stream, || {
+            device.launch_moving(kernel, numbers.len() as u32, &arguments, || {
                 numbers.iter().map(|number| self.bytes_moved(kernel, *number)).sum()
             })
         };
         let convert = |kernel, arguments: DecodePages, list: usize, slices: &[PageSlice]| {
             let arguments = DecodePages { list: at(list), ..arguments };
-            memory.launch_moving(kernel, slices.len() as u32, &arguments, stream, || {
+            device.launch_moving(kernel, slices.len() as u32, &arguments, || {
                 slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
             })
         };
@@ -164,8 +163,8 @@ impl PageBatch {
         let mut rebuilt_pages = None;
         if !self.with_prefixes.is_empty() {
             let mut pages = self.pages.clone();
-            built = self.allocate_strings(memory, at(states), &mut pages, stream)?;
-            let buffer = memory.upload(&pages, stream)?;
+            built = self.allocate_strings(device, at(states), &mut pages)?;
+            let buffer = device.upload(&pages)?;
             arguments.pages = buffer.address();
             decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
             rebuilt_pages = Some(buffer);
@@ -204,11 +203,11 @@ impl PageBatch {
     /// Memory for the strings of pages that store only what differs from the string before.
     fn allocate_strings(
         &self,
-        memory: &DeviceMemory,
+        lane: &Lane,
         states: u64,
         pages: &mut [EncodedPage],
-        stream: Stream,
     ) -> Result<Vec<BuiltStrings>> {
+        let (memory, stream) = (lane.memory(), lane.stream());
         let states: Vec<PageState> = memory.download_from(states, self.states.len(), stream)?;
         let mut built = Vec::with_capacity(self.with_prefixes.len());
         for number in &self.with_prefixes {

@@ -7,12 +7,16 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
-    load::{EncodedBytes, ResidentChunk, load_chunks},
+    load::{EncodedBytes, ResidentChunk},
     page_batch::PageBatch,
     page_map::ChunkExtent,
     row_selection::RowSelection,
 };
-use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream, abi::Status};
+use crate::{
+    device::{Buffer, CellType, Column},
+    kernel::{KernelDevice, Status},
+    operation::{Device, Lane, Queue},
+};
 
 /// The status, as words, in front of the counts of NULLs.
 const STATUS_WORDS: usize = 2;
@@ -23,12 +27,11 @@ const STATUS_WORDS: usize = 2;
 ///
 /// As of [`decode_row_group`].
 pub fn decode_column_chunk(
-    memory: &DeviceMemory,
+    queue: &Queue,
     chunk: &EncodedColumnChunk<'_>,
     row_count: usize,
-    stream: Stream,
 ) -> Result<Column> {
-    let columns = decode_row_group(memory, std::slice::from_ref(chunk), row_count, stream)?;
+    let columns = decode_row_group(queue, std::slice::from_ref(chunk), row_count)?;
     columns.into_iter().next().ok_or_else(|| Error::internal("a chunk was decoded into no column"))
 }
 
@@ -42,10 +45,9 @@ pub fn decode_column_chunk(
 ///   as it is declared can't hold.
 /// - `OutOfMemory`, `Device`.
 pub fn decode_row_group(
-    memory: &DeviceMemory,
+    queue: &Queue,
     chunks: &[EncodedColumnChunk<'_>],
     row_count: usize,
-    stream: Stream,
 ) -> Result<Vec<Column>> {
     let rows = row_count_of(row_count)?;
     for chunk in chunks {
@@ -55,9 +57,9 @@ pub fn decode_row_group(
     let extents: Vec<ChunkExtent> =
         chunks.iter().map(|chunk| ChunkExtent::whole(chunk.bytes.len() as u64, rows)).collect();
     let encoded = chunks.iter().zip(&extents).map(|(chunk, extent)| EncodedBytes::Host(chunk.bytes, extent));
-    let load = load_chunks(memory, sources.iter().zip(encoded).collect(), stream)?;
+    let load = queue.load_chunks(sources.iter().zip(encoded).collect())?;
     let requests: Vec<_> = sources.iter().zip(load.chunks()).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-    let pending = PendingRowGroup::start(memory, &requests, &RowSelection::range(0..rows), stream);
+    let pending = queue.decode_chunks(&requests, &RowSelection::range(0..rows));
     // What is wrong with a page's compression comes before what its values then seem to be.
     load.wait_chunks()?;
     pending?.wait_columns()
@@ -69,17 +71,15 @@ fn row_count_of(row_count: usize) -> Result<u32> {
     })
 }
 
+/// Waits, and says how many NULLs each column has, or what is wrong with a value or a page.
+type WaitDecoded = Box<dyn FnOnce() -> Result<Vec<u32>> + Send>;
+
 /// A row group whose decoding is enqueued.
 pub struct PendingRowGroup {
-    memory: DeviceMemory,
-    stream: Stream,
-    /// The status and, for each chunk, its count of NULLs; absent if there are no chunks.
-    outcome: Option<Buffer>,
-    batch: PageBatch,
     columns: Vec<Column>,
-    names: Vec<ColumnNames>,
     /// Data pages that are decoded, and those that have no row that is wanted.
     pages: PageCounts,
+    wait: WaitDecoded,
 }
 
 /// Data pages of columns.
@@ -92,73 +92,6 @@ pub struct PageCounts {
 }
 
 impl PendingRowGroup {
-    /// Enqueues the decoding of some rows of resident chunks, each as it is declared. Pages without such rows are
-    /// not looked at.
-    ///
-    /// Waits for the stream only if a chunk has pages of DELTA_BYTE_ARRAY.
-    ///
-    /// # Shapes
-    ///
-    /// Each column has the selection's rows. Those that a narrowed selection leaves out have no meaning.
-    ///
-    /// # Errors
-    ///
-    /// Of [`decode_row_group`], those that need no values.
-    pub fn start(
-        memory: &DeviceMemory,
-        chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
-        rows: &RowSelection,
-        stream: Stream,
-    ) -> Result<Self> {
-        if chunks.is_empty() {
-            return Ok(Self::nothing(memory, stream));
-        }
-        let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
-        let plans =
-            chunks.iter().map(|(source, chunk)| ChunkPlan::new(source, chunk)).collect::<Result<Vec<_>>>()?;
-        let mut batch = PageBatch::default();
-        let mut columns = Vec::with_capacity(chunks.len());
-        let mut pages = PageCounts::default();
-        // Until the kernels are enqueued.
-        let mut scratch = Vec::new();
-        for (number, plan) in plans.iter().enumerate() {
-            let mut decoder = ChunkDecoder {
-                memory,
-                stream,
-                plan,
-                number,
-                null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
-                batch: &mut batch,
-                scratch: &mut scratch,
-                pages: &mut pages,
-            };
-            columns.push(decoder.add(rows)?);
-        }
-        for built in batch.launch(memory, outcome.address(), stream)? {
-            if let Some(column) = columns.get_mut(built.chunk)
-                && column.cell_type == CellType::String
-            {
-                column.strings.push(built.buffer);
-            } else {
-                scratch.push(built.buffer);
-            }
-        }
-        let names = plans.into_iter().map(|plan| plan.names).collect();
-        Ok(Self { memory: memory.clone(), stream, outcome: Some(outcome), batch, columns, names, pages })
-    }
-
-    fn nothing(memory: &DeviceMemory, stream: Stream) -> Self {
-        Self {
-            memory: memory.clone(),
-            stream,
-            outcome: None,
-            batch: PageBatch::default(),
-            columns: Vec::new(),
-            names: Vec::new(),
-            pages: PageCounts::default(),
-        }
-    }
-
     /// The columns, which what is enqueued on the same stream may copy. Where text points to is known only when
     /// they have been waited for.
     pub fn columns(&self) -> &[Column] {
@@ -187,28 +120,75 @@ impl PendingRowGroup {
     ///
     /// As of [`decode_row_group`].
     pub fn wait_columns(mut self) -> Result<Vec<Column>> {
-        let Some(outcome) = &self.outcome else { return Ok(self.columns) };
-        let words: Vec<u32> =
-            self.memory.download(outcome, STATUS_WORDS + self.columns.len(), self.stream)?;
-        let (status, null_counts) = words.split_at(STATUS_WORDS);
-        let status = Status { code: status[0], detail: status[1] };
-        if status.code != 0 {
-            return Err(self.error_of(status));
-        }
+        let null_counts = (self.wait)()?;
         for (column, null_count) in self.columns.iter_mut().zip(null_counts) {
-            if *null_count == 0 {
+            if null_count == 0 {
                 column.validity = None;
             }
         }
         Ok(self.columns)
     }
+}
 
-    fn error_of(&self, status: Status) -> Error {
-        let origin = self.batch.origin(status.detail);
-        let names = origin.and_then(|origin| self.names.get(origin.chunk));
-        match (origin, names) {
-            (Some(origin), Some(names)) => names.error_of(status, origin.page),
-            _ => Error::internal(format!("a kernel reported an unknown page: {status:?}")),
+/// What [`crate::operation::DecodeOperations::decode_chunks`] is, by kernels.
+pub(crate) fn enqueue_decoding(
+    device: &KernelDevice,
+    chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
+    rows: &RowSelection,
+) -> Result<PendingRowGroup> {
+    if chunks.is_empty() {
+        let wait = Box::new(|| Ok(Vec::new()));
+        return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
+    }
+    let (memory, stream) = (device.memory(), device.stream());
+    // The status and, for each chunk, its count of NULLs.
+    let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+    let plans =
+        chunks.iter().map(|(source, chunk)| ChunkPlan::new(source, chunk)).collect::<Result<Vec<_>>>()?;
+    let mut batch = PageBatch::default();
+    let mut columns = Vec::with_capacity(chunks.len());
+    let mut pages = PageCounts::default();
+    // Until the kernels are enqueued.
+    let mut scratch = Vec::new();
+    for (number, plan) in plans.iter().enumerate() {
+        let mut decoder = ChunkDecoder {
+            memory,
+            stream,
+            plan,
+            number,
+            null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+            batch: &mut batch,
+            scratch: &mut scratch,
+            pages: &mut pages,
+        };
+        columns.push(decoder.add(rows)?);
+    }
+    for built in batch.launch(device, outcome.address())? {
+        if let Some(column) = columns.get_mut(built.chunk)
+            && column.cell_type == CellType::String
+        {
+            column.strings.push(built.buffer);
+        } else {
+            scratch.push(built.buffer);
         }
+    }
+    let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
+    let lane = device.lane().clone();
+    let wait = Box::new(move || null_counts(&lane, &outcome, &batch, &names));
+    Ok(PendingRowGroup { columns, pages, wait })
+}
+
+/// Waits, and gives the counts of NULLs; or turns what kernels report of pages into an error.
+fn null_counts(lane: &Lane, outcome: &Buffer, batch: &PageBatch, names: &[ColumnNames]) -> Result<Vec<u32>> {
+    let mut words: Vec<u32> = lane.download(outcome, STATUS_WORDS + names.len())?;
+    let null_counts = words.split_off(STATUS_WORDS);
+    let status = Status { code: words[0], detail: words[1] };
+    if status.code == 0 {
+        return Ok(null_counts);
+    }
+    let origin = batch.origin(status.detail);
+    match origin.and_then(|origin| Some((origin, names.get(origin.chunk)?))) {
+        Some((origin, names)) => Err(names.error_of(status, origin.page)),
+        None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
     }
 }

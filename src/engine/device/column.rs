@@ -1,8 +1,9 @@
 //! Columns and chunks in a device's memory.
 
+use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{Buffer, Stream, abi::ColumnView};
+use super::{Buffer, Stream};
 
 /// What a cell is: `CellType` of kernels/abi/column.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +23,7 @@ pub enum CellType {
     Float32 = 5,
     /// `f64`.
     Float64 = 6,
-    /// [`super::abi::StringCell`]: text and bytea.
+    /// [`StringCell`]: text and bytea.
     String = 7,
     /// 16 bytes in order: uuid.
     Bytes16 = 8,
@@ -89,6 +90,19 @@ impl CellType {
     }
 }
 
+/// Text or bytes that lie elsewhere: `StringCell` of kernels/abi/column.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct StringCell {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<StringCell>() == 16);
+
 /// A column of a chunk. Cheap to clone: the memory is shared.
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -102,18 +116,6 @@ pub struct Column {
     pub validity: Option<Buffer>,
     /// Memory that string cells point into.
     pub strings: Vec<Buffer>,
-}
-
-impl Column {
-    /// The column as kernels are given it.
-    pub fn view(&self) -> ColumnView {
-        ColumnView {
-            values: self.values.address(),
-            validity: self.validity.as_ref().map_or(0, Buffer::address),
-            cell_type: self.cell_type as u32,
-            cell_bytes: self.cell_type.bytes(),
-        }
-    }
 }
 
 impl Chunk {

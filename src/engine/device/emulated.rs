@@ -10,14 +10,21 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{DeviceFile, DeviceFileMode, Kernel, Mark, Platform, Slot, Stream};
-use crate::storage::from_io;
+use super::{DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
+use crate::{
+    kernel::{Kernel, KernelDevice, KernelPlatform},
+    operation::{Device, Lane},
+    storage::from_io,
+};
 
 const ALIGNMENT_BYTES: usize = 256;
 /// What fresh memory holds, unless someone wants to see that it makes no difference.
@@ -103,6 +110,10 @@ fn layout(bytes: u64) -> Result<Layout> {
 impl Platform for EmulatedPlatform {
     fn name(&self) -> &'static str {
         "emulated"
+    }
+
+    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
+        Arc::new(KernelDevice::new(self, lane))
     }
 
     fn reader_count(&self) -> usize {
@@ -224,22 +235,6 @@ impl Platform for EmulatedPlatform {
         Ok(())
     }
 
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], _stream: Stream) -> Result<()> {
-        if grid == 0 {
-            return Ok(());
-        }
-        // Argument structs hold 64-bit addresses.
-        let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
-        bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
-        // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
-        // addresses in it are live buffers of this device.
-        let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };
-        match status {
-            0 => Ok(()),
-            _ => Err(Error::internal(format!("no such kernel: {}", kernel.name()))),
-        }
-    }
-
     fn wait(&self, _stream: Stream) -> Result<()> {
         Ok(())
     }
@@ -261,4 +256,22 @@ impl Platform for EmulatedPlatform {
     }
 
     fn release_mark(&self, _mark: Mark) {}
+}
+
+impl KernelPlatform for EmulatedPlatform {
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], _stream: Stream) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        // Argument structs hold 64-bit addresses.
+        let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
+        // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
+        // addresses in it are live buffers of this device.
+        let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };
+        match status {
+            0 => Ok(()),
+            _ => Err(Error::internal(format!("no such kernel: {}", kernel.name()))),
+        }
+    }
 }

@@ -9,16 +9,14 @@ use std::{
     time::Instant,
 };
 
-use bytemuck::{Pod, bytes_of, cast_slice};
+use bytemuck::{Pod, cast_slice};
 use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
 use super::{
-    ActivityLog, Kernel, Platform, Stream,
-    abi::Status,
+    ActivityLog, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
-    traffic::bytes_moved,
 };
 use crate::StopFlag;
 
@@ -32,8 +30,6 @@ pub struct DeviceMemory {
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
-    /// Where kernels report to whose faults are looked at later; absent where they are looked at at once.
-    faults: Option<Arc<Mutex<Option<Buffer>>>>,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
@@ -88,13 +84,7 @@ impl DeviceMemory {
             platform,
             idle_streams: Mutex::default(),
         };
-        Self {
-            shared: Arc::new(shared),
-            account: None,
-            watch: None,
-            techniques: MemoryTechniques::default(),
-            faults: None,
-        }
+        Self { shared: Arc::new(shared), account: None, watch: None, techniques: MemoryTechniques::default() }
     }
 
     /// The same memory; what is done through this handle is done so.
@@ -149,47 +139,13 @@ impl DeviceMemory {
         Self { watch: Some(watch), ..self.clone() }
     }
 
-    /// The same memory for one stream. If the query defers, kernels may report to [`DeviceMemory::deferred_status`].
-    pub fn with_deferred_faults(&self) -> Self {
-        Self { faults: self.techniques.is_deferred.then(Arc::default), ..self.clone() }
-    }
-
-    /// The address of a status word that is looked at later, by [`DeviceMemory::post_deferred_status`]: what a kernel
-    /// reports there comes before whatever follows from it on the stream. `None` if statuses are looked at at once.
-    ///
-    /// # Errors
-    ///
-    /// As of [`DeviceMemory::allocate`].
-    pub fn deferred_status(&self, stream: Stream) -> Result<Option<u64>> {
-        let Some(faults) = &self.faults else { return Ok(None) };
-        let mut cell = faults.lock().unwrap_or_else(PoisonError::into_inner);
-        let buffer = match cell.take() {
-            Some(buffer) => buffer,
-            None => self.allocate_zeroed(size_of::<Status>() as u64, stream)?,
-        };
-        let address = buffer.address();
-        *cell = Some(buffer);
-        Ok(Some(address))
-    }
-
-    /// Sends the deferred status to the host; `None` if no kernel has reported to it.
-    ///
-    /// # Errors
-    ///
-    /// As of [`DeviceMemory::post`].
-    pub fn post_deferred_status(&self, stream: Stream) -> Result<Option<Letter>> {
-        let Some(faults) = &self.faults else { return Ok(None) };
-        let cell = faults.lock().unwrap_or_else(PoisonError::into_inner);
-        cell.as_ref().map(|buffer| self.post::<Status>(buffer.address(), 1, stream)).transpose()
-    }
-
     /// The same memory, noted in the same log, for an operator of its own.
     pub fn separated(&self) -> Self {
         let watch = self.watch.as_ref().map(|watch| Watch {
             log: watch.log.clone(),
             operator: Arc::new(AtomicU32::new(watch.operator.load(Ordering::Relaxed))),
         });
-        Self { watch, faults: None, ..self.clone() }
+        Self { watch, ..self.clone() }
     }
 
     /// Says for which operator is done what follows, through this handle and its clones. The one before.
@@ -200,8 +156,13 @@ impl DeviceMemory {
         }
     }
 
+    /// Whether what is done through this handle is noted.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_some()
+    }
+
     /// Notes what was enqueued on a stream.
-    pub(super) fn note_enqueued(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
+    pub(crate) fn note_enqueued(&self, kind: ActivityKind, name: &'static str, bytes: u64, stream: Stream) {
         if let Some(watch) = &self.watch {
             watch.log.add_enqueued(watch.what(kind, name, bytes), stream);
         }
@@ -400,31 +361,6 @@ impl DeviceMemory {
             return self.send(address, count * size_of::<T>(), stream);
         }
         Ok(Letter::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
-    }
-
-    /// Runs a kernel on its argument struct.
-    pub fn launch<T: Pod>(&self, kernel: Kernel, grid: u32, arguments: &T, stream: Stream) -> Result<()> {
-        self.launch_moving(kernel, grid, arguments, stream, || bytes_moved(kernel, bytes_of(arguments)))
-    }
-
-    /// [`DeviceMemory::launch`] of a kernel whose arguments do not tell what it reads and writes: `bytes` says it,
-    /// an estimate as [`bytes_moved`] gives them. It is asked only if what is done is noted.
-    pub fn launch_moving<T: Pod>(
-        &self,
-        kernel: Kernel,
-        grid: u32,
-        arguments: &T,
-        stream: Stream,
-        bytes: impl FnOnce() -> u64,
-    ) -> Result<()> {
-        if grid == 0 {
-            return Ok(());
-        }
-        self.shared.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
-        if self.watch.is_some() {
-            self.note_enqueued(ActivityKind::Kernel, kernel.name(), bytes(), stream);
-        }
-        Ok(())
     }
 }
 

@@ -1,41 +1,37 @@
-//! Devices: where columns are and where kernels run.
+//! Devices' memory: where columns are, and how they come and go.
 //!
-//! - `platform.rs`: memory, copies and launches, the seam between this crate and a kind of device
+//! - `platform.rs`: memory, copies and streams, the seam between this crate and a kind of device; its operations are
+//!   the other one (`operation/`)
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
-//! - `activity.rs`: what was done for a query and when; `traffic.rs`: the bytes that a launch moves
-//! - `abi.rs`: what kernels are given, laid out as in kernels/abi
+//! - `activity.rs`: what was done for a query and when
 //!
 //! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
 //! [`Platform::wait`]. A buffer is freed in the order of the stream that it was allocated on.
 //!
 //! Deliberately absent: CUDA. `src/cuda` implements [`Platform`] over it.
 
-pub mod abi;
 mod activity;
 mod arena;
 mod column;
 mod emulated;
 mod host;
-mod kernel;
 mod mailbox;
 mod memory;
 mod platform;
-mod traffic;
 mod upload;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
 pub use column::{
-    CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
+    CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, StringCell,
 };
 pub use emulated::EmulatedPlatform;
 pub use host::{HostBytes, HostMemory};
-pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Letter;
 pub use memory::{Buffer, DeviceMemory, MemoryTechniques, StreamLease};
 pub use platform::{Mark, Platform, Stream};

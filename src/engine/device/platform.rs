@@ -1,10 +1,11 @@
-//! What kernels need of a kind of device.
+//! What memory, caches and queues need of a kind of device.
 
-use std::{fs::File, ops::Range, path::Path};
+use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use pystachio_plan::Result;
 
 use super::{DeviceFile, DeviceFileMode, Slot};
+use crate::operation::{Device, Lane};
 
 /// An order of work: what is enqueued on one stream happens one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +21,9 @@ pub struct Mark(
     pub u64,
 );
 
-/// Memory, copies and launches of one device.
+/// Memory, copies and streams of one device, and the way to its operations.
+///
+/// Addresses are the platform's numbers: a device in the host's memory has the host's, copies of which are plain copies.
 ///
 /// Methods enqueue and return, except those that wait and [`Platform::download`].
 ///
@@ -30,6 +33,9 @@ pub struct Mark(
 pub trait Platform: Send + Sync + 'static {
     /// `cuda` or `emulated`.
     fn name(&self) -> &'static str;
+
+    /// The device's operations on a lane, whose memory is this platform's.
+    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device>;
 
     /// How many streams keep the device busy: threads that read and decode row groups.
     fn reader_count(&self) -> usize;
@@ -108,9 +114,6 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Sets every byte.
     fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()>;
-
-    /// Runs a kernel over `grid` blocks. `arguments` is its struct, byte for byte as in kernels/abi.
-    fn launch(&self, kernel: super::Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()>;
 
     /// Waits for all that is enqueued on a stream.
     fn wait(&self, stream: Stream) -> Result<()>;

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     decode::{
         ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, PageMap, ResidentChunk,
-        RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host, load_chunks,
+        RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
     },
     operation::Queue,
     storage::{FileReader, FileWay, TableFile, is_in_page_cache, page_locations},
@@ -225,7 +225,7 @@ impl ScanWork {
                 (&sources[*number], bytes)
             })
             .collect();
-        let chunks = load_chunks(queue.memory(), chunks, queue.stream())?.wait_chunks()?;
+        let chunks = queue.load_chunks(chunks)?.wait_chunks()?;
         queue.wait()?;
         Ok(chunks)
     }

@@ -154,7 +154,7 @@ impl Matching {
     pub(super) fn build_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         match &self.keys {
             None => Ok(Vec::new()),
-            Some((keys, _)) => keys.evaluate(queue.memory(), chunk, queue.stream()),
+            Some((keys, _)) => keys.evaluate(queue, chunk),
         }
     }
 
@@ -162,7 +162,7 @@ impl Matching {
     pub(super) fn probe_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         match &self.keys {
             None => Ok(Vec::new()),
-            Some((_, keys)) => keys.evaluate(queue.memory(), chunk, queue.stream()),
+            Some((_, keys)) => keys.evaluate(queue, chunk),
         }
     }
 
@@ -338,7 +338,7 @@ impl Matching {
             return Ok(pairs);
         }
         let chunk = self.pair_chunk(queue, built, probe, &pairs, Some(residual))?;
-        let flags = residual.condition.evaluate(queue.memory(), &chunk, queue.stream())?;
+        let flags = residual.condition.evaluate(queue, &chunk)?;
         let kept = queue.select(&flags.values, chunk.row_count)?;
         queue.select_pairs(&pairs, &kept)
     }

@@ -27,7 +27,7 @@ pub(super) fn filter_chunk(queue: &Queue, chunk: Chunk, predicate: &Filter) -> R
     if chunk.row_count == 0 {
         return Ok(chunk);
     }
-    let flags = predicate.evaluate(queue.memory(), &chunk, queue.stream())?;
+    let flags = predicate.evaluate(queue, &chunk)?;
     keep_flagged(queue, chunk, &flags.values)
 }
 
@@ -53,7 +53,7 @@ impl Source for ProjectSource {
 /// A chunk of a program's results.
 pub(super) fn project(context: &QueryContext, chunk: &Chunk, program: &Program) -> Result<Chunk> {
     let queue = &context.queue;
-    let columns = program.evaluate(queue.memory(), chunk, queue.stream())?;
+    let columns = program.evaluate(queue, chunk)?;
     Ok(Chunk { row_count: chunk.row_count, columns })
 }
 

@@ -28,8 +28,8 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{Buffer, Claim, Column, Letter, abi::FilterCounts},
-    operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
+    device::{Buffer, Claim, Column, Letter},
+    operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
 

@@ -193,7 +193,7 @@ impl RowTest<'_> {
         let mut flags = match self.own {
             Some(own) => {
                 let read = Chunk { row_count: chunk.row_count, columns: self.columns(chunk, &own.places)? };
-                Some(own.condition.evaluate(queue.memory(), &read, queue.stream())?.values)
+                Some(own.condition.evaluate(queue, &read)?.values)
             }
             None => None,
         };

@@ -156,7 +156,7 @@ impl RowGroupDecoder<'_> {
         };
         let requests: Vec<(&ColumnSource<'_>, &ResidentChunk)> =
             sources.iter().zip(chunks.iter().map(Arc::as_ref)).collect();
-        let decoding = PendingRowGroup::start(queue.memory(), &requests, rows, queue.stream())?;
+        let decoding = queue.decode_chunks(&requests, rows)?;
         let counts = &scan.counts;
         counts.pages_decoded.fetch_add(decoding.pages().decoded, Ordering::Relaxed);
         counts.pages_skipped.fetch_add(decoding.pages().skipped, Ordering::Relaxed);

@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use pystachio_plan::{DataType, Result};
 
 use crate::{
-    device::{Chunk, Claim, Column, abi::KeyRange},
-    operation::{GroupSlots, Queue, SlotLayout},
+    device::{Chunk, Claim, Column},
+    operation::{GroupSlots, KeyRange, Queue, SlotLayout},
 };
 
 /// Slots for each row that was added: more would cost more than hashes do.

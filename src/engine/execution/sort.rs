@@ -65,7 +65,7 @@ struct Reading {
 impl Order {
     /// The keys of a chunk.
     pub(super) fn keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<SortColumn>> {
-        let values = self.program.evaluate(queue.memory(), chunk, queue.stream())?;
+        let values = self.program.evaluate(queue, chunk)?;
         let keys = values.into_iter().zip(&self.keys).map(|(column, key)| SortColumn {
             column,
             descending: key.descending,
@@ -165,7 +165,7 @@ impl SortSource {
         let chunk = queue.concat(&reading.held.take())?;
         let best = queue.compact(&self.order.first(queue, &chunk, wanted)?)?;
         drop(chunk);
-        if best.row_count == wanted && wanted > 0 && self.order.keys.len() <= crate::device::abi::KEYS_MAX {
+        if best.row_count == wanted && wanted > 0 && self.order.keys.len() <= crate::operation::KEYS_MAX {
             let last = queue.compact(&queue.slice(&best, wanted - 1, 1)?)?;
             let keys = self.order.keys(queue, &last)?;
             reading.threshold = Some(keys.into_iter().map(|key| key.column).collect());

@@ -14,8 +14,8 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{QueryContext, held::for_each_batch, memory::ROWS_MAX, sort::Order};
 use crate::{
-    device::{Chunk, Claim, Column, abi::KEYS_MAX},
-    operation::{Queue, SPLITTERS_MAX},
+    device::{Chunk, Claim, Column},
+    operation::{KEYS_MAX, Queue, SPLITTERS_MAX},
     spill::{SpilledChunk, SpilledPart, SpilledPartitions},
 };
 

@@ -5,13 +5,10 @@
 //!
 //! Invariants: a row whose keys are in the set passes; a row with a NULL key does not.
 
+use bytemuck::{Pod, Zeroable};
 use pystachio_plan::Result;
 
-use super::{Queue, join::key_columns};
-use crate::device::{
-    Buffer, CellType, Column, Kernel,
-    abi::{BLOOM_BLOCK_WORDS, InsertFilterKeys, KeyFilterView, KeyRange, MeasureKeys, TestFilterKeys},
-};
+use crate::device::{Buffer, Column};
 
 /// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
 const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
@@ -19,8 +16,32 @@ const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
 const BITMAP_BITS_FREE: u64 = 8 << 20;
 /// Bits of a Bloom filter, for each row: less than one row in a hundred passes by mistake.
 const BLOOM_BITS_PER_ROW: u64 = 16;
+/// Words of a block of a Bloom filter.
+pub(crate) const BLOOM_BLOCK_WORDS: u64 = 8;
 const WORD_BITS: u64 = 32;
 const WORD_BYTES: u64 = 4;
+
+/// The least and the greatest key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyRange {
+    /// The greatest number if there is no key.
+    pub least: i64,
+    /// The least number if there is no key.
+    pub greatest: i64,
+}
+const _: () = assert!(size_of::<KeyRange>() == 16);
+
+/// How many rows were asked about, and how many passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct FilterCounts {
+    /// Rows that were asked about.
+    pub tested: u64,
+    /// Of them, those that passed.
+    pub passed: u64,
+}
+const _: () = assert!(size_of::<FilterCounts>() == 16);
 
 /// How a set of keys is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,13 +60,14 @@ pub enum KeyFilterShape {
     },
 }
 
-/// A set of keys on the device.
+/// A set of keys on the device, which chooses the bits of a Bloom filter.
 #[derive(Debug)]
 pub struct KeyFilter {
-    shape: KeyFilterShape,
-    words: Buffer,
+    pub(crate) shape: KeyFilterShape,
+    /// `u32`.
+    pub(crate) words: Buffer,
     /// Whether two rows have one key of a bitmap: a `u32`.
-    repeated: Buffer,
+    pub(crate) repeated: Buffer,
 }
 
 /// What is asked of a filter besides the flags.
@@ -53,8 +75,39 @@ pub struct KeyFilter {
 pub struct KeyTest<'a> {
     /// One byte a row: whether it is asked about. All rows if absent.
     pub asked: Option<&'a Buffer>,
-    /// A [`crate::device::abi::FilterCounts`] that is added to.
+    /// A [`FilterCounts`] that is added to.
     pub counts: Option<&'a Buffer>,
+}
+
+/// Building sets of keys and testing rows against them. See [`super::Device`] for what every operation has in common.
+pub trait KeyFilterOperations {
+    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is NULL.
+    fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>>;
+
+    /// The set of the rows' keys. A bitmap has bits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for more than [`super::KEYS_MAX`] keys.
+    fn build_key_filter(&self, shape: KeyFilterShape, keys: &[Column], row_count: usize)
+    -> Result<KeyFilter>;
+
+    /// Whether two rows had one key when a bitmap was made; waits. A Bloom filter can't tell.
+    fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool>;
+
+    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those that
+    /// were inserted.
+    ///
+    /// # Errors
+    ///
+    /// As of [`KeyFilterOperations::build_key_filter`].
+    fn test_keys(
+        &self,
+        filter: &KeyFilter,
+        keys: &[Column],
+        row_count: usize,
+        test: KeyTest<'_>,
+    ) -> Result<Buffer>;
 }
 
 impl KeyFilterShape {
@@ -72,12 +125,17 @@ impl KeyFilterShape {
         Self::Bloom { block_count: block_count.clamp(1, u64::from(u32::MAX)) }
     }
 
+    /// Words of 32 bits.
+    pub(crate) fn words(self) -> u64 {
+        match self {
+            Self::Bitmap { bit_count, .. } => bit_count.div_ceil(WORD_BITS),
+            Self::Bloom { block_count } => block_count * BLOOM_BLOCK_WORDS,
+        }
+    }
+
     /// Device memory that it takes.
     pub fn bytes(self) -> u64 {
-        match self {
-            Self::Bitmap { bit_count, .. } => bit_count.div_ceil(WORD_BITS) * WORD_BYTES,
-            Self::Bloom { block_count } => block_count * BLOOM_BLOCK_WORDS * WORD_BYTES,
-        }
+        self.words() * WORD_BYTES
     }
 }
 
@@ -85,100 +143,5 @@ impl KeyFilter {
     /// How it is held.
     pub fn shape(&self) -> KeyFilterShape {
         self.shape
-    }
-
-    fn view(&self) -> KeyFilterView {
-        let (slot_count, least) = match self.shape {
-            KeyFilterShape::Bitmap { least, bit_count } => (bit_count, least),
-            KeyFilterShape::Bloom { block_count } => (block_count, 0),
-        };
-        KeyFilterView { words: self.words.address(), slot_count, least }
-    }
-}
-
-impl Queue {
-    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is
-    /// NULL.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfMemory`, and faults of the device.
-    pub fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>> {
-        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
-            return Ok(None);
-        }
-        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
-        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
-        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
-        let found = self.download::<KeyRange>(&range, 1)?.first().copied();
-        Ok(found.filter(|range| range.least <= range.greatest))
-    }
-
-    /// The set of the rows' keys. A bitmap has bits for all of them.
-    ///
-    /// # Errors
-    ///
-    /// `OutOfMemory`, `NotSupported` for too many keys, and faults of the device.
-    pub fn build_key_filter(
-        &self,
-        shape: KeyFilterShape,
-        keys: &[Column],
-        row_count: usize,
-    ) -> Result<KeyFilter> {
-        let words = self.allocate_filled::<u32>(shape.bytes() / WORD_BYTES, 0)?;
-        let filter = KeyFilter { shape, words, repeated: self.allocate_filled::<u32>(1, 0)? };
-        let row_count = row_count as u64;
-        let arguments = InsertFilterKeys {
-            keys: key_columns(keys)?,
-            filter: filter.view(),
-            row_count,
-            repeated: filter.repeated.address(),
-        };
-        let kernel = match shape {
-            KeyFilterShape::Bitmap { .. } => Kernel::InsertBitmapKeys,
-            KeyFilterShape::Bloom { .. } => Kernel::InsertBloomKeys,
-        };
-        self.launch_strided(kernel, row_count, &arguments)?;
-        Ok(filter)
-    }
-
-    /// Whether two rows had one key when a bitmap was made; waits. A Bloom filter can't tell.
-    ///
-    /// # Errors
-    ///
-    /// Faults of the device.
-    pub fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
-        debug_assert!(matches!(filter.shape, KeyFilterShape::Bitmap { .. }));
-        Ok(self.download::<u32>(&filter.repeated, 1)?.first() != Some(&0))
-    }
-
-    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those
-    /// that were inserted.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Queue::build_key_filter`].
-    pub fn test_keys(
-        &self,
-        filter: &KeyFilter,
-        keys: &[Column],
-        row_count: usize,
-        test: KeyTest<'_>,
-    ) -> Result<Buffer> {
-        let flags = self.allocate::<u8>(row_count as u64)?;
-        let arguments = TestFilterKeys {
-            keys: key_columns(keys)?,
-            filter: filter.view(),
-            row_count: row_count as u64,
-            asked: test.asked.map_or(0, Buffer::address),
-            flags: flags.address(),
-            counts: test.counts.map_or(0, Buffer::address),
-        };
-        let kernel = match filter.shape {
-            KeyFilterShape::Bitmap { .. } => Kernel::TestBitmapKeys,
-            KeyFilterShape::Bloom { .. } => Kernel::TestBloomKeys,
-        };
-        self.launch_strided(kernel, row_count as u64, &arguments)?;
-        Ok(flags)
     }
 }

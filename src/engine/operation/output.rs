@@ -15,7 +15,7 @@ use arrow::{
 use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::Queue;
+use super::{PackedText, Queue};
 use crate::device::{CellType, Chunk, Column};
 
 /// `IntervalCell` of kernels/abi/column.h.
@@ -130,7 +130,7 @@ impl Queue {
         nulls: Option<NullBuffer>,
         layout: &ArrowType,
     ) -> Result<ArrayRef> {
-        let (bytes, offsets, total) = self.pack(column, row_count, None)?;
+        let PackedText { bytes, offsets, total_bytes: total } = self.pack(column, row_count, None)?;
         let bytes: Vec<u8> = self.download(&bytes, total as usize)?;
         let mut ends = Vec::with_capacity(row_count + 1);
         for offset in self.download::<u64>(&offsets, row_count)?.into_iter().chain([total]) {

@@ -1,38 +1,23 @@
 //! Where work is enqueued.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use bytemuck::Pod;
 use pystachio_plan::Result;
 
-use crate::device::{Buffer, DeviceMemory, Kernel, Stream, StreamLease};
+use super::Device;
+use crate::device::{Buffer, DeviceMemory, Stream, StreamLease};
 
-/// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
-const STRIDED_BLOCKS_MAX: u64 = 4096;
-
-/// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the
-/// next queue, which is ordered after all that this one enqueued.
+/// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the next lane,
+/// which is ordered after all that this one enqueued.
 #[derive(Clone)]
-pub struct Queue {
+pub struct Lane {
     memory: DeviceMemory,
     lease: Arc<StreamLease>,
+    defers_faults: bool,
 }
 
-impl Queue {
-    /// A queue on a stream of its own.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`crate::device::Platform`].
-    pub fn new(memory: &DeviceMemory) -> Result<Self> {
-        Ok(Self { memory: memory.separated(), lease: Arc::new(memory.lease_stream()?) })
-    }
-
-    /// The same queue, whose faults are looked at later by [`Queue::report_faults`], if the query defers.
-    pub fn with_deferred_faults(&self) -> Self {
-        Self { memory: self.memory.with_deferred_faults(), lease: self.lease.clone() }
-    }
-
+impl Lane {
     /// The device's memory.
     pub fn memory(&self) -> &DeviceMemory {
         &self.memory
@@ -41,6 +26,12 @@ impl Queue {
     /// The stream.
     pub fn stream(&self) -> Stream {
         self.lease.stream()
+    }
+
+    /// Whether faults of values may be said later than by the operation that finds them: by
+    /// [`Device::report_faults`].
+    pub fn defers_faults(&self) -> bool {
+        self.defers_faults
     }
 
     /// Waits for all that was enqueued.
@@ -69,15 +60,41 @@ impl Queue {
     pub(crate) fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
         self.memory.copy(source, target, bytes, self.stream())
     }
+}
 
-    pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {
-        let grid = u32::try_from(blocks).unwrap_or(u32::MAX);
-        self.memory.launch(kernel, grid, arguments, self.stream())
+/// A device on a lane, as operators hold it: its operations are [`Device`]'s. Cheap to clone.
+#[derive(Clone)]
+pub struct Queue {
+    device: Arc<dyn Device>,
+}
+
+impl Queue {
+    /// A queue on a stream of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::device::Platform`].
+    pub fn new(memory: &DeviceMemory) -> Result<Self> {
+        let lease = Arc::new(memory.lease_stream()?);
+        Ok(Self::on(Lane { memory: memory.separated(), lease, defers_faults: false }))
     }
 
-    /// Runs a kernel whose threads stride over `count` rows.
-    pub(crate) fn launch_strided<T: Pod>(&self, kernel: Kernel, count: u64, arguments: &T) -> Result<()> {
-        let blocks = count.div_ceil(u64::from(kernel.block_threads())).min(STRIDED_BLOCKS_MAX);
-        self.launch(kernel, blocks, arguments)
+    /// The same queue, whose faults are looked at later by [`Device::report_faults`], if the query defers.
+    pub fn with_deferred_faults(&self) -> Self {
+        let defers_faults = self.memory().techniques().is_deferred;
+        Self::on(Lane { defers_faults, ..self.lane().clone() })
+    }
+
+    fn on(lane: Lane) -> Self {
+        let platform = lane.memory.platform().clone();
+        Self { device: platform.device(lane) }
+    }
+}
+
+impl Deref for Queue {
+    type Target = dyn Device;
+
+    fn deref(&self) -> &dyn Device {
+        self.device.as_ref()
     }
 }

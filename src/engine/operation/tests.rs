@@ -9,7 +9,7 @@ use num_bigint::BigInt;
 use pystachio_plan::{DataType, ErrorKind};
 
 use super::{Accumulator, HashPartitioning, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
-use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, abi::StringCell};
+use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, StringCell};
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use arrow::datatypes::i256;
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::abi::OPERAND_CONSTANT;
+use super::instruction::OPERAND_CONSTANT;
 
 /// A cell whose bits are known, or a text that gets its address when the program is uploaded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -70,14 +70,14 @@ pub(super) struct Constants {
 
 /// What the device needs of the constants.
 #[derive(Debug, Default)]
-pub(super) struct ConstantImage {
+pub(crate) struct ConstantImage {
     /// Cells, one or two a constant, and then those of tables; those of texts hold an offset into `bytes` as their
     /// address.
-    pub(super) cells: Vec<[u64; 2]>,
+    pub(crate) cells: Vec<[u64; 2]>,
     /// Which cells are texts.
-    pub(super) texts: Vec<usize>,
+    pub(crate) texts: Vec<usize>,
     /// The texts' bytes.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Constants {

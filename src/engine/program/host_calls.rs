@@ -20,7 +20,9 @@ use super::{
     status::{code, status_error},
 };
 use crate::{
-    device::{CellType, Chunk, Column, DeviceMemory, Stream, abi::Status},
+    device::{CellType, Chunk, Column},
+    kernel::Status,
+    operation::Queue,
     variance::{Moments, VarianceForm},
 };
 
@@ -94,16 +96,16 @@ impl HostCalls {
         Ok(Some(Extracted { expressions, input, calls: Self { calls, arguments } }))
     }
 
-    /// The chunk with a column for each call. Waits for the stream.
+    /// The chunk with a column for each call. Waits.
     ///
     /// # Errors
     ///
     /// As of [`Program::evaluate`].
-    pub(super) fn evaluate(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Chunk> {
-        let arguments = self.arguments.evaluate(memory, chunk, stream)?;
+    pub(super) fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
+        let arguments = self.arguments.evaluate(queue, chunk)?;
         let arguments = arguments
             .iter()
-            .map(|column| HostColumn::download(memory, column, chunk.row_count, stream))
+            .map(|column| HostColumn::download(queue, column, chunk.row_count))
             .collect::<Result<Vec<HostColumn>>>()?;
         let mut extended = chunk.clone();
         for (call, arguments) in self.calls.iter().zip(arguments.chunks_exact(ARGUMENTS)) {
@@ -115,8 +117,8 @@ impl HostCalls {
             extended.columns.push(Column {
                 data_type: call.data_type.clone(),
                 cell_type: call.cell_type,
-                values: memory.upload(&cells, stream)?,
-                validity: Some(memory.upload(&validity, stream)?),
+                values: queue.upload(&cells)?,
+                validity: Some(queue.upload(&validity)?),
                 strings: Vec::new(),
             });
         }
@@ -262,15 +264,11 @@ impl Computation<'_> {
 }
 
 impl HostColumn {
-    fn download(memory: &DeviceMemory, column: &Column, row_count: usize, stream: Stream) -> Result<Self> {
+    fn download(queue: &Queue, column: &Column, row_count: usize) -> Result<Self> {
         let cell_bytes = column.cell_type.bytes() as usize;
         let validity = column.validity.as_ref();
-        let validity = validity.map(|validity| memory.download(validity, row_count, stream)).transpose()?;
-        Ok(Self {
-            cells: memory.download(&column.values, row_count * cell_bytes, stream)?,
-            cell_bytes,
-            validity,
-        })
+        let validity = validity.map(|validity| queue.download(validity, row_count)).transpose()?;
+        Ok(Self { cells: queue.download(&column.values, row_count * cell_bytes)?, cell_bytes, validity })
     }
 
     /// `None` for NULL.

@@ -1,16 +1,16 @@
-//! Scalar expressions on a device: compiled to a byte-code that one kernel interprets, a thread a row.
+//! Scalar expressions on a device: compiled to a byte-code that the device runs over chunks.
 //!
 //! ```text
-//! Expression ── compile/ ──► builder (values) ── registers ──► Instruction[], constants
-//!                                                                     │ once a stream
-//! Chunk ──────────────────── evaluate ──────────────────────► evaluate_program ──► Columns
+//! Expression ── compile/ ──► builder (values) ── registers ──► Code: Instruction[], constants
+//!                                                               │
+//! Chunk ──────────────────── evaluate ───────────────► ProgramOperations::run ──► Columns
 //! ```
 //!
 //! - `compile/`: what every function becomes; `laziness.rs`: what is evaluated only where it is needed
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
-//! - `constants.rs`, `opcode.rs`, `abi.rs`: what kernels/abi/program.h describes
-//! - `evaluate.rs`: launches and results; `nullability.rs`: which results need validity; `status.rs`: errors
-//! - `host_calls.rs`: what no kernel computes and the host does
+//! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: what kernels/abi/program.h describes
+//! - `nullability.rs`: which results need validity; `status.rs`: errors
+//! - `host_calls.rs`: what no device computes and the host does
 //!
 //! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row, or it is refused
 //! with `NotSupported` when it is compiled, and the plan runs on the CPU. Nothing is evaluated for a row
@@ -19,14 +19,14 @@
 //! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
 //! them do not pay for it.
 //!
-//! Deliberately absent: aggregates, compilation to machine code.
+//! Deliberately absent: launches (`kernel/evaluate.rs`), aggregates, compilation to machine code.
 
-mod abi;
 mod builder;
+mod code;
 mod compile;
 mod constants;
-mod evaluate;
 mod host_calls;
+mod instruction;
 mod laziness;
 mod nullability;
 mod opcode;
@@ -38,16 +38,23 @@ mod tests;
 
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, Result};
 
-use crate::device::{Chunk, Column, DeviceMemory, Stream};
+use crate::{
+    device::{Chunk, Column},
+    operation::Queue,
+};
 
+pub use code::Code;
+pub(crate) use instruction::{
+    Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
+};
 pub(crate) use laziness::could_fail;
-pub use status::status_error;
+pub(crate) use status::status_error;
 
 use self::{
-    abi::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
+    code::Needs,
     compile::Compiler,
-    evaluate::Code,
     host_calls::{Extracted, HostCalls},
+    instruction::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     nullability::{Nullability, nullability},
     registers::allocate_registers,
 };
@@ -75,11 +82,11 @@ enum Output {
     Computed(Computed),
 }
 
-/// An output that the code computes.
-struct Computed {
-    data_type: DataType,
+/// An output that byte-code computes.
+pub struct Computed {
+    pub(crate) data_type: DataType,
     /// Places of the columns whose NULLs make it NULL; `None` if it can be NULL without any.
-    null_sources: Option<Vec<usize>>,
+    pub(crate) null_sources: Option<Vec<usize>>,
 }
 
 impl Program {
@@ -104,7 +111,7 @@ impl Program {
 
     /// Evaluates the expressions. Columns that are expressions are the chunk's own.
     ///
-    /// Waits for the stream if an expression can fail, makes text, or is a variance.
+    /// Waits if an expression can fail, makes text, or is a variance.
     ///
     /// # Shapes
     ///
@@ -117,14 +124,14 @@ impl Program {
     /// # Panics
     ///
     /// If the chunk's columns are not of the types that the program was compiled for.
-    pub fn evaluate(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Vec<Column>> {
+    pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         if let Some(calls) = &self.host_calls {
-            return self.evaluate_code(memory, &calls.evaluate(memory, chunk, stream)?, stream);
+            return self.evaluate_code(queue, &calls.evaluate(queue, chunk)?);
         }
-        self.evaluate_code(memory, chunk, stream)
+        self.evaluate_code(queue, chunk)
     }
 
-    fn evaluate_code(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Vec<Column>> {
+    fn evaluate_code(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         let computed: Vec<&Computed> = self
             .outputs
             .iter()
@@ -134,7 +141,7 @@ impl Program {
             })
             .collect();
         let mut computed = match &self.code {
-            Some(code) => code.evaluate(&computed, memory, chunk, stream)?.into_iter(),
+            Some(code) => queue.run(code, &computed, chunk)?.into_iter(),
             None => Vec::new().into_iter(),
         };
         self.outputs
@@ -206,7 +213,7 @@ impl Filter {
 
     /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.
     ///
-    /// Waits for the stream if the condition can fail or makes text.
+    /// Waits if the condition can fail or makes text.
     ///
     /// # Errors
     ///
@@ -215,13 +222,11 @@ impl Filter {
     /// # Panics
     ///
     /// As of [`Program::evaluate`].
-    pub fn evaluate(&self, memory: &DeviceMemory, chunk: &Chunk, stream: Stream) -> Result<Column> {
+    pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Column> {
         let flags = Computed { data_type: DataType::Bool, null_sources: Some(Vec::new()) };
         let mut columns = match &self.host_calls {
-            None => self.code.evaluate(&[&flags], memory, chunk, stream)?,
-            Some(calls) => {
-                self.code.evaluate(&[&flags], memory, &calls.evaluate(memory, chunk, stream)?, stream)?
-            }
+            None => queue.run(&self.code, &[&flags], chunk)?,
+            Some(calls) => queue.run(&self.code, &[&flags], &calls.evaluate(queue, chunk)?)?,
         };
         columns.pop().ok_or_else(|| Error::internal("a condition without a result"))
     }
@@ -256,6 +261,6 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
         allocation,
         constants.image(cells_each),
         loaded_types,
-        evaluate::Needs { makes_text, may_fault, needs_text, needs_int256 },
+        Needs { makes_text, may_fault, needs_text, needs_int256 },
     ))
 }

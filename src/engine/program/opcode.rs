@@ -214,7 +214,7 @@ pub(super) mod ordering {
 #[cfg(test)]
 mod tests {
     use super::{Condition, OPCODE_NAMES, Order, WrittenText};
-    use crate::program::{abi, status::code};
+    use crate::program::{instruction, status::code};
 
     const PROGRAM_HEADER: &str = include_str!("../../../kernels/abi/program.h");
     const STATUS_HEADER: &str = include_str!("../../../kernels/abi/status.h");
@@ -249,13 +249,13 @@ mod tests {
     fn numbers_are_those_of_the_kernel() {
         let program =
             |name: &str, value: usize| assert_eq!(number(PROGRAM_HEADER, name), value as u64, "{name}");
-        program("PROGRAM_REGISTERS ", abi::PROGRAM_REGISTERS);
-        program("PROGRAM_REGISTERS_SMALL ", abi::PROGRAM_REGISTERS_SMALL);
-        program("PROGRAM_REGISTERS_INT256 ", abi::PROGRAM_REGISTERS_INT256);
-        program("PROGRAM_COLUMNS_MAX ", abi::PROGRAM_COLUMNS_MAX);
-        program("PROGRAM_OUTPUTS_MAX ", abi::PROGRAM_OUTPUTS_MAX);
-        program("PROGRAM_DEPTH_MAX ", abi::PROGRAM_DEPTH_MAX);
-        program("OPERAND_CONSTANT ", usize::from(abi::OPERAND_CONSTANT));
+        program("PROGRAM_REGISTERS ", instruction::PROGRAM_REGISTERS);
+        program("PROGRAM_REGISTERS_SMALL ", instruction::PROGRAM_REGISTERS_SMALL);
+        program("PROGRAM_REGISTERS_INT256 ", instruction::PROGRAM_REGISTERS_INT256);
+        program("PROGRAM_COLUMNS_MAX ", instruction::PROGRAM_COLUMNS_MAX);
+        program("PROGRAM_OUTPUTS_MAX ", instruction::PROGRAM_OUTPUTS_MAX);
+        program("PROGRAM_DEPTH_MAX ", instruction::PROGRAM_DEPTH_MAX);
+        program("OPERAND_CONSTANT ", usize::from(instruction::OPERAND_CONSTANT));
         program("CONDITION_NULL ", Condition::Null as usize);
         program("CONDITION_TRUE ", Condition::True as usize);
         program("CONDITION_NOT_FALSE ", Condition::NotFalse as usize);

@@ -2,7 +2,7 @@
 
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::device::abi::Status;
+use crate::kernel::Status;
 
 /// `ErrorCode` of kernels/abi/status.h, as far as expressions report them.
 pub(super) mod code {

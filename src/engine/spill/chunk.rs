@@ -64,8 +64,8 @@ impl SpilledChunk {
                 let text_bounds = packed.bounds(queue, &bounds)?;
                 let values_offset = add(&packed.column.values, cell_bytes);
                 let text = SpilledText {
-                    offset: add(&packed.bytes, packed.total_bytes),
-                    address: packed.bytes.address(),
+                    offset: add(&packed.text.bytes, packed.text.total_bytes),
+                    address: packed.text.bytes.address(),
                     bounds: text_bounds,
                 };
                 kept.push(packed);

@@ -6,7 +6,7 @@ use pystachio_plan::DataType;
 
 use super::*;
 use crate::{
-    device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, HostMemory, abi::StringCell},
+    device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, HostMemory, StringCell},
     operation::{HashPartitioning, Queue, column_schema, to_arrow},
 };
 

@@ -170,6 +170,7 @@ fn truncated_chunks_are_errors() {
         let sample = sample(&mut random, &ArrowType::Utf8, None, compression);
         let metadata = sample.metadata.row_group(0).column(0);
         let memory = super::memory();
+        let queue = super::Queue::new(&memory).unwrap();
         for end in 0..sample.chunk.len() {
             let chunk = super::EncodedColumnChunk {
                 bytes: &sample.file[sample.chunk.start..sample.chunk.start + end],
@@ -178,7 +179,7 @@ fn truncated_chunks_are_errors() {
                 table: "t",
                 path: std::path::Path::new("f"),
             };
-            let result = super::decode_row_group(&memory, &[chunk], 90, super::Stream(0));
+            let result = super::decode_row_group(&queue, &[chunk], 90);
             assert_eq!(result.unwrap_err().kind, ErrorKind::FileCorrupt, "{} end={end}", sample.words);
         }
         assert_eq!(memory.used_bytes(), 0);

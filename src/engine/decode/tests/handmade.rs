@@ -14,7 +14,7 @@ use super::{
     EncodedColumnChunk, Random, Value, Values, column, column_values, decode_column, decode_row_group,
     footer, memory, oracle::read_column,
 };
-use crate::device::Stream;
+use crate::operation::Queue;
 
 /// A field of a Thrift structure whose number is one above the last: an integer.
 fn integer(bytes: &mut Vec<u8>, value: u64) {
@@ -85,7 +85,7 @@ fn decode(
     let memory = memory();
     let chunk =
         EncodedColumnChunk { bytes: &bytes, metadata: &metadata, column, table: "t", path: Path::new("f") };
-    let columns = decode_row_group(&memory, &[chunk], rows, Stream(0))?;
+    let columns = decode_row_group(&Queue::new(&memory)?, &[chunk], rows)?;
     Ok(column_values(&memory, &columns[0], rows))
 }
 
@@ -295,7 +295,7 @@ fn entries_of_a_dictionary_that_nothing_uses_may_be_out_of_range() {
             table: "t",
             path: Path::new("f"),
         };
-        decode_row_group(&memory, &[chunk], 8, Stream(0))
+        decode_row_group(&Queue::new(&memory)?, &[chunk], 8)
             .map(|columns| column_values(&memory, &columns[0], 8))
     };
     assert_eq!(field_of(&page(0)).unwrap(), vec![Some(Value::Number(5)); 8]);

@@ -19,7 +19,10 @@ use parquet::file::{
 use pystachio_plan::{ColumnId, DataType, Error, Result, ScanColumn};
 
 use super::{EncodedColumnChunk, chunk_range, decode_row_group};
-use crate::device::{CellType, Column, DeviceMemory, EmulatedPlatform, Stream, abi::StringCell};
+use crate::{
+    device::{CellType, Column, DeviceMemory, EmulatedPlatform, Stream, StringCell},
+    operation::Queue,
+};
 
 const MEMORY_BYTES_MAX: u64 = 1 << 32;
 
@@ -109,7 +112,7 @@ fn decode_columns(
             })
             .collect();
         let row_count = row_group.num_rows() as usize;
-        let decoded = decode_row_group(&memory, &chunks, row_count, Stream(0))?;
+        let decoded = decode_row_group(&Queue::new(&memory)?, &chunks, row_count)?;
         for (result, column) in results.iter_mut().zip(&decoded) {
             let values = column_values(&memory, column, row_count);
             assert!(column.validity.is_none() || values.contains(&None), "validity without a NULL");

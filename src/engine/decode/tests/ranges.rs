@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ColumnSource, EncodedBytes, PageCounts, PageMap, PendingRowGroup, ResidentChunk,
-        RowSelection, chunk_range, load_chunks,
+        ChunkExtent, ColumnSource, EncodedBytes, PageCounts, PageMap, ResidentChunk, RowSelection,
+        chunk_range,
     },
     device::{CellType, Column, DeviceMemory, EmulatedPlatform},
     operation::{Queue, RowNumbers},
@@ -50,7 +50,7 @@ fn load(
     };
     let read: Vec<(ChunkExtent, Vec<u8>)> = sources.iter().map(read).collect();
     let encoded = read.iter().map(|(extent, bytes)| EncodedBytes::Host(bytes, extent));
-    let load = load_chunks(queue.memory(), sources.iter().zip(encoded).collect(), queue.stream());
+    let load = queue.load_chunks(sources.iter().zip(encoded).collect());
     load.unwrap().wait_chunks().unwrap()
 }
 
@@ -74,7 +74,7 @@ fn decode(
         .collect();
     let chunks = load(queue, file, &sources, row_group.num_rows() as u32, reads_pages.then_some(rows));
     let requests: Vec<_> = sources.iter().zip(&chunks).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-    let pending = PendingRowGroup::start(queue.memory(), &requests, rows, queue.stream()).unwrap();
+    let pending = queue.decode_chunks(&requests, rows).unwrap();
     let pages = pending.pages();
     (pending.wait_columns().unwrap(), pages)
 }

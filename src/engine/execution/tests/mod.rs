@@ -2,6 +2,7 @@
 //!
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `scans.rs`: less than whole row groups
+//! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
@@ -14,6 +15,7 @@
 //! Every table is made of a seed, which is printed.
 
 mod aggregates;
+mod devices;
 mod joins;
 mod large_decimals;
 mod runtime_filters;
@@ -25,6 +27,7 @@ mod techniques;
 mod tiers;
 mod timelines;
 mod watched;
+mod wrapping;
 
 use std::{
     path::PathBuf,

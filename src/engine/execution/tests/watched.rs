@@ -4,7 +4,11 @@
 use std::{fs::File, ops::Range, path::Path, sync::atomic::AtomicU64};
 
 use super::*;
-use crate::device::{DeviceFile, DeviceFileMode, Kernel, Mark, Slot, Stream};
+use crate::{
+    device::{DeviceFile, DeviceFileMode, Mark, Slot, Stream},
+    kernel::{Kernel, KernelDevice, KernelPlatform},
+    operation::{Device, Lane},
+};
 
 /// Copies of so many bytes are counts and faults.
 const LETTER_BYTES_MAX: usize = 64;
@@ -39,22 +43,41 @@ impl Calls {
 /// What is done before a call of the device; what it fails with, the call fails with.
 type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
 
+/// What is around the device.
+type Wrap = Box<dyn Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync>;
+
 /// The emulated device with something done before launches and copies to page-locked memory.
 pub(super) struct Watched {
     device: EmulatedPlatform,
     pub(super) calls: Calls,
     before: Before,
+    wrap: Wrap,
 }
 
 impl Watched {
     pub(super) fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { device: EmulatedPlatform::new(), calls: Calls::default(), before: Box::new(before) })
+        Self::made(Box::new(before), Box::new(|device| device))
+    }
+
+    /// With another device around the one that launches kernels.
+    pub(super) fn wrapping(
+        wrap: impl Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::made(Box::new(|_| Ok(())), Box::new(wrap))
+    }
+
+    fn made(before: Before, wrap: Wrap) -> Arc<Self> {
+        Arc::new(Self { device: EmulatedPlatform::new(), calls: Calls::default(), before, wrap })
     }
 }
 
 impl Platform for Watched {
     fn name(&self) -> &'static str {
         self.device.name()
+    }
+
+    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
+        (self.wrap)(Arc::new(KernelDevice::new(self.clone(), lane)))
     }
 
     fn reader_count(&self) -> usize {
@@ -149,12 +172,6 @@ impl Platform for Watched {
         self.device.fill(target, value, bytes, stream)
     }
 
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
-        self.calls.launches.fetch_add(1, Ordering::Relaxed);
-        (self.before)(&self.calls)?;
-        self.device.launch(kernel, grid, arguments, stream)
-    }
-
     fn wait(&self, stream: Stream) -> Result<()> {
         self.calls.count_wait();
         self.device.wait(stream)
@@ -180,5 +197,13 @@ impl Platform for Watched {
 
     fn release_mark(&self, mark: Mark) {
         self.device.release_mark(mark);
+    }
+}
+
+impl KernelPlatform for Watched {
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        self.calls.launches.fetch_add(1, Ordering::Relaxed);
+        (self.before)(&self.calls)?;
+        self.device.launch(kernel, grid, arguments, stream)
     }
 }

@@ -3,10 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::{
-    device::abi::{FilterCounts, KeyRange},
-    operation::{KeyFilterShape, KeyTest},
-};
+use crate::operation::{FilterCounts, KeyFilterShape, KeyRange, KeyTest};
 
 const ROWS: usize = 5000;
 

@@ -22,9 +22,9 @@ use arrow::datatypes::i256;
 use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
-    abi::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
     builder::{Builder, Slot},
     constants::Cell,
+    instruction::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
     opcode::Opcode,
 };
 use crate::device::CellType;

@@ -190,7 +190,7 @@ fn a_column_is_passed_through_without_a_launch() {
     let columns = divisors();
     let program = Program::compile(&[divisor(), divisor()], &input_of(&columns), &[]).expect("a program");
     let chunk = device.chunk(&columns, 5);
-    let results = program.evaluate(&device.memory, &chunk, device.stream).expect("columns");
+    let results = program.evaluate(&device.queue, &chunk).expect("columns");
     assert!(results.iter().all(|result| result.values.address() == chunk.columns[0].values.address()));
 }
 
@@ -207,7 +207,7 @@ fn outputs_are_in_the_order_of_the_expressions() {
     let program = Program::compile(&expressions, &input_of(&columns), &[]).expect("a program");
     let chunk = device.chunk(&columns, 2);
     for _ in 0..2 {
-        let results = program.evaluate(&device.memory, &chunk, device.stream).expect("columns");
+        let results = program.evaluate(&device.queue, &chunk).expect("columns");
         let values: Vec<Vec<Value>> = results.iter().map(|result| device.values(result, 2)).collect();
         assert_eq!(values[0], integers(&[Some(2), None]));
         assert_eq!(values[1], vec![Value::Text("b".into()); 2]);
@@ -392,7 +392,7 @@ fn made_text_gets_as_much_space_as_it_needs() {
 #[test]
 fn made_text_outlives_the_chunk_and_the_program() {
     let device = Device::new();
-    let before = device.memory.used_bytes();
+    let before = device.queue.memory().used_bytes();
     let columns = vec![(DataType::Text, vec![Value::Text("north".into()), Value::Null])];
     let results = {
         let part = Expression::call(
@@ -407,12 +407,12 @@ fn made_text_outlives_the_chunk_and_the_program() {
         );
         let program = Program::compile(&[part, constant], &input_of(&columns), &[]).expect("a program");
         let chunk = device.chunk(&columns, 2);
-        program.evaluate(&device.memory, &chunk, device.stream).expect("columns")
+        program.evaluate(&device.queue, &chunk).expect("columns")
     };
     assert_eq!(device.values(&results[0], 2), [Value::Text("ort".into()), Value::Null]);
     assert_eq!(device.values(&results[1], 2), [Value::Text("north".into()), Value::Text("none".into())]);
     drop(results);
-    assert_eq!(device.memory.used_bytes(), before);
+    assert_eq!(device.queue.memory().used_bytes(), before);
 }
 
 #[test]

@@ -93,8 +93,7 @@ fn a_list_is_searched_in_a_program_with_pairs_of_cells() {
     let device = Device::new();
     let columns = large_columns();
     let program = Program::compile(&[large, is_in, is_word], &input_of(&columns), &[]).expect("a program");
-    let results =
-        program.evaluate(&device.memory, &device.chunk(&columns, 4), device.stream).expect("columns");
+    let results = program.evaluate(&device.queue, &device.chunk(&columns, 4)).expect("columns");
     let values: Vec<Vec<Value>> = results.iter().map(|result| device.values(result, 4)).collect();
     let sum = Value::Text(format!("-11999{}", "0".repeat(47)));
     assert_eq!(values[0], [sum, Value::Null, Value::Null, Value::Decimal(10_000_000_007)]);

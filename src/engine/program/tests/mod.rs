@@ -24,8 +24,9 @@ use arrow::datatypes::i256;
 use pystachio_plan::{ColumnId, DataType, Expression, Interval, Literal, Result, Value};
 
 use super::{Filter, Program};
-use crate::device::{
-    Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Stream, abi::StringCell,
+use crate::{
+    device::{Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, StringCell},
+    operation::Queue,
 };
 
 /// A decimal as a value: one that 128 bits do not hold as the text of its digits, because plans have none.
@@ -42,16 +43,15 @@ fn digits_of(value: &Value) -> i256 {
     }
 }
 
-/// A device, and a stream of it.
+/// A device of the tests' own.
 struct Device {
-    memory: DeviceMemory,
-    stream: Stream,
+    queue: Queue,
 }
 
 impl Device {
     fn new() -> Self {
         let platform = Arc::new(EmulatedPlatform::new());
-        Self { memory: DeviceMemory::new(platform, 1 << 32), stream: Stream(0) }
+        Self { queue: Queue::new(&DeviceMemory::new(platform, 1 << 32)).expect("a queue") }
     }
 
     fn chunk(&self, columns: &[(DataType, Vec<Value>)], row_count: usize) -> Chunk {
@@ -109,17 +109,16 @@ impl Device {
     }
 
     fn upload(&self, bytes: &[u8]) -> Buffer {
-        self.memory.upload(bytes, self.stream).expect("memory")
+        self.queue.upload(bytes).expect("memory")
     }
 
     fn values(&self, column: &Column, row_count: usize) -> Vec<Value> {
         let width = column.cell_type.bytes() as usize;
-        let cells: Vec<u8> =
-            self.memory.download(&column.values, row_count * width, self.stream).expect("cells");
+        let cells: Vec<u8> = self.queue.download(&column.values, row_count * width).expect("cells");
         let validity: Option<Vec<u8>> = column
             .validity
             .as_ref()
-            .map(|validity| self.memory.download(validity, row_count, self.stream).expect("validity"));
+            .map(|validity| self.queue.download(validity, row_count).expect("validity"));
         let row_value = |row: usize| {
             if validity.as_ref().is_some_and(|validity| validity[row] == 0) {
                 return Value::Null;
@@ -155,8 +154,9 @@ impl Device {
             CellType::String => {
                 let cell: StringCell = bytemuck::pod_read_unaligned(cell);
                 let bytes: Vec<u8> = self
-                    .memory
-                    .download_from(cell.address, cell.length as usize, self.stream)
+                    .queue
+                    .memory()
+                    .download_from(cell.address, cell.length as usize, self.queue.stream())
                     .expect("a text");
                 match column.data_type {
                     DataType::Text => Value::Text(String::from_utf8(bytes).expect("UTF-8")),
@@ -186,7 +186,7 @@ impl Device {
         let input = input_of(columns);
         let program = Program::compile(std::slice::from_ref(expression), &input, parameters)?;
         let chunk = self.chunk(columns, row_count);
-        let results = program.evaluate(&self.memory, &chunk, self.stream)?;
+        let results = program.evaluate(&self.queue, &chunk)?;
         assert_eq!(results.len(), 1);
         assert_eq!(results[0].data_type, *expression.data_type());
         Ok(self.values(&results[0], row_count))
@@ -200,9 +200,9 @@ impl Device {
         row_count: usize,
     ) -> Result<Vec<bool>> {
         let filter = Filter::compile(condition, &input_of(columns), &[])?;
-        let flags = filter.evaluate(&self.memory, &self.chunk(columns, row_count), self.stream)?;
+        let flags = filter.evaluate(&self.queue, &self.chunk(columns, row_count))?;
         assert!(flags.validity.is_none());
-        let flags: Vec<u8> = self.memory.download(&flags.values, row_count, self.stream)?;
+        let flags: Vec<u8> = self.queue.download(&flags.values, row_count)?;
         Ok(flags.into_iter().map(|flag| flag == 1).collect())
     }
 }

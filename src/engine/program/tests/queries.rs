@@ -46,7 +46,7 @@ fn revenue_and_charge_of_query_1() {
         ];
         let program = Program::compile(&[revenue, charge], &input_of(&columns), &[]).expect("a program");
         let chunk = device.chunk(&columns, 3);
-        let results = program.evaluate(&device.memory, &chunk, device.stream).expect("columns");
+        let results = program.evaluate(&device.queue, &chunk).expect("columns");
         assert_eq!(device.values(&results[0], 3), decimals(&[10_494_950 * 90, 9_000_100, 93]));
         let charges = decimals(&[10_494_950 * 90 * 108, 900_010_000, 93 * 101]);
         assert_eq!(device.values(&results[1], 3), charges);
@@ -200,8 +200,7 @@ fn the_sums_and_averages_of_query_1() {
         (DataType::Int64, vec![Value::Int(1_478_493)]),
     ];
     let program = Program::compile(&expressions, &input_of(&columns), &[]).expect("a program");
-    let results =
-        program.evaluate(&device.memory, &device.chunk(&columns, 1), device.stream).expect("columns");
+    let results = program.evaluate(&device.queue, &device.chunk(&columns, 1)).expect("columns");
     let values: Vec<Value> = results.iter().flat_map(|result| device.values(result, 1)).collect();
     // 25.5220058532573370 and 38273.129734621672 are what PostgreSQL prints, and 0.04998529583839761162.
     assert_eq!(values[4..6], [Value::Decimal(255_220_058_532_573_370 * 10_i128.pow(20)), Value::Int(16)]);

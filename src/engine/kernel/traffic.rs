@@ -4,7 +4,7 @@
 //! more than one row, what a sector holds besides the cell, and what data decides are left out.
 //!
 //! Deliberately absent: kernels whose arguments are lists on the device. Whoever launches those knows the bytes,
-//! and says them to [`DeviceMemory::launch_moving`](super::DeviceMemory::launch_moving).
+//! and says them to [`KernelDevice::launch_moving`](super::KernelDevice::launch_moving).
 
 use bytemuck::Pod;
 
@@ -12,12 +12,13 @@ use super::{
     Kernel,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        BLOOM_BLOCK_WORDS, ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
-        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
-        MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
-        SortDigits, StringCell, TakeSlots, TestFilterKeys, WritePairs,
+        ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells,
+        HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys, MeasureSortWords,
+        MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput, SortDigits, TakeSlots,
+        TestFilterKeys, WritePairs,
     },
 };
+use crate::{device::StringCell, operation::BLOOM_BLOCK_WORDS};
 
 /// A row number, a group number, a slot, a length.
 const NUMBER_BYTES: u64 = 4;

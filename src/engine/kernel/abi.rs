@@ -2,12 +2,14 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// No row: what an outer join gathers NULL for.
-pub const NO_ROW: u32 = u32::MAX;
+use crate::{
+    device::{Buffer, Column},
+    operation::{KEYS_MAX, PARTITIONS_MAX, SELECTED_TILE_ROWS, SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX},
+    program::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX},
+};
+
 /// Rows that a block of a tiled kernel handles.
 pub const TILE_ROWS: u64 = 4096;
-/// Key columns of a join or a grouping.
-pub const KEYS_MAX: usize = 16;
 /// Groups of which every thread of a block keeps a sum of its own.
 pub const PRIVATE_GROUPS_MAX: u64 = 8;
 /// Words of a sum that 128 bits might not hold.
@@ -18,12 +20,13 @@ pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 pub const DIGIT_VALUES: u64 = 256;
 /// Rows that a block of a sort ranks.
 pub const SORT_TILE_ROWS: u64 = 2048;
-/// Partitions of one launch.
-pub const PARTITIONS_MAX: usize = DIGIT_VALUES as usize;
 /// Which word of a sort key: 0 for NULLs, 1 for others.
 pub const SORT_WORD_NULL: u32 = 0xffff_ffff;
 /// Which word of a sort key: the length of strings.
 pub const SORT_WORD_LENGTH: u32 = 0xffff_fffe;
+
+// A partition is a digit, and which tiles have rows is told of the tiles that kernels sum up.
+const _: () = assert!(PARTITIONS_MAX as u64 <= DIGIT_VALUES && SELECTED_TILE_ROWS as u64 == TILE_ROWS);
 
 /// A column as a kernel reads or writes it: `ColumnView` of kernels/abi/column.h.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -33,25 +36,24 @@ pub struct ColumnView {
     pub values: u64,
     /// Address of the first validity byte, or 0 if no row is NULL.
     pub validity: u64,
-    /// [`super::column::CellType`] as a number.
+    /// [`crate::device::CellType`] as a number.
     pub cell_type: u32,
     /// Bytes of a cell.
     pub cell_bytes: u32,
 }
 const _: () = assert!(size_of::<ColumnView>() == 24);
 
-/// Text or bytes that lie elsewhere: `StringCell` of kernels/abi/column.h.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct StringCell {
-    /// Address of the first byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u32,
-    /// 0.
-    pub reserved: u32,
+impl Column {
+    /// The column as kernels are given it.
+    pub(super) fn view(&self) -> ColumnView {
+        ColumnView {
+            values: self.values.address(),
+            validity: self.validity.as_ref().map_or(0, Buffer::address),
+            cell_type: self.cell_type as u32,
+            cell_bytes: self.cell_type.bytes(),
+        }
+    }
 }
-const _: () = assert!(size_of::<StringCell>() == 16);
 
 /// What went wrong in a kernel: `Status` of kernels/abi/status.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
@@ -229,17 +231,6 @@ pub const SLOTS_BY_HASH: u32 = 0;
 /// A key's slot is told by the key itself.
 pub const SLOTS_BY_KEY: u32 = 1;
 
-/// The least and the greatest key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct KeyRange {
-    /// The greatest number if there is no key.
-    pub least: i64,
-    /// The least number if there is no key.
-    pub greatest: i64,
-}
-const _: () = assert!(size_of::<KeyRange>() == 16);
-
 /// Arguments of `measure_keys`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -248,7 +239,7 @@ pub struct MeasureKeys {
     pub keys: ColumnView,
     /// Rows.
     pub row_count: u64,
-    /// A [`KeyRange`].
+    /// A [`crate::operation::KeyRange`].
     pub range: u64,
 }
 const _: () = assert!(size_of::<MeasureKeys>() == 40);
@@ -313,9 +304,6 @@ pub struct ProbeRows {
 }
 const _: () = assert!(size_of::<ProbeRows>() == 896);
 
-/// Words of a block of a Bloom filter.
-pub const BLOOM_BLOCK_WORDS: u64 = 8;
-
 /// A set of keys.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -344,17 +332,6 @@ pub struct InsertFilterKeys {
 }
 const _: () = assert!(size_of::<InsertFilterKeys>() == 432);
 
-/// How many rows were asked about, and how many passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-pub struct FilterCounts {
-    /// Rows that were asked about.
-    pub tested: u64,
-    /// Of them, those that passed.
-    pub passed: u64,
-}
-const _: () = assert!(size_of::<FilterCounts>() == 16);
-
 /// Arguments of `test_bitmap_keys` and `test_bloom_keys`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -369,7 +346,7 @@ pub struct TestFilterKeys {
     pub asked: u64,
     /// A byte a row: whether it passes. May be `asked`.
     pub flags: u64,
-    /// A [`FilterCounts`] that is added to, or 0.
+    /// A [`crate::operation::FilterCounts`] that is added to, or 0.
     pub counts: u64,
 }
 const _: () = assert!(size_of::<TestFilterKeys>() == 448);
@@ -469,11 +446,6 @@ pub struct FinishSums {
     pub reserved: u32,
 }
 const _: () = assert!(size_of::<FinishSums>() == 64);
-
-/// Inputs of a slot's aggregates.
-pub const SLOT_INPUTS_MAX: usize = 8;
-/// What is taken of a slot.
-pub const SLOT_OUTPUTS_MAX: usize = 24;
 
 /// An input of aggregates that slots hold.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -687,3 +659,38 @@ pub struct MoveStrings {
     pub distance: u64,
 }
 const _: () = assert!(size_of::<MoveStrings>() == 24);
+
+/// `ProgramColumn`: addresses of cells and of validity bytes, 0 if there are none.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ProgramColumn {
+    pub values: u64,
+    pub validity: u64,
+}
+
+/// Arguments of `evaluate_program`, `evaluate_small_program` and `evaluate_int256_program`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct EvaluateProgram {
+    pub instructions: u64,
+    pub constants: u64,
+    pub row_count: u64,
+    pub status: u64,
+    pub text: u64,
+    pub text_bytes_max: u64,
+    pub text_bytes: u64,
+    pub instruction_count: u32,
+    pub reserved: u32,
+    pub columns: [ProgramColumn; PROGRAM_COLUMNS_MAX],
+    pub outputs: [ProgramColumn; PROGRAM_OUTPUTS_MAX],
+}
+const _: () = assert!(size_of::<EvaluateProgram>() == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX));
+
+/// What a launch leaves: `Status`, and the bytes of text that it wanted.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct Outcome {
+    pub status: Status,
+    pub text_bytes: u64,
+}
+const _: () = assert!(size_of::<Outcome>() == 16);

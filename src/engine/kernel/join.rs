@@ -1,0 +1,283 @@
+//! Hash tables over rows, and the pairs that match.
+//!
+//! Rows with equal hashes are chained: `heads` has the last row of each chain, `next_rows` the row before it. Where one
+//! integer key is dense, it is its own slot and nothing is hashed.
+
+use pystachio_plan::{DataType, Error, ErrorKind, Result};
+
+use super::{
+    Kernel, KernelDevice,
+    abi::{
+        FindEqualKeys, HashKeys, InsertBuildRows, KeyColumns, ProbeRows, SLOTS_BY_HASH, SLOTS_BY_KEY,
+        WritePairs,
+    },
+};
+use crate::{
+    device::{Buffer, CellType, Column},
+    operation::{
+        JoinOperations, JoinTable, KEYS_MAX, KeyFilterOperations, KeyRange, Pairs, ProbeMode, RowNumbers,
+        RowOperations,
+    },
+};
+
+/// Slots of a table whose keys are slots, for each row: more would cost more memory than hashes do.
+const SLOTS_PER_ROW_MAX: u64 = 4;
+
+/// What a [`JoinTable`] is here.
+struct HashTable {
+    keys: Vec<Column>,
+    slots: Slots,
+    heads: Buffer,
+    next_rows: Buffer,
+    slot_count: u64,
+    /// Whether no two rows have equal keys.
+    is_unique: bool,
+}
+
+/// How keys find their slot.
+enum Slots {
+    /// By their hashes, one a build row.
+    ByHash(Buffer),
+    /// By themselves: integers from this one on.
+    ByKey(i64),
+}
+
+impl Slots {
+    fn code(&self) -> u32 {
+        match self {
+            Self::ByHash(_) => SLOTS_BY_HASH,
+            Self::ByKey(_) => SLOTS_BY_KEY,
+        }
+    }
+
+    fn hashes(&self) -> u64 {
+        match self {
+            Self::ByHash(hashes) => hashes.address(),
+            Self::ByKey(_) => 0,
+        }
+    }
+
+    fn least(&self) -> i64 {
+        match self {
+            Self::ByHash(_) => 0,
+            Self::ByKey(least) => *least,
+        }
+    }
+}
+
+/// The key columns as kernels are given them.
+///
+/// # Errors
+///
+/// `NotSupported` for more keys than kernels take.
+pub(super) fn key_columns(keys: &[Column]) -> Result<KeyColumns> {
+    if keys.len() > KEYS_MAX {
+        let message = format!("more keys than a kernel takes: keys={}, keys_max={KEYS_MAX}", keys.len());
+        return Err(Error::new(ErrorKind::NotSupported, message));
+    }
+    let mut columns = KeyColumns { count: keys.len() as u32, ..KeyColumns::default() };
+    for (target, key) in columns.columns.iter_mut().zip(keys) {
+        *target = key.view();
+    }
+    Ok(columns)
+}
+
+impl JoinOperations for KernelDevice {
+    fn build(&self, keys: Vec<Column>, row_count: usize) -> Result<JoinTable> {
+        let (slots, slot_count) = match self.dense_slots(&keys, row_count)? {
+            Some(dense) => dense,
+            None => {
+                let slot_count = (row_count as u64).saturating_mul(2).max(2).next_power_of_two();
+                (Slots::ByHash(self.hash(&keys, row_count, false)?), slot_count)
+            }
+        };
+        let heads = self.allocate_filled::<u32>(slot_count, 0xff)?;
+        let next_rows = self.allocate::<u32>(row_count as u64)?;
+        let shared = self.allocate_filled::<u32>(1, 0)?;
+        let arguments = InsertBuildRows {
+            key: keys.first().map(Column::view).unwrap_or_default(),
+            hashes: slots.hashes(),
+            heads: heads.address(),
+            next_rows: next_rows.address(),
+            row_count: row_count as u64,
+            slot_count,
+            least: slots.least(),
+            shared: shared.address(),
+            slots: slots.code(),
+            reserved: 0,
+        };
+        self.launch_strided(Kernel::InsertBuildRows, row_count as u64, &arguments)?;
+        let mut is_unique = self.is_zero(&shared)?;
+        if let (false, Slots::ByHash(hashes)) = (is_unique, &slots) {
+            let found = self.allocate_filled::<u32>(1, 0)?;
+            let arguments = FindEqualKeys {
+                keys: key_columns(&keys)?,
+                hashes: hashes.address(),
+                next_rows: next_rows.address(),
+                row_count: row_count as u64,
+                found: found.address(),
+            };
+            self.launch_strided(Kernel::FindEqualKeys, row_count as u64, &arguments)?;
+            is_unique = self.is_zero(&found)?;
+        }
+        Ok(JoinTable::new(row_count, HashTable { keys, slots, heads, next_rows, slot_count, is_unique }))
+    }
+
+    fn probe(
+        &self,
+        table: &JoinTable,
+        keys: &[Column],
+        row_count: usize,
+        mode: ProbeMode,
+        pairs_max: u64,
+    ) -> Result<Option<Pairs>> {
+        let table: &HashTable = table.form()?;
+        debug_assert!(table.keys.iter().zip(keys).all(|(a, b)| a.cell_type == b.cell_type));
+        let hashes = match table.slots {
+            Slots::ByHash(_) => Some(self.hash(keys, row_count, false)?),
+            Slots::ByKey(_) => None,
+        };
+        let mut arguments = ProbeRows {
+            build_keys: key_columns(&table.keys)?,
+            probe_keys: key_columns(keys)?,
+            build_hashes: table.slots.hashes(),
+            heads: table.heads.address(),
+            next_rows: table.next_rows.address(),
+            slot_count: table.slot_count,
+            least: table.slots.least(),
+            probe_hashes: hashes.as_ref().map_or(0, Buffer::address),
+            probe_row_count: row_count as u64,
+            slots: table.slots.code(),
+            first_only: (mode == ProbeMode::First).into(),
+            keep_unmatched: (mode == ProbeMode::MatchesOrMiss).into(),
+            ..ProbeRows::default()
+        };
+        if mode == ProbeMode::First || (mode == ProbeMode::Matches && table.is_unique) {
+            return self.match_rows(arguments, row_count, pairs_max);
+        }
+        let counts = self.allocate::<u32>(row_count as u64)?;
+        arguments.counts = counts.address();
+        self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
+        let (offsets, total) = self.offsets(&counts, 4, row_count)?;
+        if total > pairs_max {
+            return Ok(None);
+        }
+        let total = check_pairs(total)?;
+        let probe_rows = self.allocate::<u32>(total as u64)?;
+        let build_rows = self.allocate::<u32>(total as u64)?;
+        arguments.offsets = offsets.address();
+        arguments.probe_rows = probe_rows.address();
+        arguments.build_rows = build_rows.address();
+        if total > 0 {
+            self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
+        }
+        Ok(Some(Pairs {
+            probe: RowNumbers { rows: probe_rows, count: total, may_miss: false, is_every_row: false },
+            build: RowNumbers {
+                rows: build_rows,
+                count: total,
+                may_miss: mode == ProbeMode::MatchesOrMiss,
+                is_every_row: false,
+            },
+        }))
+    }
+
+    fn cross(&self, first: u64, count: usize, build_row_count: usize) -> Result<Pairs> {
+        let probe_rows = self.allocate::<u32>(count as u64)?;
+        let build_rows = self.allocate::<u32>(count as u64)?;
+        let arguments = WritePairs {
+            probe_rows: probe_rows.address(),
+            build_rows: build_rows.address(),
+            first_pair: first,
+            pair_count: count as u64,
+            build_row_count: build_row_count as u64,
+        };
+        self.launch_strided(Kernel::WritePairs, count as u64, &arguments)?;
+        Ok(Pairs {
+            probe: RowNumbers { rows: probe_rows, count, may_miss: false, is_every_row: false },
+            build: RowNumbers { rows: build_rows, count, may_miss: false, is_every_row: false },
+        })
+    }
+
+    fn select_pairs(&self, pairs: &Pairs, kept: &RowNumbers) -> Result<Pairs> {
+        Ok(Pairs {
+            probe: self.select_numbers(&pairs.probe, kept)?,
+            build: self.select_numbers(&pairs.build, kept)?,
+        })
+    }
+}
+
+impl KernelDevice {
+    /// One hash a row. A row with a NULL key matches nothing unless `nulls_match`.
+    pub(super) fn hash(&self, keys: &[Column], row_count: usize, nulls_match: bool) -> Result<Buffer> {
+        let hashes = self.allocate::<u64>(row_count as u64)?;
+        let arguments = HashKeys {
+            keys: key_columns(keys)?,
+            hashes: hashes.address(),
+            row_count: row_count as u64,
+            nulls_match: nulls_match.into(),
+            reserved: 0,
+        };
+        self.launch_strided(Kernel::HashKeys, row_count as u64, &arguments)?;
+        Ok(hashes)
+    }
+
+    /// Whether a flag is not set; waits.
+    fn is_zero(&self, flag: &Buffer) -> Result<bool> {
+        Ok(self.download::<u32>(flag, 1)?.first() == Some(&0))
+    }
+
+    /// Slots that are keys, if there is one integer key and its values lie close enough together; waits then.
+    fn dense_slots(&self, keys: &[Column], row_count: usize) -> Result<Option<(Slots, u64)>> {
+        let [key] = keys else { return Ok(None) };
+        let Some(KeyRange { least, greatest }) = self.key_range(key, row_count)? else { return Ok(None) };
+        let slot_count = greatest.abs_diff(least).saturating_add(1);
+        let is_dense = slot_count <= (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX);
+        Ok(is_dense.then_some((Slots::ByKey(least), slot_count)))
+    }
+
+    /// At most one pair for each probe row.
+    fn match_rows(&self, arguments: ProbeRows, row_count: usize, pairs_max: u64) -> Result<Option<Pairs>> {
+        let build_rows = self.allocate::<u32>(row_count as u64)?;
+        let flags = self.allocate::<u8>(row_count as u64)?;
+        let arguments = ProbeRows { build_rows: build_rows.address(), flags: flags.address(), ..arguments };
+        self.launch_strided(Kernel::MatchRows, row_count as u64, &arguments)?;
+        let probe = self.select(&flags, row_count)?;
+        if probe.count as u64 > pairs_max {
+            return Ok(None);
+        }
+        let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false, is_every_row: false };
+        let build = self.select_numbers(&all, &probe)?;
+        Ok(Some(Pairs { probe, build }))
+    }
+
+    /// Some of the numbers.
+    fn select_numbers(&self, numbers: &RowNumbers, kept: &RowNumbers) -> Result<RowNumbers> {
+        if kept.is_every_row {
+            return Ok(numbers.clone());
+        }
+        let column = Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: numbers.rows.clone(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        let selected = self.gather(&column, kept)?;
+        Ok(RowNumbers {
+            rows: selected.values,
+            count: kept.count,
+            may_miss: numbers.may_miss,
+            is_every_row: false,
+        })
+    }
+}
+
+/// Pairs are numbered with 32 bits.
+fn check_pairs(total: u64) -> Result<usize> {
+    if total >= u64::from(u32::MAX) {
+        let message = format!("a chunk of a join has more rows than a chunk may have: rows={total}");
+        return Err(Error::new(ErrorKind::NotSupported, message));
+    }
+    Ok(total as usize)
+}

@@ -1,0 +1,39 @@
+//! Text laid one after another.
+
+use pystachio_plan::Result;
+
+use super::{
+    Kernel, KernelDevice,
+    abi::{CopyStrings, MoveStrings},
+};
+use crate::{
+    device::{Buffer, Column},
+    operation::{PackedText, TextOperations},
+};
+
+impl TextOperations for KernelDevice {
+    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText> {
+        let lengths = self.allocate::<u32>(row_count as u64)?;
+        let mut arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            cells: cells.map_or(0, Buffer::address),
+            row_count: row_count as u64,
+            ..CopyStrings::default()
+        };
+        self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
+        let (offsets, total_bytes) = self.offsets(&lengths, 4, row_count)?;
+        let bytes = self.allocate::<u8>(total_bytes)?;
+        arguments.offsets = offsets.address();
+        arguments.bytes = bytes.address();
+        // A warp a string.
+        self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
+        Ok(PackedText { bytes, offsets, total_bytes })
+    }
+
+    fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()> {
+        let row_count = row_count as u64;
+        let arguments = MoveStrings { cells: cells.address(), row_count, distance: to.wrapping_sub(from) };
+        self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
+    }
+}

@@ -1,0 +1,143 @@
+//! What operators do to whole chunks with a device's operations and its memory.
+
+use pystachio_plan::{DataType, Error, Result};
+
+use super::{Queue, RowNumbers};
+use crate::device::{Buffer, CellType, Chunk, Column};
+
+impl Queue {
+    /// Some rows of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub fn gather_chunk(&self, chunk: &Chunk, rows: &RowNumbers) -> Result<Chunk> {
+        let columns = chunk.columns.iter().map(|column| self.gather(column, rows)).collect::<Result<_>>()?;
+        Ok(Chunk { row_count: rows.count, columns })
+    }
+
+    /// Some consecutive rows of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub fn slice(&self, chunk: &Chunk, first_row: usize, row_count: usize) -> Result<Chunk> {
+        debug_assert!(first_row + row_count <= chunk.row_count);
+        if row_count == chunk.row_count {
+            return Ok(chunk.clone());
+        }
+        let slice = |column: &Column| self.slice_column(column, first_row, row_count);
+        let columns = chunk.columns.iter().map(slice).collect::<Result<_>>()?;
+        Ok(Chunk { row_count, columns })
+    }
+
+    /// Chunks of the same columns, one after another. At least one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub fn concat(&self, chunks: &[Chunk]) -> Result<Chunk> {
+        self.concat_taken(chunks.to_vec())
+    }
+
+    /// [`Queue::concat`] of chunks that nobody else wants: a column's parts are freed before the next column is copied.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub fn concat_taken(&self, mut chunks: Vec<Chunk>) -> Result<Chunk> {
+        if chunks.len() <= 1 {
+            return chunks.pop().ok_or_else(|| Error::internal("no chunks to join"));
+        }
+        let row_count: usize = chunks.iter().map(|chunk| chunk.row_count).sum();
+        let mut columns = Vec::new();
+        loop {
+            let parts: Vec<(Column, usize)> =
+                chunks.iter_mut().filter_map(|chunk| Some((chunk.columns.pop()?, chunk.row_count))).collect();
+            if parts.is_empty() {
+                break;
+            }
+            let parts: Vec<(&Column, usize)> = parts.iter().map(|(column, rows)| (column, *rows)).collect();
+            columns.push(self.concat_column(&parts, row_count)?);
+        }
+        columns.reverse();
+        Ok(Chunk { row_count, columns })
+    }
+
+    fn concat_column(&self, parts: &[(&Column, usize)], row_count: usize) -> Result<Column> {
+        let Some((first, _)) = parts.first() else { return Err(Error::internal("no columns to join")) };
+        let cell_bytes = u64::from(first.cell_type.bytes());
+        let values = self.memory().allocate(row_count as u64 * cell_bytes, self.stream())?;
+        let is_nullable = parts.iter().any(|(column, _)| column.validity.is_some());
+        let validity =
+            if is_nullable { Some(self.allocate_filled::<u8>(row_count as u64, 1)?) } else { None };
+        let mut strings = Vec::new();
+        let mut first_row = 0;
+        for (column, rows) in parts {
+            let rows = *rows as u64;
+            self.copy(column.values.address(), values.address() + first_row * cell_bytes, rows * cell_bytes)?;
+            if let (Some(target), Some(source)) = (&validity, &column.validity) {
+                self.copy(source.address(), target.address() + first_row, rows)?;
+            }
+            for buffer in &column.strings {
+                if !strings.iter().any(|known: &Buffer| known.address() == buffer.address()) {
+                    strings.push(buffer.clone());
+                }
+            }
+            first_row += rows;
+        }
+        Ok(Column {
+            data_type: first.data_type.clone(),
+            cell_type: first.cell_type,
+            values,
+            validity,
+            strings,
+        })
+    }
+
+    /// A chunk without rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`]; `NotSupported` for types that no device has.
+    pub fn empty(&self, types: &[DataType]) -> Result<Chunk> {
+        let column = |data_type: &DataType| {
+            Ok(Column {
+                data_type: data_type.clone(),
+                cell_type: CellType::of(data_type)?,
+                values: self.allocate::<u8>(0)?,
+                validity: None,
+                strings: Vec::new(),
+            })
+        };
+        Ok(Chunk { row_count: 0, columns: types.iter().map(column).collect::<Result<_>>()? })
+    }
+
+    /// A column of NULLs.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::empty`].
+    pub fn nulls(&self, data_type: &DataType, row_count: usize) -> Result<Column> {
+        let cell_type = CellType::of(data_type)?;
+        Ok(Column {
+            data_type: data_type.clone(),
+            cell_type,
+            values: self.allocate_filled::<u8>(row_count as u64 * u64::from(cell_type.bytes()), 0)?,
+            validity: Some(self.allocate_filled::<u8>(row_count as u64, 0)?),
+            strings: Vec::new(),
+        })
+    }
+
+    /// Whether a row of the column is NULL; waits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub fn has_null(&self, column: &Column, row_count: usize) -> Result<bool> {
+        match &column.validity {
+            None => Ok(false),
+            Some(validity) => Ok(self.download::<u8>(validity, row_count)?.contains(&0)),
+        }
+    }
+}

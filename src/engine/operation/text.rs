@@ -1,0 +1,81 @@
+//! Text laid one after another, to leave the device or to let go of the pages that it lies in.
+
+use pystachio_plan::Result;
+
+use super::Queue;
+use crate::device::{Buffer, CellType, Chunk, Column, StringCell};
+
+/// The strings of a column one after another.
+pub struct PackedText {
+    /// The text.
+    pub bytes: Buffer,
+    /// Where each row's text starts: a `u64` a row.
+    pub offsets: Buffer,
+    /// How much text there is.
+    pub total_bytes: u64,
+}
+
+/// A column whose text lies in one buffer, in the order of its rows.
+pub struct PackedColumn {
+    /// The column; its cells point to the text.
+    pub column: Column,
+    /// The text.
+    pub text: PackedText,
+    row_count: usize,
+}
+
+/// Copying text. See [`super::Device`] for what every operation has in common.
+pub trait TextOperations {
+    /// A text column's strings copied one after another, in the order of rows. `cells` gets a
+    /// [`crate::device::StringCell`] a row that points to the copy. Waits for the count of bytes.
+    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText>;
+
+    /// Makes cells that point to text at one address point to its copy at another.
+    fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()>;
+}
+
+impl Queue {
+    /// A text column with its text packed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`TextOperations::pack`].
+    pub fn pack_column(&self, column: &Column, row_count: usize) -> Result<PackedColumn> {
+        let cells = self.allocate::<StringCell>(row_count as u64)?;
+        let text = self.pack(column, row_count, Some(&cells))?;
+        let column = Column { values: cells, strings: vec![text.bytes.clone()], ..column.clone() };
+        Ok(PackedColumn { column, text, row_count })
+    }
+
+    /// A chunk that keeps no text but its own.
+    ///
+    /// # Errors
+    ///
+    /// As of [`TextOperations::pack`].
+    pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
+        let compacted = |column: &Column| {
+            if column.cell_type != CellType::String {
+                return Ok(column.clone());
+            }
+            Ok(self.pack_column(column, chunk.row_count)?.column)
+        };
+        let columns = chunk.columns.iter().map(compacted).collect::<Result<_>>()?;
+        Ok(Chunk { row_count: chunk.row_count, columns })
+    }
+}
+
+impl PackedColumn {
+    /// Where the text of some rows starts; of the row after the last, where the text ends. Waits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`TextOperations::pack`].
+    pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
+        let inside: Vec<u32> =
+            rows.iter().filter(|row| **row < self.row_count).map(|row| *row as u32).collect();
+        let mut offsets = queue.pick(&self.text.offsets, &inside)?.into_iter();
+        let end = self.text.total_bytes;
+        let bound = |row: &usize| if *row < self.row_count { offsets.next().unwrap_or(end) } else { end };
+        Ok(rows.iter().map(bound).collect())
+    }
+}
