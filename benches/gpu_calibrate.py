@@ -20,8 +20,8 @@ PAGES = 100
 RUNS = 3
 # From the page cache to the GPU; BUS_BYTES_PER_NS of src/worker/choice.rs.
 BUS_BYTES_PER_NS = 20.0
-DECODING = {"decode_levels", "locate_strings", "decode_deltas", "build_strings", "decode_indexes", "convert_values", "convert_large_values",
-            "decompress_snappy", "decompress_lz4"}
+DECODING = {"decode_levels", "locate_strings", "decode_deltas", "decode_large_deltas", "decode_prefixes", "build_strings", "decode_indexes",
+            "convert_values", "convert_large_values", "decompress_snappy", "decompress_lz4"}
 _SCANS = {"sum_tiles", "scan_totals", "write_offsets", "select_rows"}
 
 # Constant of src/worker/choice.rs: query, the rows that it is about as a query, the factor of a row, and the kernels.

@@ -48,7 +48,10 @@
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decode_levels, DecodePages, BLOCK_THREADS) \
     X(locate_strings, DecodePages, 64) \
+    X(index_deltas, DecodePages, BLOCK_THREADS) \
     X(decode_deltas, DecodePages, BLOCK_THREADS) \
+    X(decode_large_deltas, DecodePages, BLOCK_THREADS) \
+    X(decode_prefixes, DecodePages, 32) \
     X(build_strings, DecodePages, 32) \
     X(decode_indexes, DecodePages, BLOCK_THREADS) \
     X(convert_values, DecodePages, BLOCK_THREADS) \

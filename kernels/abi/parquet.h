@@ -7,7 +7,7 @@
 
 #include "column.h"
 
-// Rows that a block of convert_values or convert_large_values handles at most: 8 a thread.
+// Rows that a block of convert_values or decode_deltas, or of their twins for large cells, handles at most: 8 a thread.
 #define SLICE_ROWS 2048
 // Rows that a block of a run kernel expands at once: 4 a thread.
 #define RUN_TILE_ROWS 1024
@@ -19,15 +19,17 @@
 #define PAGE_ALIGNMENT 16
 // Threads of a block of locate_strings, of which one walks.
 #define LOCATE_THREADS 64
-// Threads of a block of build_strings.
+// Threads of a block of decode_prefixes and build_strings.
 #define BUILD_THREADS 32
+// Values from one entry of an index of deltas to the next: a warp decodes them, and 8 warps a slice.
+#define DELTA_SEGMENT_VALUES 256
 
 // Where the n-th value that is not NULL comes from.
 enum ValueSource {
     SOURCE_PLAIN = 0,    // source_bytes each, one after another
     SOURCE_SPLIT = 1,    // the same, all first bytes first (BYTE_STREAM_SPLIT)
-    SOURCE_INTEGERS = 2, // int64_t in `scratch` (DELTA_BINARY_PACKED)
-    SOURCE_STRINGS = 3,  // StringPlace in `scratch`
+    SOURCE_INTEGERS = 2, // differences, found by `deltas` (DELTA_BINARY_PACKED)
+    SOURCE_STRINGS = 3,  // StringPlace in `scratch`, or lengths as differences, found by `deltas`
     SOURCE_BITS = 4,     // bits, lowest first
     SOURCE_INDEXES = 5,  // hybrid runs of dictionary indexes, after a byte of bit width
     SOURCE_FLAGS = 6,    // hybrid runs of one bit, after four bytes of length
@@ -41,7 +43,7 @@ enum LevelsForm {
     LEVELS_PACKED = 3,   // one bit a row, highest first, then the values (page V1, deprecated)
 };
 
-// What decode_deltas makes of a page.
+// What a page has as differences.
 enum DeltaForm {
     DELTA_NONE = 0,
     DELTA_INT32 = 1,
@@ -85,6 +87,25 @@ typedef struct StringPlace {
 } StringPlace;
 static_assert(sizeof(StringPlace) == 8, "StringPlace has 8 bytes");
 
+// Where to begin to decode the values from a multiple of DELTA_SEGMENT_VALUES on.
+typedef struct DeltaSegment {
+    uint64_t value; // the first
+    uint32_t block; // offset of the header of the block that has the difference to the next; from EncodedPage.values
+    uint32_t place; // of the first's string, for DELTA_LENGTHS; from the first of all
+} DeltaSegment;
+static_assert(sizeof(DeltaSegment) == 16, "DeltaSegment has 16 bytes");
+
+// What index_deltas finds out about a page. DeltaSegment [ceil(value_count / DELTA_SEGMENT_VALUES)] follow.
+typedef struct DeltaIndex {
+    uint32_t value_count;
+    uint32_t miniblocks; // of a block
+    uint32_t miniblock_values;
+    uint32_t end;      // offset of what comes after the differences; from EncodedPage.values
+    uint32_t is_sound; // 0: the differences can't be read
+    uint32_t reserved[3];
+} DeltaIndex;
+static_assert(sizeof(DeltaIndex) == 32, "DeltaIndex has 32 bytes");
+
 // A page, decompressed.
 typedef struct EncodedPage {
     uint64_t levels;   // LEVELS_PREFIXED, LEVELS_PACKED: the same as `values`
@@ -93,6 +114,7 @@ typedef struct EncodedPage {
     uint64_t scratch;  // uint64_t [row_count], where the source needs it
     uint64_t prefixes; // uint64_t [row_count], for DELTA_STRINGS
     uint64_t strings;  // PageState.string_bytes + PAGE_PADDING_BYTES bytes, for DELTA_STRINGS
+    uint64_t deltas;   // DeltaIndex, for every other DeltaForm
     uint32_t levels_bytes;
     uint32_t values_bytes;
     uint32_t row_count;
@@ -102,7 +124,7 @@ typedef struct EncodedPage {
     uint32_t delta_form;  // DeltaForm
     uint32_t reserved;
 } EncodedPage;
-static_assert(sizeof(EncodedPage) == 80, "EncodedPage has 80 bytes");
+static_assert(sizeof(EncodedPage) == 88, "EncodedPage has 88 bytes");
 
 // What is found out about a page on the device.
 typedef struct PageState {
@@ -139,12 +161,14 @@ typedef struct PageColumn {
 } PageColumn;
 static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 
-// decode_levels, locate_strings, decode_deltas, build_strings, decode_indexes; convert_values, convert_large_values
+// index_deltas; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
+// decode_large_deltas, convert_values, convert_large_values
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written
+    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written. index_deltas
+                      // has only `pages`, and handles all
     uint64_t status;
 } DecodePages;
 static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");

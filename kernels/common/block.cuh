@@ -1,18 +1,34 @@
-// Sums over the threads of a block.
+// Sums over the threads of a warp and of a block.
 #pragma once
 
 #include "../abi/launch.h"
+
+// The sum of `value` over the threads of a warp up to this one. Every thread of the warp calls it.
+template <class T>
+DEVICE T warp_inclusive_sum(T value) {
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    for (uint32_t distance = 1; distance < WARP_THREADS; distance *= 2) {
+        T other = __shfl_up_sync(0xffffffffu, value, distance);
+        if (lane >= distance) value += other;
+    }
+    return value;
+}
+
+// The sum of `value` over the threads of a warp, in all of them. Every thread of the warp calls it.
+template <class T>
+DEVICE T warp_sum(T value) {
+    for (uint32_t distance = WARP_THREADS / 2; distance; distance /= 2) {
+        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    }
+    return value;
+}
 
 // The sum of `value` over the threads before this one, and over all of them in *total. Every thread calls it.
 DEVICE uint64_t block_exclusive_sum(uint64_t value, uint64_t *total) {
     SHARED uint64_t warp_sums[BLOCK_THREADS / WARP_THREADS];
     const uint32_t lane = threadIdx.x % WARP_THREADS;
     const uint32_t warp = threadIdx.x / WARP_THREADS;
-    uint64_t sum = value;
-    for (uint32_t distance = 1; distance < WARP_THREADS; distance *= 2) {
-        uint64_t other = __shfl_up_sync(0xffffffffu, sum, distance);
-        if (lane >= distance) sum += other;
-    }
+    const uint64_t sum = warp_inclusive_sum(value);
     if (lane == WARP_THREADS - 1) warp_sums[warp] = sum;
     __syncthreads();
     uint64_t before = 0, all = 0;

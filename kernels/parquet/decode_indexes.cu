@@ -12,14 +12,6 @@
 
 #define ROWS_PER_THREAD (RUN_TILE_ROWS / BLOCK_THREADS)
 
-// Values of a page before a row.
-DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t value_count, uint32_t row) {
-    if (row >= page.row_count) return value_count;
-    uint32_t count;
-    find_value(page, dense, row, &count);
-    return count;
-}
-
 template <class T>
 DEVICE void copy_cell_as(const PageColumn &column, bool valid, uint64_t entry, uint64_t row) {
     ((T *)column.values)[row] = valid ? ((const T *)column.dictionary)[entry] : T{};

@@ -12,21 +12,12 @@
 
 #define WORDS_PER_WARP (RUN_TILE_ROWS / BLOCK_THREADS)
 
-// Where the levels' runs lie. Says false if they do not fit the page.
+// Where the levels' runs lie, and where the values start. Says false if they do not fit the page.
 DEVICE bool open_levels(const EncodedPage &page, RunCursor *cursor, uint32_t *values_offset) {
-    *cursor = open_runs(page.levels, 0, page.levels_bytes, 1);
-    *values_offset = 0;
-    if (page.levels_form == LEVELS_PREFIXED) {
-        if (page.levels_bytes < 4) return false;
-        uint32_t length = load_u32(page.levels);
-        if (length > page.levels_bytes - 4) return false;
-        *cursor = open_runs(page.levels, 4, 4 + length, 1);
-        *values_offset = 4 + length;
-    } else if (page.levels_form == LEVELS_PACKED) {
-        *values_offset = page.row_count / 8 + (page.row_count % 8 != 0);
-        return *values_offset <= page.levels_bytes;
-    }
-    return true;
+    const bool fits = find_values(page, values_offset);
+    const bool is_prefixed = page.levels_form == LEVELS_PREFIXED;
+    *cursor = open_runs(page.levels, is_prefixed ? 4 : 0, is_prefixed ? *values_offset : page.levels_bytes, 1);
+    return fits;
 }
 
 KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
@@ -42,10 +33,7 @@ KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
     if (threadIdx.x == 0) {
         uint32_t values_offset = 0;
         bool fits = open_levels(page, &cursor, &values_offset);
-        if (!fits) {
-            report_error(args.status, ERROR_PAGE, number);
-            values_offset = 0;
-        }
+        if (!fits) report_error(args.status, ERROR_PAGE, number);
         state.values_offset = values_offset;
         // Levels that can't be read count as NULL.
         is_uniform = !fits;

@@ -4,6 +4,7 @@
 #include "../abi/parquet.h"
 #include "../abi/status.h"
 #include "../common/int256.cuh"
+#include "bits.cuh"
 
 DEVICE const EncodedPage &page_at(const DecodePages &args, uint32_t number) {
     return ((const EncodedPage *)args.pages)[number];
@@ -13,6 +14,22 @@ DEVICE const PageColumn &column_at(const DecodePages &args, uint32_t number) {
     return ((const PageColumn *)args.columns)[number];
 }
 DEVICE uint32_t listed_page(const DecodePages &args) { return ((const uint32_t *)args.list)[blockIdx.x]; }
+
+// Where the values start: after the levels, which a page V1 has in the same section. Says false if it has too few bytes.
+DEVICE bool find_values(const EncodedPage &page, uint32_t *values_offset) {
+    *values_offset = 0;
+    if (page.levels_form == LEVELS_PREFIXED) {
+        if (page.levels_bytes < 4) return false;
+        uint32_t length = load_u32(page.levels);
+        if (length > page.levels_bytes - 4) return false;
+        *values_offset = 4 + length;
+    } else if (page.levels_form == LEVELS_PACKED) {
+        uint32_t bytes = page.row_count / 8 + (page.row_count % 8 != 0);
+        if (bytes > page.levels_bytes) return false;
+        *values_offset = bytes;
+    }
+    return true;
+}
 
 // Bytes of a page's values; 0 if its levels took more than there are.
 DEVICE uint32_t value_bytes(const EncodedPage &page, const PageState &state) {
@@ -27,6 +44,14 @@ DEVICE bool find_value(const EncodedPage &page, uint32_t dense, uint32_t row, ui
     uint32_t bit = 1u << (row % WORD_ROWS);
     *index = word.before + (uint32_t)__popc(word.mask & (bit - 1));
     return (word.mask & bit) != 0;
+}
+
+// Values of a page before a row.
+DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t value_count, uint32_t row) {
+    if (row >= page.row_count) return value_count;
+    uint32_t count;
+    find_value(page, dense, row, &count);
+    return count;
 }
 
 struct Cell16 {

@@ -9,7 +9,7 @@
 //! | PLAIN | all threads at once | one thread walks from length to length, the others wait |
 //! | dictionary | one thread finds runs, the others expand them a tile behind it | the same |
 //! | BYTE_STREAM_SPLIT | all at once, as many reads a value as it has bytes | |
-//! | DELTA_BINARY_PACKED | a warp walks headers, all unpack a tile behind it and add up | |
+//! | DELTA_BINARY_PACKED | found once by a walk over headers; then every warp unpacks and adds up some on its own | |
 //! | DELTA_LENGTH_BYTE_ARRAY | | the same for the lengths |
 //! | RLE (booleans) | as a dictionary | |
 

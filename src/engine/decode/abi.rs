@@ -2,8 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Rows that a block of `convert_values` handles.
+/// Rows that a block of `convert_values` or `decode_deltas` handles.
 pub(super) const SLICE_ROWS: u32 = 2048;
+/// Values from one entry of an index of deltas to the next.
+pub(super) const DELTA_SEGMENT_VALUES: u32 = 256;
 /// Rows of a validity word.
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
@@ -82,6 +84,29 @@ pub(super) mod error_code {
     pub(in crate::decode) const VALUE_RANGE: u32 = 36;
 }
 
+/// Where to begin to decode a segment of a page's deltas.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DeltaSegment {
+    pub(super) value: u64,
+    pub(super) block: u32,
+    pub(super) place: u32,
+}
+const _: () = assert!(size_of::<DeltaSegment>() == 16);
+
+/// What `index_deltas` finds out about a page; its segments follow.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DeltaIndex {
+    pub(super) value_count: u32,
+    pub(super) miniblocks: u32,
+    pub(super) miniblock_values: u32,
+    pub(super) end: u32,
+    pub(super) is_sound: u32,
+    pub(super) reserved: [u32; 3],
+}
+const _: () = assert!(size_of::<DeltaIndex>() == 32);
+
 /// A page, decompressed.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -92,6 +117,7 @@ pub(super) struct EncodedPage {
     pub(super) scratch: u64,
     pub(super) prefixes: u64,
     pub(super) strings: u64,
+    pub(super) deltas: u64,
     pub(super) levels_bytes: u32,
     pub(super) values_bytes: u32,
     pub(super) row_count: u32,
@@ -101,7 +127,7 @@ pub(super) struct EncodedPage {
     pub(super) delta_form: u32,
     pub(super) reserved: u32,
 }
-const _: () = assert!(size_of::<EncodedPage>() == 80);
+const _: () = assert!(size_of::<EncodedPage>() == 88);
 
 /// What is found out about a page on the device.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -3,11 +3,11 @@
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{DeltaForm, EncodedPage, LevelsForm, PageColumn, ValueSource, WORD_ROWS},
+    abi::{DeltaForm, EncodedPage, PageColumn, ValueSource, WORD_ROWS},
     chunk_plan::{ChunkPlan, encoding},
     column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},
-    page_header::{PageEncoding, PageKind},
+    page_header::PageEncoding,
     page_layout::PageLayout,
     page_list::ListedPage,
     row_group::PageCounts,
@@ -59,7 +59,7 @@ impl<'a> ChunkDecoder<'a> {
             self.add_data_page(page, column_number, rows, &mut space)?;
         }
         let strings = match plan.conversion.cell_type {
-            CellType::String => plan.chunk.buffers().cloned().collect(),
+            CellType::String => plan.chunk.page_buffers().cloned().collect(),
             _ => Vec::new(),
         };
         Ok(Column {
@@ -124,7 +124,7 @@ impl<'a> ChunkDecoder<'a> {
         dictionary.faults = faults.address();
         dictionary.is_dictionary = 1;
         let number = self.batch.add_column(dictionary);
-        let mut encoded = self.encoded_page(page, layout, number);
+        let mut encoded = EncodedPage { column: number, ..plan.chunk.encoded_page(page, &layout) };
         let (source, delta_form) = value_source(PageEncoding::Plain, plan.physical)
             .ok_or_else(|| plan.not_supported("a dictionary"))?;
         if source == ValueSource::Strings {
@@ -147,7 +147,7 @@ impl<'a> ChunkDecoder<'a> {
     ) -> Result<()> {
         let WantedPage { page, layout } = wanted;
         let plan = self.plan;
-        let mut encoded = self.encoded_page(page, layout, column);
+        let mut encoded = EncodedPage { column, ..plan.chunk.encoded_page(page, &layout) };
         if plan.is_optional {
             encoded.words = space.take_words(page.row_count);
         }
@@ -157,45 +157,21 @@ impl<'a> ChunkDecoder<'a> {
                 *source != ValueSource::Split || plan.conversion.cell_type != CellType::String
             })
             .ok_or_else(|| plan.not_supported(&format!("encoding {:?}", encoding(page))))?;
-        if matches!(source, ValueSource::Strings | ValueSource::Integers) {
+        if has_scratch(source, delta_form) {
             encoded.scratch = space.take_values(page.row_count);
         }
         if delta_form == DeltaForm::Strings {
             encoded.prefixes = space.take_values(page.row_count);
         }
-        let levels_form = match (plan.is_optional, page.header.kind, layout.levels) {
-            (false, ..) => LevelsForm::None,
-            (true, _, Some(_)) => LevelsForm::Runs,
-            (true, PageKind::DataV1 { definition_encoding: PageEncoding::Rle, .. }, None) => {
-                LevelsForm::Prefixed
-            }
-            (true, PageKind::DataV1 { definition_encoding: PageEncoding::BitPacked, .. }, None) => {
-                LevelsForm::Packed
-            }
-            _ => return Err(plan.not_supported("levels of an unknown encoding")),
-        };
+        let levels_form = layout
+            .levels_form(page, plan.is_optional)
+            .ok_or_else(|| plan.not_supported("levels of an unknown encoding"))?;
         encoded.levels_form = levels_form as u32;
         let origin = PageOrigin { chunk: self.number, page: page.number };
         let is_optional = plan.is_optional;
         let batch_page = BatchPage { page: encoded, source, delta_form, is_optional, origin };
         self.batch.add_page(batch_page, rows, page.first_row);
         Ok(())
-    }
-
-    /// A page's places in memory.
-    fn encoded_page(&self, page: &ListedPage, layout: PageLayout, column: u32) -> EncodedPage {
-        let chunk = self.plan.chunk;
-        // In a page V1 the levels come first in the same section.
-        let levels = layout.levels.unwrap_or(layout.values);
-        EncodedPage {
-            levels: chunk.address(levels),
-            values: chunk.address(layout.values),
-            levels_bytes: levels.bytes,
-            values_bytes: layout.values.bytes,
-            row_count: page.row_count,
-            column,
-            ..EncodedPage::default()
-        }
     }
 
     fn allocate(&self, bytes: u64) -> Result<Buffer> {
@@ -210,7 +186,7 @@ impl<'a> ChunkDecoder<'a> {
             let words = if plan.is_optional { rows.div_ceil(WORD_ROWS.into()) * WORD_BYTES } else { 0 };
             let values = match value_source(encoding, plan.physical) {
                 Some((_, DeltaForm::Strings)) => 2 * rows * SCRATCH_BYTES,
-                Some((ValueSource::Strings | ValueSource::Integers, _)) => rows * SCRATCH_BYTES,
+                Some((source, form)) if has_scratch(source, form) => rows * SCRATCH_BYTES,
                 _ => 0,
             };
             words + values
@@ -224,6 +200,11 @@ impl<'a> ChunkDecoder<'a> {
         self.scratch.push(buffer);
         Ok(space)
     }
+}
+
+/// Whether the places of a page's values are found before they are converted.
+fn has_scratch(source: ValueSource, form: DeltaForm) -> bool {
+    source == ValueSource::Strings && form != DeltaForm::Lengths
 }
 
 /// Scratch memory of a chunk's pages.

@@ -3,24 +3,24 @@
 //! ```text
 //! file ─► page-locked parts ─► device ─► decompressed pages ─┐
 //! file ──────────────────────► device ─► decompressed pages ─┤
-//! file ─► host, for formats that it decompresses ─► device ──┴─► ResidentChunk
+//! file ─► host, for formats that it decompresses ─► device ──┴─► indexes of differences ─► ResidentChunk
 //! ```
 //!
 //! Invariants: a resident chunk, whole or some pages of one, depends on the file alone, not on how a query declares the
-//! column. What the
-//! device has decompressed is not kept in its compressed form.
+//! column. What the device has decompressed is not kept in its compressed form. Pages that store differences, which can
+//! only be walked over from their start, are walked over once: their index says where to begin within them.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{CompressedPage, DecompressPages},
+    abi::{CompressedPage, DecodePages, DecompressPages, EncodedPage},
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
-    column_chunk::{Codec, ColumnSource},
+    column_chunk::{Codec, ColumnSource, value_source},
     fault::ColumnNames,
     host_codec::{HostPage, decompress_pages},
     page_batch::PageOrigin,
@@ -52,6 +52,8 @@ pub struct ResidentChunk {
     /// The chunk as it is in the file, where pages of it are read.
     pub(super) encoded: Option<Buffer>,
     pub(super) decompressed: Option<Buffer>,
+    /// Where to begin within pages that store differences.
+    pub(super) index: Option<Buffer>,
 }
 
 /// Chunks of a row group whose loading is enqueued.
@@ -74,13 +76,34 @@ impl ResidentChunk {
 
     /// Its memory.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.page_buffers().chain(&self.index)
+    }
+
+    /// The memory of its pages, which cells may point into.
+    pub(super) fn page_buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.encoded.iter().chain(&self.decompressed)
+    }
+
+    /// A page's places in memory.
+    pub(super) fn encoded_page(&self, page: &ListedPage, layout: &PageLayout) -> EncodedPage {
+        // In a page V1 the levels come first in the same section.
+        let levels = layout.levels.unwrap_or(layout.values);
+        EncodedPage {
+            levels: self.address(levels),
+            values: self.address(layout.values),
+            deltas: layout.index.map_or(0, |index| self.address(index)),
+            levels_bytes: levels.bytes,
+            values_bytes: layout.values.bytes,
+            row_count: page.row_count,
+            ..EncodedPage::default()
+        }
     }
 
     pub(super) fn address(&self, section: Section) -> u64 {
         let buffer = match section.memory {
             PageMemory::Encoded => &self.encoded,
             PageMemory::Decompressed => &self.decompressed,
+            PageMemory::Index => &self.index,
         };
         buffer.as_ref().map_or(0, |buffer| buffer.address() + section.offset)
     }
@@ -127,8 +150,8 @@ impl<'a> Load<'a> {
         Ok(Self { source, names, codec, pages, bytes })
     }
 
-    fn lay_out(&self, host_pages: &[Bytes]) -> Result<(Vec<PageLayout>, u64)> {
-        let mut builder = LayoutBuilder::new(self.codec);
+    fn lay_out(&self, host_pages: &[Bytes]) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
+        let mut builder = LayoutBuilder::new(self.codec, self.source.metadata.column_type());
         let layouts = listed(&self.pages)
             .enumerate()
             .map(|(place, page)| {
@@ -136,15 +159,16 @@ impl<'a> Load<'a> {
                 builder.add(page, host_bytes).map_err(|reason| self.names.corrupt_page(page.number, reason))
             })
             .collect::<Result<Vec<_>>>()?;
-        Ok((layouts, builder.decompressed_bytes))
+        Ok((layouts, builder))
     }
 
     /// Copies what is not on the device yet, and makes room for what is decompressed.
     fn place(self, memory: &DeviceMemory, host_pages: &[Bytes], stream: Stream) -> Result<ResidentChunk> {
-        let (layouts, decompressed_bytes) = self.lay_out(host_pages)?;
+        let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) = self.lay_out(host_pages)?;
         let decompressed = (decompressed_bytes > 0)
             .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
+        let index = (index_bytes > 0).then(|| memory.allocate(index_bytes, stream)).transpose()?;
         let encoded = match self.bytes {
             EncodedBytes::Device(uploaded) => Some(uploaded.buffer),
             EncodedBytes::Host(..) if self.codec == Codec::Host => {
@@ -167,7 +191,7 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed })
+        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index })
     }
 }
 
@@ -223,6 +247,42 @@ impl Decompression {
     }
 }
 
+/// The pages whose differences are to be indexed.
+#[derive(Default)]
+struct DeltaIndexing {
+    pages: Vec<EncodedPage>,
+}
+
+impl DeltaIndexing {
+    /// Adds the pages of a chunk that have an index. What levels no kernel reads is found out when they are decoded.
+    fn add(&mut self, chunk: &ResidentChunk, descriptor: &ColumnDescriptor) {
+        for (page, layout) in chunk.pages().zip(&chunk.layouts).filter(|(_, layout)| layout.index.is_some()) {
+            let Some(levels_form) = layout.levels_form(page, descriptor.max_def_level() > 0) else {
+                continue;
+            };
+            let source = value_source(encoding(page), descriptor.physical_type());
+            let Some((_, delta_form)) = source else { continue };
+            self.pages.push(EncodedPage {
+                levels_form: levels_form as u32,
+                delta_form: delta_form as u32,
+                ..chunk.encoded_page(page, layout)
+            });
+        }
+    }
+
+    /// Enqueues the kernel.
+    fn launch(self, device: &KernelDevice) -> Result<()> {
+        if self.pages.is_empty() {
+            return Ok(());
+        }
+        let pages = device.upload(&self.pages)?;
+        let arguments = DecodePages { pages: pages.address(), ..DecodePages::default() };
+        device.launch_moving(Kernel::IndexDeltas, self.pages.len() as u32, &arguments, || {
+            self.pages.iter().map(|page| u64::from(page.values_bytes)).sum()
+        })
+    }
+}
+
 /// What [`crate::operation::DecodeOperations::load_chunks`] is, by kernels.
 pub(crate) fn enqueue_loading(
     device: &KernelDevice,
@@ -233,15 +293,18 @@ pub(crate) fn enqueue_loading(
         chunks.into_iter().map(|(source, bytes)| Load::new(source, bytes)).collect::<Result<Vec<_>>>()?;
     let host_pages = decompress_on_host(&loads)?;
     let mut decompression = Decompression::default();
+    let mut indexing = DeltaIndexing::default();
     let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
     for (number, (load, host_pages)) in loads.into_iter().zip(&host_pages).enumerate() {
-        let codec = load.codec;
+        let (codec, metadata) = (load.codec, load.source.metadata);
         names.push(load.names.clone());
         let chunk = load.place(memory, host_pages, stream)?;
         decompression.add(&chunk, codec, number);
+        indexing.add(&chunk, metadata.column_descr());
         resident.push(chunk);
     }
     let decompression = decompression.launch(device)?;
+    indexing.launch(device)?;
     let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
     let lane = device.lane().clone();
     let wait = move || match decompression {
@@ -333,6 +396,7 @@ impl ResidentChunk {
             layouts: Vec::new(),
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
+            index: None,
         }
     }
 }

@@ -15,7 +15,7 @@
 //! - `abi.rs`: structures of kernels/abi/parquet.h
 //!
 //! ```text
-//! bytes ─► page list, upload ─► decompress ─► ResidentChunk ─► levels ─► strings, deltas ─► convert ─► indexes ─► Column
+//! bytes ─► page list, upload ─► decompress, index deltas ─► ResidentChunk ─► levels ─► strings ─► values, deltas, indexes ─► Column
 //!                    one launch each, over all pages of all columns of the row group
 //! ```
 //!

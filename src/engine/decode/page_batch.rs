@@ -55,13 +55,22 @@ pub(super) struct PageBatch {
     columns: Vec<PageColumn>,
     with_levels: Vec<u32>,
     with_strings: Vec<u32>,
-    with_deltas: Vec<u32>,
     with_prefixes: Vec<u32>,
     /// Of pages that have runs.
     run_slices: Vec<PageSlice>,
-    slices: Vec<PageSlice>,
-    /// Of columns whose cells have 256 bits.
-    large_slices: Vec<PageSlice>,
+    /// Of pages that have an index of differences.
+    delta_slices: SlicesBySize,
+    /// Of others.
+    slices: SlicesBySize,
+}
+
+/// Slices of pages, by the size of their columns' cells.
+#[derive(Default)]
+struct SlicesBySize {
+    /// Of at most 128 bits.
+    small: Vec<PageSlice>,
+    /// Of 256 bits.
+    large: Vec<PageSlice>,
 }
 
 impl PageBatch {
@@ -89,13 +98,10 @@ impl PageBatch {
         }
         match (added.source, added.delta_form) {
             (ValueSource::Strings, DeltaForm::None) => self.with_strings.push(number),
-            (_, DeltaForm::None) => {}
-            (_, form) => {
-                self.with_deltas.push(number);
-                if form == DeltaForm::Strings {
-                    self.with_prefixes.push(number);
-                }
-            }
+            (_, DeltaForm::Strings) => self.with_prefixes.push(number),
+            // Nobody looks whether the bytes are all ASCII.
+            (_, DeltaForm::Lengths) => state.wide = 1,
+            _ => {}
         }
         let rows = rows.within(first_row, added.page.row_count);
         let slice_of = |rows: PlacedRows| PageSlice {
@@ -109,7 +115,8 @@ impl PageBatch {
         } else {
             let column = self.columns.get(added.page.column as usize);
             let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
-            let slices = if is_large { &mut self.large_slices } else { &mut self.slices };
+            let slices = if added.page.deltas != 0 { &mut self.delta_slices } else { &mut self.slices };
+            let slices = if is_large { &mut slices.large } else { &mut slices.small };
             let parts = rows.flat_map(|rows| rows.parts(SLICE_ROWS));
             slices.extend(parts.map(slice_of));
         }
@@ -135,11 +142,16 @@ impl PageBatch {
         let pages = arrays.add(&self.pages);
         let columns = arrays.add(&self.columns);
         let states = arrays.add(&self.states);
-        let lists = [&self.with_levels, &self.with_strings, &self.with_deltas, &self.with_prefixes]
-            .map(|list| arrays.add(list));
-        let [with_levels, with_strings, with_deltas, with_prefixes] = lists;
-        let [run_slices, slices, large_slices] =
-            [&self.run_slices, &self.slices, &self.large_slices].map(|slices| arrays.add(slices));
+        let lists = [&self.with_levels, &self.with_strings, &self.with_prefixes].map(|list| arrays.add(list));
+        let [with_levels, with_strings, with_prefixes] = lists;
+        let with_cells = [
+            (Kernel::ConvertValues, &self.slices.small),
+            (Kernel::ConvertLargeValues, &self.slices.large),
+            (Kernel::DecodeDeltas, &self.delta_slices.small),
+            (Kernel::DecodeLargeDeltas, &self.delta_slices.large),
+            (Kernel::DecodeIndexes, &self.run_slices),
+        ]
+        .map(|(kernel, slices)| (kernel, slices, arrays.add(slices)));
         let tasks = device.upload(&arrays.bytes)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
@@ -150,15 +162,9 @@ impl PageBatch {
                 numbers.iter().map(|number| self.bytes_moved(kernel, *number)).sum()
             })
         };
-        let convert = |kernel, arguments: DecodePages, list: usize, slices: &[PageSlice]| {
-            let arguments = DecodePages { list: at(list), ..arguments };
-            device.launch_moving(kernel, slices.len() as u32, &arguments, || {
-                slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
-            })
-        };
         decode(Kernel::DecodeLevels, arguments, with_levels, &self.with_levels)?;
         decode(Kernel::LocateStrings, arguments, with_strings, &self.with_strings)?;
-        decode(Kernel::DecodeDeltas, arguments, with_deltas, &self.with_deltas)?;
+        decode(Kernel::DecodePrefixes, arguments, with_prefixes, &self.with_prefixes)?;
         let mut built = Vec::new();
         let mut rebuilt_pages = None;
         if !self.with_prefixes.is_empty() {
@@ -169,9 +175,12 @@ impl PageBatch {
             decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
             rebuilt_pages = Some(buffer);
         }
-        convert(Kernel::ConvertValues, arguments, slices, &self.slices)?;
-        convert(Kernel::ConvertLargeValues, arguments, large_slices, &self.large_slices)?;
-        convert(Kernel::DecodeIndexes, arguments, run_slices, &self.run_slices)?;
+        for (kernel, slices, list) in with_cells {
+            let arguments = DecodePages { list: at(list), ..arguments };
+            device.launch_moving(kernel, slices.len() as u32, &arguments, || {
+                slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
+            })?;
+        }
         drop(rebuilt_pages);
         Ok(built)
     }
@@ -186,9 +195,10 @@ impl PageBatch {
         let has_scratch = page.scratch != 0;
         match kernel {
             Kernel::DecodeLevels => rows / 4,
-            Kernel::LocateStrings | Kernel::DecodeDeltas => encoded + rows * SCRATCH_BYTES,
+            Kernel::LocateStrings => encoded + rows * SCRATCH_BYTES,
+            Kernel::DecodePrefixes => encoded + 2 * rows * SCRATCH_BYTES,
             Kernel::BuildStrings => encoded + 3 * rows * SCRATCH_BYTES,
-            Kernel::DecodeIndexes => encoded + cells,
+            Kernel::DecodeIndexes | Kernel::DecodeDeltas | Kernel::DecodeLargeDeltas => encoded + cells,
             _ if has_scratch => rows * SCRATCH_BYTES + cells,
             _ => encoded + cells,
         }

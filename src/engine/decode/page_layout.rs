@@ -1,15 +1,24 @@
 //! Where a page's levels and values are once it is decompressed.
 //!
 //! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
-//! buffer of the encoded chunk.
+//! buffer of the encoded chunk. Indexes of pages that store differences lie one after another in a third.
 
-use super::{abi::PAGE_ALIGNMENT, column_chunk::Codec, page_header::PageKind, page_list::ListedPage};
+use parquet::basic::Type as PhysicalType;
 
-/// Which of a chunk's two buffers.
+use super::{
+    abi::{DELTA_SEGMENT_VALUES, DeltaForm, DeltaIndex, DeltaSegment, LevelsForm, PAGE_ALIGNMENT},
+    chunk_plan::encoding,
+    column_chunk::{Codec, value_source},
+    page_header::{PageEncoding, PageKind},
+    page_list::ListedPage,
+};
+
+/// Which of a chunk's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageMemory {
     Encoded,
     Decompressed,
+    Index,
 }
 
 /// Bytes in one of a chunk's buffers.
@@ -29,19 +38,41 @@ pub(super) struct PageLayout {
     pub(super) values: Section,
     /// The encoded bytes that the device decompresses into `values`.
     pub(super) compressed: Option<Section>,
+    /// The index of its differences, if a kernel decodes it by one.
+    pub(super) index: Option<Section>,
+}
+
+impl PageLayout {
+    /// How a page's definition levels are stored; `None` if no kernel reads them.
+    pub(super) fn levels_form(&self, page: &ListedPage, is_optional: bool) -> Option<LevelsForm> {
+        Some(match (is_optional, page.header.kind, self.levels) {
+            (false, ..) => LevelsForm::None,
+            (true, _, Some(_)) => LevelsForm::Runs,
+            (true, PageKind::DataV1 { definition_encoding: PageEncoding::Rle, .. }, None) => {
+                LevelsForm::Prefixed
+            }
+            (true, PageKind::DataV1 { definition_encoding: PageEncoding::BitPacked, .. }, None) => {
+                LevelsForm::Packed
+            }
+            _ => return None,
+        })
+    }
 }
 
 /// Lays out the decompressed pages of a chunk.
 #[derive(Debug)]
 pub(super) struct LayoutBuilder {
     codec: Codec,
+    physical: PhysicalType,
     /// Bytes of the buffer of decompressed pages so far.
     pub(super) decompressed_bytes: u64,
+    /// Bytes of the buffer of indexes so far.
+    pub(super) index_bytes: u64,
 }
 
 impl LayoutBuilder {
-    pub(super) fn new(codec: Codec) -> Self {
-        Self { codec, decompressed_bytes: 0 }
+    pub(super) fn new(codec: Codec, physical: PhysicalType) -> Self {
+        Self { codec, physical, decompressed_bytes: 0, index_bytes: 0 }
     }
 
     /// The layout of a chunk's next page. `host_bytes` is what the host has decompressed it to.
@@ -62,6 +93,7 @@ impl LayoutBuilder {
         };
         let body_bytes = page.header.compressed_bytes;
         let start = page.body.start as u64;
+        let index = self.reserve_index(page)?;
         let levels_bytes = definition_bytes.checked_add(repetition_bytes).ok_or(LEVELS_TOO_LONG)?;
         let whole = match host_bytes {
             Some(bytes) => {
@@ -82,7 +114,7 @@ impl LayoutBuilder {
             };
             let values =
                 Section { offset: whole.offset + u64::from(levels_bytes), bytes: values_bytes, ..whole };
-            return Ok(PageLayout { levels: is_v2.then_some(levels), values, compressed: None });
+            return Ok(PageLayout { levels: is_v2.then_some(levels), values, compressed: None, index });
         }
         let compressed_bytes = body_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
         let values_bytes = page.header.uncompressed_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
@@ -104,7 +136,22 @@ impl LayoutBuilder {
             values,
             // Nothing is the compressed form of nothing, in some writers' pages without values.
             compressed: (values_bytes > 0).then(|| encoded(levels_bytes, compressed_bytes)),
+            index,
         })
+    }
+
+    /// Room for the index of a page that has one.
+    fn reserve_index(&mut self, page: &ListedPage) -> Result<Option<Section>, &'static str> {
+        match value_source(encoding(page), self.physical) {
+            Some((_, DeltaForm::Int32 | DeltaForm::Int64 | DeltaForm::Lengths)) => {}
+            _ => return Ok(None),
+        }
+        let segments = u64::from(page.row_count.div_ceil(DELTA_SEGMENT_VALUES));
+        let bytes = size_of::<DeltaIndex>() as u64 + segments * size_of::<DeltaSegment>() as u64;
+        let offset = self.index_bytes;
+        self.index_bytes += bytes;
+        let bytes = u32::try_from(bytes).map_err(|_| "a page is too large")?;
+        Ok(Some(Section { memory: PageMemory::Index, offset, bytes }))
     }
 
     fn reserve(&mut self, bytes: u32) -> u64 {

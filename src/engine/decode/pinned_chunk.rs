@@ -9,10 +9,11 @@ use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Stream};
 pub struct PinnedChunk {
     pages: PageList,
     layouts: Vec<PageLayout>,
-    /// The encoded bytes and then the decompressed ones, of those that there are.
+    /// The encoded bytes, then the decompressed ones, then the index, of those that there are.
     content: HostBytes,
     encoded_bytes: Option<u64>,
     decompressed_bytes: Option<u64>,
+    index_bytes: Option<u64>,
 }
 
 impl PinnedChunk {
@@ -44,6 +45,7 @@ impl PinnedChunk {
             content,
             encoded_bytes: chunk.encoded.as_ref().map(Buffer::bytes),
             decompressed_bytes: chunk.decompressed.as_ref().map(Buffer::bytes),
+            index_bytes: chunk.index.as_ref().map(Buffer::bytes),
         }))
     }
 
@@ -69,6 +71,7 @@ impl PinnedChunk {
         Ok(ResidentChunk {
             encoded: part(self.encoded_bytes)?,
             decompressed: part(self.decompressed_bytes)?,
+            index: part(self.index_bytes)?,
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
         })

@@ -200,7 +200,7 @@ fn deltas_of_every_width_in_blocks_of_any_size_are_read() {
     let shapes = [(128, 4), (256, 4), (64, 8), (2048, 256), (4096, 1), (32_768, 2), (1000, 5), (24, 1)];
     for round in 0..160 {
         let (block_values, miniblocks) = shapes[round % shapes.len()];
-        let rows = *random.pick(&[1_usize, 2, 9, 129, 2049, 5000, 40_000]);
+        let rows = *random.pick(&[1_usize, 2, 9, 129, 256, 257, 258, 2049, 5000, 40_000]);
         let mut value = random.below(1 << 40) as i64;
         let mut values = Vec::with_capacity(rows);
         let mut width = 0;
@@ -222,6 +222,26 @@ fn deltas_of_every_width_in_blocks_of_any_size_are_read() {
             "round {round}, blocks of {block_values}, {miniblocks} miniblocks, {rows} rows"
         );
     }
+}
+
+#[test]
+fn lengths_that_the_page_has_no_bytes_for_are_errors() {
+    let lengths: Vec<i64> = (0..3000).map(|row| row % 7).collect();
+    let bytes: usize = lengths.iter().sum::<i64>() as usize;
+    let read = |lengths: &[i64], bytes: usize| {
+        let mut body = delta_stream(lengths, 128, 4, false);
+        body.resize(body.len() + bytes, b'a');
+        let pages = [page_v1(lengths.len(), 6, 3, &body)];
+        decode(PhysicalType::BYTE_ARRAY, false, &pages, &column("v", DataType::Bytea), lengths.len())
+    };
+    assert_eq!(read(&lengths, bytes).unwrap().len(), lengths.len());
+    // Negative in the middle of a segment, at the start of one, and last; beyond the page; too few bytes.
+    for (place, length) in [(300, -1), (512, -5), (2999, -1), (700, bytes as i64), (0, i64::from(i32::MAX))] {
+        let mut wrong = lengths.clone();
+        wrong[place] = length;
+        assert_eq!(read(&wrong, bytes).unwrap_err().kind, ErrorKind::FileCorrupt, "{place}: {length}");
+    }
+    assert_eq!(read(&lengths, bytes - 1).unwrap_err().kind, ErrorKind::FileCorrupt);
 }
 
 #[test]

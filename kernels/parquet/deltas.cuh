@@ -1,0 +1,117 @@
+// DELTA_BINARY_PACKED: numbers as differences, which are packed in miniblocks whose widths a block's header has.
+//
+// Difference n leads from value n to value n + 1. A warp walks over some of them, whatever the sizes of blocks are: its
+// threads read headers alike and unpack one difference each.
+//
+// Source: Parquet's Encodings.md, "Delta encoding".
+#pragma once
+
+#include "bits.cuh"
+#include "page.cuh"
+
+// Miniblocks of a block; writers have 4 or 8.
+#define MINIBLOCKS_MAX 256
+
+struct DeltaStream {
+    uint64_t data; // of the page's values
+    uint32_t end;  // from there
+    uint32_t count; // of differences
+    uint32_t miniblocks; // of a block
+    uint32_t miniblock_values;
+    uint32_t width_max;
+};
+
+struct DeltaBlock {
+    uint64_t minimum;
+    uint32_t widths; // offset of the miniblocks' widths, which their bits follow
+};
+
+// Bits of a difference, at most.
+DEVICE uint32_t delta_width_max(const EncodedPage &page) { return page.delta_form == DELTA_INT64 ? 64 : 32; }
+
+// Reads a stream's header at *at, which moves to the first block. Says false if it can't be read, or has more than
+// `values_max` values.
+DEVICE bool open_deltas(DeltaStream &stream, uint32_t *at, uint32_t values_max, uint64_t *first, uint32_t *value_count) {
+    uint64_t block_values = 0, miniblocks = 0, total = 0, zigzag = 0;
+    if (!read_varint(stream.data, stream.end, at, &block_values)) return false;
+    if (!read_varint(stream.data, stream.end, at, &miniblocks)) return false;
+    if (!read_varint(stream.data, stream.end, at, &total)) return false;
+    if (!read_varint(stream.data, stream.end, at, &zigzag)) return false;
+    if (miniblocks == 0 || miniblocks > MINIBLOCKS_MAX || total > values_max) return false;
+    if (block_values == 0 || block_values > 0x7fffffff || block_values % miniblocks) return false;
+    if (block_values / miniblocks % 8) return false;
+    stream.miniblocks = (uint32_t)miniblocks;
+    stream.miniblock_values = (uint32_t)(block_values / miniblocks);
+    stream.count = total ? (uint32_t)total - 1 : 0;
+    *first = (uint64_t)decode_zigzag(zigzag);
+    *value_count = (uint32_t)total;
+    return true;
+}
+
+DEVICE bool open_block(const DeltaStream &stream, uint32_t at, DeltaBlock *block) {
+    uint64_t minimum = 0;
+    if (!read_varint(stream.data, stream.end, &at, &minimum)) return false;
+    if (stream.end - at < stream.miniblocks) return false;
+    *block = DeltaBlock{(uint64_t)decode_zigzag(minimum), at};
+    return true;
+}
+
+// Where the bits of a miniblock end that start at `bits`, or any place beyond the page.
+DEVICE uint32_t bits_end(const DeltaStream &stream, uint32_t bits, uint32_t width) {
+    const uint64_t end = bits + (uint64_t)stream.miniblock_values / 8 * width;
+    return end > 0xffffffffu ? 0xffffffffu : (uint32_t)end;
+}
+
+// Moves *at over the block whose first difference is `first`. The last miniblock may be cut off after the last value.
+DEVICE bool skip_block(const DeltaStream &stream, uint32_t *at, uint32_t first) {
+    DeltaBlock block;
+    if (!open_block(stream, *at, &block)) return false;
+    uint32_t bits = block.widths + stream.miniblocks;
+    for (uint32_t miniblock = 0; miniblock < stream.miniblocks && first < stream.count; miniblock++) {
+        const uint32_t width = load_u8(stream.data + block.widths + miniblock);
+        if (width > stream.width_max || bits > stream.end) return false;
+        bits = bits_end(stream, bits, width);
+        first += stream.miniblock_values;
+    }
+    *at = bits < stream.end ? bits : stream.end;
+    return true;
+}
+
+// Calls take(n, is_there, difference n) in every thread of a warp, for 32 consecutive n at a time, until it was done for
+// all from `first` to `end`. The header of the block of the first is at *at; where `end` is the last of all, *at moves
+// past the stream. Says false if the differences can't be read.
+template <class Take>
+DEVICE bool walk_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, Take take) {
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    uint32_t next = first;
+    // Neither this nor `next` reaches 2^32: there are less than 2^31 differences, and of a block too.
+    uint32_t place = next - next % (stream.miniblocks * stream.miniblock_values);
+    while (next < end) {
+        DeltaBlock block;
+        if (!open_block(stream, *at, &block)) return false;
+        uint32_t bits = block.widths + stream.miniblocks;
+        for (uint32_t miniblock = 0; miniblock < stream.miniblocks && place < stream.count; miniblock++) {
+            const uint32_t width = load_u8(stream.data + block.widths + miniblock);
+            if (width > stream.width_max || bits > stream.end) return false;
+            const uint32_t stop = end - place < stream.miniblock_values ? end : place + stream.miniblock_values;
+            if (next < stop) {
+                if (((uint64_t)(stop - place) * width + 7) / 8 > stream.end - bits) return false;
+                for (; next < stop; next += WARP_THREADS) {
+                    const bool is_there = stop - next > lane;
+                    uint64_t difference = 0;
+                    if (is_there) {
+                        const uint64_t bit = (uint64_t)(next + lane - place) * width;
+                        difference = load_wide_bits(stream.data + bits, bit, width) + block.minimum;
+                    }
+                    take(next + lane, is_there, difference);
+                }
+                next = stop;
+                if (next == end && end < stream.count) return true;
+            }
+            bits = bits_end(stream, bits, width);
+            place += stream.miniblock_values;
+        }
+        *at = bits < stream.end ? bits : stream.end;
+    }
+    return true;
+}
