@@ -3,10 +3,12 @@
 Every measurement goes to the results at once; a step that is stopped loses one query.
 """
 
+import re
 import time
 
 import storage
 import timeline_chart
+from gpu_calibrate import DECODING
 from harness.libpq import QueryError
 
 
@@ -26,8 +28,31 @@ def _timeline(peer):
     return {"elapsed_ms": elapsed_ms, "lanes": timeline_chart.lanes(activities, elapsed_ms)}
 
 
+def _union_ms(spans):
+    """Milliseconds in which at least one of the spans (start, length) goes on."""
+    total, end = 0.0, 0.0
+    for start, length in sorted(spans):
+        total += max(0.0, start + length - max(start, end))
+        end = max(end, start + length)
+    return total
+
+
+def _measure_decoding(bench, peer):
+    """Notes at what rate the columns of Q1 are decoded from column chunks in the GPU's memory: decoded bytes over the time in which a
+    kernel that decodes runs, though others run beside it."""
+    sql = bench.queries([1])["q01"]
+    explained = "\n".join(row[0] for row in peer.session.run(f"EXPLAIN (ANALYZE) {sql}").rows)
+    _watched(peer, sql)
+    rows = peer.session.run("SELECT name, start_ms, elapsed_ms FROM pystachio.timeline(server => 'gpu') WHERE activity = 'kernel'").rows
+    milliseconds = _union_ms([(float(row[1]), float(row[2])) for row in rows if row[0] in DECODING])
+    decoded = sum(int(count) for count in re.findall(r"\bbytes_decoded=(\d+)", explained))
+    if decoded and milliseconds:
+        bench.results.fact(decoding_bytes_per_s=decoded / milliseconds * 1e3)
+        print(f"decoding q01  {decoded / 1e9:.1f} GB in {milliseconds:.1f} ms: {decoded / milliseconds / 1e6:.0f} GB/s", flush=True)
+
+
 def run_kernels(bench):
-    """Time and bytes of every kernel and copy of every hot query."""
+    """Time and bytes of every kernel and copy of every hot query, and the rate of decoding."""
     storage.fill_page_cache(bench.files, bench.threads)
     peer = bench.peer("gpu")
     for name, sql in bench.queries().items():
@@ -45,6 +70,8 @@ def run_kernels(bench):
         bench.results.note_kernels(name, found)
         slowest = max(found, key=lambda entry: entry["ms"], default=None)
         print(f"kernels {name}  {sum(entry['ms'] for entry in found):.1f} ms, slowest {slowest and slowest['name']}", flush=True)
+        if name == "q01":
+            _measure_decoding(bench, peer)
     peer.close()
     return 0
 
