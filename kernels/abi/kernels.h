@@ -49,6 +49,7 @@
     X(decode_levels, DecodePages, BLOCK_THREADS) \
     X(locate_strings, DecodePages, 64) \
     X(index_deltas, DecodePages, BLOCK_THREADS) \
+    X(index_runs, DecodePages, 32) \
     X(decode_deltas, DecodePages, BLOCK_THREADS) \
     X(decode_large_deltas, DecodePages, BLOCK_THREADS) \
     X(decode_prefixes, DecodePages, 32) \

@@ -7,9 +7,9 @@
 
 #include "column.h"
 
-// Rows that a block of convert_values or decode_deltas, or of their twins for large cells, handles at most: 8 a thread.
+// Rows that a block that writes cells handles at most: 8 a thread.
 #define SLICE_ROWS 2048
-// Rows that a block of a run kernel expands at once: 4 a thread.
+// Rows that a block of decode_levels expands at once: 4 a thread.
 #define RUN_TILE_ROWS 1024
 // Rows of a validity word.
 #define WORD_ROWS 32
@@ -21,18 +21,20 @@
 #define LOCATE_THREADS 64
 // Threads of a block of decode_prefixes and build_strings.
 #define BUILD_THREADS 32
-// Values from one entry of an index of deltas to the next: a warp decodes them, and 8 warps a slice.
+// Values from one DeltaSegment to the next: a warp decodes them, and 8 warps a slice.
 #define DELTA_SEGMENT_VALUES 256
+// Values from one RunSegment to the next. A slice has the values of two or three.
+#define RUN_SEGMENT_VALUES 1024
 
 // Where the n-th value that is not NULL comes from.
 enum ValueSource {
     SOURCE_PLAIN = 0,    // source_bytes each, one after another
     SOURCE_SPLIT = 1,    // the same, all first bytes first (BYTE_STREAM_SPLIT)
-    SOURCE_INTEGERS = 2, // differences, found by `deltas` (DELTA_BINARY_PACKED)
-    SOURCE_STRINGS = 3,  // StringPlace in `scratch`, or lengths as differences, found by `deltas`
+    SOURCE_INTEGERS = 2, // differences, found by `index` (DELTA_BINARY_PACKED)
+    SOURCE_STRINGS = 3,  // StringPlace in `scratch`, or lengths as differences, found by `index`
     SOURCE_BITS = 4,     // bits, lowest first
-    SOURCE_INDEXES = 5,  // hybrid runs of dictionary indexes, after a byte of bit width
-    SOURCE_FLAGS = 6,    // hybrid runs of one bit, after four bytes of length
+    SOURCE_INDEXES = 5,  // hybrid runs of dictionary indexes, after a byte of bit width; found by `index`
+    SOURCE_FLAGS = 6,    // hybrid runs of one bit, after four bytes of length; found by `index`
 };
 
 // How definition levels are stored.
@@ -106,6 +108,16 @@ typedef struct DeltaIndex {
 } DeltaIndex;
 static_assert(sizeof(DeltaIndex) == 32, "DeltaIndex has 32 bytes");
 
+// Where to begin to walk over the runs from a multiple of RUN_SEGMENT_VALUES on. RunSegment
+// [ceil(row_count / RUN_SEGMENT_VALUES)] are a page's index.
+typedef struct RunSegment {
+    uint32_t header; // offset of the header of the next run; from where the runs start
+    uint32_t data;   // what this run repeats, or the offset of the group of 8 packed values that is next
+    uint32_t left;   // values of this run
+    uint32_t form;   // 1 if this run is packed; plus twice the values of the group that are behind
+} RunSegment;
+static_assert(sizeof(RunSegment) == 16, "RunSegment has 16 bytes");
+
 // A page, decompressed.
 typedef struct EncodedPage {
     uint64_t levels;   // LEVELS_PREFIXED, LEVELS_PACKED: the same as `values`
@@ -114,7 +126,7 @@ typedef struct EncodedPage {
     uint64_t scratch;  // uint64_t [row_count], where the source needs it
     uint64_t prefixes; // uint64_t [row_count], for DELTA_STRINGS
     uint64_t strings;  // PageState.string_bytes + PAGE_PADDING_BYTES bytes, for DELTA_STRINGS
-    uint64_t deltas;   // DeltaIndex, for every other DeltaForm
+    uint64_t index;    // DeltaIndex, for every other DeltaForm; RunSegment, for runs
     uint32_t levels_bytes;
     uint32_t values_bytes;
     uint32_t row_count;
@@ -161,14 +173,14 @@ typedef struct PageColumn {
 } PageColumn;
 static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 
-// index_deltas; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
+// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
 // decode_large_deltas, convert_values, convert_large_values
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written. index_deltas
-                      // has only `pages`, and handles all
+    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written. index_deltas and
+                      // index_runs have only `pages`, and handle all
     uint64_t status;
 } DecodePages;
 static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");

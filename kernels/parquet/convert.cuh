@@ -7,6 +7,11 @@
 
 #define ROWS_PER_THREAD (SLICE_ROWS / BLOCK_THREADS)
 
+// Values of a slice in shared memory. A word is left free after every 8, so that threads that write 8 each write to
+// different banks.
+#define WINDOW_WORDS (SLICE_ROWS + SLICE_ROWS / 8)
+DEVICE uint32_t window_place(uint32_t value) { return value + value / 8; }
+
 // Copies, so that they are held in registers and not read again after every cell that is written.
 struct Slice {
     EncodedPage page;
@@ -16,6 +21,8 @@ struct Slice {
     uint64_t data;     // of the first value
     uint32_t capacity; // values that the page has; for SOURCE_SPLIT the distance of a value's bytes, too
     uint32_t number;
+    const uint64_t *window; // values that were decoded, where the page has an index: int64_t or StringPlace
+    uint32_t window_first;  // the number of the first of them
 };
 
 // A value's bytes, `stride` apart.
@@ -38,17 +45,26 @@ DEVICE void fail_value(const Slice &slice, uint64_t row, uint32_t code) {
 DEVICE uint32_t value_capacity(const EncodedPage &page, const PageState &state, uint32_t width) {
     uint32_t bytes = value_bytes(page, state);
     switch (page.source) {
-        case SOURCE_INTEGERS:
         case SOURCE_STRINGS: return state.located;
         case SOURCE_BITS: return bytes > 0x1fffffff ? 0xffffffffu : bytes * 8;
         default: return width ? bytes / width : 0;
     }
 }
 
+DEVICE uint64_t window_value(const Slice &slice, uint32_t index) {
+    return slice.window[window_place(index - slice.window_first)];
+}
+
+DEVICE StringPlace string_place(const Slice &slice, uint32_t index) {
+    if (!slice.window) return ((const StringPlace *)slice.page.scratch)[index];
+    const uint64_t word = window_value(slice, index);
+    return StringPlace{(uint32_t)word, (uint32_t)(word >> 32)};
+}
+
 DEVICE ValueBytes value_bytes_at(const Slice &slice, uint32_t index) {
     const uint32_t width = slice.column.source_bytes;
     if (slice.page.source == SOURCE_STRINGS) {
-        StringPlace place = ((const StringPlace *)slice.page.scratch)[index];
+        StringPlace place = string_place(slice, index);
         uint64_t base = slice.page.strings ? slice.page.strings : slice.page.values;
         return ValueBytes{base + place.offset, place.length, 1};
     }
@@ -67,7 +83,7 @@ DEVICE uint64_t gather_bytes(const ValueBytes &value, uint32_t first, uint32_t c
 
 DEVICE uint64_t load_fixed(const Slice &slice, uint32_t index) {
     const uint32_t width = slice.column.source_bytes;
-    if (slice.page.source == SOURCE_INTEGERS) return ((const uint64_t *)slice.page.scratch)[index];
+    if (slice.page.source == SOURCE_INTEGERS) return window_value(slice, index);
     if (slice.page.source == SOURCE_SPLIT) return gather_bytes(value_bytes_at(slice, index), 0, width);
     return width == 4 ? load_u32(slice.data + (uint64_t)index * 4) : load_u64(slice.data + (uint64_t)index * 8);
 }
@@ -280,7 +296,9 @@ DEVICE Slice slice_of(const DecodePages &args, const PageSlice &place) {
                  args.status,
                  page.values + state.values_offset,
                  value_capacity(page, state, column.source_bytes),
-                 place.page};
+                 place.page,
+                 nullptr,
+                 0};
 }
 
 DEVICE uint256 words_of(const uint64_t *words) {

@@ -27,7 +27,7 @@ KERNEL_RESIDENT(convert_values, DecodePages, BLOCK_THREADS, 5) {
 }
 
 // convert_values for columns whose cells have 256 bits, which take more registers.
-KERNEL(convert_large_values, DecodePages, BLOCK_THREADS) {
+KERNEL_RESIDENT(convert_large_values, DecodePages, BLOCK_THREADS, 4) {
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = slice_of(args, place);
     if (slice.column.conversion == CONVERT_WIDE_INTEGER) {

@@ -12,69 +12,76 @@
 #include "deltas.cuh"
 
 #define WARPS (BLOCK_THREADS / WARP_THREADS)
+static_assert(DELTA_SEGMENT_VALUES == WARP_DELTAS, "a warp takes a segment at once");
 static_assert(DELTA_SEGMENT_VALUES * WARPS == SLICE_ROWS, "a warp has one segment of a slice that starts with one");
 
-// Values of a page, as convert_rows takes them from `scratch`.
+// Values of a page that a slice needs, and where they are put.
 struct ValueWindow {
     uint64_t *values;
     uint32_t first, end;
 
     METHOD void put(uint32_t place, uint64_t value) {
-        if (place >= first && place < end) values[place - first] = value;
+        if (place >= first && place < end) values[window_place(place - first)] = value;
     }
 };
 
-// Decodes a segment as numbers of the type, whose sums wrap around. Every thread of a warp calls it.
-template <class Number, class Put>
-DEVICE bool decode_segment(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, Put put) {
-    const uint32_t lane = threadIdx.x % WARP_THREADS;
-    const bool is_last = stream.count - first < DELTA_SEGMENT_VALUES;
-    const uint32_t end = is_last ? stream.count : first + DELTA_SEGMENT_VALUES;
-    Number value = (Number)segment.value;
+// Decodes the values from `first` on, THREAD_DELTAS a thread, as numbers of a type whose sums wrap around. A thread's
+// values beyond the page's last have no meaning. Every thread of a warp calls it.
+template <class Number>
+DEVICE bool decode_segment(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, Number *values) {
+    const uint32_t end = stream.count - first < DELTA_SEGMENT_VALUES ? stream.count : first + DELTA_SEGMENT_VALUES;
     uint32_t at = segment.block;
-    const bool is_sound = walk_deltas(stream, &at, first, end, [&](uint32_t place, bool is_there, uint64_t difference) {
-        const Number sum = warp_inclusive_sum((Number)difference);
-        put(place, is_there, value + sum - (Number)difference);
-        value += __shfl_sync(0xffffffffu, sum, WARP_THREADS - 1);
-    });
-    // No difference leads on from the page's last value.
-    if (is_last) put(stream.count, lane == 0, value);
+    ThreadDeltas own;
+    const bool is_sound = find_deltas(stream, &at, first, end, &own);
+    unpack_deltas(stream, own, values);
+    // A difference leads to the value after its own place.
+    Number sum = 0;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        const Number difference = values[item];
+        values[item] = sum;
+        sum += difference;
+    }
+    const Number before = (Number)segment.value + warp_inclusive_sum(sum) - sum;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) values[item] += before;
     return is_sound;
 }
 
-DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, bool is_narrow, ValueWindow window) {
-    if (!is_narrow) {
-        return decode_segment<uint64_t>(stream, segment, first, [&](uint32_t place, bool is_there, uint64_t value) {
-            if (is_there) window.put(place, value);
-        });
+// The place of the thread's first value of a segment.
+DEVICE uint32_t own_place(uint32_t first) { return first + threadIdx.x % WARP_THREADS * THREAD_DELTAS; }
+
+template <class Number, class Signed>
+DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, ValueWindow window) {
+    Number values[THREAD_DELTAS];
+    const bool is_sound = decode_segment(stream, segment, first, values);
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        window.put(own_place(first) + item, (uint64_t)(int64_t)(Signed)values[item]);
     }
-    return decode_segment<uint32_t>(stream, segment, first, [&](uint32_t place, bool is_there, uint32_t value) {
-        if (is_there) window.put(place, (uint64_t)(int64_t)(int32_t)value);
-    });
+    return is_sound;
 }
 
 // Strings lie one after another, the segment's first at `offset`.
 DEVICE bool decode_lengths(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, uint32_t offset, ValueWindow window) {
-    bool fits = true;
-    const bool is_sound = decode_segment<uint32_t>(stream, segment, first, [&](uint32_t place, bool is_there, uint32_t value) {
-        uint32_t length = is_there ? value : 0;
-        const uint32_t sum = warp_inclusive_sum(length);
-        StringPlace string = StringPlace{offset + sum - length, length};
-        offset += __shfl_sync(0xffffffffu, sum, WARP_THREADS - 1);
+    uint32_t lengths[THREAD_DELTAS];
+    bool is_sound = decode_segment(stream, segment, first, lengths);
+    uint32_t sum = 0;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        if (own_place(first) + item > stream.count) lengths[item] = 0;
+        sum += lengths[item];
+    }
+    offset += warp_inclusive_sum(sum) - sum;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
         // A negative length is longer than any page.
-        if ((uint64_t)string.offset + string.length > stream.end) {
-            fits = false;
-            string = StringPlace{0, 0};
-        }
-        if (is_there) window.put(place, (uint64_t)string.length << 32 | string.offset);
-    });
-    return is_sound && fits;
+        if ((uint64_t)offset + lengths[item] > stream.end) is_sound = false;
+        window.put(own_place(first) + item, (uint64_t)lengths[item] << 32 | offset);
+        offset += lengths[item];
+    }
+    return is_sound;
 }
 
 // Decodes the values of a window of a page. Every thread of the block calls it.
 DEVICE bool decode_window(const EncodedPage &page, uint32_t value_count, ValueWindow window) {
-    const DeltaIndex index = *(const DeltaIndex *)page.deltas;
-    const DeltaSegment *segments = (const DeltaSegment *)((const DeltaIndex *)page.deltas + 1);
+    const DeltaIndex index = *(const DeltaIndex *)page.index;
+    const DeltaSegment *segments = (const DeltaSegment *)((const DeltaIndex *)page.index + 1);
     if (window.first >= window.end) return true;
     if (!index.is_sound || index.value_count != value_count) return false;
     const DeltaStream stream = DeltaStream{page.values,      page.values_bytes,      index.value_count - 1,
@@ -86,8 +93,10 @@ DEVICE bool decode_window(const EncodedPage &page, uint32_t value_count, ValueWi
         const uint32_t first = segment * DELTA_SEGMENT_VALUES;
         if (page.delta_form == DELTA_LENGTHS) {
             is_sound = decode_lengths(stream, start, first, index.end + start.place, window) && is_sound;
+        } else if (page.delta_form == DELTA_INT32) {
+            is_sound = decode_integers<uint32_t, int32_t>(stream, start, first, window) && is_sound;
         } else {
-            is_sound = decode_integers(stream, start, first, page.delta_form == DELTA_INT32, window) && is_sound;
+            is_sound = decode_integers<uint64_t, int64_t>(stream, start, first, window) && is_sound;
         }
     }
     return is_sound;
@@ -108,29 +117,55 @@ DEVICE Slice decoded_slice(const DecodePages &args, const PageSlice &place, uint
     }
     __syncthreads();
     Slice slice = slice_of(args, place);
-    slice.page.scratch = (uint64_t)values - (uint64_t)first * sizeof(uint64_t);
+    slice.window = values;
+    slice.window_first = first;
     // Values of a page that can't be read are not looked at.
     slice.capacity = failed ? 0 : end;
     return slice;
 }
 
+// convert_rows<ConvertInteger> for a slice without NULLs and cells of the type.
+template <class Cell>
+DEVICE void convert_integers(const Slice &slice, const PageSlice &place) {
+    const PageColumn &column = slice.column;
+    const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0];
+    Cell *cells = (Cell *)column.values + place.target_row;
+    uint8_t *validity = (uint8_t *)column.validity;
+    for (uint32_t within = threadIdx.x; within < place.row_count; within += BLOCK_THREADS) {
+        int64_t value = load_integer(slice, slice.window_first + within);
+        if (value < least || value > greatest) {
+            fail_value(slice, (uint64_t)place.target_row + within, ERROR_VALUE_RANGE);
+            value = 0;
+        }
+        cells[within] = (Cell)(value * (int64_t)column.factor[0]);
+        if (validity) validity[(uint64_t)place.target_row + within] = 1;
+    }
+}
+
 KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 5) {
-    SHARED uint64_t values[SLICE_ROWS];
+    SHARED uint64_t values[WINDOW_WORDS];
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = decoded_slice(args, place, values);
-    switch (slice.column.conversion) {
-        case CONVERT_BITS: convert_rows<ConvertBits>(slice, place); break;
-        case CONVERT_INTEGER:
-        case CONVERT_NANOSECONDS: convert_rows<ConvertInteger>(slice, place); break;
-        case CONVERT_WIDE_INTEGER: convert_rows<ConvertWideInteger>(slice, place); break;
-        case CONVERT_DECIMAL: convert_rows<ConvertDecimal>(slice, place); break;
-        default: convert_rows<ConvertString>(slice, place);
+    const uint32_t conversion = slice.column.conversion, cell_bytes = slice.column.cell_bytes;
+    const bool is_integer = conversion == CONVERT_BITS || conversion == CONVERT_INTEGER;
+    if (is_integer && slice.state.dense && slice.capacity && cell_bytes == 4) {
+        convert_integers<int32_t>(slice, place);
+    } else if (is_integer && slice.state.dense && slice.capacity && cell_bytes == 8) {
+        convert_integers<int64_t>(slice, place);
+    } else if (is_integer || conversion == CONVERT_NANOSECONDS) {
+        convert_rows<ConvertInteger>(slice, place);
+    } else if (conversion == CONVERT_WIDE_INTEGER) {
+        convert_rows<ConvertWideInteger>(slice, place);
+    } else if (conversion == CONVERT_DECIMAL) {
+        convert_rows<ConvertDecimal>(slice, place);
+    } else {
+        convert_rows<ConvertString>(slice, place);
     }
 }
 
 // decode_deltas for columns whose cells have 256 bits, which take more registers.
-KERNEL(decode_large_deltas, DecodePages, BLOCK_THREADS) {
-    SHARED uint64_t values[SLICE_ROWS];
+KERNEL_RESIDENT(decode_large_deltas, DecodePages, BLOCK_THREADS, 4) {
+    SHARED uint64_t values[WINDOW_WORDS];
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = decoded_slice(args, place, values);
     if (slice.column.conversion == CONVERT_WIDE_INTEGER) {

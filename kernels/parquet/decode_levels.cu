@@ -21,7 +21,7 @@ DEVICE bool open_levels(const EncodedPage &page, RunCursor *cursor, uint32_t *va
 }
 
 KERNEL(decode_levels, DecodePages, BLOCK_THREADS) {
-    SHARED RunTable table;
+    SHARED RunTable<RUN_TILE_ROWS> table;
     SHARED uint32_t is_uniform, uniform_value;
     const uint32_t number = listed_page(args);
     const EncodedPage page = page_at(args, number);

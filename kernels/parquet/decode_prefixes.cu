@@ -21,11 +21,23 @@ DEVICE_CALL bool read_lengths(const EncodedPage &page, uint32_t *at, uint32_t wa
     if (*at > stream.end || !open_deltas(stream, at, wanted, &first, &count) || count != wanted) return false;
     uint32_t value = (uint32_t)first;
     if (threadIdx.x == 0) lengths[0] = (uint64_t)(int64_t)(int32_t)value;
-    return walk_deltas(stream, at, 0, stream.count, [&](uint32_t place, bool is_there, uint64_t difference) {
-        const uint32_t sum = warp_inclusive_sum((uint32_t)difference);
-        if (is_there) lengths[place + 1] = (uint64_t)(int64_t)(int32_t)(value + sum);
-        value += __shfl_sync(0xffffffffu, sum, BUILD_THREADS - 1);
-    });
+    for (uint32_t start = 0; start < stream.count; start += WARP_DELTAS) {
+        uint32_t differences[THREAD_DELTAS];
+        ThreadDeltas own;
+        if (!find_deltas(stream, at, start, stream.count - start < WARP_DELTAS ? stream.count : start + WARP_DELTAS, &own)) return false;
+        unpack_deltas(stream, own, differences);
+        uint32_t sum = 0;
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) sum += differences[item];
+        const uint32_t sum_until = warp_inclusive_sum(sum);
+        uint32_t length = value + sum_until - sum;
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+            length += differences[item];
+            const uint32_t place = start + threadIdx.x * THREAD_DELTAS + item + 1;
+            if (item < own.count) lengths[place] = (uint64_t)(int64_t)(int32_t)length;
+        }
+        value += __shfl_sync(0xffffffffu, sum_until, BUILD_THREADS - 1);
+    }
+    return true;
 }
 
 // Turns lengths of suffixes into their places, from `at` on, and checks prefixes. Says false if that can't be; *bytes

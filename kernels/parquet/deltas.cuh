@@ -1,7 +1,7 @@
 // DELTA_BINARY_PACKED: numbers as differences, which are packed in miniblocks whose widths a block's header has.
 //
-// Difference n leads from value n to value n + 1. A warp walks over some of them, whatever the sizes of blocks are: its
-// threads read headers alike and unpack one difference each.
+// Difference n leads from value n to value n + 1. A warp takes WARP_DELTAS of them, whatever the sizes of blocks are: its
+// threads read headers alike, and unpack some each.
 //
 // Source: Parquet's Encodings.md, "Delta encoding".
 #pragma once
@@ -77,36 +77,46 @@ DEVICE bool skip_block(const DeltaStream &stream, uint32_t *at, uint32_t first) 
     return true;
 }
 
-// Calls take(n, is_there, difference n) in every thread of a warp, for 32 consecutive n at a time, until it was done for
-// all from `first` to `end`. The header of the block of the first is at *at; where `end` is the last of all, *at moves
-// past the stream. Says false if the differences can't be read.
-template <class Take>
-DEVICE bool walk_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, Take take) {
-    const uint32_t lane = threadIdx.x % WARP_THREADS;
+// Differences that a thread unpacks at once. They are of one miniblock, and start with a byte.
+#define THREAD_DELTAS 8
+// Those of a warp.
+#define WARP_DELTAS (WARP_THREADS * THREAD_DELTAS)
+
+// A thread's differences.
+struct ThreadDeltas {
+    uint64_t minimum;
+    uint32_t bits; // offset of the first one's bits
+    uint32_t width;
+    uint32_t count;
+};
+
+// Finds every thread's differences among those from `first`, a multiple of THREAD_DELTAS, to `end`, at most WARP_DELTAS
+// of them. The header of the block of the first is at *at, which moves to the header of the block of `end`, or past the
+// stream where that is its end. Says false if they can't be read. Every thread of a warp calls it.
+DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, ThreadDeltas *own) {
+    const uint32_t own_first = first + threadIdx.x % WARP_THREADS * THREAD_DELTAS;
+    *own = ThreadDeltas{0, 0, 0, 0};
     uint32_t next = first;
     // Neither this nor `next` reaches 2^32: there are less than 2^31 differences, and of a block too.
-    uint32_t place = next - next % (stream.miniblocks * stream.miniblock_values);
+    uint32_t place = first - first % (stream.miniblocks * stream.miniblock_values);
     while (next < end) {
         DeltaBlock block;
         if (!open_block(stream, *at, &block)) return false;
         uint32_t bits = block.widths + stream.miniblocks;
         for (uint32_t miniblock = 0; miniblock < stream.miniblocks && place < stream.count; miniblock++) {
+            // The rest of the block is for others.
+            if (next == end && end < stream.count) return true;
             const uint32_t width = load_u8(stream.data + block.widths + miniblock);
             if (width > stream.width_max || bits > stream.end) return false;
             const uint32_t stop = end - place < stream.miniblock_values ? end : place + stream.miniblock_values;
             if (next < stop) {
                 if (((uint64_t)(stop - place) * width + 7) / 8 > stream.end - bits) return false;
-                for (; next < stop; next += WARP_THREADS) {
-                    const bool is_there = stop - next > lane;
-                    uint64_t difference = 0;
-                    if (is_there) {
-                        const uint64_t bit = (uint64_t)(next + lane - place) * width;
-                        difference = load_wide_bits(stream.data + bits, bit, width) + block.minimum;
-                    }
-                    take(next + lane, is_there, difference);
+                if (own_first >= next && own_first < stop) {
+                    const uint32_t left = stop - own_first;
+                    *own = ThreadDeltas{block.minimum, bits + (own_first - place) / 8 * width, width,
+                                        left < THREAD_DELTAS ? left : THREAD_DELTAS};
                 }
                 next = stop;
-                if (next == end && end < stream.count) return true;
             }
             bits = bits_end(stream, bits, width);
             place += stream.miniblock_values;
@@ -114,4 +124,15 @@ DEVICE bool walk_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first,
         *at = bits < stream.end ? bits : stream.end;
     }
     return true;
+}
+
+// A thread's differences as numbers that wrap around; those that are not there are 0.
+template <class Number>
+DEVICE void unpack_deltas(const DeltaStream &stream, const ThreadDeltas &own, Number *differences) {
+    const uint64_t data = stream.data + own.bits;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        const uint32_t bit = item * own.width;
+        const uint64_t above = own.width <= 32 ? load_bits(data, bit, own.width) : load_wide_bits(data, bit, own.width);
+        differences[item] = item < own.count ? (Number)(above + own.minimum) : 0;
+    }
 }

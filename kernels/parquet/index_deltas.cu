@@ -15,6 +15,7 @@
 // Segments that are found at once.
 #define FOUND_SEGMENTS 64
 #define ADDING_WARPS (BLOCK_THREADS / WARP_THREADS - 1)
+static_assert(DELTA_SEGMENT_VALUES == WARP_DELTAS, "a warp takes a segment at once");
 
 struct FoundSegments {
     uint32_t blocks[FOUND_SEGMENTS];
@@ -63,13 +64,17 @@ DEVICE bool add_segment(const DeltaStream &stream, FoundSegments &found, uint32_
     const uint32_t first = segment * DELTA_SEGMENT_VALUES;
     const uint32_t end = stream.count - first < DELTA_SEGMENT_VALUES ? stream.count : first + DELTA_SEGMENT_VALUES;
     const uint32_t last = first + values_of_segment(stream.count + 1, segment) - 1;
-    uint64_t sum = 0;
+    uint64_t sum = 0, differences[THREAD_DELTAS];
     uint32_t weighted_sum = 0;
     uint32_t at = found.blocks[number];
-    const bool is_sound = walk_deltas(stream, &at, first, end, [&](uint32_t place, bool is_there, uint64_t difference) {
-        sum += difference;
-        if (is_there) weighted_sum += (last - place) * (uint32_t)difference;
-    });
+    ThreadDeltas own;
+    const bool is_sound = find_deltas(stream, &at, first, end, &own);
+    unpack_deltas(stream, own, differences);
+    const uint32_t behind = last - first - threadIdx.x % WARP_THREADS * THREAD_DELTAS;
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        sum += differences[item];
+        weighted_sum += (behind - item) * (uint32_t)differences[item];
+    }
     sum = warp_sum(sum);
     weighted_sum = warp_sum(weighted_sum);
     if (threadIdx.x % WARP_THREADS == 0) {
@@ -86,7 +91,7 @@ KERNEL(index_deltas, DecodePages, BLOCK_THREADS) {
     SHARED uint32_t value_count, failed[2];
     const EncodedPage page = page_at(args, blockIdx.x);
     const uint32_t warp = threadIdx.x / WARP_THREADS;
-    DeltaIndex *index = (DeltaIndex *)page.deltas;
+    DeltaIndex *index = (DeltaIndex *)page.index;
     DeltaSegment *segments = (DeltaSegment *)(index + 1);
     BlockCursor cursor = BlockCursor{0, 0, 0};
     uint64_t value = 0;

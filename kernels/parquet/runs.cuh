@@ -6,8 +6,8 @@
 // padding that ends the runs, and the last packed run may be shorter than it says.
 #pragma once
 
-#include "../abi/parquet.h"
 #include "bits.cuh"
+#include "page.cuh"
 
 // Headers are numbers of at most 32 bits.
 #define RUN_HEADER_BYTES_MAX 5
@@ -25,14 +25,29 @@ struct RunCursor {
 
 // The runs of a tile. `first` is twice the tile's value that a run starts at, plus 1 if it is packed; it is negative
 // for a packed run that starts up to 7 values before the tile.
+template <uint32_t Rows>
 struct RunTable {
     uint32_t count;
-    int32_t first[RUN_TILE_ROWS + 1];
-    uint32_t data[RUN_TILE_ROWS + 1];
+    int32_t first[Rows + 1];
+    uint32_t data[Rows + 1];
 };
 
 DEVICE RunCursor open_runs(uint64_t data, uint32_t at, uint32_t end, uint32_t width) {
     return RunCursor{data, at, end, width, 0, 0, 0, 0};
+}
+
+// Where the runs of indexes or of flags lie, `data` on. Says false if they do not fit the page.
+DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes, RunCursor *cursor) {
+    if (page.source == SOURCE_FLAGS) {
+        if (bytes < 4) return false;
+        uint32_t length = load_u32(data);
+        *cursor = open_runs(data, 4, length > bytes - 4 ? bytes : 4 + length, 1);
+        return length <= bytes - 4;
+    }
+    if (bytes < 1) return false;
+    uint32_t width = load_u8(data);
+    *cursor = open_runs(data, 1, bytes, width);
+    return width <= 32;
 }
 
 // The next run that has values; false at the end.
@@ -80,8 +95,25 @@ DEVICE bool skip_runs(RunCursor &cursor, uint32_t count) {
     return true;
 }
 
-// Lists the runs of the next `wanted` values, 1 to RUN_TILE_ROWS. False if the data end before; zeros fill the rest.
-DEVICE bool list_runs(RunCursor &cursor, RunTable &table, uint32_t wanted) {
+// Where a cursor is, for resume_runs. A run's values beyond those of any page are left out.
+DEVICE RunSegment segment_of(const RunCursor &cursor) {
+    const uint32_t left = cursor.left < 0x7fffffff ? (uint32_t)cursor.left : 0x7fffffff;
+    if (!cursor.packed) return RunSegment{cursor.at, cursor.value, left, 0};
+    const uint32_t data = cursor.value + (uint32_t)(cursor.passed / 8 * cursor.width);
+    return RunSegment{cursor.at, data, left, 1 + 2 * (uint32_t)(cursor.passed % 8)};
+}
+
+DEVICE void resume_runs(RunCursor &cursor, const RunSegment &segment) {
+    cursor.at = segment.header;
+    cursor.packed = segment.form & 1;
+    cursor.value = segment.data;
+    cursor.passed = segment.form / 2;
+    cursor.left = segment.left;
+}
+
+// Lists the runs of the next `wanted` values, 1 to Rows. False if the data end before; zeros fill the rest.
+template <uint32_t Rows>
+DEVICE bool list_runs(RunCursor &cursor, RunTable<Rows> &table, uint32_t wanted) {
     uint32_t filled = 0, count = 0;
     bool complete = true;
     while (filled < wanted) {
@@ -111,7 +143,8 @@ DEVICE bool list_runs(RunCursor &cursor, RunTable &table, uint32_t wanted) {
 }
 
 // Value `place` of the tile.
-DEVICE uint32_t run_value(const RunTable &table, uint64_t data, uint32_t width, uint32_t place) {
+template <uint32_t Rows>
+DEVICE uint32_t run_value(const RunTable<Rows> &table, uint64_t data, uint32_t width, uint32_t place) {
     uint32_t low = 0, high = table.count;
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;

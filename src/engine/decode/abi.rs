@@ -2,10 +2,12 @@
 
 use bytemuck::{Pod, Zeroable};
 
-/// Rows that a block of `convert_values` or `decode_deltas` handles.
+/// Rows that a block that writes cells handles.
 pub(super) const SLICE_ROWS: u32 = 2048;
-/// Values from one entry of an index of deltas to the next.
+/// Values from one [`DeltaSegment`] to the next.
 pub(super) const DELTA_SEGMENT_VALUES: u32 = 256;
+/// Values from one [`RunSegment`] to the next.
+pub(super) const RUN_SEGMENT_VALUES: u32 = 1024;
 /// Rows of a validity word.
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
@@ -46,6 +48,13 @@ pub(super) enum DeltaForm {
     Int64 = 2,
     Lengths = 3,
     Strings = 4,
+}
+
+impl DeltaForm {
+    /// Whether a page's differences are found by an index.
+    pub(super) fn is_indexed(self) -> bool {
+        matches!(self, Self::Int32 | Self::Int64 | Self::Lengths)
+    }
 }
 
 /// `Conversion`.
@@ -107,6 +116,17 @@ pub(super) struct DeltaIndex {
 }
 const _: () = assert!(size_of::<DeltaIndex>() == 32);
 
+/// Where to begin to walk over a segment of a page's runs.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct RunSegment {
+    pub(super) header: u32,
+    pub(super) data: u32,
+    pub(super) left: u32,
+    pub(super) form: u32,
+}
+const _: () = assert!(size_of::<RunSegment>() == 16);
+
 /// A page, decompressed.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -117,7 +137,7 @@ pub(super) struct EncodedPage {
     pub(super) scratch: u64,
     pub(super) prefixes: u64,
     pub(super) strings: u64,
-    pub(super) deltas: u64,
+    pub(super) index: u64,
     pub(super) levels_bytes: u32,
     pub(super) values_bytes: u32,
     pub(super) row_count: u32,

@@ -204,7 +204,7 @@ impl<'a> ChunkDecoder<'a> {
 
 /// Whether the places of a page's values are found before they are converted.
 fn has_scratch(source: ValueSource, form: DeltaForm) -> bool {
-    source == ValueSource::Strings && form != DeltaForm::Lengths
+    source == ValueSource::Strings && !form.is_indexed()
 }
 
 /// Scratch memory of a chunk's pages.

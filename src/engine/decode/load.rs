@@ -3,12 +3,12 @@
 //! ```text
 //! file ─► page-locked parts ─► device ─► decompressed pages ─┐
 //! file ──────────────────────► device ─► decompressed pages ─┤
-//! file ─► host, for formats that it decompresses ─► device ──┴─► indexes of differences ─► ResidentChunk
+//! file ─► host, for formats that it decompresses ─► device ──┴─► indexes of pages ─► ResidentChunk
 //! ```
 //!
 //! Invariants: a resident chunk, whole or some pages of one, depends on the file alone, not on how a query declares the
-//! column. What the device has decompressed is not kept in its compressed form. Pages that store differences, which can
-//! only be walked over from their start, are walked over once: their index says where to begin within them.
+//! column. What the device has decompressed is not kept in its compressed form. Pages that store differences or runs,
+//! which can only be walked over from their start, are walked over once: their index says where to begin within them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescript
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{CompressedPage, DecodePages, DecompressPages, EncodedPage},
+    abi::{CompressedPage, DecodePages, DecompressPages, DeltaForm, EncodedPage},
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
     column_chunk::{Codec, ColumnSource, value_source},
@@ -52,7 +52,7 @@ pub struct ResidentChunk {
     /// The chunk as it is in the file, where pages of it are read.
     pub(super) encoded: Option<Buffer>,
     pub(super) decompressed: Option<Buffer>,
-    /// Where to begin within pages that store differences.
+    /// Where to begin within pages that store differences or runs.
     pub(super) index: Option<Buffer>,
 }
 
@@ -91,7 +91,7 @@ impl ResidentChunk {
         EncodedPage {
             levels: self.address(levels),
             values: self.address(layout.values),
-            deltas: layout.index.map_or(0, |index| self.address(index)),
+            index: layout.index.map_or(0, |index| self.address(index)),
             levels_bytes: levels.bytes,
             values_bytes: layout.values.bytes,
             row_count: page.row_count,
@@ -247,13 +247,14 @@ impl Decompression {
     }
 }
 
-/// The pages whose differences are to be indexed.
+/// The pages that are to be indexed.
 #[derive(Default)]
-struct DeltaIndexing {
-    pages: Vec<EncodedPage>,
+struct Indexing {
+    deltas: Vec<EncodedPage>,
+    runs: Vec<EncodedPage>,
 }
 
-impl DeltaIndexing {
+impl Indexing {
     /// Adds the pages of a chunk that have an index. What levels no kernel reads is found out when they are decoded.
     fn add(&mut self, chunk: &ResidentChunk, descriptor: &ColumnDescriptor) {
         for (page, layout) in chunk.pages().zip(&chunk.layouts).filter(|(_, layout)| layout.index.is_some()) {
@@ -261,25 +262,30 @@ impl DeltaIndexing {
                 continue;
             };
             let source = value_source(encoding(page), descriptor.physical_type());
-            let Some((_, delta_form)) = source else { continue };
-            self.pages.push(EncodedPage {
+            let Some((source, delta_form)) = source else { continue };
+            let pages = if delta_form == DeltaForm::None { &mut self.runs } else { &mut self.deltas };
+            pages.push(EncodedPage {
                 levels_form: levels_form as u32,
+                source: source as u32,
                 delta_form: delta_form as u32,
                 ..chunk.encoded_page(page, layout)
             });
         }
     }
 
-    /// Enqueues the kernel.
+    /// Enqueues the kernels.
     fn launch(self, device: &KernelDevice) -> Result<()> {
-        if self.pages.is_empty() {
-            return Ok(());
+        for (kernel, pages) in [(Kernel::IndexDeltas, self.deltas), (Kernel::IndexRuns, self.runs)] {
+            if pages.is_empty() {
+                continue;
+            }
+            let uploaded = device.upload(&pages)?;
+            let arguments = DecodePages { pages: uploaded.address(), ..DecodePages::default() };
+            device.launch_moving(kernel, pages.len() as u32, &arguments, || {
+                pages.iter().map(|page| u64::from(page.values_bytes)).sum()
+            })?;
         }
-        let pages = device.upload(&self.pages)?;
-        let arguments = DecodePages { pages: pages.address(), ..DecodePages::default() };
-        device.launch_moving(Kernel::IndexDeltas, self.pages.len() as u32, &arguments, || {
-            self.pages.iter().map(|page| u64::from(page.values_bytes)).sum()
-        })
+        Ok(())
     }
 }
 
@@ -293,7 +299,7 @@ pub(crate) fn enqueue_loading(
         chunks.into_iter().map(|(source, bytes)| Load::new(source, bytes)).collect::<Result<Vec<_>>>()?;
     let host_pages = decompress_on_host(&loads)?;
     let mut decompression = Decompression::default();
-    let mut indexing = DeltaIndexing::default();
+    let mut indexing = Indexing::default();
     let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
     for (number, (load, host_pages)) in loads.into_iter().zip(&host_pages).enumerate() {
         let (codec, metadata) = (load.codec, load.source.metadata);

@@ -103,7 +103,7 @@ impl PageBatch {
             (_, DeltaForm::Lengths) => state.wide = 1,
             _ => {}
         }
-        let rows = rows.within(first_row, added.page.row_count);
+        let rows = rows.within(first_row, added.page.row_count).flat_map(|rows| rows.parts(SLICE_ROWS));
         let slice_of = |rows: PlacedRows| PageSlice {
             page: number,
             first_row: rows.first_row,
@@ -115,10 +115,10 @@ impl PageBatch {
         } else {
             let column = self.columns.get(added.page.column as usize);
             let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
-            let slices = if added.page.deltas != 0 { &mut self.delta_slices } else { &mut self.slices };
+            let slices =
+                if added.delta_form.is_indexed() { &mut self.delta_slices } else { &mut self.slices };
             let slices = if is_large { &mut slices.large } else { &mut slices.small };
-            let parts = rows.flat_map(|rows| rows.parts(SLICE_ROWS));
-            slices.extend(parts.map(slice_of));
+            slices.extend(rows.map(slice_of));
         }
         let page =
             EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };

@@ -1,12 +1,15 @@
 //! Where a page's levels and values are once it is decompressed.
 //!
 //! Decompressed pages of a chunk lie one after another in one buffer. What is not compressed stays in the
-//! buffer of the encoded chunk. Indexes of pages that store differences lie one after another in a third.
+//! buffer of the encoded chunk. Indexes of pages that store differences or runs lie one after another in a third.
 
 use parquet::basic::Type as PhysicalType;
 
 use super::{
-    abi::{DELTA_SEGMENT_VALUES, DeltaForm, DeltaIndex, DeltaSegment, LevelsForm, PAGE_ALIGNMENT},
+    abi::{
+        DELTA_SEGMENT_VALUES, DeltaIndex, DeltaSegment, LevelsForm, PAGE_ALIGNMENT, RUN_SEGMENT_VALUES,
+        RunSegment, ValueSource,
+    },
     chunk_plan::encoding,
     column_chunk::{Codec, value_source},
     page_header::{PageEncoding, PageKind},
@@ -38,7 +41,7 @@ pub(super) struct PageLayout {
     pub(super) values: Section,
     /// The encoded bytes that the device decompresses into `values`.
     pub(super) compressed: Option<Section>,
-    /// The index of its differences, if a kernel decodes it by one.
+    /// The index of its differences or runs, if a kernel decodes it by one.
     pub(super) index: Option<Section>,
 }
 
@@ -142,12 +145,16 @@ impl LayoutBuilder {
 
     /// Room for the index of a page that has one.
     fn reserve_index(&mut self, page: &ListedPage) -> Result<Option<Section>, &'static str> {
-        match value_source(encoding(page), self.physical) {
-            Some((_, DeltaForm::Int32 | DeltaForm::Int64 | DeltaForm::Lengths)) => {}
+        let segments = |values: u32, bytes: usize| u64::from(page.row_count.div_ceil(values)) * bytes as u64;
+        let bytes = match value_source(encoding(page), self.physical) {
+            Some((_, form)) if form.is_indexed() => {
+                size_of::<DeltaIndex>() as u64 + segments(DELTA_SEGMENT_VALUES, size_of::<DeltaSegment>())
+            }
+            Some((ValueSource::Indexes | ValueSource::Flags, _)) => {
+                segments(RUN_SEGMENT_VALUES, size_of::<RunSegment>())
+            }
             _ => return Ok(None),
-        }
-        let segments = u64::from(page.row_count.div_ceil(DELTA_SEGMENT_VALUES));
-        let bytes = size_of::<DeltaIndex>() as u64 + segments * size_of::<DeltaSegment>() as u64;
+        };
         let offset = self.index_bytes;
         self.index_bytes += bytes;
         let bytes = u32::try_from(bytes).map_err(|_| "a page is too large")?;

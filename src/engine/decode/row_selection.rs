@@ -10,9 +10,10 @@
 
 use std::ops::Range;
 
-/// Rows that are left out are worth it from so many side by side: every range of a page is found by walking over
-/// the page's runs from its start.
-const GAP_ROWS_MIN: usize = 8192;
+use super::abi::SLICE_ROWS;
+
+/// Rows that are left out are worth it from so many side by side: the rows of two slices.
+const GAP_ROWS_MIN: usize = 2 * SLICE_ROWS as usize;
 
 /// Consecutive rows, and the place of the first of them in the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
