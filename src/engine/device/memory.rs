@@ -1,4 +1,8 @@
 //! Device memory, counted in its arena before it is allocated.
+//!
+//! - `buffer.rs`: what is lent of it
+
+mod buffer;
 
 use std::{
     ops::Range,
@@ -12,6 +16,8 @@ use std::{
 use bytemuck::{Pod, cast_slice};
 use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
+use self::buffer::Allocation;
+pub use self::buffer::{Buffer, StreamLease};
 use super::{
     ActivityLog, Platform, Stream,
     activity::What,
@@ -367,133 +373,5 @@ impl DeviceMemory {
 impl Watch {
     fn what(&self, kind: ActivityKind, name: &'static str, bytes: u64) -> What {
         What { operator: self.operator.load(Ordering::Relaxed), kind, name, bytes }
-    }
-}
-
-/// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
-pub struct StreamLease {
-    memory: DeviceMemory,
-    stream: Stream,
-}
-
-impl StreamLease {
-    /// The stream.
-    pub fn stream(&self) -> Stream {
-        self.stream
-    }
-}
-
-impl Drop for StreamLease {
-    fn drop(&mut self) {
-        self.memory.idle_streams().push(self.stream);
-    }
-}
-
-/// Device memory that is given back when the last clone is dropped.
-#[derive(Clone)]
-pub struct Buffer {
-    allocation: Arc<Allocation>,
-}
-
-struct Allocation {
-    shared: Arc<Shared>,
-    /// Whom it counts for; nobody's query once it is shared, so that the query's account can end.
-    account: Mutex<Option<Arc<Account>>>,
-    address: u64,
-    bytes: u64,
-    /// Whether it came from the platform's pool.
-    is_pooled: bool,
-    /// In whose order it is freed.
-    stream: AtomicU64,
-    /// Whether streams of several queries may read it at once.
-    is_shared: AtomicBool,
-}
-
-impl Buffer {
-    /// Where it starts.
-    pub fn address(&self) -> u64 {
-        self.allocation.address
-    }
-
-    /// How long it is.
-    pub fn bytes(&self) -> u64 {
-        self.allocation.bytes
-    }
-
-    /// Says that from now on another stream uses it. What the first one enqueued must have happened.
-    pub fn adopt(&self, stream: Stream) {
-        self.allocation.stream.store(stream.0, Ordering::Relaxed);
-    }
-
-    /// Says that from now on several streams may read it, and that it counts for no query. What was enqueued must
-    /// have happened. It is freed only when every stream has done what was enqueued until then. Says whether the
-    /// arena has room for what is nobody's; nothing changes if not.
-    pub fn try_share(&self) -> bool {
-        let Allocation { shared, account, bytes, is_shared, .. } = &*self.allocation;
-        if is_shared.load(Ordering::Relaxed) {
-            return true;
-        }
-        let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
-        if is_moved {
-            is_shared.store(true, Ordering::Relaxed);
-            *account = None;
-        }
-        is_moved
-    }
-}
-
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "Buffer({:#x}, {} bytes)", self.address(), self.bytes())
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        let shared = &self.shared;
-        let is_shared = *self.is_shared.get_mut();
-        if is_shared && let Err(error) = shared.platform.wait_all() {
-            tracing::error!("{error}");
-        }
-        match self.is_pooled {
-            true => {
-                shared.platform.release(self.address, self.bytes, Stream(*self.stream.get_mut()));
-            }
-            false => shared.platform.release_unpooled(self.address, self.bytes),
-        }
-        let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
-        shared.arena.give_back(account.as_deref(), self.bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::EmulatedPlatform;
-
-    #[test]
-    fn what_is_shared_outlives_the_account_that_it_counted_for() {
-        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
-        let query = memory.open_account();
-        query.admit(400, &StopFlag::default()).unwrap();
-        let buffer = query.allocate(100, Stream(0)).unwrap();
-        assert!(buffer.try_share() && buffer.try_share());
-        drop(query);
-        // The account's minimum is free again; the buffer gives way.
-        assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 100));
-        drop(buffer);
-        assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 0));
-    }
-
-    #[test]
-    fn nothing_is_shared_where_queries_have_reserved_all() {
-        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
-        let query = memory.open_account();
-        query.admit(950, &StopFlag::default()).unwrap();
-        let buffer = query.allocate(100, Stream(0)).unwrap();
-        assert!(!buffer.try_share());
-        drop(buffer);
-        assert_eq!(query.available_bytes(), 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! File sets, file identity, and footers that are read once.
+//! File identity, and footers that are read once.
 //!
 //! A query opens each of its files once, before it runs, and keeps the handle: a file that is replaced or
 //! deleted meanwhile is read to its end as it was. A file that is changed in place is detected by its
@@ -33,6 +33,7 @@ use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 use super::{
     describe::DescriptionCache,
     error::{from_io, from_parquet},
+    file_set::expand,
     file_type::file_type,
     footer_check::{check_decoded, check_encoded},
     page_index::PageIndexes,
@@ -40,8 +41,6 @@ use super::{
 
 /// Footers kept at most, in bytes of their decoded form.
 const FOOTER_BYTES_MAX: usize = 256 << 20;
-/// Folders below a folder of the file set are followed to this depth.
-const FOLDER_DEPTH_MAX: usize = 32;
 /// Handles that one table keeps open from the start; further files are opened when they are read.
 const OPEN_FILES_MAX: usize = 256;
 
@@ -239,72 +238,6 @@ impl FileIdentity {
             modified_ns: i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec()),
         }
     }
-}
-
-/// The files of a set, in the order in which they are read: as listed, and sorted within a folder or
-/// pattern. A folder stands for every `*.parquet` below it; names that start with `.` or `_` are skipped.
-/// Blocks.
-///
-/// # Errors
-///
-/// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`.
-pub fn expand(files: &FileSet) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for path in &files.paths {
-        let before = found.len();
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => expand_folder(Path::new(path), 0, &mut found)?,
-            Ok(_) => found.push(PathBuf::from(path)),
-            Err(_) if path.contains(['*', '?', '[']) => expand_pattern(path, &mut found)?,
-            Err(error) => return Err(from_io(Path::new(path), "read", &error)),
-        }
-        if found.len() == before {
-            return Err(Error::new(ErrorKind::FileNotFound, format!("no Parquet file matches \"{path}\"")));
-        }
-    }
-    Ok(found)
-}
-
-fn expand_folder(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
-    if depth > FOLDER_DEPTH_MAX {
-        return Err(Error::new(
-            ErrorKind::InvalidArgument,
-            format!("folder \"{}\" is nested more than {FOLDER_DEPTH_MAX} deep", folder.display()),
-        ));
-    }
-    let entries = fs::read_dir(folder).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
-    let mut paths: Vec<PathBuf> = entries
-        .map_err(|error| from_io(folder, "read folder", &error))?
-        .into_iter()
-        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
-        .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"_"))
-        .map(|entry| entry.path())
-        .collect();
-    paths.sort();
-    for path in paths {
-        let metadata = fs::metadata(&path).map_err(|error| from_io(&path, "read", &error))?;
-        if metadata.is_dir() {
-            expand_folder(&path, depth + 1, found)?;
-        } else if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("parquet")) {
-            found.push(path);
-        }
-    }
-    Ok(())
-}
-
-fn expand_pattern(pattern: &str, found: &mut Vec<PathBuf>) -> Result<()> {
-    let paths = glob::glob(pattern).map_err(|error| {
-        Error::new(ErrorKind::InvalidArgument, format!("path pattern \"{pattern}\" is not valid: {error}"))
-    })?;
-    for path in paths {
-        let path = path.map_err(|error| from_io(error.path(), "read", error.error()))?;
-        if path.is_dir() {
-            expand_folder(&path, 0, found)?;
-        } else {
-            found.push(path);
-        }
-    }
-    Ok(())
 }
 
 fn open_file(path: &Path) -> Result<(File, FileIdentity)> {

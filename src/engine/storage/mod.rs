@@ -1,6 +1,7 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
-//! - `files.rs`, `footer_check.rs`: file sets, file identity, footers that are read once
+//! - `file_set.rs`: which files a table has
+//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once
 //! - `file_systems.rs`: which ways from files to a device's memory there are
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
@@ -14,6 +15,7 @@
 mod describe;
 mod direct_reads;
 mod error;
+mod file_set;
 mod file_systems;
 mod file_type;
 mod files;
@@ -27,9 +29,10 @@ mod statistics;
 
 pub use describe::{DescriptionCache, describe};
 pub use error::{from_io, from_parquet};
+pub use file_set::expand;
 pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};
-pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile, expand};
+pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
 pub use page_cache::is_in_page_cache;
 pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use pruning::{RowGroupBounds, refutes};

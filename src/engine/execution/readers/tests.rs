@@ -1,0 +1,169 @@
+//! Readers over parts that are numbers.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+use crate::{
+    device::{EmulatedPlatform, HostMemory},
+    spill::{SpillOptions, SpillStore},
+};
+
+/// Parts of no columns, each with its number as its row count.
+struct Numbers {
+    count: usize,
+    bytes: u64,
+    read: AtomicUsize,
+    fails_at: usize,
+    is_ready: AtomicBool,
+    loaded: AtomicUsize,
+    /// Parts that were read after they had been loaded.
+    used: AtomicUsize,
+}
+
+impl Numbers {
+    fn new(count: usize, bytes: u64, fails_at: usize) -> Arc<Self> {
+        Arc::new(Self {
+            count,
+            bytes,
+            read: AtomicUsize::new(0),
+            fails_at,
+            is_ready: AtomicBool::new(true),
+            loaded: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl ReadParts for Numbers {
+    fn part_count(&self) -> usize {
+        self.count
+    }
+
+    fn part_bytes(&self, _part: usize) -> u64 {
+        self.bytes
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::SeqCst)
+    }
+
+    fn load_part(&self, _part: usize, _queue: &Queue) -> Result<LoadedPart> {
+        assert_eq!(self.read.load(Ordering::SeqCst), 0, "a part was loaded after another was read");
+        self.loaded.fetch_add(1, Ordering::SeqCst);
+        Ok(LoadedPart::default())
+    }
+
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Chunk> {
+        self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
+        self.read.fetch_add(1, Ordering::SeqCst);
+        assert!(part != self.fails_at || self.bytes != 13, "a defect");
+        if part == self.fails_at {
+            return Err(Error::internal("no such part"));
+        }
+        Ok(Chunk { row_count: part, columns: Vec::new() })
+    }
+}
+
+fn pool(combines: bool) -> (ReaderPool, StopFlag) {
+    let platform = Arc::new(EmulatedPlatform::new());
+    let memory = DeviceMemory::new(platform.clone(), 600).open_account();
+    let spill = SpillOptions { host: HostMemory::new(platform, 0), directory: Arc::default() };
+    let budget = QueryMemory::new(memory.clone(), SpillStore::new(spill));
+    let stop = StopFlag::default();
+    let settings = DeviceSettings { reader_combining: combines, ..DeviceSettings::default() };
+    (ReaderPool::new(&memory, &budget, stop.clone(), settings, None), stop)
+}
+
+fn drain(pool: &mut ReaderPool, scan: ScanNumber) -> Vec<usize> {
+    std::iter::from_fn(|| pool.next_part(scan).unwrap()).map(|chunk| chunk.row_count).collect()
+}
+
+#[test]
+fn parts_come_in_order_whatever_scan_is_asked_first() {
+    for combines in [true, false] {
+        let (mut pool, _) = pool(combines);
+        let scans = [40, 0, 7].map(|count| pool.add(Numbers::new(count, 1, usize::MAX), count));
+        assert_eq!(drain(&mut pool, scans[2]), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&mut pool, scans[1]), Vec::<usize>::new());
+        assert_eq!(drain(&mut pool, scans[0]), (0..40).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn parts_larger_than_all_memory_still_come() {
+    let (mut pool, _) = pool(true);
+    let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
+    for scan in scans {
+        assert_eq!(drain(&mut pool, scan).len(), 9);
+    }
+}
+
+#[test]
+fn an_error_or_a_panic_comes_at_its_place() {
+    for bytes in [1, 13] {
+        let (mut pool, _) = pool(true);
+        let scan = pool.add(Numbers::new(9, bytes, 3), 0);
+        for part in 0..3 {
+            assert_eq!(pool.next_part(scan).unwrap().map(|chunk| chunk.row_count), Some(part));
+        }
+        pool.next_part(scan).unwrap_err();
+    }
+}
+
+#[test]
+fn a_query_that_is_stopped_is_not_waited_for() {
+    let (mut pool, stop) = pool(true);
+    let scan = pool.add(Numbers::new(9, 1, usize::MAX), 0);
+    pool.next_part(scan).unwrap();
+    stop.stop();
+    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(scan)).collect();
+    // What had been read before may still come.
+    assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
+}
+
+#[test]
+fn a_scan_that_is_finished_is_not_read_further() {
+    let (mut pool, _) = pool(true);
+    let work = Numbers::new(1000, 1, usize::MAX);
+    let scan = pool.add(work.clone(), 0);
+    pool.next_part(scan).unwrap();
+    pool.finish(scan);
+    drop(pool);
+    assert!(work.read.load(Ordering::SeqCst) < 20);
+}
+
+/// A scan that waits for a join, beside one that is read meanwhile.
+fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (ScanNumber, ScanNumber, Arc<Numbers>) {
+    let build = pool.add(Numbers::new(5, 1, usize::MAX), 0);
+    let work = Numbers::new(count, bytes, usize::MAX);
+    work.is_ready.store(false, Ordering::SeqCst);
+    (build, pool.add(work.clone(), 1), work)
+}
+
+#[test]
+fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
+    let (mut pool, _) = pool(true);
+    let (build, probe, work) = unready(&pool, 50, 1);
+    assert_eq!(drain(&mut pool, build).len(), 5);
+    let ahead_max = pool.shared.reader_count * PARTS_AHEAD_PER_READER;
+    while work.loaded.load(Ordering::SeqCst) < ahead_max || !pool.shared.lock().scans[1].loading.is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(work.read.load(Ordering::SeqCst), 0);
+    work.is_ready.store(true, Ordering::SeqCst);
+    assert_eq!(drain(&mut pool, probe), (0..50).collect::<Vec<_>>());
+    assert_eq!(work.loaded.load(Ordering::SeqCst), ahead_max);
+    assert_eq!(work.used.load(Ordering::SeqCst), ahead_max);
+    assert_eq!(pool.shared.lock().ahead_bytes, 0);
+}
+
+#[test]
+fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
+    for combines in [true, false] {
+        let (mut pool, _) = pool(combines);
+        // Parts larger than what may be ahead are not loaded.
+        let (_, probe, work) = unready(&pool, 7, 1000);
+        assert_eq!(drain(&mut pool, probe), (0..7).collect::<Vec<_>>());
+        assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! Rows and text: kernels/abi/column_operations.h, and what exchange.h has of text.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::ColumnView;
+use crate::operation::SELECTED_TILE_ROWS;
+
+/// Rows that a block of a tiled kernel handles.
+pub const TILE_ROWS: u64 = 4096;
+
+// Which tiles have rows is told of the tiles that kernels sum up.
+const _: () = assert!(SELECTED_TILE_ROWS as u64 == TILE_ROWS);
+
+/// Arguments of `sum_tiles`, `write_offsets` and `select_rows`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScanCounts {
+    /// One or four bytes a row.
+    pub counts: u64,
+    /// Totals of tiles, or their exclusive sums.
+    pub tile_totals: u64,
+    /// Offsets, or numbers of counted rows.
+    pub target: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// 1 or 4.
+    pub count_bytes: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<ScanCounts>() == 40);
+
+/// Arguments of `scan_totals`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ScanTotals {
+    /// Turned into exclusive sums in place.
+    pub totals: u64,
+    /// Where the sum of all goes.
+    pub total: u64,
+    /// Totals.
+    pub count: u64,
+}
+const _: () = assert!(size_of::<ScanTotals>() == 24);
+
+/// Arguments of `gather_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherCells {
+    /// What is gathered from.
+    pub source: ColumnView,
+    /// Row numbers, or 0 for rows in order.
+    pub rows: u64,
+    /// Target cells.
+    pub values: u64,
+    /// Target validity, or 0.
+    pub validity: u64,
+    /// Rows written.
+    pub row_count: u64,
+    /// Added to every row number.
+    pub first_row: u64,
+}
+const _: () = assert!(size_of::<GatherCells>() == 64);
+
+/// Arguments of `mark_rows`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MarkRows {
+    /// Row numbers.
+    pub rows: u64,
+    /// Which of them count, or 0 for all.
+    pub flags: u64,
+    /// Set to 1 at the row numbers.
+    pub marks: u64,
+    /// Row numbers.
+    pub count: u64,
+}
+const _: () = assert!(size_of::<MarkRows>() == 32);
+
+/// Arguments of `combine_flags`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct CombineFlags {
+    /// Cells of a boolean column.
+    pub values: u64,
+    /// Its validity, or 0.
+    pub validity: u64,
+    /// 1 where the value is true.
+    pub flags: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// 1: the flags' opposites.
+    pub invert: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<CombineFlags>() == 40);
+
+/// Arguments of `measure_strings` and `copy_strings`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct CopyStrings {
+    /// String cells.
+    pub source: ColumnView,
+    /// Bytes of each row.
+    pub lengths: u64,
+    /// Where each row's bytes go.
+    pub offsets: u64,
+    /// The text, one after another.
+    pub bytes: u64,
+    /// Cells that point into it, or 0.
+    pub cells: u64,
+    /// Rows.
+    pub row_count: u64,
+}
+const _: () = assert!(size_of::<CopyStrings>() == 64);
+
+/// Arguments of `move_strings`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MoveStrings {
+    /// String cells.
+    pub cells: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Added to every address.
+    pub distance: u64,
+}
+const _: () = assert!(size_of::<MoveStrings>() == 24);
