@@ -28,6 +28,7 @@ use super::{
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
     page_list::{ListedPage, PageList},
     page_map::ChunkExtent,
+    row_selection::RowSelection,
 };
 use crate::{
     device::{Buffer, DeviceMemory, Stream},
@@ -72,6 +73,12 @@ impl ResidentChunk {
     /// Device memory that it takes.
     pub fn bytes(&self) -> u64 {
         self.buffers().map(Buffer::bytes).sum()
+    }
+
+    /// Whether it has the pages of all rows of a selection.
+    pub fn has_rows(&self, rows: &RowSelection) -> bool {
+        let found = self.pages.data.iter().flat_map(|page| rows.within(page.first_row, page.row_count));
+        found.map(|rows| rows.row_count as usize).sum::<usize>() == rows.decoded_count()
     }
 
     /// Its memory.

@@ -113,6 +113,16 @@ impl PageMap {
         Ok(Self { dictionary: list.dictionary.as_ref().map(bytes_of), pages: pages.collect() })
     }
 
+    /// The data pages: the first row of each, and its bytes in the file.
+    pub fn pages(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.pages.iter().map(|page| (page.first_row, page.bytes.end - page.bytes.start))
+    }
+
+    /// Bytes of the dictionary in the file.
+    pub fn dictionary_bytes(&self) -> u64 {
+        self.dictionary.as_ref().map_or(0, |bytes| bytes.end - bytes.start)
+    }
+
     /// The pages that have rows of a selection.
     pub fn extent(&self, rows: &RowSelection) -> ChunkExtent {
         let is_wanted = |page: &&PagePlace| rows.within(page.first_row, page.row_count).next().is_some();

@@ -3,7 +3,10 @@
 //!
 //! Invariants: only whole chunks are put into the cache. What one reader loads others wait for.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
 
 use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
 
@@ -50,16 +53,21 @@ impl ScanWork {
 
     /// Whether whole chunks are read. A row group is scanned in pieces where it does not fit as a whole.
     fn reads_whole(&self, wanted: &WantedChunks<'_>) -> bool {
-        let RowGroup { row_count, rows, .. } = wanted.row_group;
+        let row_count = &wanted.row_group.row_count;
         let part_min = if self.cache.is_some() { CACHED_PART_MIN } else { 1 };
-        let is_piece = *rows != (0..*row_count);
-        !is_piece && wanted.rows.decoded_count().saturating_mul(part_min) >= *row_count as usize
+        !wanted.row_group.is_piece()
+            && wanted.rows.decoded_count().saturating_mul(part_min) >= *row_count as usize
     }
 
     /// Pages of column chunks, where the device has not the whole chunk.
     fn load_pages(&self, queue: &Queue, wanted: &WantedChunks<'_>) -> Result<Vec<Arc<ResidentChunk>>> {
+        let row_group = wanted.row_group;
+        let shared = &row_group.file.shared_pages;
         let find = |place: &usize| {
-            let found = self.cache.as_ref()?.find(self.key(wanted.row_group, *place), self.query)?;
+            if let Some(pages) = shared.find(row_group.pages_key(*place), wanted.rows) {
+                return Some(pages);
+            }
+            let found = self.cache.as_ref()?.find(self.key(row_group, *place), self.query)?;
             self.count_cached(&found);
             Some(found)
         };
@@ -67,6 +75,9 @@ impl ScanWork {
         let missing: Vec<usize> = (0..chunks.len()).filter(|number| chunks[*number].is_none()).collect();
         let loaded = self.read_chunks(queue, wanted, &missing, true)?;
         for (number, loaded) in missing.into_iter().zip(loaded) {
+            if row_group.is_piece() {
+                shared.keep(row_group.pages_key(wanted.places[number]), &loaded);
+            }
             chunks[number] = Some(loaded);
         }
         Ok(chunks.into_iter().flatten().collect())
@@ -269,7 +280,62 @@ impl ChunkRead {
     }
 }
 
-/// Where the pages of a chunk are: by its offset index, or else by their headers. Found out once for a scan.
+/// Pages of a row group that the next of its pieces may want too: those of each column that were loaded last. Whoever
+/// uses them waits for his work before he lets go of them.
+#[derive(Default)]
+pub(super) struct SharedPages {
+    last: Mutex<HashMap<usize, (usize, Arc<ResidentChunk>)>>,
+}
+
+/// A column of a row group of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PagesKey {
+    pub(super) row_group: usize,
+    pub(super) leaf: usize,
+}
+
+impl SharedPages {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, (usize, Arc<ResidentChunk>)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pages of a column, if they have all of the rows that are wanted.
+    fn find(&self, key: PagesKey, rows: &RowSelection) -> Option<Arc<ResidentChunk>> {
+        let last = self.lock();
+        let (row_group, pages) = last.get(&key.leaf)?;
+        (*row_group == key.row_group && pages.has_rows(rows)).then(|| pages.clone())
+    }
+
+    fn keep(&self, key: PagesKey, pages: &Arc<ResidentChunk>) {
+        self.lock().insert(key.leaf, (key.row_group, pages.clone()));
+    }
+
+    /// Gives all of them up.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+}
+
+/// Where the pages of a chunk are, by its offset index, if there is one. Found out once for a scan.
+pub(super) fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
+    let scanned = &row_group.file;
+    let key = (row_group.index, leaf);
+    let lock = || scanned.page_maps.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(map) = lock().get(&key) {
+        return Some(map.clone());
+    }
+    let metadata = scanned.file.footer.metadata().row_group(row_group.index).column(leaf);
+    let (start, bytes) = chunk_range(metadata)?;
+    let pages = page_locations(&scanned.file, metadata)?;
+    let places =
+        pages.iter().map(|page| Some((page.offset.checked_sub(start)?, page.page_bytes, page.first_row)));
+    let map = PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)?;
+    let map = Arc::new(map);
+    lock().insert(key, map.clone());
+    Some(map)
+}
+
+/// Where the pages of a chunk are: by its offset index, or else by their headers.
 fn page_map(
     row_group: &RowGroup,
     place: usize,
@@ -277,26 +343,15 @@ fn page_map(
     (start, bytes): (u64, u64),
 ) -> Result<Arc<PageMap>> {
     let scanned = &row_group.file;
-    let key = (row_group.index, scanned.leaves[place]);
-    let lock = || scanned.page_maps.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(map) = lock().get(&key) {
-        return Ok(map.clone());
+    let leaf = scanned.leaves[place];
+    if let Some(map) = indexed_pages(row_group, leaf) {
+        return Ok(map);
     }
     let (file, row_count) = (&scanned.file, row_group.row_count);
-    let indexed = page_locations(file, source.metadata).and_then(|pages| {
-        let places =
-            pages.iter().map(|page| Some((page.offset.checked_sub(start)?, page.page_bytes, page.first_row)));
-        PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_count)
-    });
-    let map = match indexed {
-        Some(map) => map,
-        None => {
-            let handle = file.handle()?;
-            let mut read = |place: u64, length| file.read_range(&handle, start + place, length);
-            PageMap::walk(source, (bytes, row_count), &mut read)?
-        }
-    };
-    let map = Arc::new(map);
-    lock().insert(key, map.clone());
+    let handle = file.handle()?;
+    let mut read = |place: u64, length| file.read_range(&handle, start + place, length);
+    let map = Arc::new(PageMap::walk(source, (bytes, row_count), &mut read)?);
+    let mut maps = scanned.page_maps.lock().unwrap_or_else(PoisonError::into_inner);
+    maps.insert((row_group.index, leaf), map.clone());
     Ok(map)
 }

@@ -12,13 +12,13 @@ use pystachio_plan::{DataType, Result};
 
 use super::{
     QueryContext,
-    held::{Held, for_each_batch, spill},
-    memory::{PARTITION_LEVELS_MAX, PARTITIONS},
+    held::{Held, Spilling, for_each_block, groups_within},
+    memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
 };
 use crate::{
     device::{Chunk, Claim, Column},
     operation::{Accumulator, Grouping, HashPartitioning, Queue},
-    spill::{SpilledPart, SpilledPartitions},
+    spill::SpilledPart,
 };
 
 /// Rows are merged when there are this many times those of the last merge.
@@ -53,7 +53,7 @@ pub(super) struct Groups {
     /// Rows after the last merge.
     merged_rows: usize,
     /// The partitions that rows are spilled to, once they are.
-    spilled: Option<SpilledPartitions>,
+    spilled: Option<Spilling<'static>>,
     /// How often the rows that come were partitioned.
     level: u32,
     /// Into how many partitions they are next.
@@ -139,14 +139,19 @@ impl Groups {
     }
 
     fn spill(&mut self, context: &QueryContext) -> Result<()> {
-        let by =
-            HashPartitioning { partition_count: self.partition_count, level: self.level, nulls_match: true };
-        let partitions = self.spilled.get_or_insert_with(|| SpilledPartitions::new(by.partition_count));
+        let (level, key_count) = (self.level, self.merger.key_count);
+        let by = HashPartitioning { partition_count: self.partition_count, level, nulls_match: true };
+        let spilling = self.spilled.get_or_insert_with(|| {
+            Spilling::new(by.partition_count, move |queue, chunk| {
+                queue.partition(&chunk.columns[..key_count], chunk.row_count, by).map(Some)
+            })
+        });
         for chunk in self.held.take() {
-            spill(context, &chunk, &chunk.columns[..self.merger.key_count], by, partitions)?;
+            spilling.push(context, &mut self.claim, chunk)?;
         }
+        // What was merged is as large as there is memory for.
+        spilling.flush(context)?;
         self.merged_rows = MERGE_ROWS_MIN;
-        self.claim.try_resize(0);
         Ok(())
     }
 
@@ -156,22 +161,40 @@ impl Groups {
             context.check_cancelled()?;
             if self.spilled.is_some() {
                 self.spill(context)?;
-                let parts = self.spilled.take().map(SpilledPartitions::into_parts).unwrap_or_default();
+            }
+            if let Some(spilling) = self.spilled.take() {
+                let partitions = spilling.finish(context)?;
+                let costs: Vec<u64> =
+                    partitions.sizes().iter().map(|size| cost(size.bytes, size.row_count)).collect();
+                let claimed = self.claim.resize_up_to(costs.iter().sum());
+                let parts = partitions.into_groups(&groups_within(costs, claimed));
                 self.work.extend(parts.into_iter().map(|part| (part, self.level)));
             }
             if self.held.row_count() > 0 {
                 let result = self.merger.merge(&context.queue, self.held.chunks(), true)?;
                 self.held.take();
-                self.claim.try_resize(0);
+                if self.work.is_empty() {
+                    self.claim.try_resize(0);
+                }
                 return Ok(Some(result));
             }
-            let Some((part, level)) = self.work.pop() else { return Ok(None) };
+            let Some((part, level)) = self.work.pop() else {
+                self.claim.try_resize(0);
+                return Ok(None);
+            };
             self.level = level + 1;
             let cost = cost(part.bytes(), part.row_count());
-            let wanted = (2 * cost / self.claim.resize_up_to(cost).max(1)).next_power_of_two();
-            self.partition_count = (wanted as usize).clamp(2, PARTITIONS);
+            let claimed = self.claim.resize_up_to(cost);
             self.merged_rows = MERGE_ROWS_MIN;
-            for_each_batch(context, part, |chunk| self.add(context, chunk))?;
+            if claimed >= cost && part.row_count() <= ROWS_MAX {
+                if let Some(all) = part.first_batch(u64::MAX) {
+                    self.held.push(part.read(&context.queue, all)?);
+                }
+                continue;
+            }
+            let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
+            self.partition_count = (wanted as usize).clamp(2, PARTITIONS);
+            for_each_block(context, part, |chunk| self.add(context, chunk))?;
         }
     }
 }

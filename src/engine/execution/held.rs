@@ -1,11 +1,13 @@
 //! Rows that an operator holds from one chunk to the next, and their way off the device.
 
+use std::ops::Range;
+
 use pystachio_plan::Result;
 
 use super::{QueryContext, memory::ROWS_MAX};
 use crate::{
-    device::{Chunk, Claim, Column},
-    operation::{HashPartitioning, Queue},
+    device::{Chunk, Claim},
+    operation::{Partitioned, Queue},
     spill::{SpilledChunk, SpilledPart, SpilledPartitions},
 };
 
@@ -59,6 +61,12 @@ impl Held {
         if claim.try_resize(cost(self.bytes, self.row_count)) {
             return Ok(true);
         }
+        self.compact(queue)?;
+        Ok(claim.try_resize(cost(self.bytes, self.row_count)))
+    }
+
+    /// Lets go of text that is not the chunks' own.
+    fn compact(&mut self, queue: &Queue) -> Result<()> {
         for chunk in &mut self.chunks[self.compact_count..] {
             let before = chunk.held_bytes();
             if before > chunk.cell_bytes() {
@@ -67,45 +75,126 @@ impl Held {
             self.bytes = self.bytes - before + chunk.held_bytes();
         }
         self.compact_count = self.chunks.len();
-        Ok(claim.try_resize(cost(self.bytes, self.row_count)))
+        Ok(())
     }
 }
 
-/// Spills a chunk by the hash of its keys, or as one partition without keys.
+/// Rows on their way off the device, collected until they make a block: a block costs the same waits and copies,
+/// whatever its size.
+pub(super) struct Spilling<'a> {
+    held: Held,
+    partitions: SpilledPartitions,
+    divide: Divide<'a>,
+}
+
+/// Which of a block's rows go where; `None`: they keep their order, as one partition.
+pub(super) type Divide<'a> = Box<dyn Fn(&Queue, &Chunk) -> Result<Option<Partitioned>> + Send + 'a>;
+
+/// What making a block takes for every row besides the rows themselves, one after another, and by partition: hashes,
+/// words and row numbers, both twice.
+const BLOCK_ROW_BYTES: u64 = 40;
+
+fn block_cost(bytes: u64, row_count: usize) -> u64 {
+    3 * bytes + BLOCK_ROW_BYTES * row_count as u64
+}
+
+impl<'a> Spilling<'a> {
+    /// Nothing yet, for so many partitions.
+    pub(super) fn new(
+        partition_count: usize,
+        divide: impl Fn(&Queue, &Chunk) -> Result<Option<Partitioned>> + Send + 'a,
+    ) -> Self {
+        let partitions = SpilledPartitions::new(partition_count);
+        Self { held: Held::default(), partitions, divide: Box::new(divide) }
+    }
+
+    /// Nothing yet, for rows that keep their order.
+    pub(super) fn in_order() -> Self {
+        Self::new(1, |_, _| Ok(None))
+    }
+
+    /// Adds a chunk, whose rows are held until there is a block of them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the spill store and of dividing; `Cancelled`, and faults of the device.
+    pub(super) fn push(&mut self, context: &QueryContext, claim: &mut Claim, chunk: Chunk) -> Result<()> {
+        context.check_cancelled()?;
+        if chunk.row_count == 0 {
+            return Ok(());
+        }
+        self.held.push(chunk);
+        let bytes_max = context.memory.block_bytes();
+        if self.held.bytes >= bytes_max {
+            self.held.compact(&context.queue)?;
+        }
+        let cost = block_cost(self.held.bytes, self.held.row_count);
+        let has_room = claim.bytes() >= cost || claim.try_resize(cost);
+        if has_room && self.held.bytes < bytes_max { Ok(()) } else { self.flush(context) }
+    }
+
+    /// The partitions, when every chunk was added.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Spilling::push`].
+    pub(super) fn finish(mut self, context: &QueryContext) -> Result<SpilledPartitions> {
+        self.flush(context)?;
+        Ok(self.partitions)
+    }
+
+    /// Writes what is held as a block.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Spilling::push`].
+    pub(super) fn flush(&mut self, context: &QueryContext) -> Result<()> {
+        if self.held.row_count == 0 {
+            return Ok(());
+        }
+        let (queue, store) = (&context.queue, &context.memory.store);
+        let block = queue.concat_taken(self.held.take())?;
+        let written = match (self.divide)(queue, &block)? {
+            None => SpilledChunk::write(queue, store, &block, vec![0, block.row_count])?,
+            Some(partitioned) => {
+                let rows = queue.gather_chunk(&block, &partitioned.rows)?;
+                drop(block);
+                SpilledChunk::write(queue, store, &rows, partitioned.bounds)?
+            }
+        };
+        self.partitions.push(written);
+        Ok(())
+    }
+}
+
+/// Partitions side by side that make a part each: as many as cost at most `cost_max` together, at least one.
+pub(super) fn groups_within(costs: impl IntoIterator<Item = u64>, cost_max: u64) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let mut sum = 0u64;
+    for (place, cost) in costs.into_iter().enumerate() {
+        sum = sum.saturating_add(cost);
+        match groups.last_mut() {
+            Some(group) if sum <= cost_max => group.end = place + 1,
+            _ => {
+                sum = cost;
+                groups.push(place..place + 1);
+            }
+        }
+    }
+    groups
+}
+
+/// Reads spilled rows back, a block's bytes at once, and gives them up.
 ///
 /// # Errors
 ///
-/// Those of the spill store, and faults of the device.
-pub(super) fn spill(
-    context: &QueryContext,
-    chunk: &Chunk,
-    keys: &[Column],
-    by: HashPartitioning,
-    partitions: &mut SpilledPartitions,
-) -> Result<()> {
-    context.check_cancelled()?;
-    if chunk.row_count == 0 {
-        return Ok(());
-    }
-    let (queue, store) = (&context.queue, &context.memory.store);
-    let spilled = if keys.is_empty() {
-        SpilledChunk::write(queue, store, chunk, vec![0, chunk.row_count])?
-    } else {
-        let partitioned = queue.partition(keys, chunk.row_count, by)?;
-        let chunk = queue.gather_chunk(chunk, &partitioned.rows)?;
-        SpilledChunk::write(queue, store, &chunk, partitioned.bounds)?
-    };
-    partitions.push(spilled);
-    Ok(())
-}
-
-/// Reads spilled rows back, as much at once as a chunk may have, and gives them up.
-pub(super) fn for_each_batch(
+/// Those of the spill store and of `work`; `Cancelled`, and faults of the device.
+pub(super) fn for_each_block(
     context: &QueryContext,
     mut part: SpilledPart,
     mut work: impl FnMut(Chunk) -> Result<()>,
 ) -> Result<()> {
-    while let Some(batch) = part.first_batch(context.memory.chunk_bytes()) {
+    while let Some(batch) = part.first_batch(context.memory.block_bytes()) {
         context.check_cancelled()?;
         let end = batch.end;
         let chunk = part.read(&context.queue, batch)?;
@@ -113,4 +202,16 @@ pub(super) fn for_each_batch(
         work(chunk)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_side_by_side_are_one_part_as_far_as_they_fit() {
+        assert_eq!(groups_within([1, 2, 3, 9, 1, 0], 6), [0..3, 3..4, 4..6]);
+        assert!(groups_within([], 6).is_empty());
+        assert_eq!(groups_within([7, u64::MAX, 7], 6), [0..1, 1..2, 2..3]);
+    }
 }

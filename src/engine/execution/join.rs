@@ -7,8 +7,8 @@ use pystachio_plan::{JoinKind, Result};
 
 use super::{
     Operator, QueryContext, Source,
-    held::Held,
-    join_partitions::PartitionedJoin,
+    held::{Held, Spilling},
+    join_partitions::{PartitionedJoin, Side},
     matching::{BuildSide, Built, Matching, Probing},
     runtime_filter::JoinFilters,
 };
@@ -87,41 +87,19 @@ impl JoinSource {
     /// Reads the build side, and the probe side too if both have to be partitioned.
     fn read_build(&mut self, context: &mut QueryContext) -> Result<JoinState> {
         let mut claim = context.memory.claim()?;
-        let mut held = Held::default();
-        let mut spilled: Option<SpilledPartitions> = None;
-        while let Some(chunk) = self.build.next(context)? {
-            if chunk.row_count == 0 {
-                continue;
-            }
-            let queue = &context.queue;
-            if self.matching.kind == JoinKind::NullAwareAnti {
-                let keys = self.matching.build_keys(queue, &chunk)?;
-                if let Some(key) = keys.first()
-                    && queue.has_null(key, chunk.row_count)?
-                {
-                    // x NOT IN (…, NULL, …) is never true.
-                    return Ok(JoinState::Done);
-                }
-            }
-            held.push(chunk);
-            let cost = |bytes, rows| self.matching.build_bytes(bytes, rows);
-            if spilled.is_none() && held.try_claim(queue, &mut claim, cost)? {
-                continue;
-            }
-            let partitions = spilled.get_or_insert_with(|| PartitionedJoin::partitions(&self.matching));
-            for chunk in held.take() {
-                PartitionedJoin::spill_build(&self.matching, context, &chunk, partitions)?;
-            }
-            claim.try_resize(0);
-        }
+        let Some((held, spilled)) = self.hold_build(context, &mut claim)? else {
+            return Ok(JoinState::Done);
+        };
         if let Some(build) = spilled {
             self.filters.give_up();
-            let mut probe = PartitionedJoin::partitions(&self.matching);
+            let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
             while let Some(chunk) = self.probe.next(context)? {
-                PartitionedJoin::spill_probe(&self.matching, context, &chunk, &mut probe)?;
+                probe.push(context, &mut claim, chunk)?;
             }
+            let probe = probe.finish(context)?;
             let types = self.build.types();
-            return Ok(JoinState::Partitioned(Box::new(PartitionedJoin::new(build, probe, types, claim))));
+            let join = PartitionedJoin::new(&self.matching, (build, probe), types, claim);
+            return Ok(JoinState::Partitioned(Box::new(join)));
         }
         let chunk = whole(context, &self.build, held)?;
         // Before the first row of the probe side is asked for.
@@ -138,6 +116,48 @@ impl JoinSource {
 }
 
 impl JoinSource {
+    /// The rows of the build side that are held, or those that were spilled; `None` if the join has no row whatever
+    /// comes.
+    fn hold_build(
+        &mut self,
+        context: &mut QueryContext,
+        claim: &mut Claim,
+    ) -> Result<Option<(Held, Option<SpilledPartitions>)>> {
+        let mut held = Held::default();
+        let mut spilled: Option<Spilling<'_>> = None;
+        while let Some(chunk) = self.build.next(context)? {
+            if chunk.row_count == 0 {
+                continue;
+            }
+            let queue = &context.queue;
+            if self.matching.kind == JoinKind::NullAwareAnti {
+                let keys = self.matching.build_keys(queue, &chunk)?;
+                if let Some(key) = keys.first()
+                    && queue.has_null(key, chunk.row_count)?
+                {
+                    // x NOT IN (…, NULL, …) is never true.
+                    return Ok(None);
+                }
+            }
+            if let Some(spilling) = &mut spilled {
+                spilling.push(context, claim, chunk)?;
+                continue;
+            }
+            held.push(chunk);
+            let cost = |bytes, rows| self.matching.build_bytes(bytes, rows);
+            if held.try_claim(queue, claim, cost)? {
+                continue;
+            }
+            let mut spilling = PartitionedJoin::spilling(&self.matching, Side::Build);
+            for chunk in held.take() {
+                spilling.push(context, claim, chunk)?;
+            }
+            spilled = Some(spilling);
+        }
+        let spilled = spilled.map(|spilling| spilling.finish(context)).transpose()?;
+        Ok(Some((held, spilled)))
+    }
+
     /// Makes the other side the build side if it turns out to be far smaller: estimates of what joins give may be
     /// off by orders of magnitude, and many rows of few keys make long chains. Returns the build side's rows with
     /// the claim for them.

@@ -10,8 +10,8 @@
 //! marks of probe rows are kept on the host from piece to piece, so that rows without a match come out once.
 //!
 //! Source: DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 3.4
-//! (GRACE). We differ: no partition stays in memory, and a chunk is spilled as a whole, in the order of its
-//! partitions, so that small partitions make no small copies.
+//! (GRACE). We differ: no partition stays in memory, rows are spilled in blocks of all partitions, so that small
+//! partitions make no small copies, and partitions that are small together are joined as one.
 
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ use pystachio_plan::{DataType, Result};
 
 use super::{
     QueryContext,
-    held::{for_each_batch, spill},
+    held::{Spilling, for_each_block, groups_within},
     matching::{BuildSide, Built, Matching, Probing},
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
 };
 use crate::{
     device::{Chunk, Claim},
     operation::HashPartitioning,
-    spill::{SpilledPart, SpilledPartitions},
+    spill::{SpilledPart, SpilledPartitions, SpilledSize},
 };
 
 /// A partition with at least this part of its parent's build rows has a key that can't be partitioned.
@@ -42,7 +42,16 @@ pub(super) struct PartitionedJoin {
     claim: Claim,
 }
 
-/// A partition of either side.
+/// Whose rows are spilled.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Side {
+    /// Those that are hashed.
+    Build,
+    /// Those that look for them.
+    Probe,
+}
+
+/// A partition of either side, or several.
 struct Partition {
     build: SpilledPart,
     probe: SpilledPart,
@@ -72,45 +81,46 @@ fn partitioning(partition_count: usize, level: u32) -> HashPartitioning {
 }
 
 impl PartitionedJoin {
-    /// Both sides, as they were first partitioned.
+    /// Both sides, build and probe, as they were first partitioned.
     pub(super) fn new(
-        build: SpilledPartitions,
-        probe: SpilledPartitions,
+        matching: &Matching,
+        (build, probe): (SpilledPartitions, SpilledPartitions),
         build_types: Vec<DataType>,
         claim: Claim,
     ) -> Self {
-        let pairs = build.into_parts().into_iter().zip(probe.into_parts());
-        let work: Vec<Partition> =
-            pairs.map(|(build, probe)| Partition { build, probe, level: 0, is_stuck: false }).collect();
-        let build_is_empty = work.iter().all(|partition| partition.build.row_count() == 0);
-        Self { work, current: None, build_types, build_is_empty, claim }
+        let build_is_empty = build.sizes().iter().all(|size| size.row_count == 0);
+        let mut join = Self { work: Vec::new(), current: None, build_types, build_is_empty, claim };
+        join.add_work(matching, build, probe, |_| (0, false));
+        join
     }
 
     /// Where the rows of a side go first.
-    pub(super) fn partitions(matching: &Matching) -> SpilledPartitions {
-        SpilledPartitions::new(if matching.has_keys() { PARTITIONS } else { 1 })
+    pub(super) fn spilling(matching: &Matching, side: Side) -> Spilling<'_> {
+        match matching.has_keys() {
+            true => divided(matching, side, partitioning(PARTITIONS, 0)),
+            false => Spilling::in_order(),
+        }
     }
 
-    /// Spills a chunk of the build side.
-    pub(super) fn spill_build(
+    /// Adds partitions of both sides to what is to be done, several at once where they fit. `kind` says of the build
+    /// rows of one their level, and whether partitioning them once more would not help.
+    fn add_work(
+        &mut self,
         matching: &Matching,
-        context: &QueryContext,
-        chunk: &Chunk,
-        partitions: &mut SpilledPartitions,
-    ) -> Result<()> {
-        let keys = matching.build_keys(&context.queue, chunk)?;
-        spill(context, chunk, &keys, partitioning(PARTITIONS, 0), partitions)
-    }
-
-    /// Spills a chunk of the probe side.
-    pub(super) fn spill_probe(
-        matching: &Matching,
-        context: &QueryContext,
-        chunk: &Chunk,
-        partitions: &mut SpilledPartitions,
-    ) -> Result<()> {
-        let keys = matching.probe_keys(&context.queue, chunk)?;
-        spill(context, chunk, &keys, partitioning(PARTITIONS, 0), partitions)
+        build: SpilledPartitions,
+        probe: SpilledPartitions,
+        kind: impl Fn(usize) -> (u32, bool),
+    ) {
+        let cost = |size: &SpilledSize| matching.build_bytes(size.bytes, size.row_count);
+        let costs: Vec<u64> = build.sizes().iter().map(cost).collect();
+        // It stays claimed, so that no part that fits now has to be partitioned later.
+        let claimed = self.claim.resize_up_to(costs.iter().sum());
+        let groups = groups_within(costs, claimed);
+        let pairs = build.into_groups(&groups).into_iter().zip(probe.into_groups(&groups));
+        self.work.extend(pairs.map(|(build, probe)| {
+            let (level, is_stuck) = kind(build.row_count());
+            Partition { build, probe, level, is_stuck }
+        }));
     }
 
     /// The next rows, or `None` after the last partition.
@@ -118,7 +128,10 @@ impl PartitionedJoin {
         loop {
             context.check_cancelled()?;
             let Some(mut current) = self.current.take() else {
-                let Some(partition) = self.work.pop() else { return Ok(None) };
+                let Some(partition) = self.work.pop() else {
+                    self.claim.try_resize(0);
+                    return Ok(None);
+                };
                 self.start(matching, context, partition)?;
                 continue;
             };
@@ -242,21 +255,24 @@ impl PartitionedJoin {
         let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
         let by = partitioning((wanted as usize).clamp(2, PARTITIONS), level);
         let build_rows = partition.build.row_count();
-        let mut sides =
-            [SpilledPartitions::new(by.partition_count), SpilledPartitions::new(by.partition_count)];
-        self.claim.try_resize(0);
-        let [build_target, probe_target] = &mut sides;
-        for_each_batch(context, partition.build, |chunk| {
-            spill(context, &chunk, &matching.build_keys(&context.queue, &chunk)?, by, build_target)
-        })?;
-        for_each_batch(context, partition.probe, |chunk| {
-            spill(context, &chunk, &matching.probe_keys(&context.queue, &chunk)?, by, probe_target)
-        })?;
-        let [build, probe] = sides;
-        for (build, probe) in build.into_parts().into_iter().zip(probe.into_parts()) {
-            let is_stuck = build.row_count() * STUCK_PART.1 >= build_rows * STUCK_PART.0;
-            self.work.push(Partition { build, probe, level, is_stuck });
-        }
+        let mut build = divided(matching, Side::Build, by);
+        for_each_block(context, partition.build, |chunk| build.push(context, &mut self.claim, chunk))?;
+        let mut probe = divided(matching, Side::Probe, by);
+        for_each_block(context, partition.probe, |chunk| probe.push(context, &mut self.claim, chunk))?;
+        let (build, probe) = (build.finish(context)?, probe.finish(context)?);
+        let is_stuck = |rows: usize| rows * STUCK_PART.1 >= build_rows * STUCK_PART.0;
+        self.add_work(matching, build, probe, |rows| (level, is_stuck(rows)));
         Ok(())
     }
+}
+
+/// Where the rows of a side go by their keys.
+fn divided(matching: &Matching, side: Side, by: HashPartitioning) -> Spilling<'_> {
+    Spilling::new(by.partition_count, move |queue, chunk| {
+        let keys = match side {
+            Side::Build => matching.build_keys(queue, chunk)?,
+            Side::Probe => matching.probe_keys(queue, chunk)?,
+        };
+        queue.partition(&keys, chunk.row_count, by).map(Some)
+    })
 }

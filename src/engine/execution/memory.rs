@@ -29,9 +29,13 @@ const AHEAD_PART: u64 = 4;
 /// make several times as much of one.
 const CHUNK_PART_OF_MINIMUM: u64 = 128;
 /// The part of all that there is that a chunk may have.
-const CHUNK_PART_OF_AVAILABLE: u64 = 32;
-/// Partitions of one spilling.
-pub(super) const PARTITIONS: usize = 64;
+const CHUNK_PART_OF_AVAILABLE: u64 = 24;
+/// The part of all that there is that leaves the device at once: making a block takes some times as much.
+const BLOCK_PART_OF_AVAILABLE: u64 = 10;
+/// The part of a query's minimum that does in any case.
+const BLOCK_PART_OF_MINIMUM: u64 = 32;
+/// Partitions of one spilling: a copy back has the block's bytes of one column and one partition.
+pub(super) const PARTITIONS: usize = 32;
 /// How often rows that are too many for memory are partitioned anew.
 pub(super) const PARTITION_LEVELS_MAX: u32 = 6;
 /// Rows that an operator holds in one piece: they are numbered with 32 bits.
@@ -81,6 +85,12 @@ impl QueryMemory {
     pub(super) fn chunk_bytes(&self) -> u64 {
         let available = self.memory.available_bytes() / CHUNK_PART_OF_AVAILABLE;
         available.max(self.minimum_bytes() / CHUNK_PART_OF_MINIMUM).max(1)
+    }
+
+    /// Bytes that leave the device at once, or come back to be partitioned anew, as things are.
+    pub(super) fn block_bytes(&self) -> u64 {
+        let available = self.memory.available_bytes() / BLOCK_PART_OF_AVAILABLE;
+        available.max(self.minimum_bytes() / BLOCK_PART_OF_MINIMUM).max(1)
     }
 
     /// Bytes that a scan should decode ahead at most, as things are.

@@ -7,7 +7,7 @@
 //! - `chunk_loads.rs`: column chunks on their way to the device
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
-//! - `scan_parts.rs`: row groups among readers
+//! - `scan_parts.rs`: row groups among readers; `scan_pieces.rs`: those that do not fit
 //! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
@@ -48,6 +48,7 @@ mod runtime_filter;
 mod scan;
 mod scan_filter;
 mod scan_parts;
+mod scan_pieces;
 mod scan_rows;
 mod slot_groups;
 mod sort;

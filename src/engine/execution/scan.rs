@@ -10,8 +10,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -25,6 +26,7 @@ use super::{
     readers::{ReadParts, ScanNumber},
     scan_filter::ScanFilter,
     scan_parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts},
+    scan_pieces::PIECE_ROWS_MIN,
     scan_rows::LoadedRowGroup,
 };
 use crate::{
@@ -40,7 +42,6 @@ use crate::{
 const CHUNK_ROWS_MIN: usize = 4 << 20;
 /// Chunks that every reader has at least, where a table has them.
 const CHUNKS_PER_READER: usize = 2;
-
 /// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
 const CACHE_PART_OF_SCAN: u64 = 2;
 
@@ -119,7 +120,7 @@ impl ScanSource {
         let mut row_groups = Vec::new();
         for file in context.catalog.open_all(files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
-            let file = Arc::new(ScanFile { file, leaves, way: OnceLock::new(), page_maps: Mutex::default() });
+            let file = Arc::new(ScanFile::new(file, leaves));
             let count = file.file.footer.metadata().num_row_groups();
             context.metrics.files_total += 1;
             context.metrics.row_groups_total += count as u64;
@@ -157,9 +158,9 @@ impl ScanSource {
             false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
         };
         if context.settings.chunking {
-            let piece_bytes_max = ahead_bytes / reader_count as u64;
-            row_groups =
-                row_groups.into_iter().flat_map(|group| group.pieces(ahead_bytes, piece_bytes_max)).collect();
+            let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
+            let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
+            row_groups = pieces.into_iter().flatten().collect();
         }
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
@@ -206,7 +207,10 @@ impl Source for ScanSource {
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
         match &chunk {
             Some(chunk) => chunk.adopt(context.queue.stream()),
-            None => context.readers.finish(self.number),
+            None => {
+                context.readers.finish(self.number);
+                self.work.forget_pages();
+            }
         }
         Ok(chunk)
     }
@@ -239,7 +243,23 @@ impl ReadParts for ScanWork {
 
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk> {
         queue.memory().attribute(self.operator as u32);
-        let mut loaded = loaded.unwrap_or_default();
+        let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
+        if chunk.is_err() {
+            // Pages that readers share are freed in the order of any of them, so nothing of it may be under way.
+            queue.wait()?;
+            self.forget_pages();
+        }
+        chunk
+    }
+}
+
+impl ScanWork {
+    pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
+        self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows of a part; nothing is left to do on the queue.
+    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Chunk> {
         let mut chunks = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
@@ -248,7 +268,7 @@ impl ReadParts for ScanWork {
                     self.filter.note_pruned();
                 }
             } else {
-                chunks.push(self.read(queue, row_group, loaded.0.remove(&place))?);
+                chunks.push(self.read_as_fits(queue, row_group, loaded.0.remove(&place))?);
             }
         }
         if chunks.is_empty() {
@@ -258,11 +278,29 @@ impl ReadParts for ScanWork {
         queue.wait()?;
         Ok(chunk)
     }
-}
 
-impl ScanWork {
-    pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
-        self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The rows of a row group, half of them after the other where there is no room to decode all at once.
+    fn read_as_fits(
+        &self,
+        queue: &Queue,
+        row_group: &RowGroup,
+        loaded: Option<LoadedRowGroup>,
+    ) -> Result<Chunk> {
+        let Range { start, end } = row_group.rows;
+        match self.read(queue, row_group, loaded) {
+            Err(error) if error.kind == ErrorKind::OutOfMemory && u64::from(end - start) > PIECE_ROWS_MIN => {
+                queue.wait()?;
+                let middle = start + (end - start) / 2;
+                let half = |rows| self.read_as_fits(queue, &RowGroup { rows, ..row_group.clone() }, None);
+                queue.concat_taken(vec![half(start..middle)?, half(middle..end)?])
+            }
+            read => read,
+        }
+    }
+
+    /// Gives up pages that pieces of row groups share.
+    fn forget_pages(&self) {
+        self.parts.iter().flatten().for_each(|row_group| row_group.file.shared_pages.clear());
     }
 
     fn row_groups(&self, part: usize) -> Result<&[RowGroup]> {

@@ -6,17 +6,21 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::{
+    basic::CompressionCodec,
+    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
+};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
+use super::{
+    chunk_loads::{PagesKey, SharedPages, indexed_pages},
+    scan_pieces::{ColumnCost, cut},
+};
 use crate::{
     decode::PageMap,
     device::CellType,
     storage::{FileWay, TableFile},
 };
-
-/// Rows of a piece of a row group at least: fewer are not worth the pages that pieces share.
-const PIECE_ROWS_MIN: u64 = 1024;
 
 /// A row group of a file, or some of its rows.
 #[derive(Clone)]
@@ -39,18 +43,50 @@ impl RowGroup {
         chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
     }
 
-    /// The row group itself, or pieces of so many bytes where it has more than fit.
-    pub(super) fn pieces(self, bytes_max: u64, piece_bytes_max: u64) -> impl Iterator<Item = Self> {
-        let row_count = u64::from(self.row_count);
-        let count = match self.bytes > bytes_max {
-            true => self.bytes.div_ceil(piece_bytes_max.max(1)).min(row_count / PIECE_ROWS_MIN).max(1),
-            false => 1,
+    /// Whether it is some rows of a row group that does not fit as a whole.
+    pub(super) fn is_piece(&self) -> bool {
+        self.rows != (0..self.row_count)
+    }
+
+    /// By what its pages of a column, given by its place in the scan, are kept.
+    pub(super) fn pages_key(&self, place: usize) -> PagesKey {
+        PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
+    }
+
+    /// The row group itself, or pieces of so many bytes where it has more.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for columns that no kernel decodes.
+    pub(super) fn pieces(self, columns: &[ScanColumn], bytes_max: u64) -> Result<Vec<Self>> {
+        if self.bytes <= bytes_max {
+            return Ok(vec![self]);
+        }
+        let costs = columns
+            .iter()
+            .zip(&self.file.leaves)
+            .map(|(column, leaf)| self.column_cost(column, *leaf))
+            .collect::<Result<Vec<_>>>()?;
+        let pieces = cut(&costs, self.row_count, bytes_max);
+        Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
+    }
+
+    /// What a column takes, page by page where its offset index says where pages are; otherwise a row's share.
+    fn column_cost(&self, column: &ScanColumn, leaf: usize) -> Result<ColumnCost> {
+        let chunk = self.file.file.footer.metadata().row_group(self.index).column(leaf);
+        let loading_bytes = loading_bytes(chunk);
+        let encoded_bytes = chunk.compressed_size().max(1) as u64;
+        let cells = 2 * cell_bytes(column)?;
+        let Some(map) = indexed_pages(self, leaf) else {
+            let row_bytes = cells + loading_bytes.div_ceil(u64::from(self.row_count.max(1)));
+            return Ok(ColumnCost { row_bytes, ..ColumnCost::default() });
         };
-        let piece_rows = row_count.div_ceil(count).max(1) as usize;
-        let bytes = self.bytes / count;
-        (0..self.row_count).step_by(piece_rows).map(move |first| {
-            let end = (u64::from(first) + piece_rows as u64).min(row_count) as u32;
-            Self { rows: first..end, bytes, ..self.clone() }
+        let loaded =
+            |bytes: u64| (u128::from(bytes) * u128::from(loading_bytes) / u128::from(encoded_bytes)) as u64;
+        Ok(ColumnCost {
+            row_bytes: cells,
+            piece_bytes: loaded(map.dictionary_bytes()),
+            pages: map.pages().map(|(first_row, bytes)| (first_row, loaded(bytes))).collect(),
         })
     }
 }
@@ -63,6 +99,21 @@ pub(super) struct ScanFile {
     pub(super) way: OnceLock<Result<FileWay>>,
     /// Where the pages of chunks are, by row group and leaf, once a reader has wanted to know.
     pub(super) page_maps: Mutex<HashMap<(usize, usize), Arc<PageMap>>>,
+    /// Pages that pieces of a row group share.
+    pub(super) shared_pages: SharedPages,
+}
+
+impl ScanFile {
+    /// A file of which nothing is known but where its columns are.
+    pub(super) fn new(file: TableFile, leaves: Vec<usize>) -> Self {
+        Self {
+            file,
+            leaves,
+            way: OnceLock::new(),
+            page_maps: Mutex::default(),
+            shared_pages: SharedPages::default(),
+        }
+    }
 }
 
 /// How large parts are made.
@@ -84,6 +135,20 @@ pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
         .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
 }
 
+/// What loading a column chunk takes on the device: its bytes, and once more decompressed.
+fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
+    let decompressed = match chunk.compression_codec() {
+        CompressionCodec::UNCOMPRESSED => 0,
+        _ => chunk.uncompressed_size().max(0) as u64,
+    };
+    chunk.compressed_size().max(0) as u64 + decompressed
+}
+
+/// A cell of a column with its validity.
+fn cell_bytes(column: &ScanColumn) -> Result<u64> {
+    Ok(u64::from(CellType::of(&column.data_type)?.bytes()) + 1)
+}
+
 /// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
 pub(super) fn decoding_bytes(
     row_group: &RowGroupMetaData,
@@ -93,10 +158,8 @@ pub(super) fn decoding_bytes(
     let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
     let mut bytes = 0u64;
     for (column, leaf) in columns.iter().zip(leaves) {
-        let chunk = row_group.column(*leaf);
-        let encoded = chunk.compressed_size().max(0) as u64 + chunk.uncompressed_size().max(0) as u64;
-        let cell_bytes = u64::from(CellType::of(&column.data_type)?.bytes()) + 1;
-        bytes = bytes.saturating_add(encoded).saturating_add(2 * rows * cell_bytes);
+        let cells = 2 * rows * cell_bytes(column)?;
+        bytes = bytes.saturating_add(loading_bytes(row_group.column(*leaf))).saturating_add(cells);
     }
     Ok(bytes)
 }
@@ -134,12 +197,7 @@ mod tests {
         let catalog = FileCatalog::default();
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
-        let file = Arc::new(ScanFile {
-            file,
-            leaves: Vec::new(),
-            way: OnceLock::new(),
-            page_maps: Mutex::default(),
-        });
+        let file = Arc::new(ScanFile::new(file, Vec::new()));
         let row_group = |(index, row_count): (usize, &u32)| RowGroup {
             file: file.clone(),
             index,
@@ -160,14 +218,14 @@ mod tests {
 
     #[test]
     fn a_row_group_that_does_not_fit_is_scanned_in_pieces() {
-        let pieces = |row_count, bytes_max, piece_bytes_max| {
+        let pieces = |row_count, bytes_max| {
             let group = row_groups(&[row_count]).remove(0);
-            group.pieces(bytes_max, piece_bytes_max).map(|piece| piece.rows).collect::<Vec<_>>()
+            let pieces = group.pieces(&[], bytes_max).unwrap();
+            pieces.into_iter().map(|piece| piece.rows).collect::<Vec<_>>()
         };
-        assert_eq!(pieces(10_000, 100_000, 10_000), [0..10_000]);
-        assert_eq!(pieces(10_000, 99_999, 33_400), [0..3334, 3334..6668, 6668..10_000]);
-        assert_eq!(pieces(10_000, 10, 1).len(), 9);
-        assert_eq!(pieces(500, 10, 1), [0..500]);
+        assert_eq!(pieces(10_000, 100_000), [0..10_000]);
+        // Of no column there is nothing to cut.
+        assert_eq!(pieces(10_000, 99_999), [0..10_000]);
     }
 
     #[test]

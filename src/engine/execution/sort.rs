@@ -9,14 +9,13 @@ use pystachio_plan::{Result, SortKey};
 
 use super::{
     Operator, QueryContext, Source,
-    held::{Held, spill},
+    held::{Held, Spilling},
     sort_ranges::RangeSort,
 };
 use crate::{
     device::{Chunk, Claim, Column},
-    operation::{HashPartitioning, Queue, SortColumn},
+    operation::{Queue, SortColumn},
     program::Program,
-    spill::SpilledPartitions,
 };
 
 /// What sorting takes for every row besides the row and its copy: row numbers, words, both twice.
@@ -105,7 +104,7 @@ impl SortSource {
     /// Reads everything. Gives the sorted rows, or makes the state that gives them.
     fn read(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         let mut reading = Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
-        let mut spilled: Option<SpilledPartitions> = None;
+        let mut spilled: Option<Spilling<'_>> = None;
         while let Some(chunk) = self.input.next(context)? {
             let queue = &context.queue;
             let chunk = self.without_late_rows(queue, chunk, reading.threshold.as_deref())?;
@@ -126,14 +125,14 @@ impl SortSource {
                 }
             }
             if !fits {
-                let partitions = spilled.get_or_insert_with(|| SpilledPartitions::new(1));
+                let spilling = spilled.get_or_insert_with(Spilling::in_order);
                 for chunk in reading.held.take() {
-                    spill_in_order(context, &chunk, partitions)?;
+                    spilling.push(context, &mut reading.claim, chunk)?;
                 }
-                reading.claim.try_resize(0);
             }
         }
-        if let Some(partitions) = spilled {
+        if let Some(spilling) = spilled {
+            let partitions = spilling.finish(context)?;
             let sort = RangeSort::new(partitions, reading.claim, self.row_count_max);
             self.state = SortState::Ranges(Box::new(sort));
             return Ok(None);
@@ -175,16 +174,6 @@ impl SortSource {
         }
         Ok(())
     }
-}
-
-/// Spills a chunk whose rows keep their order.
-pub(super) fn spill_in_order(
-    context: &QueryContext,
-    chunk: &Chunk,
-    partitions: &mut SpilledPartitions,
-) -> Result<()> {
-    let by = HashPartitioning { partition_count: 1, level: 0, nulls_match: true };
-    spill(context, chunk, &[], by, partitions)
 }
 
 impl Source for SortSource {

@@ -12,17 +12,26 @@
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{QueryContext, held::for_each_batch, memory::ROWS_MAX, sort::Order};
+use super::{
+    QueryContext,
+    held::{Spilling, for_each_block},
+    memory::{PARTITIONS, ROWS_MAX},
+    sort::Order,
+};
 use crate::{
     device::{Chunk, Claim, Column},
     operation::{KEYS_MAX, Queue, SPLITTERS_MAX},
-    spill::{SpilledChunk, SpilledPart, SpilledPartitions},
+    spill::{SpilledPart, SpilledPartitions},
 };
 
 /// Batches of a part that its sample is taken from.
 const SAMPLE_BATCHES_MAX: usize = 32;
 /// Rows of the sample for every splitter.
 const SAMPLE_ROWS_A_SPLITTER: usize = 16;
+/// Ranges that a part is divided into, besides those of rows equal to a splitter: as with [`PARTITIONS`], with more of
+/// them copies back become small.
+const RANGES_MAX: u64 = PARTITIONS as u64 - 1;
+const _: () = assert!(RANGES_MAX <= SPLITTERS_MAX as u64);
 /// How often a part is divided. Every time at least the rows equal to a splitter leave it.
 const LEVELS_MAX: u32 = 16;
 
@@ -98,22 +107,19 @@ impl RangeSort {
                 .with_hint("Raise the server option memory, or run fewer queries at once."));
         }
         let claimed = self.claim.resize_up_to(cost);
-        let wanted = (2 * cost / claimed.max(1)).clamp(1, SPLITTERS_MAX as u64) as usize;
+        let wanted = (2 * cost / claimed.max(1)).clamp(1, RANGES_MAX) as usize;
         // What is claimed is enough for the sample, and for another copy of it.
         let sample_rows = claimed.saturating_mul(range.part.row_count() as u64) / (2 * cost);
         let sample_rows = (wanted * SAMPLE_ROWS_A_SPLITTER).min(sample_rows as usize).max(1);
-        let queue = &context.queue;
         let (splitters, splitter_count) = splitters(order, context, &range.part, wanted, sample_rows)?;
-        self.claim.try_resize(0);
-        let mut partitions = SpilledPartitions::new(2 * splitter_count + 1);
-        for_each_batch(context, range.part, |chunk| {
-            let mut keys = order.keys(queue, &chunk)?;
+        let mut spilling = Spilling::new(2 * splitter_count + 1, |queue, chunk| {
+            let mut keys = order.keys(queue, chunk)?;
             keys.truncate(KEYS_MAX);
-            let partitioned = queue.partition_by_range(&keys, chunk.row_count, &splitters, splitter_count)?;
-            let chunk = queue.gather_chunk(&chunk, &partitioned.rows)?;
-            partitions.push(SpilledChunk::write(queue, &context.memory.store, &chunk, partitioned.bounds)?);
-            Ok(())
-        })?;
+            queue.partition_by_range(&keys, chunk.row_count, &splitters, splitter_count).map(Some)
+        });
+        for_each_block(context, range.part, |chunk| spilling.push(context, &mut self.claim, chunk))?;
+        let partitions = spilling.finish(context)?;
+        self.claim.try_resize(0);
         // Rows that are equal in the keys that a kernel takes may differ in others.
         let has_all_keys = order.keys.len() <= KEYS_MAX;
         let ranges = partitions.into_parts().into_iter().enumerate();

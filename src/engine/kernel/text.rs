@@ -1,5 +1,7 @@
 //! Text laid one after another.
 
+use std::ops::Range;
+
 use pystachio_plan::Result;
 
 use super::{
@@ -7,7 +9,7 @@ use super::{
     abi::{CopyStrings, MoveStrings},
 };
 use crate::{
-    device::{Buffer, Column},
+    device::{Buffer, Column, StringCell},
     operation::{PackedText, TextOperations},
 };
 
@@ -31,9 +33,10 @@ impl TextOperations for KernelDevice {
         Ok(PackedText { bytes, offsets, total_bytes })
     }
 
-    fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()> {
-        let row_count = row_count as u64;
-        let arguments = MoveStrings { cells: cells.address(), row_count, distance: to.wrapping_sub(from) };
+    fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {
+        let row_count = rows.len() as u64;
+        let first = cells.address() + (rows.start * size_of::<StringCell>()) as u64;
+        let arguments = MoveStrings { cells: first, row_count, distance: to.wrapping_sub(from) };
         self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
     }
 }

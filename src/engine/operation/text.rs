@@ -1,5 +1,7 @@
 //! Text laid one after another, to leave the device or to let go of the pages that it lies in.
 
+use std::ops::Range;
+
 use pystachio_plan::Result;
 
 use super::Queue;
@@ -30,8 +32,8 @@ pub trait TextOperations {
     /// [`crate::device::StringCell`] a row that points to the copy. Waits for the count of bytes.
     fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText>;
 
-    /// Makes cells that point to text at one address point to its copy at another.
-    fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()>;
+    /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
+    fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()>;
 }
 
 impl Queue {

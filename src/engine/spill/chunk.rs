@@ -10,6 +10,10 @@ use crate::{
     operation::Queue,
 };
 
+/// A partition's rows in a chunk are at most so many ranges more than they need be, so that they come back in parts
+/// where there is less memory than when they left.
+const RANGES_A_CHUNK: usize = 8;
+
 /// A chunk off the device, whose rows come back range by range.
 pub struct SpilledChunk {
     store: SpillStore,
@@ -17,6 +21,8 @@ pub struct SpilledChunk {
     columns: Vec<SpilledColumn>,
     /// The ranges: each is the rows from one of these to the next.
     bounds: Vec<usize>,
+    /// The first range of each partition, and how many ranges there are.
+    partitions: Vec<usize>,
 }
 
 /// Where a column's parts are within the stored bytes.
@@ -37,8 +43,8 @@ struct SpilledText {
 }
 
 impl SpilledChunk {
-    /// Copies a chunk off the device. Its rows come back in ranges from one of `bounds` to the next; the first
-    /// is 0 and the last the count of rows.
+    /// Copies a chunk off the device whose partitions go from one of `bounds` to the next; the first is 0 and the last
+    /// the count of rows.
     ///
     /// # Errors
     ///
@@ -46,6 +52,7 @@ impl SpilledChunk {
     /// of the device.
     pub fn write(queue: &Queue, store: &SpillStore, chunk: &Chunk, bounds: Vec<usize>) -> Result<Self> {
         assert!(bounds.first() == Some(&0) && bounds.last() == Some(&chunk.row_count), "ranges of a chunk");
+        let (bounds, partitions) = ranges_of(&bounds, chunk.row_count.div_ceil(RANGES_A_CHUNK));
         let rows = chunk.row_count as u64;
         let mut segments = Vec::new();
         let mut offset = 0;
@@ -83,73 +90,125 @@ impl SpilledChunk {
             });
         }
         let stored = store.write(queue, &segments)?;
-        Ok(Self { store: store.clone(), stored, columns, bounds })
+        Ok(Self { store: store.clone(), stored, columns, bounds, partitions })
     }
 
-    /// How many ranges there are.
-    pub fn range_count(&self) -> usize {
-        self.bounds.len() - 1
+    /// How many partitions there are.
+    pub fn partition_count(&self) -> usize {
+        self.partitions.len() - 1
     }
 
-    /// The rows of a range.
-    pub fn rows(&self, range: usize) -> Range<usize> {
-        self.bounds[range]..self.bounds[range + 1]
+    /// The ranges of some partitions side by side.
+    pub fn ranges(&self, partitions: Range<usize>) -> Range<usize> {
+        self.partitions[partitions.start]..self.partitions[partitions.end]
     }
 
-    /// Bytes that a range takes on the device.
-    pub fn range_bytes(&self, range: usize) -> u64 {
-        let rows = self.rows(range).len() as u64;
+    /// The rows of ranges side by side.
+    pub fn rows(&self, ranges: &Range<usize>) -> Range<usize> {
+        self.bounds[ranges.start]..self.bounds[ranges.end]
+    }
+
+    /// Bytes that ranges side by side take on the device.
+    pub fn bytes(&self, ranges: &Range<usize>) -> u64 {
+        let rows = self.rows(ranges).len() as u64;
         let bytes_of = |column: &SpilledColumn| {
-            let text = column.text.as_ref().map_or(0, |text| text.bounds[range + 1] - text.bounds[range]);
-            rows * (u64::from(column.cell_type.bytes()) + u64::from(column.validity_offset.is_some())) + text
+            rows * (u64::from(column.cell_type.bytes()) + u64::from(column.validity_offset.is_some()))
+                + column.text_bytes(ranges)
         };
         self.columns.iter().map(bytes_of).sum()
     }
 
-    /// The rows of a range on the device. What is stored must stay until the queue has been waited for.
+    /// Rows of several chunks with the same columns on the device, one after another: of each chunk some ranges side by
+    /// side. What is stored must stay until the queue has been waited for.
     ///
     /// # Errors
     ///
     /// `OutOfMemory`, `FileAccess`, and faults of the device.
-    pub fn read(&self, queue: &Queue, range: usize) -> Result<Chunk> {
-        let rows = self.rows(range);
-        let columns = self
-            .columns
-            .iter()
-            .map(|column| self.read_column(queue, column, range))
+    ///
+    /// # Panics
+    ///
+    /// If there is no chunk.
+    pub fn read(queue: &Queue, parts: &[(&Self, Range<usize>)]) -> Result<Chunk> {
+        let row_count = parts.iter().map(|(chunk, ranges)| chunk.rows(ranges).len()).sum();
+        let columns = (0..parts[0].0.columns.len())
+            .map(|number| read_column(queue, parts, number, row_count))
             .collect::<Result<_>>()?;
-        Ok(Chunk { row_count: rows.len(), columns })
+        Ok(Chunk { row_count, columns })
     }
 
-    fn read_column(&self, queue: &Queue, column: &SpilledColumn, range: usize) -> Result<Column> {
-        let rows = self.rows(range);
-        let (first, count) = (rows.start as u64, rows.len() as u64);
-        let cell_bytes = u64::from(column.cell_type.bytes());
-        let values =
-            self.read_buffer(queue, column.values_offset + first * cell_bytes, count * cell_bytes)?;
-        let validity = match column.validity_offset {
-            Some(offset) => Some(self.read_buffer(queue, offset + first, count)?),
-            None => None,
-        };
-        let mut strings = Vec::new();
-        if let Some(text) = &column.text {
-            let (start, end) = (text.bounds[range], text.bounds[range + 1]);
-            let bytes = self.read_buffer(queue, text.offset + start, end - start)?;
-            queue.move_strings(&values, rows.len(), text.address + start, bytes.address())?;
-            strings.push(bytes);
+    fn read_bytes(&self, queue: &Queue, offset: u64, address: u64, bytes: u64) -> Result<()> {
+        self.store.read(queue, &self.stored, offset, Segment { address, bytes })
+    }
+}
+
+impl SpilledColumn {
+    /// Bytes of text in ranges side by side.
+    fn text_bytes(&self, ranges: &Range<usize>) -> u64 {
+        self.text.as_ref().map_or(0, |text| text.bounds[ranges.end] - text.bounds[ranges.start])
+    }
+}
+
+/// Partitions cut into ranges of at most so many rows: the bounds of these, and the first range of each partition.
+fn ranges_of(partition_bounds: &[usize], rows_max: usize) -> (Vec<usize>, Vec<usize>) {
+    let (mut bounds, mut partitions) = (vec![0], vec![0]);
+    for partition in partition_bounds.windows(2) {
+        bounds.extend((partition[0]..partition[1]).step_by(rows_max.max(1)).skip(1));
+        bounds.push(partition[1]);
+        partitions.push(bounds.len() - 1);
+    }
+    (bounds, partitions)
+}
+
+/// One column of [`SpilledChunk::read`].
+fn read_column(
+    queue: &Queue,
+    parts: &[(&SpilledChunk, Range<usize>)],
+    number: usize,
+    row_count: usize,
+) -> Result<Column> {
+    let SpilledColumn { data_type, cell_type, text, .. } = &parts[0].0.columns[number];
+    let cell_bytes = u64::from(cell_type.bytes());
+    let memory = queue.memory();
+    let values = memory.allocate(row_count as u64 * cell_bytes, queue.stream())?;
+    let is_nullable = parts.iter().any(|(chunk, _)| chunk.columns[number].validity_offset.is_some());
+    let validity = match is_nullable {
+        true => Some(queue.allocate_filled::<u8>(row_count as u64, 1)?),
+        false => None,
+    };
+    let text_bytes = parts.iter().map(|(chunk, ranges)| chunk.columns[number].text_bytes(ranges)).sum();
+    let strings = match text {
+        Some(_) => vec![memory.allocate(text_bytes, queue.stream())?],
+        None => Vec::new(),
+    };
+    let mut first_row = 0;
+    let mut text_address = strings.first().map_or(0, Buffer::address);
+    for (chunk, ranges) in parts {
+        let (column, rows) = (&chunk.columns[number], chunk.rows(ranges));
+        let (start, count) = (rows.start as u64, rows.len() as u64);
+        let target = values.address() + first_row as u64 * cell_bytes;
+        chunk.read_bytes(queue, column.values_offset + start * cell_bytes, target, count * cell_bytes)?;
+        if let (Some(offset), Some(validity)) = (column.validity_offset, &validity) {
+            chunk.read_bytes(queue, offset + start, validity.address() + first_row as u64, count)?;
         }
-        Ok(Column {
-            data_type: column.data_type.clone(),
-            cell_type: column.cell_type,
-            values,
-            validity,
-            strings,
-        })
+        if let Some(text) = &column.text {
+            let (text_start, bytes) = (text.bounds[ranges.start], column.text_bytes(ranges));
+            chunk.read_bytes(queue, text.offset + text_start, text_address, bytes)?;
+            let moved = first_row..first_row + rows.len();
+            queue.move_strings(&values, moved, text.address + text_start, text_address)?;
+            text_address += bytes;
+        }
+        first_row += rows.len();
     }
+    Ok(Column { data_type: data_type.clone(), cell_type: *cell_type, values, validity, strings })
+}
 
-    fn read_buffer(&self, queue: &Queue, offset: u64, bytes: u64) -> Result<Buffer> {
-        let buffer = queue.memory().allocate(bytes, queue.stream())?;
-        self.store.read(queue, &self.stored, offset, Segment { address: buffer.address(), bytes })?;
-        Ok(buffer)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_partitions_are_several_ranges() {
+        assert_eq!(ranges_of(&[0, 5, 5, 8], 4), (vec![0, 4, 5, 5, 8], vec![0, 2, 3, 4]));
+        assert_eq!(ranges_of(&[0, 0], 0), (vec![0, 0], vec![0, 1]));
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - `store.rs`: bytes on the host or in the file; `file.rs`: the file and its extents
-//! - `chunk.rs`: a chunk as bytes, and ranges of its rows back as a chunk
+//! - `chunk.rs`: a chunk as bytes, and ranges of rows of several back as one chunk
 //! - `part.rs`: ranges of many chunks that belong together: a partition
 //!
 //! Invariants: a spilled chunk keeps the order of its rows. Text is packed when it leaves, so that it needs no
@@ -24,5 +24,5 @@ mod tests;
 
 pub use chunk::SpilledChunk;
 pub use file::SpillFile;
-pub use part::{SpilledPart, SpilledPartitions};
+pub use part::{SpilledPart, SpilledPartitions, SpilledSize};
 pub use store::{SpillOptions, SpillStore};

@@ -4,6 +4,7 @@
 //! - `scans.rs`: less than whole row groups
 //! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
+//! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
@@ -18,6 +19,7 @@ mod aggregates;
 mod devices;
 mod joins;
 mod large_decimals;
+mod little_memory;
 mod runtime_filters;
 mod scans;
 mod sharing;

@@ -24,15 +24,18 @@ pub(super) struct Calls {
     /// Copies between host and device.
     pub(super) pinned: AtomicU64,
     pub(super) pageable: AtomicU64,
-    /// Waits of the query's own thread for the device.
+    /// Copies of what was spilled back to the device.
+    pub(super) returned_copies: AtomicU64,
+    /// Waits of the query's own thread for the device, and of others.
     pub(super) waits: AtomicU64,
+    pub(super) reader_waits: AtomicU64,
 }
 
 impl Calls {
     fn count_wait(&self) {
-        if std::thread::current().name() == Some("pystachio-query") {
-            self.waits.fetch_add(1, Ordering::Relaxed);
-        }
+        let is_query = std::thread::current().name() == Some("pystachio-query");
+        let waits = if is_query { &self.waits } else { &self.reader_waits };
+        waits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn launches(&self) -> u64 {
@@ -52,22 +55,32 @@ pub(super) struct Watched {
     pub(super) calls: Calls,
     before: Before,
     wrap: Wrap,
+    reader_count: usize,
 }
 
 impl Watched {
     pub(super) fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
-        Self::made(Box::new(before), Box::new(|device| device))
+        Self::with_readers(EmulatedPlatform::new().reader_count(), before)
+    }
+
+    /// With so many readers for a query.
+    pub(super) fn with_readers(
+        reader_count: usize,
+        before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::made(reader_count, Box::new(before), Box::new(|device| device))
     }
 
     /// With another device around the one that launches kernels.
     pub(super) fn wrapping(
         wrap: impl Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Self::made(Box::new(|_| Ok(())), Box::new(wrap))
+        Self::made(EmulatedPlatform::new().reader_count(), Box::new(|_| Ok(())), Box::new(wrap))
     }
 
-    fn made(before: Before, wrap: Wrap) -> Arc<Self> {
-        Arc::new(Self { device: EmulatedPlatform::new(), calls: Calls::default(), before, wrap })
+    fn made(reader_count: usize, before: Before, wrap: Wrap) -> Arc<Self> {
+        let device = EmulatedPlatform::new();
+        Arc::new(Self { device, calls: Calls::default(), before, wrap, reader_count })
     }
 }
 
@@ -81,7 +94,7 @@ impl Platform for Watched {
     }
 
     fn reader_count(&self) -> usize {
-        self.device.reader_count()
+        self.reader_count
     }
 
     fn create_stream(&self) -> Result<Stream> {
@@ -153,6 +166,7 @@ impl Platform for Watched {
     }
 
     fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.calls.returned_copies.fetch_add(1, Ordering::Relaxed);
         self.device.upload_pinned(source, target, bytes, stream)
     }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    ops::{Deref, RangeInclusive},
+    ops::{Deref, Range, RangeInclusive},
     sync::Mutex,
 };
 
@@ -161,8 +161,8 @@ impl TextOperations for Wrapping {
         self.call("pack")?.pack(column, row_count, cells)
     }
 
-    fn move_strings(&self, cells: &Buffer, row_count: usize, from: u64, to: u64) -> Result<()> {
-        self.call("move_strings")?.move_strings(cells, row_count, from, to)
+    fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {
+        self.call("move_strings")?.move_strings(cells, rows, from, to)
     }
 }
 

@@ -1,0 +1,126 @@
+//! What a query costs whose data is many times the memory: counted, not timed.
+
+use std::{collections::HashMap, sync::atomic::AtomicU64};
+
+use pystachio_plan::{
+    Aggregate, AggregateCall, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value,
+};
+
+use super::*;
+
+const PAGES: usize = 100;
+/// Readers of the GPU; more of them must not mean smaller pieces.
+const READERS: usize = 12;
+
+/// One row group with so many pages in every column.
+fn table(seed: u64, row_count: usize) -> Table {
+    let shape = Shape { seed, row_count, key_count: 20_000, repeated_percent: 0, null_percent: 2 };
+    let properties = WriterProperties::builder()
+        .set_data_page_row_count_limit(row_count / PAGES)
+        .set_write_batch_size(row_count / PAGES)
+        .set_column_dictionary_enabled("key".into(), false)
+        .set_column_dictionary_enabled("number".into(), false)
+        .build();
+    Table::written(std::env::temp_dir(), shape.rows(), properties)
+}
+
+fn file_bytes(table: &Table) -> u64 {
+    table.path.metadata().unwrap().len()
+}
+
+/// How many rows there are, and the sum of column 3.
+fn summed(input: Arc<Relation>) -> Plan {
+    let call = |id, function, argument, data_type| AggregateCall {
+        id: ColumnId(id),
+        function,
+        argument,
+        distinct: false,
+        filter: None,
+        data_type,
+    };
+    let wide = DataType::Decimal { precision: 38, scale: 0 };
+    let operator = Operator::Aggregate {
+        input,
+        groups: Vec::<NamedExpression>::new(),
+        aggregates: vec![
+            call(201, Aggregate::Count, None, DataType::Int64),
+            call(202, Aggregate::Sum, Some(int64(3)), wide),
+        ],
+    };
+    plan(Relation::new(operator, 1.0))
+}
+
+fn expected<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Vec<String>> {
+    let (count, sum) = rows.fold((0, 0), |(count, sum), row| (count + 1, sum + row.number));
+    vec![vec![count.to_string(), sum.to_string()]]
+}
+
+fn counter(answer: &Answer, name: &str) -> u64 {
+    let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
+    all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
+}
+
+/// Rows with a value below a limit.
+fn below(table: &Table, limit: i64) -> Arc<Relation> {
+    let limit = Expression::literal(Value::Int(limit), DataType::Int64);
+    table.filtered(0, &[Expression::predicate(Function::Less, vec![int64(2), limit])])
+}
+
+#[test]
+fn pieces_of_a_row_group_share_few_pages() {
+    let table = table(101, 40_000);
+    let wanted = expected(table.rows.iter().filter(|row| row.value.is_some_and(|value| value < 400)));
+    let platform = Watched::with_readers(READERS, |_| Ok(()));
+    let fixture = Fixture::over(platform, file_bytes(&table) / 3);
+    let answer = fixture.run(summed(below(&table, 400))).unwrap();
+    assert_eq!(answer.rows, wanted);
+    // Every piece ends where pages do.
+    assert_eq!(counter(&answer, "pages_decoded"), 3 * PAGES as u64);
+    assert!(counter(&answer, "bytes_read") <= file_bytes(&table) * 3 / 2, "{answer:?}");
+}
+
+#[test]
+fn pages_that_do_not_fit_decoded_are_loaded_once() {
+    let table = table(102, 60_000);
+    let platform = Watched::with_readers(READERS, |_| Ok(()));
+    let fixture = Fixture::over(platform, file_bytes(&table) / 16);
+    let answer = fixture.run(summed(below(&table, 400))).unwrap();
+    let wanted = expected(table.rows.iter().filter(|row| row.value.is_some_and(|value| value < 400)));
+    assert_eq!(answer.rows, wanted);
+    assert!(counter(&answer, "pages_decoded") > 4 * PAGES as u64, "a page fits as a whole: {answer:?}");
+    assert!(counter(&answer, "bytes_read") <= 2 * file_bytes(&table), "{answer:?}");
+}
+
+#[test]
+fn a_join_writes_rows_once_and_in_blocks() {
+    let (probe, build) = (table(103, 40_000), table(104, 20_000));
+    let rows: HashMap<i64, usize> =
+        build.rows.iter().filter_map(|row| row.key).fold(HashMap::new(), |mut counts, key| {
+            *counts.entry(key).or_default() += 1;
+            counts
+        });
+    let matching = |row: &&Row| row.key.map_or(0, |key| rows.get(&key).copied().unwrap_or(0));
+    let wanted = expected(probe.rows.iter().flat_map(|row| std::iter::repeat_n(row, matching(&row))));
+    let operator = Operator::Join {
+        kind: JoinKind::Inner,
+        left: probe.scan(0),
+        right: build.scan(4),
+        keys: vec![JoinKey { left: int64(0), right: int64(4) }],
+        residual: None,
+        build: JoinSide::Right,
+    };
+    let platform = Watched::with_readers(READERS, |_| Ok(()));
+    let fixture = Fixture::over(platform.clone(), file_bytes(&probe) / 4);
+    let answer = fixture.run(summed(Relation::new(operator, 1.0))).unwrap();
+    assert_eq!(answer.rows, wanted);
+    let written = answer.metrics.spilled_bytes;
+    let bytes = probe.bytes() + build.bytes();
+    println!(
+        "MEASURED written {written} of {bytes} launches {} copies {:?}",
+        platform.calls.launches(),
+        platform.calls.returned_copies.load(Ordering::Relaxed)
+    );
+    assert!(written > bytes / 4 && written <= bytes, "{written} of {bytes}");
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
+}
