@@ -10,6 +10,7 @@
 #   DEVICE=cuda    of every server; 'emulated' tests this script
 #   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=40
 #   PYSTACHIO_TEST_PARQUET=folder:…   further Parquet files for the tests of src/cuda
+#   NVCOMP=folder  where nvCOMP's library is: its tests then fail where they can't use it
 #   OUT=folder     logs; default: target/test-gpu
 source "$(dirname "$0")/environment.sh"
 source "$(dirname "$0")/gpu-host.sh"
@@ -47,6 +48,9 @@ if [[ -z $test_folder ]]; then
     "$project_root/scripts/gpu-tests.sh" "$test_folder"
 fi
 if [[ $device == cuda ]]; then export PYSTACHIO_REQUIRE_GPU=1; fi
+if [[ -n ${NVCOMP:-} ]]; then
+    export PYSTACHIO_REQUIRE_NVCOMP=1 LD_LIBRARY_PATH=$NVCOMP${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
 export PYSTACHIO_TEST_PARQUET=$project_root/regress/data${PYSTACHIO_TEST_PARQUET:+:$PYSTACHIO_TEST_PARQUET}
 
 # Prints the executable tests: path and name of each.

@@ -46,6 +46,9 @@
     X(scatter_digits, SortDigits, BLOCK_THREADS) \
     X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
+    X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \
+    X(prepare_frames, FramedPages, BLOCK_THREADS) \
+    X(check_frames, FramedPages, BLOCK_THREADS) \
     X(decode_levels, DecodePages, BLOCK_THREADS) \
     X(locate_strings, DecodePages, 64) \
     X(index_deltas, DecodePages, BLOCK_THREADS) \

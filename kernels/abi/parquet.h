@@ -211,3 +211,31 @@ typedef struct DecompressPages {
     uint64_t status;
 } DecompressPages;
 static_assert(sizeof(DecompressPages) == 16, "DecompressPages has 16 bytes");
+
+// decompress_hadoop_lz4
+typedef struct DecompressFrames {
+    uint64_t pages;   // CompressedPage [grid]
+    uint64_t refused; // uint32_t [grid]: 1 where the host has to decompress the page
+} DecompressFrames;
+static_assert(sizeof(DecompressFrames) == 16, "DecompressFrames has 16 bytes");
+
+// What a library decompresses.
+enum FrameFormat { FRAME_ZSTD = 0, FRAME_GZIP = 1 };
+
+// prepare_frames, check_frames: pages of one format, and the arrays that a library takes
+typedef struct FramedPages {
+    uint64_t pages;          // CompressedPage [page_count]
+    uint64_t refused;        // uint32_t [page_count]: 1 where the host has to decompress the page
+    uint64_t sources;        // uint64_t [page_count]: where the frames are
+    uint64_t source_bytes;   // uint64_t [page_count]
+    uint64_t targets;        // uint64_t [page_count]
+    uint64_t target_bytes;   // uint64_t [page_count]
+    uint64_t produced_bytes; // uint64_t [page_count]: what the library says that it has written
+    uint64_t statuses;       // int32_t [page_count]: 0 where the library found no fault
+    uint64_t stand_in;       // a frame of one byte, which the library gets in place of a page that it is not to see
+    uint32_t stand_in_bytes;
+    uint32_t format; // FrameFormat
+    uint32_t page_count;
+    uint32_t reserved;
+} FramedPages;
+static_assert(sizeof(FramedPages) == 88, "FramedPages has 88 bytes");

@@ -156,13 +156,17 @@ DEVICE bool decompress_page(const CompressedPage &page) {
     return produced == page.target_bytes;
 }
 
+// Pages lie at multiples of PAGE_ALIGNMENT, and whole words are loaded.
+DEVICE void clear_gap(const CompressedPage &page) {
+    const uint64_t end = page.target + page.target_bytes;
+    const uint32_t gap = (uint32_t)(-end % PAGE_ALIGNMENT);
+    if (threadIdx.x < gap) ((uint8_t *)end)[threadIdx.x] = 0;
+}
+
 template <class Codec>
 DEVICE void decompress_listed(const DecompressPages &args) {
     const CompressedPage page = ((const CompressedPage *)args.pages)[blockIdx.x];
     bool is_sound = decompress_page<Codec>(page);
-    // Pages lie at multiples of PAGE_ALIGNMENT, and whole words are loaded.
-    const uint64_t end = page.target + page.target_bytes;
-    const uint32_t gap = (uint32_t)(-end % PAGE_ALIGNMENT);
-    if (threadIdx.x < gap) ((uint8_t *)end)[threadIdx.x] = 0;
+    clear_gap(page);
     if (!is_sound && threadIdx.x == 0) report_error(args.status, ERROR_COMPRESSED_PAGE, page.page);
 }

@@ -3,6 +3,7 @@
 //! - `platform.rs`: [`CudaPlatform`], a [`pystachio_engine::device::Platform`] that launches kernels
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
 //! - `cufile.rs`: files that the GPU reads by itself
+//! - `nvcomp.rs`: a library that decompresses on the GPU
 //! - `library.rs`: libraries of the host, which are there and how old
 //! - `fault.rs`: the driver's errors as plan errors
 //!
@@ -13,6 +14,7 @@
 mod cufile;
 mod fault;
 mod library;
+mod nvcomp;
 mod platform;
 mod staging;
 

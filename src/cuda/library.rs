@@ -9,6 +9,8 @@ use std::error::Error;
 
 use libloading::Library;
 
+use crate::nvcomp::nvcomp_version;
+
 /// Where CUDA's toolkit has its libraries, if the loader does not know it.
 const TOOLKIT_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
 
@@ -126,7 +128,7 @@ fn check_version(version: i32, version_min: i32, shown: fn(i32) -> String) -> Re
 }
 
 /// 13020 is 13.2, and so it is with cuFile.
-fn cuda_version(version: i32) -> String {
+pub(crate) fn cuda_version(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 
@@ -150,7 +152,11 @@ pub fn library_lines() -> Vec<String> {
         Ok(version) => format!("{NCCL} is of version {}", nccl_version_text(version)),
         Err(reason) => format!("{NCCL} {reason}; one GPU needs none"),
     };
-    vec![driver, cufile, nccl]
+    let nvcomp = match nvcomp_version() {
+        Ok(version) => format!("libnvcomp.so is of version {version}"),
+        Err(reason) => format!("{reason}; Zstd and gzip are decompressed by the host"),
+    };
+    vec![driver, cufile, nccl, nvcomp]
 }
 
 #[cfg(test)]
@@ -186,7 +192,7 @@ mod tests {
     #[test]
     fn every_library_has_a_line() {
         let lines = library_lines();
-        for (line, name) in lines.iter().zip([DRIVER, CUFILE, NCCL]) {
+        for (line, name) in lines.iter().zip([DRIVER, CUFILE, NCCL, "libnvcomp.so"]) {
             assert!(line.starts_with(name), "{line}");
         }
     }

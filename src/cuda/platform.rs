@@ -22,7 +22,7 @@ use cudarc::driver::{
     sys::{CUcontext, CUevent, CUevent_flags, CUstream},
 };
 use pystachio_engine::{
-    device::{DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
+    device::{Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
     kernel::KernelDevice,
     operation::{Device, Lane},
 };
@@ -32,6 +32,7 @@ use self::functions::Functions;
 use crate::{
     cufile::CuFile,
     fault::from_driver,
+    nvcomp::Nvcomp,
     staging::{PORTABLE, SLOT_BYTES, Staging},
 };
 
@@ -44,6 +45,7 @@ pub struct CudaPlatform {
     functions: Functions,
     staging: Staging,
     cufile: CuFile,
+    nvcomp: Option<Nvcomp>,
     description: String,
     memory_bytes: u64,
     streams: Mutex<Vec<CUstream>>,
@@ -258,6 +260,11 @@ impl Platform for CudaPlatform {
         // SAFETY: the target has this many bytes.
         unsafe { result::memset_d8_async(target, value, bytes as usize, handle(stream)) }
             .map_err(|error| from_driver("fill memory", error))
+    }
+
+    fn decompressor(&self) -> Option<&dyn Decompressor> {
+        let nvcomp = self.nvcomp.as_ref().filter(|nvcomp| nvcomp.is_sound())?;
+        Some(nvcomp)
     }
 
     fn wait(&self, stream: Stream) -> Result<()> {

@@ -72,6 +72,7 @@ static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_NVCOMP: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_PAGE_SKIPPING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -141,6 +142,7 @@ pub fn device() -> DeviceSettings {
         deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
         memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
+        nvcomp: GPU_NVCOMP.get(),
         page_skipping: GPU_PAGE_SKIPPING.get(),
         pinned_memory: GPU_PINNED_MEMORY.get(),
         reader_combining: GPU_READER_COMBINING.get(),
@@ -299,6 +301,11 @@ fn define_techniques() {
             &GPU_MEMORY_POOL,
         ),
         (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
+        (
+            c"pystachio.gpu_nvcomp",
+            c"Decompresses Zstandard and gzip by nvCOMP, where it is installed.",
+            &GPU_NVCOMP,
+        ),
         (
             c"pystachio.gpu_page_skipping",
             c"Decodes only pages that page indexes and filters leave.",

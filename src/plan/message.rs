@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -137,6 +137,8 @@ pub struct DeviceSettings {
     pub memory_pool: bool,
     /// Footers are kept between queries.
     pub metadata_cache: bool,
+    /// nvCOMP decompresses Zstandard and gzip, where it is installed; otherwise threads of the host do.
+    pub nvcomp: bool,
     /// Of a row group, only pages are decoded that page indexes and filters on other columns leave.
     pub page_skipping: bool,
     /// Copies between host and device go through page-locked memory, which also keeps column chunks.
@@ -205,6 +207,7 @@ impl Default for DeviceSettings {
             deferred_synchronisation: true,
             memory_pool: true,
             metadata_cache: true,
+            nvcomp: true,
             page_skipping: true,
             pinned_memory: true,
             reader_combining: true,

@@ -10,7 +10,9 @@ use cudarc::driver::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{CudaPlatform, functions::Functions};
-use crate::{MODULES, cufile::CuFile, fault::from_driver, library::driver_version, staging::Staging};
+use crate::{
+    MODULES, cufile::CuFile, fault::from_driver, library::driver_version, nvcomp::Nvcomp, staging::Staging,
+};
 
 impl CudaPlatform {
     /// The GPU of this number, with the kernels loaded.
@@ -71,6 +73,7 @@ impl CudaPlatform {
             functions: Functions::load()?,
             staging: Staging::new()?,
             cufile: CuFile::new(),
+            nvcomp: Nvcomp::open(context),
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),

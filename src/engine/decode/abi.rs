@@ -232,3 +232,32 @@ pub(super) struct DecompressPages {
     pub(super) status: u64,
 }
 const _: () = assert!(size_of::<DecompressPages>() == 16);
+
+/// Arguments of `decompress_hadoop_lz4`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DecompressFrames {
+    pub(super) pages: u64,
+    pub(super) refused: u64,
+}
+const _: () = assert!(size_of::<DecompressFrames>() == 16);
+
+/// Arguments of the kernels before and after a library decompresses pages.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct FramedPages {
+    pub(super) pages: u64,
+    pub(super) refused: u64,
+    pub(super) sources: u64,
+    pub(super) source_bytes: u64,
+    pub(super) targets: u64,
+    pub(super) target_bytes: u64,
+    pub(super) produced_bytes: u64,
+    pub(super) statuses: u64,
+    pub(super) stand_in: u64,
+    pub(super) stand_in_bytes: u32,
+    pub(super) format: u32,
+    pub(super) page_count: u32,
+    pub(super) reserved: u32,
+}
+const _: () = assert!(size_of::<FramedPages>() == 88);

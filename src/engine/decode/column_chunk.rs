@@ -15,6 +15,7 @@ use super::{
     fault::ColumnNames,
     page_header::PageEncoding,
 };
+use crate::device::FrameFormat;
 
 /// One column of one row group: what is known of it, and what it is declared as.
 #[derive(Clone, Copy, Debug)]
@@ -82,20 +83,23 @@ pub(super) enum Codec {
     None,
     Snappy,
     Lz4,
+    HadoopLz4,
+    /// A library on the device.
+    Framed(FrameFormat),
     Host,
 }
 
 impl Codec {
-    /// The codec of a chunk; `None` if there is no decoder.
-    pub(super) fn of(codec: CompressionCodec) -> Option<Self> {
+    /// The codec of a chunk, for a device with or without a library that decompresses; `None` if there is no decoder.
+    pub(super) fn of(codec: CompressionCodec, has_library: bool) -> Option<Self> {
         Some(match codec {
             CompressionCodec::UNCOMPRESSED => Self::None,
             CompressionCodec::SNAPPY => Self::Snappy,
             CompressionCodec::LZ4_RAW => Self::Lz4,
-            CompressionCodec::ZSTD
-            | CompressionCodec::GZIP
-            | CompressionCodec::BROTLI
-            | CompressionCodec::LZ4 => Self::Host,
+            CompressionCodec::LZ4 => Self::HadoopLz4,
+            CompressionCodec::ZSTD if has_library => Self::Framed(FrameFormat::Zstd),
+            CompressionCodec::GZIP if has_library => Self::Framed(FrameFormat::Gzip),
+            CompressionCodec::ZSTD | CompressionCodec::GZIP | CompressionCodec::BROTLI => Self::Host,
             _ => return None,
         })
     }
@@ -106,7 +110,11 @@ impl Codec {
             // A copy of 64 bytes takes three, and the length at most five.
             Self::Snappy => compressed_bytes.saturating_mul(22),
             // A byte of a length's extension stands for 255 bytes; 15 and 19 come without one.
-            Self::Lz4 => compressed_bytes.saturating_mul(255).saturating_add(64),
+            Self::Lz4 | Self::HadoopLz4 => compressed_bytes.saturating_mul(255).saturating_add(64),
+            // A block of a repeated byte takes four and stands for 128 kB.
+            Self::Framed(FrameFormat::Zstd) => compressed_bytes.saturating_mul(1 << 15),
+            // A copy of 258 bytes takes two bits.
+            Self::Framed(FrameFormat::Gzip) => compressed_bytes.saturating_mul(4 * 258),
             Self::None | Self::Host => u64::MAX,
         }
     }

@@ -1,4 +1,4 @@
-//! Pages that the host decompresses, because no kernel does: Zstandard, gzip, Brotli and Hadoop's LZ4.
+//! Pages that the host decompresses: Brotli, Zstandard and gzip where there is no library, and what the device refuses.
 //!
 //! Each page is given to the `parquet` crate's own reader on its own, so what decompresses there does here,
 //! with the same result, on as many threads as there are.
@@ -21,15 +21,29 @@ use parquet::{
         reader::{ChunkReader, Length},
         serialized_reader::SerializedPageReader,
     },
+    schema::types::ColumnDescPtr,
 };
 
 /// Threads that decompress the pages of one row group.
 const THREADS_MAX: usize = 16;
 
+/// What the host must know of a chunk to decompress its pages.
+#[derive(Clone, Debug)]
+pub(super) struct PageFormat {
+    descriptor: ColumnDescPtr,
+    codec: CompressionCodec,
+}
+
+impl PageFormat {
+    pub(super) fn of(metadata: &ColumnChunkMetaData) -> Self {
+        Self { descriptor: metadata.column_descr_ptr(), codec: metadata.compression_codec() }
+    }
+}
+
 /// A page with its header, as it is in the file.
 #[derive(Clone, Copy)]
 pub(super) struct HostPage<'a> {
-    pub(super) metadata: &'a ColumnChunkMetaData,
+    pub(super) format: &'a PageFormat,
     pub(super) bytes: &'a [u8],
 }
 
@@ -69,18 +83,14 @@ fn decompress_page(page: HostPage<'_>) -> Result<Bytes, String> {
 }
 
 fn read_page(page: HostPage<'_>) -> ParquetResult<Bytes> {
-    let metadata = ColumnChunkMetaData::builder(page.metadata.column_descr_ptr())
-        .set_compression_codec(codec(page.metadata))
+    let metadata = ColumnChunkMetaData::builder(page.format.descriptor.clone())
+        .set_compression_codec(page.format.codec)
         .set_data_page_offset(0)
         .set_total_compressed_size(page.bytes.len() as i64)
         .build()?;
     let mut reader = SerializedPageReader::new(Arc::new(PageBytes(page.bytes)), &metadata, 0, None)?;
     let page = reader.get_next_page()?.ok_or_else(|| ParquetError::EOF("there is no page".to_owned()))?;
     Ok(page.buffer().clone())
-}
-
-fn codec(metadata: &ColumnChunkMetaData) -> CompressionCodec {
-    metadata.compression_codec()
 }
 
 /// A page as a file of its own.

@@ -17,12 +17,13 @@ use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescript
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{CompressedPage, DecodePages, DecompressPages, DeltaForm, EncodedPage},
+    abi::{DecodePages, DeltaForm, EncodedPage},
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
     column_chunk::{Codec, ColumnSource, value_source},
+    decompression::Decompression,
     fault::ColumnNames,
-    host_codec::{HostPage, decompress_pages},
+    host_codec::{HostPage, PageFormat, decompress_pages},
     page_batch::PageOrigin,
     page_header::PageEncoding,
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
@@ -65,8 +66,12 @@ pub struct PendingLoad {
 }
 
 /// Whether the host decompresses a chunk, so that it must have its bytes.
-pub fn is_decompressed_by_host(metadata: &ColumnChunkMetaData) -> bool {
-    Codec::of(metadata.compression_codec()) == Some(Codec::Host)
+pub fn is_decompressed_by_host(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> bool {
+    codec_of(metadata, memory) == Some(Codec::Host)
+}
+
+fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Codec> {
+    Codec::of(metadata.compression_codec(), memory.decompressor().is_some())
 }
 
 impl ResidentChunk {
@@ -135,9 +140,9 @@ struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>) -> Result<Self> {
+    fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>, memory: &DeviceMemory) -> Result<Self> {
         let names = source.names();
-        let codec = Codec::of(source.metadata.compression_codec())
+        let codec = codec_of(source.metadata, memory)
             .ok_or_else(|| names.not_supported(source.metadata.column_descr(), "unknown compression"))?;
         let mut pages = match &bytes {
             EncodedBytes::Host(bytes, extent) => {
@@ -157,21 +162,53 @@ impl<'a> Load<'a> {
         Ok(Self { source, names, codec, pages, bytes })
     }
 
-    fn lay_out(&self, host_pages: &[Bytes]) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
+    fn lay_out(
+        &self,
+        memory: &DeviceMemory,
+        host_pages: &[Bytes],
+        stream: Stream,
+    ) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
         let mut builder = LayoutBuilder::new(self.codec, self.source.metadata.column_type());
-        let layouts = listed(&self.pages)
-            .enumerate()
-            .map(|(place, page)| {
-                let host_bytes = host_pages.get(place).map(Bytes::len);
-                builder.add(page, host_bytes).map_err(|reason| self.names.corrupt_page(page.number, reason))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let mut layouts = Vec::new();
+        for (place, page) in listed(&self.pages).enumerate() {
+            let host_bytes = host_pages.get(place).map(Bytes::len);
+            match builder.add(page, host_bytes) {
+                Ok(layout) => layouts.push(layout),
+                Err(reason) => {
+                    let words = self.words_of_host(memory, page, stream)?;
+                    return Err(self.names.corrupt_page(page.number, words.as_deref().unwrap_or(reason)));
+                }
+            }
+        }
         Ok((layouts, builder))
+    }
+
+    /// What the host says of a page that can't be laid out, if it is the host that has the last word on such pages.
+    fn words_of_host(
+        &self,
+        memory: &DeviceMemory,
+        page: &ListedPage,
+        stream: Stream,
+    ) -> Result<Option<String>> {
+        if !matches!(self.codec, Codec::HadoopLz4 | Codec::Framed(_)) {
+            return Ok(None);
+        }
+        let range = page.start..page.body.end;
+        let bytes = match &self.bytes {
+            EncodedBytes::Host(bytes, _) => bytes.get(range).unwrap_or_default().to_vec(),
+            EncodedBytes::Device(uploaded) => {
+                memory.download_from(uploaded.buffer.address() + range.start as u64, range.len(), stream)?
+            }
+        };
+        let format = PageFormat::of(self.source.metadata);
+        let page = HostPage { format: &format, bytes: &bytes };
+        Ok(decompress_pages(&[page]).into_iter().find_map(std::result::Result::err))
     }
 
     /// Copies what is not on the device yet, and makes room for what is decompressed.
     fn place(self, memory: &DeviceMemory, host_pages: &[Bytes], stream: Stream) -> Result<ResidentChunk> {
-        let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) = self.lay_out(host_pages)?;
+        let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) =
+            self.lay_out(memory, host_pages, stream)?;
         let decompressed = (decompressed_bytes > 0)
             .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
@@ -199,58 +236,6 @@ impl<'a> Load<'a> {
             }
         };
         Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index })
-    }
-}
-
-/// Tasks for the kernels that decompress.
-#[derive(Default)]
-struct Decompression {
-    snappy: Vec<CompressedPage>,
-    lz4: Vec<CompressedPage>,
-    origins: Vec<PageOrigin>,
-}
-
-impl Decompression {
-    /// Adds the compressed pages of a chunk.
-    fn add(&mut self, chunk: &ResidentChunk, codec: Codec, number: usize) {
-        for (page, layout) in chunk.pages().zip(&chunk.layouts) {
-            let Some(compressed) = layout.compressed else { continue };
-            let task = CompressedPage {
-                source: chunk.address(compressed),
-                target: chunk.address(layout.values),
-                source_bytes: compressed.bytes,
-                target_bytes: layout.values.bytes,
-                page: self.origins.len() as u32,
-                reserved: 0,
-            };
-            self.origins.push(PageOrigin { chunk: number, page: page.number });
-            match codec {
-                Codec::Snappy => self.snappy.push(task),
-                _ => self.lz4.push(task),
-            }
-        }
-    }
-
-    /// Enqueues the kernels; the status that they report to.
-    fn launch(self, device: &KernelDevice) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
-        if self.origins.is_empty() {
-            return Ok(None);
-        }
-        let status = device.allocate_filled::<Status>(1, 0)?;
-        for (kernel, tasks) in [(Kernel::DecompressSnappy, &self.snappy), (Kernel::DecompressLz4, &self.lz4)]
-        {
-            if tasks.is_empty() {
-                continue;
-            }
-            let pages = device.upload(tasks)?;
-            let arguments = DecompressPages { pages: pages.address(), status: status.address() };
-            let page_bytes =
-                |task: &CompressedPage| u64::from(task.source_bytes) + u64::from(task.target_bytes);
-            device.launch_moving(kernel, tasks.len() as u32, &arguments, || {
-                tasks.iter().map(page_bytes).sum()
-            })?;
-        }
-        Ok(Some((status, self.origins)))
     }
 }
 
@@ -302,8 +287,10 @@ pub(crate) fn enqueue_loading(
     chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>,
 ) -> Result<PendingLoad> {
     let (memory, stream) = (device.memory(), device.stream());
-    let loads =
-        chunks.into_iter().map(|(source, bytes)| Load::new(source, bytes)).collect::<Result<Vec<_>>>()?;
+    let loads = chunks
+        .into_iter()
+        .map(|(source, bytes)| Load::new(source, bytes, memory))
+        .collect::<Result<Vec<_>>>()?;
     let host_pages = decompress_on_host(&loads)?;
     let mut decompression = Decompression::default();
     let mut indexing = Indexing::default();
@@ -312,11 +299,11 @@ pub(crate) fn enqueue_loading(
         let (codec, metadata) = (load.codec, load.source.metadata);
         names.push(load.names.clone());
         let chunk = load.place(memory, host_pages, stream)?;
-        decompression.add(&chunk, codec, number);
+        decompression.add(&chunk, codec, &PageFormat::of(metadata), number);
         indexing.add(&chunk, metadata.column_descr());
         resident.push(chunk);
     }
-    let decompression = decompression.launch(device)?;
+    let decompression = decompression.launch(device, &names)?;
     indexing.launch(device)?;
     let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
     let lane = device.lane().clone();
@@ -375,14 +362,15 @@ impl PendingLoad {
 
 /// The pages that the host decompresses, for each chunk; none for chunks that the device decompresses.
 fn decompress_on_host(loads: &[Load<'_>]) -> Result<Vec<Vec<Bytes>>> {
+    let formats: Vec<PageFormat> = loads.iter().map(|load| PageFormat::of(load.source.metadata)).collect();
     let mut jobs = Vec::new();
-    for load in loads.iter().filter(|load| load.codec == Codec::Host) {
+    for (load, format) in loads.iter().zip(&formats).filter(|(load, _)| load.codec == Codec::Host) {
         let EncodedBytes::Host(bytes, _) = load.bytes else {
             return Err(Error::internal("the host has not the bytes that it must decompress"));
         };
         for page in listed(&load.pages) {
             let bytes = bytes.get(page.start..page.body.end).unwrap_or_default();
-            jobs.push(HostPage { metadata: load.source.metadata, bytes });
+            jobs.push(HostPage { format, bytes });
         }
     }
     let mut results = decompress_pages(&jobs).into_iter();

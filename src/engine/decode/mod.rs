@@ -10,7 +10,8 @@
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
 //! - `page_batch.rs`: pages as kernels are given them, and their launches
-//! - `host_codec.rs`: formats that the host decompresses
+//! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
+//! - `host_codec.rs`: pages that the host decompresses
 //! - `fault.rs`: a kernel's status as an error
 //! - `abi.rs`: structures of kernels/abi/parquet.h
 //!
@@ -34,8 +35,10 @@ mod chunk_plan;
 mod chunk_upload;
 mod column_chunk;
 mod conversion;
+mod decompression;
 mod fault;
 mod file_type;
+mod frame_batches;
 mod host_codec;
 mod load;
 mod page_batch;
@@ -47,7 +50,7 @@ mod pinned_chunk;
 mod row_group;
 mod row_selection;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};

@@ -19,7 +19,7 @@ use std::{
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
+use super::{Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
 use crate::{
     kernel::{Kernel, KernelDevice, KernelPlatform},
     operation::{Device, Lane},
@@ -35,12 +35,12 @@ unsafe extern "C" {
 }
 
 /// A device on the host.
-#[derive(Debug)]
 pub struct EmulatedPlatform {
     poison: u8,
     streams: AtomicU64,
     slots_lent: AtomicUsize,
     has_gpudirect: bool,
+    decompressor: Option<Box<dyn Decompressor>>,
     started: Instant,
 }
 
@@ -52,6 +52,7 @@ impl EmulatedPlatform {
             streams: AtomicU64::new(0),
             slots_lent: AtomicUsize::new(0),
             has_gpudirect: false,
+            decompressor: None,
             started: Instant::now(),
         }
     }
@@ -59,6 +60,11 @@ impl EmulatedPlatform {
     /// A device that reads files by itself.
     pub fn with_gpudirect() -> Self {
         Self { has_gpudirect: true, ..Self::new() }
+    }
+
+    /// A device with a library that decompresses.
+    pub fn with_decompressor(decompressor: impl Decompressor + 'static) -> Self {
+        Self { decompressor: Some(Box::new(decompressor)), ..Self::new() }
     }
 
     /// A device with other bytes in fresh memory.
@@ -233,6 +239,10 @@ impl Platform for EmulatedPlatform {
         // SAFETY: device memory of at least this size.
         unsafe { (target as *mut u8).write_bytes(value, bytes as usize) };
         Ok(())
+    }
+
+    fn decompressor(&self) -> Option<&dyn Decompressor> {
+        self.decompressor.as_deref()
     }
 
     fn wait(&self, _stream: Stream) -> Result<()> {

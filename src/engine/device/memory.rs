@@ -47,6 +47,8 @@ pub struct MemoryTechniques {
     pub is_pinned: bool,
     /// What the host hears of the device is not waited for before it is needed.
     pub is_deferred: bool,
+    /// The platform's [`Decompressor`](super::Decompressor) is used.
+    pub has_decompressor: bool,
 }
 
 impl Default for MemoryTechniques {
@@ -58,8 +60,13 @@ impl Default for MemoryTechniques {
 impl MemoryTechniques {
     /// Those of a query.
     pub fn of(settings: DeviceSettings) -> Self {
-        let DeviceSettings { memory_pool, pinned_memory, deferred_synchronisation, .. } = settings;
-        Self { has_pool: memory_pool, is_pinned: pinned_memory, is_deferred: deferred_synchronisation }
+        let DeviceSettings { memory_pool, pinned_memory, deferred_synchronisation, nvcomp, .. } = settings;
+        Self {
+            has_pool: memory_pool,
+            is_pinned: pinned_memory,
+            is_deferred: deferred_synchronisation,
+            has_decompressor: nvcomp,
+        }
     }
 }
 

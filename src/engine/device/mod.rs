@@ -6,6 +6,7 @@
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
+//! - `decompressor.rs`: libraries that decompress what no kernel does
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
 //! - `activity.rs`: what was done for a query and when
@@ -18,6 +19,7 @@
 mod activity;
 mod arena;
 mod column;
+mod decompressor;
 mod emulated;
 mod host;
 mod mailbox;
@@ -30,6 +32,7 @@ pub use arena::{Claim, Reclaim};
 pub use column::{
     CellType, Chunk, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, StringCell,
 };
+pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::EmulatedPlatform;
 pub use host::{HostBytes, HostMemory};
 pub use mailbox::Letter;

@@ -4,7 +4,7 @@ use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use pystachio_plan::Result;
 
-use super::{DeviceFile, DeviceFileMode, Slot};
+use super::{Decompressor, DeviceFile, DeviceFileMode, Slot};
 use crate::operation::{Device, Lane};
 
 /// An order of work: what is enqueued on one stream happens one after another.
@@ -114,6 +114,11 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Sets every byte.
     fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()>;
+
+    /// What decompresses formats that no kernel does, if there is such a library.
+    fn decompressor(&self) -> Option<&dyn Decompressor> {
+        None
+    }
 
     /// Waits for all that is enqueued on a stream.
     fn wait(&self, stream: Stream) -> Result<()>;

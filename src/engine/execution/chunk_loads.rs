@@ -200,7 +200,8 @@ impl ScanWork {
         }
         self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
         for read in &reads {
-            if device_file.is_none() || is_decompressed_by_host(sources[read.number].metadata) {
+            if device_file.is_none() || is_decompressed_by_host(sources[read.number].metadata, queue.memory())
+            {
                 read.ranges().for_each(|(start, bytes)| reader.announce(start, bytes));
             }
         }
@@ -209,7 +210,7 @@ impl ScanWork {
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
             self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
-            if is_decompressed_by_host(source.metadata) {
+            if is_decompressed_by_host(source.metadata, queue.memory()) {
                 read.host = read.read_by_host(file, &reader)?;
                 continue;
             }

@@ -7,7 +7,8 @@ use crate::decode::{ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, Re
 /// Loading and decoding column chunks. See [`super::Device`] for what every operation has in common.
 pub trait DecodeOperations {
     /// Enqueues the loading of chunks of one row group: their pages come to the device, if they are not there yet, and
-    /// are decompressed. One resident chunk each, in their order.
+    /// are decompressed. One resident chunk each, in their order. Waits if the host may have to decompress some of the
+    /// pages after all: those of LZ4, and those that a library decompresses.
     ///
     /// # Errors
     ///

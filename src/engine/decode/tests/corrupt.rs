@@ -30,15 +30,15 @@ struct Outcomes {
 }
 
 /// A file of one column, its footer, and where its chunk is.
-struct Sample {
-    file: Vec<u8>,
-    metadata: ParquetMetaData,
-    column: ScanColumn,
-    chunk: std::ops::Range<usize>,
-    words: String,
+pub(super) struct Sample {
+    pub(super) file: Vec<u8>,
+    pub(super) metadata: ParquetMetaData,
+    pub(super) column: ScanColumn,
+    pub(super) chunk: std::ops::Range<usize>,
+    pub(super) words: String,
 }
 
-fn sample(
+pub(super) fn sample(
     random: &mut Random,
     data_type: &ArrowType,
     encoding: Option<Encoding>,
@@ -152,7 +152,7 @@ fn damaged_chunks_are_errors_or_what_the_reader_reads() {
             check_sample(&mut random, &sample, &mut outcomes);
         }
     }
-    for compression in [Compression::SNAPPY, Compression::LZ4_RAW] {
+    for compression in [Compression::SNAPPY, Compression::LZ4_RAW, Compression::LZ4] {
         let sample = sample(&mut random, &ArrowType::Utf8, Some(Encoding::PLAIN), compression);
         check_sample(&mut random, &sample, &mut outcomes);
     }

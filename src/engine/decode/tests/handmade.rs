@@ -17,7 +17,7 @@ use super::{
 use crate::operation::Queue;
 
 /// A field of a Thrift structure whose number is one above the last: an integer.
-fn integer(bytes: &mut Vec<u8>, value: u64) {
+pub(super) fn integer(bytes: &mut Vec<u8>, value: u64) {
     bytes.push(0x15);
     varint(bytes, value << 1);
 }
@@ -61,12 +61,21 @@ fn dictionary_page(entries: usize, body: &[u8]) -> Vec<u8> {
 }
 
 fn chunk_metadata(physical: PhysicalType, optional: bool, bytes: usize) -> ColumnChunkMetaData {
+    compressed_chunk_metadata(physical, optional, bytes, CompressionCodec::UNCOMPRESSED)
+}
+
+pub(super) fn compressed_chunk_metadata(
+    physical: PhysicalType,
+    optional: bool,
+    bytes: usize,
+    codec: CompressionCodec,
+) -> ColumnChunkMetaData {
     let repetition = if optional { Repetition::OPTIONAL } else { Repetition::REQUIRED };
     let field = Type::primitive_type_builder("v", physical).with_repetition(repetition).build().unwrap();
     let path = ColumnPath::new(vec!["v".to_owned()]);
     let descriptor = ColumnDescriptor::new(Arc::new(field), optional.into(), 0, path);
     ColumnChunkMetaData::builder(Arc::new(descriptor))
-        .set_compression_codec(CompressionCodec::UNCOMPRESSED)
+        .set_compression_codec(codec)
         .set_data_page_offset(0)
         .set_total_compressed_size(bytes as i64)
         .build()

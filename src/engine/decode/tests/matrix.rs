@@ -15,7 +15,7 @@ use arrow::{
 };
 use parquet::{
     arrow::ArrowWriter,
-    basic::{Compression, Encoding, GzipLevel, ZstdLevel},
+    basic::{BrotliLevel, Compression, Encoding, GzipLevel, ZstdLevel},
     file::properties::{WriterProperties, WriterVersion},
 };
 
@@ -106,6 +106,7 @@ pub(super) fn compressions() -> Vec<Compression> {
         Compression::ZSTD(ZstdLevel::default()),
         Compression::GZIP(GzipLevel::default()),
         Compression::LZ4,
+        Compression::BROTLI(BrotliLevel::default()),
     ]
 }
 
@@ -256,7 +257,7 @@ pub(super) struct RandomFile {
     /// Its columns as they are declared, one of every type.
     pub(super) columns: Vec<(usize, ScanColumn)>,
     /// What was chosen for each column, and for all.
-    choices: Vec<String>,
+    pub(super) choices: Vec<String>,
     pub(super) context: String,
 }
 

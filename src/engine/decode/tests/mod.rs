@@ -3,7 +3,9 @@
 mod conversions;
 mod corrupt;
 mod files;
+mod frames;
 mod handmade;
+pub(crate) mod host_library;
 mod matrix;
 mod oracle;
 mod ranges;
@@ -99,7 +101,15 @@ fn decode_columns(
     metadata: &ParquetMetaData,
     columns: &[(usize, ScanColumn)],
 ) -> Result<Vec<Values>> {
-    let memory = memory();
+    decode_columns_in(&memory(), file, metadata, columns)
+}
+
+fn decode_columns_in(
+    memory: &DeviceMemory,
+    file: &[u8],
+    metadata: &ParquetMetaData,
+    columns: &[(usize, ScanColumn)],
+) -> Result<Vec<Values>> {
     let mut results = vec![Vec::new(); columns.len()];
     for row_group in metadata.row_groups() {
         let chunks: Vec<EncodedColumnChunk<'_>> = columns
@@ -112,9 +122,9 @@ fn decode_columns(
             })
             .collect();
         let row_count = row_group.num_rows() as usize;
-        let decoded = decode_row_group(&Queue::new(&memory)?, &chunks, row_count)?;
+        let decoded = decode_row_group(&Queue::new(memory)?, &chunks, row_count)?;
         for (result, column) in results.iter_mut().zip(&decoded) {
-            let values = column_values(&memory, column, row_count);
+            let values = column_values(memory, column, row_count);
             assert!(column.validity.is_none() || values.contains(&None), "validity without a NULL");
             result.extend(values);
         }

@@ -7,10 +7,14 @@ use std::{
     os::fd::AsRawFd,
 };
 
+use parquet::basic::{Compression, ZstdLevel};
 use pystachio_plan::{ErrorKind, StoragePath};
 
 use super::*;
-use crate::storage::is_in_page_cache;
+use crate::{
+    decode::tests::host_library::{HostLibrary, LibraryFault},
+    storage::is_in_page_cache,
+};
 
 const PATHS: [StoragePath; 6] = [
     StoragePath::Auto,
@@ -55,6 +59,27 @@ fn every_path_gives_the_same_rows() {
         assert!(is_taken, "{path:?} {:?}", answer.metrics.storage_paths);
     }
     assert_eq!(fixture.engine.storage_paths().len(), 1);
+}
+
+#[test]
+fn pages_that_a_library_decompresses_come_on_every_path() {
+    let rows = table().rows;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_max_row_group_row_count(Some(700))
+        .set_data_page_row_count_limit(100)
+        .set_write_batch_size(50);
+    let table = Table::written(std::env::temp_dir(), rows, properties.build());
+    let expected: Vec<Vec<String>> = table.rows.iter().map(shown_row).collect();
+    for fault in [LibraryFault::None, LibraryFault::FindsFaults] {
+        for path in [StoragePath::PageCache, StoragePath::CuFileCompat] {
+            let (library, frames) = HostLibrary::new(fault);
+            let fixture = Fixture::over(Arc::new(EmulatedPlatform::with_decompressor(library)), PLENTY_BYTES);
+            let answer = run(&fixture, &table, path).unwrap();
+            assert!(answer.rows == expected, "{path:?} {fault:?}");
+            assert!(frames.load(Ordering::Relaxed) > 50, "{path:?} {fault:?}");
+        }
+    }
 }
 
 #[test]
