@@ -74,6 +74,7 @@ enum Conversion {
 #define COLUMN_UTF8 2u
 #define COLUMN_TRIM_BLANKS 4u
 #define COLUMN_UNSIGNED 8u
+#define COLUMN_CODES 16u // cells are uint32_t: places in the dictionary, dictionary_count for NULL
 
 // Rows 32 * n to 32 * n + 31 of a page.
 typedef struct ValidityWord {

@@ -245,6 +245,7 @@ struct ConvertFlag {
     }
 };
 
+// A text that can't be held is empty: conditions may look at all entries of a dictionary.
 struct ConvertString {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
         const PageColumn &column = slice.column;
@@ -255,12 +256,14 @@ struct ConvertString {
         }
         if ((column.flags & COLUMN_UTF8) && slice.state.wide && !is_utf8(value.address, value.length)) {
             fail_value(slice, row, ERROR_INVALID_UTF8);
+            value.length = 0;
         }
         if (column.flags & COLUMN_TRIM_BLANKS) {
             while (value.length && load_u8(value.address + value.length - 1) == ' ') value.length--;
         }
         if (value.length > column.length_max && count_characters(value.address, value.length) > column.length_max) {
             fail_value(slice, row, ERROR_TEXT_TOO_LONG);
+            value.length = 0;
         }
         ((StringCell *)column.values)[row] = StringCell{value.address, value.length, 0};
     }

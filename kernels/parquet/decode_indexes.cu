@@ -1,4 +1,4 @@
-// Expands runs of dictionary indexes into the dictionary's cells, and runs of flags into booleans.
+// Expands runs of dictionary indexes into the dictionary's cells or into codes, and runs of flags into booleans.
 //
 // Grid:    one block a listed slice of at most SLICE_ROWS rows of a page of source SOURCE_INDEXES or SOURCE_FLAGS.
 // Inputs:  the page, its RunSegments, its state, and the dictionary's cells.
@@ -45,6 +45,7 @@ KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
     const uint32_t dense = state.dense, value_count = state.value_count;
     const uint64_t data = page.values + state.values_offset;
     const bool is_flags = page.source == SOURCE_FLAGS;
+    const bool is_codes = column.flags & COLUMN_CODES;
     const bool has_faults = !is_flags && state_at(args, column.dictionary_page).faulty;
     // Values of the page before the slice, and before its end. A page has less than 2^31 rows.
     const uint32_t before = values_before(page, dense, value_count, slice.first_row);
@@ -78,7 +79,11 @@ KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
         } else if (valid && entry >= column.dictionary_count) {
             report_error(args.status, ERROR_DICTIONARY_INDEX, number);
         } else {
-            copy_cell(column, valid, entry, target);
+            if (is_codes) {
+                ((uint32_t *)column.values)[target] = valid ? entry : column.dictionary_count;
+            } else {
+                copy_cell(column, valid, entry, target);
+            }
             uint8_t fault = has_faults && valid ? ((const uint8_t *)column.faults)[entry] : 0;
             if (fault) report_error(args.status, fault, number);
         }

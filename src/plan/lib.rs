@@ -54,7 +54,7 @@ pub use message::{
     OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
     QueryTimeline, Request, Response, SampleRequest, StoragePath, TableDescription,
 };
-pub use prune::prune_columns;
+pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{
     AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
     Relation, ScanColumn, SortKey,

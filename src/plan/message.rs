@@ -130,6 +130,8 @@ pub struct DeviceSettings {
     pub cache: bool,
     /// Operators work on chunks of some million rows; otherwise a table is one chunk.
     pub chunking: bool,
+    /// Scans decode text into places in its dictionary, and evaluate conditions on it once for each entry.
+    pub dictionary_filters: bool,
     /// The host goes on while the device works, and hears of counts and faults when they are there; otherwise it waits
     /// after every operator.
     pub deferred_synchronisation: bool,
@@ -205,6 +207,7 @@ impl Default for DeviceSettings {
             cache: true,
             chunking: true,
             deferred_synchronisation: true,
+            dictionary_filters: true,
             memory_pool: true,
             metadata_cache: true,
             nvcomp: true,

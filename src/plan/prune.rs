@@ -17,6 +17,21 @@ pub fn prune_columns(plan: &Plan) -> Plan {
     Plan { root: prune_relation(&plan.root, &required), outputs: plan.outputs.clone() }
 }
 
+/// The columns that a plan reads anywhere but in the conditions of its scans: a scan need not give the others.
+pub fn columns_above_scans(plan: &Plan) -> HashSet<ColumnId> {
+    let mut read: Required = plan.outputs.iter().copied().collect();
+    let mut waiting = vec![&plan.root];
+    while let Some(relation) = waiting.pop() {
+        match &relation.operator {
+            Operator::Scan { .. } => {}
+            Operator::UnionAll { inputs, .. } => read.extend(inputs.iter().flat_map(|(_, ids)| ids)),
+            _ => relation.expressions().into_iter().for_each(|part| require_columns(part, &mut read)),
+        }
+        waiting.extend(relation.inputs());
+    }
+    read
+}
+
 type Required = HashSet<ColumnId>;
 
 fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
@@ -115,7 +130,7 @@ fn retain_marked<T: Clone>(items: &[T], kept: &[bool]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, FileSet, Function, ScanColumn};
+    use crate::{DataType, FileSet, Function, ScanColumn, SortKey};
 
     fn column(id: u32) -> Expression {
         Expression::column(ColumnId(id), DataType::Int64)
@@ -147,6 +162,21 @@ mod tests {
         let filter = Relation::new(Operator::Filter { input: scan(&[1, 2, 3, 4]), predicate }, 1.0);
         let plan = prune_columns(&Plan { root: filter, outputs: vec![ColumnId(1)] });
         assert_eq!(ids(&plan.root), [1, 2, 3]);
+    }
+
+    #[test]
+    fn columns_that_only_a_scan_reads_are_not_above_it() {
+        let mut input = scan(&[1, 2, 3, 4]);
+        if let Operator::Scan { filters, .. } = &mut Arc::make_mut(&mut input).operator {
+            filters.push(Expression::predicate(Function::Less, vec![column(2), column(3)]));
+        }
+        let keys = vec![SortKey { expression: column(3), descending: false, nulls_first: false }];
+        let sort = Relation::new(Operator::Sort { input, keys }, 1.0);
+        let columns = vec![(ColumnId(10), DataType::Int64)];
+        let inputs = vec![(sort, vec![ColumnId(4)]), (scan(&[5, 6]), vec![ColumnId(6)])];
+        let union = Relation::new(Operator::UnionAll { inputs, columns }, 1.0);
+        let above = columns_above_scans(&Plan { root: union, outputs: vec![ColumnId(10)] });
+        assert_eq!(above, [3, 4, 6, 10].map(ColumnId).into());
     }
 
     #[test]

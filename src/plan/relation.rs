@@ -295,6 +295,28 @@ impl Relation {
         Arc::new(Relation { operator, estimate: self.estimate })
     }
 
+    /// The expressions of this operator alone.
+    pub fn expressions(&self) -> Vec<&Expression> {
+        match &self.operator {
+            Operator::Scan { filters, .. } => filters.iter().collect(),
+            Operator::Values { rows, .. } => rows.iter().flatten().collect(),
+            Operator::Filter { predicate, .. } => vec![predicate],
+            Operator::Project { expressions, .. } => {
+                expressions.iter().map(|named| &named.expression).collect()
+            }
+            Operator::Join { keys, residual, .. } => {
+                keys.iter().flat_map(|key| [&key.left, &key.right]).chain(residual).collect()
+            }
+            Operator::Aggregate { groups, aggregates, .. } => {
+                let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+                groups.iter().map(|named| &named.expression).chain(inputs).collect()
+            }
+            Operator::Sort { keys, .. } => keys.iter().map(|key| &key.expression).collect(),
+            Operator::Limit { offset, count, .. } => offset.iter().chain(count).collect(),
+            Operator::UnionAll { .. } => Vec::new(),
+        }
+    }
+
     /// Operators from this one down to the lowest.
     pub fn depth(&self) -> usize {
         1 + self.inputs().into_iter().map(|input| input.depth()).max().unwrap_or(0)

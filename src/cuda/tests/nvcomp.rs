@@ -23,10 +23,7 @@ use parquet::{
 };
 use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{
-    decode::{
-        ChunkExtent, ColumnSource, EncodedBytes, EncodedColumnChunk, chunk_range, decode_column_chunk,
-        load_chunks,
-    },
+    decode::{ChunkExtent, ColumnSource, EncodedBytes, EncodedColumnChunk, chunk_range, decode_column_chunk},
     device::{ActivityLog, Chunk, DeviceMemory, EmulatedPlatform, MemoryTechniques, Platform},
     operation::{Queue, column_schema, to_arrow},
 };
@@ -276,9 +273,10 @@ fn nvcomp_and_the_host_load_the_same_bytes() {
             let load = |memory: &DeviceMemory| {
                 let begun = Instant::now();
                 let chunks = vec![(&source, EncodedBytes::Host(bytes, &extent))];
-                let loaded = load_chunks(memory, chunks, lease.stream()).expect("a load").wait_chunks();
+                let queue = Queue::new(memory).expect("a queue");
+                let loaded = queue.load_chunks(chunks).expect("a load").wait_chunks();
                 let loaded = loaded.expect("a chunk").remove(0);
-                platform.wait(lease.stream()).expect("its work");
+                queue.wait().expect("its work");
                 (loaded, begun.elapsed().as_secs_f64())
             };
             // The first time, memory is allocated and modules are loaded.

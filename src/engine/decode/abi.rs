@@ -80,6 +80,7 @@ pub(super) mod column_flags {
     pub(in crate::decode) const UTF8: u32 = 2;
     pub(in crate::decode) const TRIM_BLANKS: u32 = 4;
     pub(in crate::decode) const UNSIGNED: u32 = 8;
+    pub(in crate::decode) const CODES: u32 = 16;
 }
 
 /// `ErrorCode`, as far as the kernels in kernels/parquet report it.

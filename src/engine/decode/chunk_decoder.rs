@@ -3,7 +3,7 @@
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{DeltaForm, EncodedPage, PageColumn, ValueSource, WORD_ROWS},
+    abi::{DeltaForm, EncodedPage, PageColumn, ValueSource, WORD_ROWS, column_flags},
     chunk_plan::{ChunkPlan, encoding},
     column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},
@@ -13,12 +13,15 @@ use super::{
     row_group::PageCounts,
     row_selection::RowSelection,
 };
-use crate::device::{Buffer, CellType, Column, DeviceMemory, Stream};
+use crate::device::{Buffer, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
 /// Bytes of a validity word.
 const WORD_BYTES: u64 = 8;
 /// Bytes of a string's length in a page.
 const LENGTH_BYTES: u64 = 4;
+/// Bytes of a code.
+pub(super) const CODE_BYTES: u32 = 4;
+
 /// Adds a chunk's pages to a batch.
 pub(super) struct ChunkDecoder<'a> {
     pub(super) memory: &'a DeviceMemory,
@@ -38,37 +41,73 @@ struct WantedPage<'a> {
     layout: PageLayout,
 }
 
+/// A dictionary that is decoded.
+struct Dictionary {
+    values: Buffer,
+    validity: Option<Buffer>,
+    entries: u32,
+}
+
 impl<'a> ChunkDecoder<'a> {
     /// Adds the chunk's pages that have rows of the selection, and returns the column that these are decoded into.
     pub(super) fn add(&mut self, rows: &RowSelection) -> Result<Column> {
         let plan = self.plan;
-        let wanted = self.wanted_pages(rows)?;
         let row_count = rows.row_count() as u64;
         let values = self.allocate(row_count * u64::from(plan.conversion.cell_type.bytes()))?;
         let validity = plan.is_optional.then(|| self.allocate(row_count)).transpose()?;
         let mut column = plan.conversion.page_column();
         column.values = values.address();
         column.validity = validity.as_ref().map_or(0, Buffer::address);
-        column.null_count = self.null_count;
-        let mut space = self.allocate_scratch(&wanted)?;
-        if let (Some(page), Some(layout)) = (&plan.chunk.pages.dictionary, plan.chunk.layouts.first()) {
-            self.add_dictionary(page, *layout, &mut column, &mut space)?;
-        }
-        let column_number = self.batch.add_column(column);
-        for page in wanted {
-            self.add_data_page(page, column_number, rows, &mut space)?;
-        }
+        let dictionary = self.add_pages(column, rows)?;
+        self.scratch.extend(dictionary.map(|dictionary| dictionary.values));
+        Ok(self.column(values, validity))
+    }
+
+    /// The same, of a chunk whose values are all in its dictionary: the dictionary, and which entry each row has.
+    pub(super) fn add_codes(&mut self, rows: &RowSelection) -> Result<CodedColumn> {
+        let codes = self.allocate(rows.row_count() as u64 * u64::from(CODE_BYTES))?;
+        let mut column = self.plan.conversion.page_column();
+        column.values = codes.address();
+        column.cell_bytes = CODE_BYTES;
+        column.flags |= column_flags::CODES;
+        let dictionary = self.add_pages(column, rows)?;
+        let Dictionary { values, validity, entries } =
+            dictionary.ok_or_else(|| Error::internal("a column without a dictionary is decoded as codes"))?;
+        Ok(CodedColumn { entries: self.column(values, validity), entry_count: entries as usize + 1, codes })
+    }
+
+    fn column(&self, values: Buffer, validity: Option<Buffer>) -> Column {
+        let plan = self.plan;
         let strings = match plan.conversion.cell_type {
             CellType::String => plan.chunk.page_buffers().cloned().collect(),
             _ => Vec::new(),
         };
-        Ok(Column {
+        Column {
             data_type: plan.source.column.data_type.clone(),
             cell_type: plan.conversion.cell_type,
             values,
             validity,
             strings,
-        })
+        }
+    }
+
+    /// Adds the dictionary, if there is one, and the data pages that have rows of the selection.
+    fn add_pages(&mut self, mut column: PageColumn, rows: &RowSelection) -> Result<Option<Dictionary>> {
+        let plan = self.plan;
+        let wanted = self.wanted_pages(rows)?;
+        column.null_count = self.null_count;
+        let mut space = self.allocate_scratch(&wanted)?;
+        let dictionary = match (&plan.chunk.pages.dictionary, plan.chunk.layouts.first()) {
+            (Some(page), Some(layout)) => {
+                Some(self.add_dictionary(page, *layout, &mut column, &mut space)?)
+            }
+            _ => None,
+        };
+        let column_number = self.batch.add_column(column);
+        for page in wanted {
+            self.add_data_page(page, column_number, rows, &mut space)?;
+        }
+        Ok(dictionary)
     }
 
     /// The data pages that have rows of the selection.
@@ -93,14 +132,15 @@ impl<'a> ChunkDecoder<'a> {
         Ok(wanted)
     }
 
-    /// Adds a dictionary as a column of its own, and says to the data's column where it is.
+    /// Adds a dictionary as a column of its own, and says to the data's column where it is. With one more entry, which
+    /// is NULL if the data may be, where that is decoded into codes.
     fn add_dictionary(
         &mut self,
         page: &ListedPage,
         layout: PageLayout,
         column: &mut PageColumn,
         space: &mut ScratchSpace,
-    ) -> Result<()> {
+    ) -> Result<Dictionary> {
         let plan = self.plan;
         let entries = u64::from(page.row_count);
         if !matches!(encoding(page), PageEncoding::Plain | PageEncoding::Dictionary) {
@@ -113,7 +153,19 @@ impl<'a> ChunkDecoder<'a> {
         if entries * entry_bytes > u64::from(layout.values.bytes) {
             return Err(plan.names.corrupt_page(page.number, "a dictionary has fewer values than it says"));
         }
-        let values = self.allocate(entries * u64::from(plan.conversion.cell_type.bytes()))?;
+        let is_coded = column.flags & column_flags::CODES != 0;
+        let cell_bytes = u64::from(plan.conversion.cell_type.bytes());
+        let values = self.allocate((entries + u64::from(is_coded)) * cell_bytes)?;
+        let mut validity = None;
+        if is_coded {
+            let end = entries * cell_bytes;
+            self.memory.fill_range(&values, end..end + cell_bytes, 0, self.stream)?;
+            if plan.is_optional {
+                let flags = self.allocate(entries + 1)?;
+                self.memory.fill_range(&flags, entries..entries + 1, 0, self.stream)?;
+                validity = Some(flags);
+            }
+        }
         let faults = self.memory.allocate_zeroed(entries.max(1), self.stream)?;
         column.dictionary = values.address();
         column.faults = faults.address();
@@ -121,6 +173,7 @@ impl<'a> ChunkDecoder<'a> {
         column.dictionary_page = self.batch.next_page();
         let mut dictionary = plan.conversion.page_column();
         dictionary.values = values.address();
+        dictionary.validity = validity.as_ref().map_or(0, Buffer::address);
         dictionary.faults = faults.address();
         dictionary.is_dictionary = 1;
         let number = self.batch.add_column(dictionary);
@@ -130,12 +183,12 @@ impl<'a> ChunkDecoder<'a> {
         if source == ValueSource::Strings {
             encoded.scratch = space.take_values(page.row_count);
         }
-        self.scratch.extend([values, faults]);
+        self.scratch.push(faults);
         let origin = PageOrigin { chunk: self.number, page: page.number };
         let rows = RowSelection::range(0..page.row_count);
         let batch_page = BatchPage { page: encoded, source, delta_form, is_optional: false, origin };
         self.batch.add_page(batch_page, &rows, 0);
-        Ok(())
+        Ok(Dictionary { values, validity, entries: page.row_count })
     }
 
     fn add_data_page(

@@ -96,6 +96,13 @@ impl ResidentChunk {
         self.encoded.iter().chain(&self.decompressed)
     }
 
+    /// Entries of its dictionary, if all its values come from there.
+    pub fn dictionary_entries(&self) -> Option<usize> {
+        let dictionary = self.pages.dictionary.as_ref()?;
+        let is_coded = |page: &ListedPage| encoding(page) == PageEncoding::Dictionary;
+        self.pages.data.iter().all(is_coded).then_some(dictionary.row_count as usize)
+    }
+
     /// A page's places in memory.
     pub(super) fn encoded_page(&self, page: &ListedPage, layout: &PageLayout) -> EncodedPage {
         // In a page V1 the levels come first in the same section.

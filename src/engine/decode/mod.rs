@@ -1,7 +1,7 @@
 //! Parquet column chunks, decoded on a device.
 //!
 //! - `chunk_upload.rs`: from files to the device
-//! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted
+//! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted: cells, or codes
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `row_selection.rs`: which rows are decoded, and where their cells go
 //! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
@@ -59,5 +59,7 @@ pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host
 pub use page_map::{ChunkExtent, PageMap};
 pub use pinned_chunk::PinnedChunk;
 pub(crate) use row_group::enqueue_decoding;
-pub use row_group::{PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
+pub use row_group::{
+    ChunkRequest, DecodedColumn, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group,
+};
 pub use row_selection::RowSelection;

@@ -1,9 +1,11 @@
 //! The columns of a row group, decoded with one launch of each kernel.
 
+use std::sync::Arc;
+
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    chunk_decoder::ChunkDecoder,
+    chunk_decoder::{CODE_BYTES, ChunkDecoder},
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
@@ -13,7 +15,7 @@ use super::{
     row_selection::RowSelection,
 };
 use crate::{
-    device::{Buffer, CellType, Column},
+    device::{Buffer, CellType, CodedColumn, Column},
     kernel::{KernelDevice, Status},
     operation::{Device, Lane, Queue},
 };
@@ -58,7 +60,8 @@ pub fn decode_row_group(
         chunks.iter().map(|chunk| ChunkExtent::whole(chunk.bytes.len() as u64, rows)).collect();
     let encoded = chunks.iter().zip(&extents).map(|(chunk, extent)| EncodedBytes::Host(chunk.bytes, extent));
     let load = queue.load_chunks(sources.iter().zip(encoded).collect())?;
-    let requests: Vec<_> = sources.iter().zip(load.chunks()).map(|(s, chunk)| (s, chunk.as_ref())).collect();
+    let request = |(source, chunk)| ChunkRequest { source, chunk, as_codes: false };
+    let requests: Vec<_> = sources.iter().zip(load.chunks().iter().map(Arc::as_ref)).map(request).collect();
     let pending = queue.decode_chunks(&requests, &RowSelection::range(0..rows));
     // What is wrong with a page's compression comes before what its values then seem to be.
     load.wait_chunks()?;
@@ -74,9 +77,48 @@ fn row_count_of(row_count: usize) -> Result<u32> {
 /// Waits, and says how many NULLs each column has, or what is wrong with a value or a page.
 type WaitDecoded = Box<dyn FnOnce() -> Result<Vec<u32>> + Send>;
 
+/// A chunk to be decoded.
+#[derive(Clone, Copy)]
+pub struct ChunkRequest<'a> {
+    /// What is known of it.
+    pub source: &'a ColumnSource<'a>,
+    /// Its pages.
+    pub chunk: &'a ResidentChunk,
+    /// Whether its rows become places in its dictionary, which must have all its values
+    /// ([`ResidentChunk::dictionary_entries`]).
+    pub as_codes: bool,
+}
+
+/// What a chunk is decoded into.
+#[derive(Clone, Debug)]
+pub enum DecodedColumn {
+    /// Its values.
+    Cells(Column),
+    /// Its dictionary, and places in it. What is copied by them must not be enqueued before they have been waited for:
+    /// a corrupt page leaves any.
+    Codes(CodedColumn),
+}
+
+impl DecodedColumn {
+    /// What has its values: all rows, or the entries.
+    fn cells_mut(&mut self) -> &mut Column {
+        match self {
+            Self::Cells(column) => column,
+            Self::Codes(coded) => &mut coded.entries,
+        }
+    }
+
+    fn row_bytes(&self) -> u32 {
+        match self {
+            Self::Cells(column) => column.cell_type.bytes() + u32::from(column.validity.is_some()),
+            Self::Codes(_) => CODE_BYTES,
+        }
+    }
+}
+
 /// A row group whose decoding is enqueued.
 pub struct PendingRowGroup {
-    columns: Vec<Column>,
+    columns: Vec<DecodedColumn>,
     /// Data pages that are decoded, and those that have no row that is wanted.
     pages: PageCounts,
     wait: WaitDecoded,
@@ -92,20 +134,24 @@ pub struct PageCounts {
 }
 
 impl PendingRowGroup {
-    /// The columns, which what is enqueued on the same stream may copy. Where text points to is known only when
-    /// they have been waited for.
-    pub fn columns(&self) -> &[Column] {
-        &self.columns
+    /// Bytes of a row in all columns.
+    pub fn row_bytes(&self) -> u64 {
+        self.columns.iter().map(|column| u64::from(column.row_bytes())).sum()
     }
 
-    /// Puts other columns in the places of these: copies of some of their rows, which are enqueued on the same
-    /// stream. They are what [`PendingRowGroup::wait_columns`] gives.
+    /// Puts other columns in the places of those that have cells: copies of some of their rows, which are enqueued on
+    /// the same stream. They are what [`PendingRowGroup::wait_columns`] gives. Where text points to is known only when
+    /// they have been waited for.
     ///
     /// # Errors
     ///
     /// Those of `copy`.
-    pub fn map_columns(mut self, copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
-        self.columns = self.columns.iter().map(copy).collect::<Result<_>>()?;
+    pub fn map_columns(mut self, mut copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
+        for column in &mut self.columns {
+            if let DecodedColumn::Cells(cells) = column {
+                *cells = copy(cells)?;
+            }
+        }
         Ok(self)
     }
 
@@ -114,16 +160,29 @@ impl PendingRowGroup {
         self.pages
     }
 
+    /// Waits for columns, all of which have cells.
+    ///
+    /// # Errors
+    ///
+    /// As of [`decode_row_group`].
+    pub fn wait_columns(self) -> Result<Vec<Column>> {
+        let cells = |column| match column {
+            DecodedColumn::Cells(cells) => Ok(cells),
+            DecodedColumn::Codes(_) => Err(Error::internal("codes where cells were wanted")),
+        };
+        self.wait_decoded()?.into_iter().map(cells).collect()
+    }
+
     /// Waits for the columns.
     ///
     /// # Errors
     ///
     /// As of [`decode_row_group`].
-    pub fn wait_columns(mut self) -> Result<Vec<Column>> {
+    pub fn wait_decoded(mut self) -> Result<Vec<DecodedColumn>> {
         let null_counts = (self.wait)()?;
         for (column, null_count) in self.columns.iter_mut().zip(null_counts) {
             if null_count == 0 {
-                column.validity = None;
+                column.cells_mut().validity = None;
             }
         }
         Ok(self.columns)
@@ -131,9 +190,9 @@ impl PendingRowGroup {
 }
 
 /// What [`crate::operation::DecodeOperations::decode_chunks`] is, by kernels.
-pub(crate) fn enqueue_decoding(
+pub(crate) fn enqueue_decoding<'a>(
     device: &KernelDevice,
-    chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
+    chunks: &[ChunkRequest<'a>],
     rows: &RowSelection,
 ) -> Result<PendingRowGroup> {
     if chunks.is_empty() {
@@ -143,8 +202,8 @@ pub(crate) fn enqueue_decoding(
     let (memory, stream) = (device.memory(), device.stream());
     // The status and, for each chunk, its count of NULLs.
     let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
-    let plans =
-        chunks.iter().map(|(source, chunk)| ChunkPlan::new(source, chunk)).collect::<Result<Vec<_>>>()?;
+    let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
+    let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
     let mut batch = PageBatch::default();
     let mut columns = Vec::with_capacity(chunks.len());
     let mut pages = PageCounts::default();
@@ -161,10 +220,13 @@ pub(crate) fn enqueue_decoding(
             scratch: &mut scratch,
             pages: &mut pages,
         };
-        columns.push(decoder.add(rows)?);
+        columns.push(match chunks[number].as_codes {
+            false => DecodedColumn::Cells(decoder.add(rows)?),
+            true => DecodedColumn::Codes(decoder.add_codes(rows)?),
+        });
     }
     for built in batch.launch(device, outcome.address())? {
-        if let Some(column) = columns.get_mut(built.chunk)
+        if let Some(column) = columns.get_mut(built.chunk).map(DecodedColumn::cells_mut)
             && column.cell_type == CellType::String
         {
             column.strings.push(built.buffer);

@@ -118,6 +118,17 @@ pub struct Column {
     pub strings: Vec<Buffer>,
 }
 
+/// A column as places in the dictionary that its values come from.
+#[derive(Clone, Debug)]
+pub struct CodedColumn {
+    /// The dictionary's entries and, behind them, one more for rows that are NULL.
+    pub entries: Column,
+    /// How many that are, the last included.
+    pub entry_count: usize,
+    /// A `u32` a row: which entry it has.
+    pub codes: Buffer,
+}
+
 impl Chunk {
     /// Bytes of cells and validity.
     pub fn cell_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use pystachio_plan::{
     AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKey, JoinKind,
     JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation, Result,
-    SortKey, Value,
+    SortKey, Value, columns_above_scans,
 };
 
 use super::{
@@ -31,6 +31,7 @@ const DEPTH_MAX: usize = 500;
 /// Those of the files; `NotSupported` for what no kernel has.
 pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operator> {
     context.scan_ranks = scan_ranks(&plan.root);
+    context.columns_above_scans = columns_above_scans(plan);
     let root = relation(&plan.root, FilterRoute::none(), context, 0)?;
     let outputs = plan
         .outputs
@@ -101,7 +102,6 @@ fn relation(
         let message = format!("the plan is nested more than {DEPTH_MAX} deep");
         return Err(Error::new(ErrorKind::NotSupported, message));
     }
-    let columns = relation.columns();
     match &relation.operator {
         PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
             let place = describe(context, format!("Scan {table}"), depth);
@@ -109,7 +109,7 @@ fn relation(
             let rank = rank.unwrap_or(usize::MAX);
             let scan_place = ScanPlace { operator: place, rank, route: route.below(place) };
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, context)?;
-            Ok(operator(columns, source, place))
+            Ok(operator(source.columns(), source, place))
         }
         PlanOperator::Values { columns, rows } => {
             let place = describe(context, "Values".to_owned(), depth);
@@ -128,7 +128,7 @@ fn relation(
             let route = route.below(place).past([predicate], input);
             let input = self::relation(input, route, context, depth + 1)?;
             let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
-            Ok(operator(columns, FilterSource { input, predicate }, place))
+            Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
             let place = describe(context, "Project".to_owned(), depth);
@@ -136,11 +136,11 @@ fn relation(
             let route = route.below(place).past(computed, input).through(expressions);
             let input = self::relation(input, route, context, depth + 1)?;
             let program = compile_named(expressions, &input.columns, &context.parameters)?;
-            Ok(operator(columns, ProjectSource { input, program }, place))
+            Ok(operator(relation.columns(), ProjectSource { input, program }, place))
         }
         PlanOperator::Join { kind, left, right, keys, residual, build } => {
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
-            join.compile(columns, route, context, depth)
+            join.compile(route, context, depth)
         }
         PlanOperator::Aggregate { input, groups, aggregates } => {
             let place = describe(context, "Aggregate".to_owned(), depth);
@@ -149,7 +149,7 @@ fn relation(
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
             let route = route.below(place).past(computed, input).through(groups);
             let input = self::relation(input, route, context, depth + 1)?;
-            aggregate((place, input), groups, aggregates, columns, context)
+            aggregate((place, input), groups, aggregates, relation.columns(), context)
         }
         PlanOperator::Sort { input, keys } => sort(input, keys, None, context, depth),
         PlanOperator::Limit { input, offset, count } => {
@@ -162,7 +162,7 @@ fn relation(
                 }
                 _ => self::relation(input, FilterRoute::none(), context, depth + 1)?,
             };
-            Ok(operator(columns, LimitSource { input, skip, count }, place))
+            Ok(operator(input.columns.clone(), LimitSource { input, skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, context, depth),
     }
@@ -330,13 +330,7 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    fn compile(
-        &self,
-        columns: Columns,
-        route: FilterRoute,
-        context: &mut QueryContext,
-        depth: usize,
-    ) -> Result<Operator> {
+    fn compile(&self, route: FilterRoute, context: &mut QueryContext, depth: usize) -> Result<Operator> {
         let build_side = build_side(self.kind, self.build);
         let place = describe(context, format!("{:?} join", self.kind), depth);
         let route = route.below(place);
@@ -354,6 +348,10 @@ impl Join<'_> {
         };
         let left = relation(self.left, left_route, context, depth + 1)?;
         let right = relation(self.right, right_route, context, depth + 1)?;
+        let mut columns = left.columns.clone();
+        if self.kind.keeps_right_columns() {
+            columns.extend(right.columns.iter().cloned());
+        }
         let residual = match self.residual {
             None => None,
             Some(residual) => {

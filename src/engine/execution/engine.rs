@@ -1,7 +1,7 @@
 //! A device and what runs on it, as its host starts it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
         Arc,
@@ -134,6 +134,7 @@ impl DeviceEngine {
             },
             readers,
             scan_ranks: HashMap::new(),
+            columns_above_scans: HashSet::new(),
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),
             catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },

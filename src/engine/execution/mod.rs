@@ -8,7 +8,8 @@
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
 //! - `scan_parts.rs`: row groups among readers; `scan_pieces.rs`: those that do not fit
-//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
+//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out;
+//!   `coded_conditions.rs`: text of which that is asked once an entry of its dictionary
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
 //! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
@@ -32,6 +33,7 @@
 mod aggregate;
 mod chunk_cache;
 mod chunk_loads;
+mod coded_conditions;
 mod compile;
 mod engine;
 mod filter_route;
@@ -59,7 +61,11 @@ mod timeline;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use pystachio_plan::{
     ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
@@ -89,6 +95,8 @@ struct QueryContext {
     readers: ReaderPool,
     /// The place in which the query will want each scan, by the address of its relation.
     scan_ranks: HashMap<usize, usize>,
+    /// What is read of scans, but for their own conditions.
+    columns_above_scans: HashSet<ColumnId>,
     reduced: ReducedOperators,
     catalog: Arc<FileCatalog>,
     file_systems: Arc<FileSystems>,

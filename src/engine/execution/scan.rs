@@ -20,7 +20,7 @@ use std::{
 use pystachio_plan::{Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
-    QueryContext, Source,
+    Columns, QueryContext, Source,
     chunk_cache::ChunkCache,
     filter_route::FilterRoute,
     readers::{ReadParts, ScanNumber},
@@ -69,6 +69,8 @@ pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
 pub(super) struct ScanWork {
     pub(super) table: String,
     pub(super) columns: Vec<ScanColumn>,
+    /// Places of the columns that its chunks have: those that only its filter reads are left out.
+    pub(super) given: Vec<usize>,
     pub(super) filter: ScanFilter,
     parts: Vec<Vec<RowGroup>>,
     /// Absent if the query does without it.
@@ -141,11 +143,16 @@ impl ScanSource {
                 context.metrics.files_pruned += 1;
             }
         }
+        let given = (0..columns.len())
+            .filter(|place| context.columns_above_scans.contains(&columns[*place].id))
+            .collect();
         columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
         let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
         let runtime = place.route.arrive(columns, row_count, &mut context.reduced);
         let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
         let filter = if context.settings.page_skipping { filter } else { filter.without_skipping() };
+        let filter =
+            if context.settings.dictionary_filters { filter.with_dictionaries(columns) } else { filter };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
         let ahead_bytes = context.memory.ahead_bytes();
@@ -165,6 +172,7 @@ impl ScanSource {
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
+            given,
             filter,
             parts: parts(row_groups, part_size),
             cache: context.settings.cache.then(|| context.cache.clone()),
@@ -182,6 +190,12 @@ impl ScanSource {
         });
         let number = context.readers.add(work.clone(), place.rank);
         Ok(Self { work, number })
+    }
+
+    /// The columns of its chunks.
+    pub(super) fn columns(&self) -> Columns {
+        let given = self.work.given.iter().map(|place| &self.work.columns[*place]);
+        given.map(|column| (column.id, column.data_type.clone())).collect()
     }
 }
 

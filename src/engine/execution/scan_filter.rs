@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Early columns are those that the conditions read, and the keys. They are decoded first; the others only where rows
-//! are left.
+//! are left. Text that only conditions of its own read (`coded_conditions.rs`), and late text, is decoded into codes where
+//! its dictionary has few entries.
 //!
 //! Deliberately absent: decoding.
 //!
@@ -14,23 +15,31 @@
 //! section 3. We differ: rows are numbered within what was decoded, and a page is decoded as a whole or not at all.
 
 use std::{
+    collections::{BTreeSet, HashMap},
     ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
+use pystachio_plan::{ColumnId, Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
 
 use super::{
     Columns,
+    coded_conditions::{CodedConditions, columns_of, is_text},
     runtime_filter::{ScanRuntimeFilter, TestedRows},
 };
 use crate::{
-    decode::RowSelection,
-    device::{Chunk, Column},
-    operation::{Queue, SelectedTiles},
+    decode::{DecodedColumn, ResidentChunk, RowSelection},
+    device::{Buffer, Chunk, CodedColumn, Column},
+    operation::{Queue, RowNumbers, SelectedTiles},
     program::Filter,
     storage::{IndexedRowGroup, RowGroupBounds, rows_left},
 };
+
+/// Conditions are evaluated for the entries of a dictionary if so many rows share one on average.
+const ROWS_AN_ENTRY_MIN: usize = 2;
 
 /// What a scan asks of a row.
 pub(super) struct ScanFilter {
@@ -38,6 +47,12 @@ pub(super) struct ScanFilter {
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
     skips_pages: bool,
+    /// Places of text, which is decoded into codes where only some rows of it are wanted; none for a query that does
+    /// without dictionaries.
+    text_places: Vec<usize>,
+    /// Of dictionaries that conditions were evaluated for, and the rows that these stood for.
+    entries_tested: AtomicU64,
+    rows_tested: AtomicU64,
 }
 
 /// The conditions of the scan itself, all of which must be true.
@@ -45,18 +60,33 @@ struct OwnConditions {
     /// Places of the columns that they read, among the scan's.
     places: Vec<usize>,
     /// Over these columns.
-    condition: Filter,
-    /// What it was compiled from, for page indexes.
+    filter: Filter,
+    /// What it was compiled from.
+    condition: Expression,
+    /// The same, for page indexes.
     conditions: Vec<Expression>,
     parameters: Vec<Literal>,
+    /// The scan's.
+    columns: Vec<ScanColumn>,
+    /// Places of the columns that may come as codes.
+    may_be_coded: Vec<usize>,
+    /// The condition by the columns that do; `None` where no program has it.
+    coded: Mutex<HashMap<BTreeSet<ColumnId>, Option<Arc<CodedConditions>>>>,
 }
 
 /// What is asked of the rows of one part, as things are: it may turn out that a filter of a join drops little, and then
 /// later parts are not asked.
 pub(super) struct RowTest<'a> {
+    filter: &'a ScanFilter,
     own: Option<&'a OwnConditions>,
     runtime: Vec<&'a ScanRuntimeFilter>,
     early: Vec<usize>,
+}
+
+/// The early columns of a row group, in the order of [`RowTest::early`].
+pub(super) struct EarlyColumns {
+    pub(super) row_count: usize,
+    pub(super) columns: Vec<DecodedColumn>,
 }
 
 /// The rows that pass.
@@ -83,7 +113,28 @@ impl ScanFilter {
             Some(condition) => Some(OwnConditions::compile(condition, conditions, columns, parameters)?),
             None => None,
         };
-        Ok(Self { own, runtime, row_groups_pruned: AtomicU64::new(0), skips_pages: true })
+        let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
+        let text_places = Vec::new();
+        Ok(Self {
+            own,
+            runtime,
+            row_groups_pruned,
+            skips_pages: true,
+            text_places,
+            entries_tested,
+            rows_tested,
+        })
+    }
+
+    /// The same filter, which may see text as codes, and evaluate conditions for the entries of dictionaries.
+    pub(super) fn with_dictionaries(mut self, columns: &[ScanColumn]) -> Self {
+        self.text_places = (0..columns.len()).filter(|place| is_text(&columns[*place].data_type)).collect();
+        // Filters of joins read cells.
+        let tested: BTreeSet<usize> = self.runtime.iter().flat_map(ScanRuntimeFilter::places).collect();
+        if let Some(own) = &mut self.own {
+            own.allow_codes(&tested);
+        }
+        self
     }
 
     /// The same filter, for a query that decodes all pages of a row group at once.
@@ -140,12 +191,14 @@ impl ScanFilter {
         }
         early.sort_unstable();
         early.dedup();
-        RowTest { own: self.own.as_ref(), runtime, early }
+        RowTest { filter: self, own: self.own.as_ref(), runtime, early }
     }
 
     /// Adds what was counted since the last time to an operator.
     pub(super) fn show(&self, operator: &mut OperatorMetrics) {
         operator.count("row_groups_pruned_by_joins", self.row_groups_pruned.swap(0, Ordering::Relaxed));
+        operator.count("dictionary_entries_tested", self.entries_tested.swap(0, Ordering::Relaxed));
+        operator.count("dictionary_rows_tested", self.rows_tested.swap(0, Ordering::Relaxed));
         self.runtime.iter().for_each(|filter| filter.show(operator));
     }
 }
@@ -157,22 +210,63 @@ impl OwnConditions {
         columns: &[ScanColumn],
         parameters: &[Literal],
     ) -> Result<Self> {
-        let mut read = Vec::new();
-        condition.walk(&mut |part| {
-            if let Expression::Column { id, .. } = part {
-                read.push(*id);
-            }
-        });
+        let read = columns_of(&condition);
         let places: Vec<usize> =
             (0..columns.len()).filter(|place| read.contains(&columns[*place].id)).collect();
         let known: Columns =
             places.iter().map(|place| (columns[*place].id, columns[*place].data_type.clone())).collect();
         Ok(Self {
             places,
-            condition: Filter::compile(&condition, &known, parameters)?,
+            filter: Filter::compile(&condition, &known, parameters)?,
+            condition,
             conditions: conditions.to_vec(),
             parameters: parameters.to_vec(),
+            columns: columns.to_vec(),
+            may_be_coded: Vec::new(),
+            coded: Mutex::default(),
         })
+    }
+
+    /// Columns may come as codes, but for those at some places.
+    fn allow_codes(&mut self, but: &BTreeSet<usize>) {
+        let without_cells = CodedConditions::columns_without_cells(&self.condition, &self.columns);
+        let is_allowed =
+            |place: &usize| without_cells.contains(&self.columns[*place].id) && !but.contains(place);
+        self.may_be_coded = self.places.iter().copied().filter(is_allowed).collect();
+    }
+
+    /// The condition where some columns come as codes.
+    fn coded(&self, coded: BTreeSet<ColumnId>) -> Option<Arc<CodedConditions>> {
+        let mut known = self.coded.lock().unwrap_or_else(PoisonError::into_inner);
+        let compile = |coded: &BTreeSet<ColumnId>| {
+            CodedConditions::compile(&self.condition, coded, &self.columns, &self.parameters)
+        };
+        // There are as few such sets as there are ways in which a file's row groups are written.
+        known.entry(coded).or_insert_with_key(|coded| compile(coded).ok().map(Arc::new)).clone()
+    }
+
+    /// A flag a row: whether all are true.
+    fn flags<'a>(
+        &self,
+        queue: &Queue,
+        row_count: usize,
+        column: impl Fn(usize) -> Result<&'a DecodedColumn>,
+    ) -> Result<Buffer> {
+        let mut coded = BTreeSet::new();
+        for place in &self.places {
+            if let DecodedColumn::Codes(_) = column(*place)? {
+                coded.insert(self.columns[*place].id);
+            }
+        }
+        if !coded.is_empty()
+            && let Some(conditions) = self.coded(coded)
+        {
+            return conditions.flags(queue, row_count, column);
+        }
+        let cells = |place: &usize| cells_of(queue, column(*place)?, row_count);
+        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
+        let flags = self.filter.evaluate(queue, &Chunk { row_count, columns })?;
+        Ok(flags.values)
     }
 }
 
@@ -183,49 +277,79 @@ impl RowTest<'_> {
         &self.early
     }
 
-    /// The rows of a chunk of the early columns that pass, and the tiles that have some where they are needed. Waits for
+    /// Whether a column's chunk, of which so many rows are decoded, is to become codes: for its conditions, or because
+    /// some rows will be gathered anyway.
+    pub(super) fn wants_codes(&self, place: usize, chunk: &ResidentChunk, row_count: usize) -> bool {
+        let is_worth_it = |entries: usize| entries.saturating_mul(ROWS_AN_ENTRY_MIN) <= row_count;
+        let may_be_coded = match self.early.binary_search(&place) {
+            Ok(_) => self.own.is_some_and(|own| own.may_be_coded.contains(&place)),
+            Err(_) => self.filter.text_places.contains(&place),
+        };
+        may_be_coded && chunk.dictionary_entries().is_some_and(is_worth_it)
+    }
+
+    /// The rows of the early columns that pass, and the tiles that have some where they are needed. Waits for
     /// their count.
     ///
     /// # Errors
     ///
     /// Those of the condition's functions; `OutOfMemory`, `Device`.
-    pub(super) fn select(&self, queue: &Queue, chunk: &Chunk, needs_tiles: bool) -> Result<Passed> {
-        let mut flags = match self.own {
-            Some(own) => {
-                let read = Chunk { row_count: chunk.row_count, columns: self.columns(chunk, &own.places)? };
-                Some(own.condition.evaluate(queue, &read)?.values)
-            }
-            None => None,
-        };
+    pub(super) fn select(&self, queue: &Queue, early: &EarlyColumns, needs_tiles: bool) -> Result<Passed> {
+        let row_count = early.row_count;
+        let column = |place| self.column(early, place);
+        let own = self.own.map(|own| own.flags(queue, row_count, column));
+        let mut flags = own.transpose()?;
+        self.count_entries(early);
         let mut tested = Vec::new();
         for filter in &self.runtime {
-            let places: Vec<usize> = filter.places().collect();
-            let keys = self.columns(chunk, &places)?;
-            let rows = filter.test(queue, &keys, chunk.row_count, flags.as_ref())?;
+            let keys = filter.places().map(|place| cells_of(queue, column(place)?, row_count));
+            let rows = filter.test(queue, &keys.collect::<Result<Vec<_>>>()?, row_count, flags.as_ref())?;
             flags = Some(rows.flags.clone());
             tested.push(rows);
         }
         let Some(flags) = flags else { return Ok(Passed::All) };
         let selected = match needs_tiles {
-            true => queue.select_tiles(&flags, chunk.row_count),
+            true => queue.select_tiles(&flags, row_count),
             false => {
-                let rows = queue.select(&flags, chunk.row_count);
+                let rows = queue.select(&flags, row_count);
                 rows.map(|rows| SelectedTiles { rows, has_rows: Vec::new() })
             }
         };
         // They have come before the count of what is selected. Also after an error nobody may be reading the filters.
         tested.into_iter().try_for_each(TestedRows::wait_counted)?;
         let selected = selected?;
-        Ok(if selected.rows.count == chunk.row_count { Passed::All } else { Passed::Some(selected) })
+        Ok(if selected.rows.count == row_count { Passed::All } else { Passed::Some(selected) })
     }
 
-    /// Columns of a chunk of the early columns, by their places in the scan.
-    fn columns(&self, chunk: &Chunk, places: &[usize]) -> Result<Vec<Column>> {
-        let column = |place: &usize| {
-            let number = self.early.binary_search(place).ok();
-            let column = number.and_then(|number| chunk.columns.get(number)).cloned();
-            column.ok_or_else(|| Error::internal("a scan's filter reads a column that is not decoded yet"))
-        };
-        places.iter().map(column).collect()
+    /// An early column, by its place in the scan.
+    fn column<'c>(&self, early: &'c EarlyColumns, place: usize) -> Result<&'c DecodedColumn> {
+        let number = self.early.binary_search(&place).ok();
+        let column = number.and_then(|number| early.columns.get(number));
+        column.ok_or_else(|| Error::internal("a scan's filter reads a column that is not decoded yet"))
+    }
+
+    fn count_entries(&self, early: &EarlyColumns) {
+        for column in &early.columns {
+            if let DecodedColumn::Codes(CodedColumn { entry_count, .. }) = column {
+                self.filter.entries_tested.fetch_add(*entry_count as u64, Ordering::Relaxed);
+                self.filter.rows_tested.fetch_add(early.row_count as u64, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The cells of some rows of a column.
+pub(super) fn gather_cells(queue: &Queue, column: &DecodedColumn, rows: &RowNumbers) -> Result<Column> {
+    match column {
+        DecodedColumn::Cells(cells) => queue.gather(cells, rows),
+        DecodedColumn::Codes(coded) => queue.gather_coded(coded, rows),
+    }
+}
+
+/// The cells of all rows of a column.
+pub(super) fn cells_of(queue: &Queue, column: &DecodedColumn, row_count: usize) -> Result<Column> {
+    match column {
+        DecodedColumn::Cells(cells) => Ok(cells.clone()),
+        DecodedColumn::Codes(coded) => queue.look_up_codes(&coded.entries, &coded.codes, row_count),
     }
 }

@@ -3,13 +3,21 @@
 //! Invariants: rows come in the order of the row group. What is left of a column without rows is not decoded, and not
 //! read unless it was loaded ahead.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+};
 
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{chunk_loads::WantedChunks, scan::ScanWork, scan_filter::Passed, scan_parts::RowGroup};
+use super::{
+    chunk_loads::WantedChunks,
+    scan::ScanWork,
+    scan_filter::{EarlyColumns, Passed, cells_of, gather_cells},
+    scan_parts::RowGroup,
+};
 use crate::{
-    decode::{ColumnSource, PendingRowGroup, ResidentChunk, RowSelection},
+    decode::{ChunkRequest, ColumnSource, DecodedColumn, PendingRowGroup, ResidentChunk, RowSelection},
     device::{Chunk, Column},
     operation::{Queue, SELECTED_TILE_ROWS},
     storage::IndexedRowGroup,
@@ -67,14 +75,17 @@ impl ScanWork {
         }
         let decoder = RowGroupDecoder { scan: self, queue, row_group, loaded };
         let test = self.filter.test(self.columns.len());
-        let (early_places, late_places): (Vec<usize>, Vec<usize>) =
-            (0..self.columns.len()).partition(|place| test.early().contains(place));
-        let early = decoder.start(&early_places, &rows)?.wait_columns()?;
-        let early = Chunk { row_count: rows.row_count(), columns: early };
+        let early_places = test.early();
+        let late_places: Vec<usize> =
+            self.given.iter().copied().filter(|place| !early_places.contains(place)).collect();
+        let as_codes = |place, chunk: &ResidentChunk| test.wants_codes(place, chunk, rows.decoded_count());
+        let early = decoder.start(early_places, &rows, as_codes)?.wait_decoded()?;
+        let early = EarlyColumns { row_count: rows.row_count(), columns: early };
         let (row_count, early, late) = match test.select(queue, &early, !late_places.is_empty())? {
             Passed::All => {
-                let late = decoder.start(&late_places, &rows)?.wait_columns()?;
-                (rows.row_count(), early.columns, late)
+                let late = decoder.start(&late_places, &rows, as_cells)?.wait_columns()?;
+                let cells = |column: &DecodedColumn| cells_of(queue, column, rows.row_count());
+                (rows.row_count(), self.given_early(early_places, &early, cells)?, late)
             }
             Passed::Some(selected) if selected.rows.count == 0 => return self.no_rows(queue),
             Passed::Some(selected) => {
@@ -83,20 +94,39 @@ impl ScanWork {
                     true => rows,
                     false => rows.narrowed(SELECTED_TILE_ROWS, &selected.has_rows),
                 };
-                let late = decoder.start(&late_places, &left)?.map_columns(gather)?;
-                let early = early.columns.iter().map(gather).collect::<Result<_>>()?;
-                (selected.rows.count, early, late.wait_columns()?)
+                let as_codes =
+                    |place, chunk: &ResidentChunk| test.wants_codes(place, chunk, left.decoded_count());
+                let late = decoder.start(&late_places, &left, as_codes)?.map_columns(gather)?;
+                let cells = |column: &DecodedColumn| gather_cells(queue, column, &selected.rows);
+                let early = self.given_early(early_places, &early, cells)?;
+                let late = late.wait_decoded()?.into_iter().map(|column| match column {
+                    DecodedColumn::Cells(gathered) => Ok(gathered),
+                    coded => cells(&coded),
+                });
+                (selected.rows.count, early, late.collect::<Result<_>>()?)
             }
         };
-        let mut columns: Vec<(usize, Column)> =
-            early_places.into_iter().zip(early).chain(late_places.into_iter().zip(late)).collect();
-        columns.sort_by_key(|(place, _)| *place);
-        Ok(Chunk { row_count, columns: columns.into_iter().map(|(_, column)| column).collect() })
+        let mut columns: BTreeMap<usize, Column> = early;
+        columns.extend(late_places.into_iter().zip(late));
+        Ok(Chunk { row_count, columns: columns.into_values().collect() })
     }
 
-    /// A chunk of the scan's columns without rows.
+    /// Cells of the early columns that the scan gives, by place.
+    fn given_early(
+        &self,
+        places: &[usize],
+        early: &EarlyColumns,
+        cells: impl Fn(&DecodedColumn) -> Result<Column>,
+    ) -> Result<BTreeMap<usize, Column>> {
+        let numbered = places.iter().copied().zip(&early.columns);
+        let given = numbered.filter(|(place, _)| self.given.contains(place));
+        given.map(|(place, column)| Ok((place, cells(column)?))).collect()
+    }
+
+    /// A chunk of the columns that the scan gives, without rows.
     pub(super) fn no_rows(&self, queue: &Queue) -> Result<Chunk> {
-        let types: Vec<DataType> = self.columns.iter().map(|column| column.data_type.clone()).collect();
+        let type_of = |place: &usize| self.columns[*place].data_type.clone();
+        let types: Vec<DataType> = self.given.iter().map(type_of).collect();
         queue.empty(&types)
     }
 
@@ -125,6 +155,10 @@ impl ScanWork {
     }
 }
 
+fn as_cells(_place: usize, _chunk: &ResidentChunk) -> bool {
+    false
+}
+
 /// Decodes columns of one row group.
 struct RowGroupDecoder<'a> {
     scan: &'a ScanWork,
@@ -134,8 +168,13 @@ struct RowGroupDecoder<'a> {
 }
 
 impl RowGroupDecoder<'_> {
-    /// Enqueues the decoding of some rows of some columns.
-    fn start(&self, places: &[usize], rows: &RowSelection) -> Result<PendingRowGroup> {
+    /// Enqueues the decoding of some rows of some columns. `as_codes`: whether the column at a place becomes codes.
+    fn start(
+        &self,
+        places: &[usize],
+        rows: &RowSelection,
+        as_codes: impl Fn(usize, &ResidentChunk) -> bool,
+    ) -> Result<PendingRowGroup> {
         let Self { scan, queue, row_group, .. } = *self;
         if scan.stop.is_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
@@ -154,16 +193,16 @@ impl RowGroupDecoder<'_> {
             }
             None => scan.load(queue, &WantedChunks { row_group, places, sources: &sources, rows })?,
         };
-        let requests: Vec<(&ColumnSource<'_>, &ResidentChunk)> =
-            sources.iter().zip(chunks.iter().map(Arc::as_ref)).collect();
+        let request =
+            |((place, source), chunk)| ChunkRequest { source, chunk, as_codes: as_codes(place, chunk) };
+        let numbered = places.iter().copied().zip(&sources).zip(chunks.iter().map(Arc::as_ref));
+        let requests: Vec<ChunkRequest<'_>> = numbered.map(request).collect();
         let decoding = queue.decode_chunks(&requests, rows)?;
         let counts = &scan.counts;
         counts.pages_decoded.fetch_add(decoding.pages().decoded, Ordering::Relaxed);
         counts.pages_skipped.fetch_add(decoding.pages().skipped, Ordering::Relaxed);
-        let bytes_of =
-            |column: &Column| u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some());
-        let cell_bytes: u64 = decoding.columns().iter().map(bytes_of).sum();
-        counts.bytes_decoded.fetch_add(rows.decoded_count() as u64 * cell_bytes, Ordering::Relaxed);
+        let bytes_decoded = rows.decoded_count() as u64 * decoding.row_bytes();
+        counts.bytes_decoded.fetch_add(bytes_decoded, Ordering::Relaxed);
         Ok(decoding)
     }
 }

@@ -5,7 +5,7 @@ use pystachio_plan::Result;
 use super::KernelDevice;
 use crate::{
     decode::{
-        ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, ResidentChunk, RowSelection,
+        ChunkRequest, ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, RowSelection,
         enqueue_decoding, enqueue_loading,
     },
     operation::DecodeOperations,
@@ -16,11 +16,7 @@ impl DecodeOperations for KernelDevice {
         enqueue_loading(self, chunks)
     }
 
-    fn decode_chunks(
-        &self,
-        chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
-        rows: &RowSelection,
-    ) -> Result<PendingRowGroup> {
+    fn decode_chunks(&self, chunks: &[ChunkRequest<'_>], rows: &RowSelection) -> Result<PendingRowGroup> {
         enqueue_decoding(self, chunks, rows)
     }
 }

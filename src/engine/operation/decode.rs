@@ -2,7 +2,7 @@
 
 use pystachio_plan::Result;
 
-use crate::decode::{ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, ResidentChunk, RowSelection};
+use crate::decode::{ChunkRequest, ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, RowSelection};
 
 /// Loading and decoding column chunks. See [`super::Device`] for what every operation has in common.
 pub trait DecodeOperations {
@@ -20,14 +20,11 @@ pub trait DecodeOperations {
     ///
     /// # Shapes
     ///
-    /// One column a chunk, each with the selection's rows. Those that a narrowed selection leaves out have no meaning.
+    /// One column a chunk, each with the selection's rows, as cells or as codes. Those that a narrowed selection leaves out
+    /// have no meaning.
     ///
     /// # Errors
     ///
     /// Of [`crate::decode::decode_row_group`], those that need no values.
-    fn decode_chunks(
-        &self,
-        chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
-        rows: &RowSelection,
-    ) -> Result<PendingRowGroup>;
+    fn decode_chunks(&self, chunks: &[ChunkRequest<'_>], rows: &RowSelection) -> Result<PendingRowGroup>;
 }

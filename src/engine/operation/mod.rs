@@ -7,7 +7,8 @@
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `partition.rs`: orders of rows, and rows by partition
 //! - `program.rs`, `decode.rs`: what runs expressions, and what reads pages
-//! - `chunks.rs`, `output.rs`: whole chunks, and chunks as Arrow arrays on the host, by those operations
+//! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as places in a dictionary, and chunks as Arrow
+//!   arrays on the host, by those operations
 //! - `fault.rs`: faults that are heard of later
 //!
 //! ```text
@@ -24,6 +25,7 @@
 //! Deliberately absent: plans, files, threads; kernels, grids and blocks, which are `kernel/`'s.
 
 mod chunks;
+mod codes;
 mod decode;
 mod device;
 mod fault;

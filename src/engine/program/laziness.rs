@@ -78,6 +78,14 @@ fn may_fail(function: Function, arguments: &[Expression], data_type: &DataType) 
             }
             _ => true,
         },
+        // The pattern's end is looked at only for texts that match up to there.
+        Function::Like | Function::ILike(_) => match arguments.get(1) {
+            Some(Expression::Literal(Literal { value: Value::Text(pattern), .. })) => {
+                pattern.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+            }
+            Some(Expression::Literal(Literal { value: Value::Null, .. })) => false,
+            _ => true,
+        },
         Function::Substring => match arguments.get(2) {
             Some(Expression::Literal(Literal { value: Value::Int(count), .. })) => *count < 0,
             other => other.is_some(),

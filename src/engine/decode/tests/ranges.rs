@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ColumnSource, EncodedBytes, PageCounts, PageMap, ResidentChunk, RowSelection,
-        chunk_range,
+        ChunkExtent, ChunkRequest, ColumnSource, DecodedColumn, EncodedBytes, PageCounts, PageMap,
+        PendingRowGroup, ResidentChunk, RowSelection, chunk_range,
     },
-    device::{CellType, Column, DeviceMemory, EmulatedPlatform},
+    device::{CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
     operation::{Queue, RowNumbers},
 };
 
@@ -62,6 +62,20 @@ fn decode(
     rows: &RowSelection,
     reads_pages: bool,
 ) -> (Vec<Column>, PageCounts) {
+    let pending = start(queue, file, row_group, rows, (reads_pages, false));
+    let pages = pending.pages();
+    (pending.wait_columns().unwrap(), pages)
+}
+
+/// Starts to decode some rows of a row group: from pages that have them or from whole chunks, into cells or, where all
+/// values are in a dictionary, into codes.
+fn start(
+    queue: &Queue,
+    file: &RandomFile,
+    row_group: &RowGroupMetaData,
+    rows: &RowSelection,
+    (reads_pages, as_codes): (bool, bool),
+) -> PendingRowGroup {
     let sources: Vec<ColumnSource<'_>> = file
         .columns
         .iter()
@@ -73,10 +87,12 @@ fn decode(
         })
         .collect();
     let chunks = load(queue, file, &sources, row_group.num_rows() as u32, reads_pages.then_some(rows));
-    let requests: Vec<_> = sources.iter().zip(&chunks).map(|(s, chunk)| (s, chunk.as_ref())).collect();
-    let pending = queue.decode_chunks(&requests, rows).unwrap();
-    let pages = pending.pages();
-    (pending.wait_columns().unwrap(), pages)
+    let request = |(source, chunk)| {
+        let as_codes = as_codes && ResidentChunk::dictionary_entries(chunk).is_some();
+        ChunkRequest { source, chunk, as_codes }
+    };
+    let requests: Vec<_> = sources.iter().zip(chunks.iter().map(Arc::as_ref)).map(request).collect();
+    queue.decode_chunks(&requests, rows).unwrap()
 }
 
 fn values(queue: &Queue, columns: &[Column], row_count: usize) -> Vec<Values> {
@@ -119,6 +135,35 @@ fn any_rows_of_a_row_group_are_those_of_the_whole() {
         }
     }
     assert!(skipped > 20, "{skipped}");
+}
+
+#[test]
+fn codes_stand_for_the_values_of_any_rows() {
+    println!("seeds 1 to {ROUNDS}");
+    let mut coded = 0;
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let rows = RowSelection::of(random_ranges(&mut random, row_group.num_rows() as u32));
+            let (cells, _) = decode(&queue, &file, row_group, &rows, true);
+            let expected = values(&queue, &cells, rows.row_count());
+            for reads_pages in [false, true] {
+                let decoded = start(&queue, &file, row_group, &rows, (reads_pages, true)).wait_decoded();
+                let looked_up = decoded.unwrap().into_iter().map(|column| match column {
+                    DecodedColumn::Cells(cells) => cells,
+                    DecodedColumn::Codes(CodedColumn { entries, codes, .. }) => {
+                        coded += 1;
+                        queue.look_up_codes(&entries, &codes, rows.row_count()).unwrap()
+                    }
+                });
+                let found = values(&queue, &looked_up.collect::<Vec<_>>(), rows.row_count());
+                assert!(found == expected, "{}", file.context);
+            }
+        }
+    }
+    assert!(coded > 20, "{coded}");
 }
 
 #[test]

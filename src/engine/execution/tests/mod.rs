@@ -3,6 +3,7 @@
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `scans.rs`: less than whole row groups
 //! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
+//! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `runtime_filters.rs`: filters that joins send to scans
@@ -17,6 +18,7 @@
 
 mod aggregates;
 mod devices;
+mod dictionaries;
 mod joins;
 mod large_decimals;
 mod little_memory;

@@ -16,12 +16,13 @@ fn technique(change: fn(&mut DeviceSettings)) -> DeviceSettings {
     settings
 }
 
-fn techniques() -> [(&'static str, DeviceSettings); 10] {
+fn techniques() -> [(&'static str, DeviceSettings); 11] {
     [
         ("all", DeviceSettings::default()),
         ("cache", technique(|settings| settings.cache = false)),
         ("chunking", technique(|settings| settings.chunking = false)),
         ("deferred synchronisation", technique(|settings| settings.deferred_synchronisation = false)),
+        ("dictionary filters", technique(|settings| settings.dictionary_filters = false)),
         ("memory pool", technique(|settings| settings.memory_pool = false)),
         ("metadata cache", technique(|settings| settings.metadata_cache = false)),
         ("page skipping", technique(|settings| settings.page_skipping = false)),

@@ -11,7 +11,7 @@ use pystachio_plan::{Error, ErrorKind};
 
 use super::*;
 use crate::{
-    decode::{ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, ResidentChunk, RowSelection},
+    decode::{ChunkRequest, ColumnSource, EncodedBytes, PendingLoad, PendingRowGroup, RowSelection},
     device::{Buffer, Chunk, Column},
     operation::{
         Accumulator, DecodeOperations, Device, FaultReport, GroupOperations, GroupSlots, Grouping,
@@ -102,11 +102,7 @@ impl DecodeOperations for Wrapping {
         self.call("load_chunks")?.load_chunks(chunks)
     }
 
-    fn decode_chunks(
-        &self,
-        chunks: &[(&ColumnSource<'_>, &ResidentChunk)],
-        rows: &RowSelection,
-    ) -> Result<PendingRowGroup> {
+    fn decode_chunks(&self, chunks: &[ChunkRequest<'_>], rows: &RowSelection) -> Result<PendingRowGroup> {
         self.call("decode_chunks")?.decode_chunks(chunks, rows)
     }
 }
