@@ -32,21 +32,14 @@ pub(super) struct CodedConditions {
     columns: Vec<EntryConditions>,
     /// Places of the columns whose cells the rest reads, among the scan's.
     cell_places: Vec<usize>,
-    /// Over these cells, and what the parts gave.
-    rest: Rest,
+    /// Over these cells, and what the parts gave; absent where it is the only part, which is never NULL.
+    rest: Option<Filter>,
 }
 
 /// The parts that read one column.
 struct EntryConditions {
     place: usize,
     parts: Program,
-}
-
-/// What is evaluated for every row.
-enum Rest {
-    /// Whether the only part is true, which is never NULL.
-    Part,
-    Filter(Filter),
 }
 
 impl CodedConditions {
@@ -90,8 +83,8 @@ impl CodedConditions {
             by_column.push(EntryConditions { place, parts });
         }
         let rest = match (&rest, parts.as_slice()) {
-            (Expression::Column { .. }, [_]) => Rest::Part,
-            (rest, _) => Rest::Filter(Filter::compile(rest, &known, parameters)?),
+            (Expression::Column { .. }, [_]) => None,
+            (rest, _) => Some(Filter::compile(rest, &known, parameters)?),
         };
         Ok(Self { columns: by_column, cell_places, rest })
     }
@@ -124,8 +117,8 @@ impl CodedConditions {
             }
         }
         let flags = match &self.rest {
-            Rest::Part => read.pop(),
-            Rest::Filter(filter) => {
+            None => read.pop(),
+            Some(filter) => {
                 let chunk = Chunk { row_count, columns: read };
                 Some(filter.evaluate(queue, &chunk)?)
             }
