@@ -67,7 +67,7 @@ fn files_are_read_as_the_reader_does_whatever_the_library_does() {
         frame_counts[place] += frames.load(Ordering::Relaxed);
     }
     // The last two decompress nothing.
-    assert!(frame_counts[..4].iter().all(|count| *count > 50), "{frame_counts:?}");
+    assert!(frame_counts[..4].iter().all(|count| *count > 20), "{frame_counts:?}");
     assert_eq!(frame_counts[4..], [0, 0]);
 }
 
