@@ -11,6 +11,7 @@
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
+    X(evaluate_uniform_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_int256_program, EvaluateProgram, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \

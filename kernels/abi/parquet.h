@@ -23,8 +23,8 @@
 #define BUILD_THREADS 32
 // Values from one DeltaSegment to the next: a warp decodes them, and 8 warps a slice.
 #define DELTA_SEGMENT_VALUES 256
-// Values from one RunSegment to the next. A slice has the values of two or three.
-#define RUN_SEGMENT_VALUES 1024
+// Values from one RunSegment to the next. A warp needs the values of one or two.
+#define RUN_SEGMENT_VALUES 512
 
 // Where the n-th value that is not NULL comes from.
 enum ValueSource {

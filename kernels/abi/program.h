@@ -23,8 +23,8 @@
 
 #include "column.h"
 
-// Registers of a program, of one for the kernel for small programs, and of one with pairs of cells, which take as much
-// memory a thread as PROGRAM_REGISTERS cells.
+// Registers of a program, of one for the kernels for small and for uniform programs, and of one with pairs of cells,
+// which take as much memory a thread as PROGRAM_REGISTERS cells.
 #define PROGRAM_REGISTERS 64
 #define PROGRAM_REGISTERS_SMALL 16
 #define PROGRAM_REGISTERS_INT256 32
@@ -255,7 +255,7 @@ typedef struct ProgramColumn {
     uint64_t validity;
 } ProgramColumn;
 
-// evaluate_program, evaluate_small_program, evaluate_int256_program
+// evaluate_program, evaluate_small_program, evaluate_uniform_program, evaluate_int256_program
 typedef struct EvaluateProgram {
     uint64_t instructions; // Instruction [instruction_count]
     uint64_t constants;    // a cell each, or a pair of them; then tables of cells

@@ -16,52 +16,34 @@ struct Cell32 {
     Cell16 low, high;
 };
 
-// A thread reads ROWS rows before it writes the first of them, so that it waits for memory once. A NULL's cell is zeros:
-// whoever copies whole columns copies it too.
-template <class T, uint32_t ROWS>
-DEVICE void gather_rows(const GatherCells &args) {
-    const uint32_t *rows = (const uint32_t *)args.rows;
-    const uint8_t *source_validity = (const uint8_t *)args.source.validity;
-    uint8_t *validity = (uint8_t *)args.validity;
-    const uint64_t step = row_step();
-    for (uint64_t first = first_row(); first < args.row_count; first += ROWS * step) {
-        uint64_t source_rows[ROWS];
-        bool valid[ROWS];
-        T cells[ROWS];
-        for (uint32_t item = 0; item < ROWS; item++) {
-            const uint64_t row = first + item * step;
-            valid[item] = row < args.row_count;
-            source_rows[item] = args.first_row + row;
-            if (rows && valid[item]) {
-                source_rows[item] = rows[row];
-                valid[item] = source_rows[item] != NO_ROW;
-            }
-        }
-        if (validity && source_validity) {
-            for (uint32_t item = 0; item < ROWS; item++) {
-                if (valid[item]) valid[item] = source_validity[source_rows[item]] != 0;
-            }
-        }
-        for (uint32_t item = 0; item < ROWS; item++) {
-            cells[item] = valid[item] ? ((const T *)args.source.values)[source_rows[item]] : T{};
-        }
-        for (uint32_t item = 0; item < ROWS; item++) {
-            const uint64_t row = first + item * step;
-            if (row >= args.row_count) break;
-            ((T *)args.values)[row] = cells[item];
-            if (validity) validity[row] = valid[item];
-        }
-    }
+// A NULL's cell is zeros: whoever copies whole columns copies it too.
+template <class T>
+DEVICE void gather_cell(const GatherCells &args, bool valid, uint64_t source_row, uint64_t row) {
+    ((T *)args.values)[row] = valid ? ((const T *)args.source.values)[source_row] : T{};
 }
 
-KERNEL_RESIDENT(gather_cells, GatherCells, BLOCK_THREADS, 6) {
-    switch (args.source.cell_bytes) {
-        case 1: gather_rows<uint8_t, 4>(args); break;
-        case 2: gather_rows<uint16_t, 4>(args); break;
-        case 4: gather_rows<uint32_t, 4>(args); break;
-        case 8: gather_rows<uint64_t, 4>(args); break;
-        case 32: gather_rows<Cell32, 1>(args); break;
-        default: gather_rows<Cell16, 2>(args);
+KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
+    const uint32_t *rows = (const uint32_t *)args.rows;
+    uint8_t *validity = (uint8_t *)args.validity;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        uint64_t source_row = args.first_row + row;
+        bool valid = true;
+        if (rows) {
+            source_row = rows[row];
+            valid = source_row != NO_ROW;
+        }
+        if (validity) {
+            valid = valid && (args.source.validity == 0 || ((const uint8_t *)args.source.validity)[source_row]);
+            validity[row] = valid;
+        }
+        switch (args.source.cell_bytes) {
+            case 1: gather_cell<uint8_t>(args, valid, source_row, row); break;
+            case 2: gather_cell<uint16_t>(args, valid, source_row, row); break;
+            case 4: gather_cell<uint32_t>(args, valid, source_row, row); break;
+            case 8: gather_cell<uint64_t>(args, valid, source_row, row); break;
+            case 32: gather_cell<Cell32>(args, valid, source_row, row); break;
+            default: gather_cell<Cell16>(args, valid, source_row, row);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 #include "compare.cuh"
 #include "datetime.cuh"
 #include "float.cuh"
+#include "instruction.cuh"
 #include "write_text.cuh"
 
 // A bit a register; fewer instructions handle 32 of them.
@@ -235,32 +236,12 @@ DEVICE_CALL Fault run_any_text(const EvaluateProgram &args, const Instruction &i
     return run_write_text(args, in, target, *a, *b, *c);
 }
 
-// Four words of an instruction, loaded at once.
-struct alignas(16) InstructionWords {
-    uint32_t words[4];
-};
-
-// The instruction of four words. Taken apart by hand: nvcc 13.0 reads `mode` as 0 where it loads the struct itself in the
-// kernel for small programs.
-DEVICE Instruction unpack(const InstructionWords &packed) {
-    Instruction in;
-    in.opcode = (uint16_t)packed.words[0];
-    in.target = (uint16_t)(packed.words[0] >> 16);
-    in.a = (uint16_t)packed.words[1];
-    in.b = (uint16_t)(packed.words[1] >> 16);
-    in.c = (uint16_t)packed.words[2];
-    in.mode = (uint16_t)(packed.words[2] >> 16);
-    in.detail = packed.words[3];
-    return in;
-}
-
 // Evaluates rows first, first + step, ... The threads of a warp stay together.
 template <uint32_t REGISTERS, uint32_t CELLS, bool HAS_TEXT>
 DEVICE void run_program(const EvaluateProgram &args) {
     Machine<REGISTERS, CELLS> machine;
     machine.constants = (const Cell *)args.constants;
     const InstructionWords *program = (const InstructionWords *)args.instructions;
-    static_assert(sizeof(InstructionWords) == sizeof(Instruction), "an instruction has four words");
     const uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS;
     for (uint64_t first = (uint64_t)blockIdx.x * BLOCK_THREADS; first < args.row_count; first += step) {
         const uint64_t row_index = first + threadIdx.x;

@@ -142,7 +142,7 @@ DEVICE void convert_integers(const Slice &slice, const PageSlice &place) {
     }
 }
 
-KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 5) {
+KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 4) {
     SHARED uint64_t values[WINDOW_WORDS];
     const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
     const Slice slice = decoded_slice(args, place, values);

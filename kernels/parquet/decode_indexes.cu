@@ -5,12 +5,13 @@
 // Outputs: the column's cells and validity of the slice's rows.
 // Status:  ERROR_PAGE if runs end early; ERROR_DICTIONARY_INDEX; the fault of a dictionary's entry that is used.
 // Traffic: bit width of an index read, a cell read from the dictionary (mostly from cache) and written a row.
-// Source:  one walker and many expanders, as libcudf's page decoder; the walker here begins near the slice, at a place
-//          that index_runs has found, so that a page is expanded by many blocks at once.
+// Source:  one walker and many expanders, as libcudf's page decoder; here every warp has a walker, which begins near the
+//          warp's rows, at a place that index_runs has found, so that a page is expanded by many warps at once.
 #include "page.cuh"
 #include "runs.cuh"
 
-#define ROWS_PER_THREAD (SLICE_ROWS / BLOCK_THREADS)
+// Rows of a warp.
+#define WARP_ROWS (SLICE_ROWS / (BLOCK_THREADS / WARP_THREADS))
 
 template <class T>
 DEVICE void copy_cell_as(const PageColumn &column, bool valid, uint64_t entry, uint64_t row) {
@@ -33,11 +34,14 @@ DEVICE void copy_cell(const PageColumn &column, bool valid, uint32_t entry, uint
     }
 }
 
-// Five blocks a multiprocessor: other warps work while a walker reads headers.
+// Five blocks a multiprocessor: other warps expand while one reads headers.
 KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
-    SHARED RunTable<SLICE_ROWS> table;
-    SHARED uint32_t width, failed;
+    SHARED RunTable<WARP_ROWS> tables[BLOCK_THREADS / WARP_THREADS];
     const PageSlice slice = ((const PageSlice *)args.list)[blockIdx.x];
+    const uint32_t lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
+    const uint32_t first = warp * WARP_ROWS;
+    if (first >= slice.row_count) return;
+    const uint32_t end = slice.row_count - first < WARP_ROWS ? slice.row_count : first + WARP_ROWS;
     const uint32_t number = slice.page;
     const EncodedPage page = page_at(args, number);
     const PageColumn column = column_at(args, page.column);
@@ -47,28 +51,26 @@ KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
     const bool is_flags = page.source == SOURCE_FLAGS;
     const bool is_codes = column.flags & COLUMN_CODES;
     const bool has_faults = !is_flags && state_at(args, column.dictionary_page).faulty;
-    // Values of the page before the slice, and before its end. A page has less than 2^31 rows.
-    const uint32_t before = values_before(page, dense, value_count, slice.first_row);
-    const uint32_t after = values_before(page, dense, value_count, slice.first_row + slice.row_count);
-    if (threadIdx.x == 0) {
+    // Values of the page before the warp's rows, and before their end. A page has less than 2^31 rows.
+    const uint32_t before = values_before(page, dense, value_count, slice.first_row + first);
+    const uint32_t after = values_before(page, dense, value_count, slice.first_row + end);
+    RunTable<WARP_ROWS> &table = tables[warp];
+    uint32_t width = 0, failed = 0;
+    // Rows without values need not have runs.
+    if (lane == 0 && after > before) {
         RunCursor cursor = open_runs(0, 0, 0, 0);
-        failed = 0;
-        // Rows without values need not have runs.
-        if (after > before) {
-            failed = !open_indexes(page, data, value_bytes(page, state), &cursor);
-            if (!failed) {
-                resume_runs(cursor, ((const RunSegment *)page.index)[before / RUN_SEGMENT_VALUES]);
-                failed = !skip_runs(cursor, before % RUN_SEGMENT_VALUES) || !list_runs(cursor, table, after - before);
-            }
+        failed = !open_indexes(page, data, value_bytes(page, state), &cursor);
+        if (!failed) {
+            resume_runs(cursor, ((const RunSegment *)page.index)[before / RUN_SEGMENT_VALUES]);
+            failed = !skip_runs(cursor, before % RUN_SEGMENT_VALUES) || !list_runs(cursor, table, after - before);
         }
         width = cursor.width;
         if (failed) report_error(args.status, ERROR_PAGE, number);
     }
-    __syncthreads();
-    if (failed) return;
-    for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        const uint32_t within = item * BLOCK_THREADS + threadIdx.x;
-        if (within >= slice.row_count) break;
+    width = __shfl_sync(0xffffffffu, width, 0);
+    if (__shfl_sync(0xffffffffu, failed, 0)) return;
+    __syncwarp();
+    for (uint32_t within = first + lane; within < end; within += WARP_THREADS) {
         const uint64_t target = (uint64_t)slice.target_row + within;
         uint32_t index;
         const bool valid = find_value(page, dense, slice.first_row + within, &index);

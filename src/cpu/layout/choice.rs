@@ -7,7 +7,7 @@
 //! | | values that are not strings | strings |
 //! |---|---|---|
 //! | PLAIN | all threads at once | one thread walks from length to length, the others wait |
-//! | dictionary | one thread finds runs, the others expand them a tile behind it | the same |
+//! | dictionary | runs are found once; then every warp lists and expands some on its own | the same |
 //! | BYTE_STREAM_SPLIT | all at once, as many reads a value as it has bytes | |
 //! | DELTA_BINARY_PACKED | found once by a walk over headers; then every warp unpacks and adds up some on its own | |
 //! | DELTA_LENGTH_BYTE_ARRAY | | the same for the lengths |

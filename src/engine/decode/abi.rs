@@ -7,7 +7,7 @@ pub(super) const SLICE_ROWS: u32 = 2048;
 /// Values from one [`DeltaSegment`] to the next.
 pub(super) const DELTA_SEGMENT_VALUES: u32 = 256;
 /// Values from one [`RunSegment`] to the next.
-pub(super) const RUN_SEGMENT_VALUES: u32 = 1024;
+pub(super) const RUN_SEGMENT_VALUES: u32 = 512;
 /// Rows of a validity word.
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.

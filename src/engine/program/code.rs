@@ -18,6 +18,8 @@ pub(crate) struct Needs {
     pub(crate) needs_text: bool,
     /// Whether it has decimals of more than 38 digits.
     pub(crate) needs_int256: bool,
+    /// Whether it does the same in every row, by instructions that are frequent and small.
+    pub(crate) is_uniform: bool,
 }
 
 /// Instructions and constants.

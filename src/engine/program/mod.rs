@@ -250,6 +250,7 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
     let makes_text = steps.iter().filter(|placed| placed.step.opcode.makes_text()).count();
     let may_fault = steps.iter().any(|placed| placed.step.opcode.may_fault(placed.step.detail));
     let needs_text = steps.iter().any(|placed| placed.step.opcode.needs_text());
+    let is_uniform = steps.iter().all(|placed| placed.step.opcode.is_uniform());
     let loaded_types = loaded
         .iter()
         .map(|place| match input.get(*place) {
@@ -261,6 +262,6 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
         allocation,
         constants.image(cells_each),
         loaded_types,
-        Needs { makes_text, may_fault, needs_text, needs_int256 },
+        Needs { makes_text, may_fault, needs_text, needs_int256, is_uniform },
     ))
 }

@@ -147,6 +147,11 @@ impl Opcode {
         matches!(self, Self::LoadInt256 | Self::StoreInt256) || self >= Self::WidenInt256
     }
 
+    /// Whether the kernel for programs that do the same in every row has it.
+    pub(super) fn is_uniform(self) -> bool {
+        (Self::LoadBool..Self::DivideInteger).contains(&self) && !self.needs_int256()
+    }
+
     /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
     pub(super) fn may_fault(self, detail: u32) -> bool {
         use Opcode as O;

@@ -13,7 +13,7 @@ pub struct ProgramColumn {
     pub validity: u64,
 }
 
-/// Arguments of `evaluate_program`, `evaluate_small_program` and `evaluate_int256_program`.
+/// Arguments of the kernels that evaluate programs.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct EvaluateProgram {
