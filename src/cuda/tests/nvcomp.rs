@@ -271,9 +271,9 @@ fn nvcomp_and_the_host_load_the_same_bytes() {
             let extent = ChunkExtent::whole(length, row_group.num_rows() as u32);
             let lease = memory.lease_stream().expect("a stream");
             let load = |memory: &DeviceMemory| {
+                let queue = Queue::new(memory).expect("a queue");
                 let begun = Instant::now();
                 let chunks = vec![(&source, EncodedBytes::Host(bytes, &extent))];
-                let queue = Queue::new(memory).expect("a queue");
                 let loaded = queue.load_chunks(chunks).expect("a load").wait_chunks();
                 let loaded = loaded.expect("a chunk").remove(0);
                 queue.wait().expect("its work");
@@ -282,7 +282,7 @@ fn nvcomp_and_the_host_load_the_same_bytes() {
             // The first time, memory is allocated and modules are loaded.
             let ((on_device, _), (on_host, _)) = (load(&memory), load(&by_host));
             let pages = |chunk: &pystachio_engine::decode::ResidentChunk| -> Vec<u8> {
-                let buffer = chunk.buffers().last().expect("pages");
+                let buffer = chunk.buffers().next().expect("pages");
                 memory.download(buffer, buffer.bytes() as usize, lease.stream()).expect("bytes")
             };
             assert!(pages(&on_device) == pages(&on_host), "{compression:?} column {leaf}");
