@@ -123,14 +123,17 @@ impl<'a> Spilling<'a> {
         if chunk.row_count == 0 {
             return Ok(());
         }
-        self.held.push(chunk);
         let bytes_max = context.memory.block_bytes();
-        if self.held.bytes >= bytes_max {
+        if self.held.bytes + chunk.held_bytes() > bytes_max {
             self.held.compact(&context.queue)?;
         }
+        if self.held.bytes + chunk.held_bytes() > bytes_max {
+            self.flush(context)?;
+        }
+        self.held.push(chunk);
         let cost = block_cost(self.held.bytes, self.held.row_count);
         let has_room = claim.bytes() >= cost || claim.try_resize(cost);
-        if has_room && self.held.bytes < bytes_max { Ok(()) } else { self.flush(context) }
+        if has_room { Ok(()) } else { self.flush(context) }
     }
 
     /// The partitions, when every chunk was added.

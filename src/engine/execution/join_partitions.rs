@@ -181,7 +181,7 @@ impl PartitionedJoin {
             return Ok(());
         }
         let cost = matching.build_bytes(bytes, rows);
-        let fits = rows <= ROWS_MAX && self.claim.try_resize(cost);
+        let fits = rows <= ROWS_MAX && (self.claim.bytes() >= cost || self.claim.try_resize(cost));
         let may_split = matching.has_keys() && !partition.is_stuck && partition.level < PARTITION_LEVELS_MAX;
         if !fits && may_split {
             return self.split(matching, context, partition, cost);

@@ -115,11 +115,6 @@ fn a_join_writes_rows_once_and_in_blocks() {
     assert_eq!(answer.rows, wanted);
     let written = answer.metrics.spilled_bytes;
     let bytes = probe.bytes() + build.bytes();
-    println!(
-        "MEASURED written {written} of {bytes} launches {} copies {:?}",
-        platform.calls.launches(),
-        platform.calls.returned_copies.load(Ordering::Relaxed)
-    );
     assert!(written > bytes / 4 && written <= bytes, "{written} of {bytes}");
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
