@@ -105,7 +105,8 @@ typedef struct DeltaIndex {
     uint32_t miniblock_values;
     uint32_t end;      // offset of what comes after the differences; from EncodedPage.values
     uint32_t is_sound; // 0: the differences can't be read
-    uint32_t reserved[3];
+    uint32_t wide;     // 1 if a byte of the strings is beyond ASCII, for DELTA_LENGTHS
+    uint32_t reserved[2];
 } DeltaIndex;
 static_assert(sizeof(DeltaIndex) == 32, "DeltaIndex has 32 bytes");
 

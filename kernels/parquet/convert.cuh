@@ -21,6 +21,7 @@ struct Slice {
     uint64_t data;     // of the first value
     uint32_t capacity; // values that the page has; for SOURCE_SPLIT the distance of a value's bytes, too
     uint32_t number;
+    uint32_t wide; // 1 if a byte of the strings may be beyond ASCII
     const uint64_t *window; // values that were decoded, where the page has an index: int64_t or StringPlace
     uint32_t window_first;  // the number of the first of them
 };
@@ -254,7 +255,7 @@ struct ConvertString {
             report_error(slice.status, ERROR_PAGE, slice.number);
             return;
         }
-        if ((column.flags & COLUMN_UTF8) && slice.state.wide && !is_utf8(value.address, value.length)) {
+        if ((column.flags & COLUMN_UTF8) && slice.wide && !is_utf8(value.address, value.length)) {
             fail_value(slice, row, ERROR_INVALID_UTF8);
             value.length = 0;
         }
@@ -300,6 +301,7 @@ DEVICE Slice slice_of(const DecodePages &args, const PageSlice &place) {
                  page.values + state.values_offset,
                  value_capacity(page, state, column.source_bytes),
                  place.page,
+                 state.wide,
                  nullptr,
                  0};
 }

@@ -117,6 +117,7 @@ DEVICE Slice decoded_slice(const DecodePages &args, const PageSlice &place, uint
     }
     __syncthreads();
     Slice slice = slice_of(args, place);
+    slice.wide = ((const DeltaIndex *)slice.page.index)->wide;
     slice.window = values;
     slice.window_first = first;
     // Values of a page that can't be read are not looked at.

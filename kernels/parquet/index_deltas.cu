@@ -5,7 +5,7 @@
 // Inputs:  the page, with its levels.
 // Outputs: the page's DeltaIndex.
 // Status:  none: a page that can't be read is marked in its index.
-// Traffic: the page's bytes read once, 16 B written a segment.
+// Traffic: the page's bytes read once, those of strings too, 16 B written a segment.
 // Source:  one warp walks over blocks' headers, as libcudf's decoder of the same pages does; we keep what it finds. The
 //          other warps add up the segments that it found before.
 #include "../common/block.cuh"
@@ -84,11 +84,22 @@ DEVICE bool add_segment(const DeltaStream &stream, FoundSegments &found, uint32_
     return is_sound;
 }
 
+// Whether a byte of a page from an offset on is beyond ASCII, as far as the thread has looked at them.
+DEVICE bool sees_wide(const EncodedPage &page, uint32_t offset) {
+    bool is_wide = false;
+    for (uint64_t at = (uint64_t)offset + threadIdx.x * 4; at < page.values_bytes; at += BLOCK_THREADS * 4) {
+        const uint32_t bytes = load_u32(page.values + at);
+        const uint64_t left = page.values_bytes - at;
+        is_wide = is_wide || ((left < 4 ? bytes << (32 - 8 * left) : bytes) & 0x80808080u) != 0;
+    }
+    return is_wide;
+}
+
 KERNEL(index_deltas, DecodePages, BLOCK_THREADS) {
     SHARED FoundSegments tables[2];
     SHARED DeltaStream shared_stream;
     // One for each table: what is said in a round is heard in the same one, by all.
-    SHARED uint32_t value_count, failed[2];
+    SHARED uint32_t value_count, failed[2], end, wide;
     const EncodedPage page = page_at(args, blockIdx.x);
     const uint32_t warp = threadIdx.x / WARP_THREADS;
     DeltaIndex *index = (DeltaIndex *)page.index;
@@ -132,7 +143,15 @@ KERNEL(index_deltas, DecodePages, BLOCK_THREADS) {
             }
         }
     }
+    bool is_sound = false;
+    if (threadIdx.x == 0) {
+        is_sound = !failed[0] && !failed[1] && find_end(stream, cursor);
+        end = cursor.next_at;
+        wide = 0;
+    }
+    __syncthreads();
+    if (page.delta_form == DELTA_LENGTHS && sees_wide(page, end)) wide = 1;
+    __syncthreads();
     if (threadIdx.x != 0) return;
-    const bool is_sound = !failed[0] && !failed[1] && find_end(stream, cursor);
-    *index = DeltaIndex{value_count, stream.miniblocks, stream.miniblock_values, cursor.next_at, is_sound, {}};
+    *index = DeltaIndex{value_count, stream.miniblocks, stream.miniblock_values, end, is_sound, wide, {}};
 }

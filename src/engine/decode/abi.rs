@@ -113,7 +113,8 @@ pub(super) struct DeltaIndex {
     pub(super) miniblock_values: u32,
     pub(super) end: u32,
     pub(super) is_sound: u32,
-    pub(super) reserved: [u32; 3],
+    pub(super) wide: u32,
+    pub(super) reserved: [u32; 2],
 }
 const _: () = assert!(size_of::<DeltaIndex>() == 32);
 

@@ -99,8 +99,6 @@ impl PageBatch {
         match (added.source, added.delta_form) {
             (ValueSource::Strings, DeltaForm::None) => self.with_strings.push(number),
             (_, DeltaForm::Strings) => self.with_prefixes.push(number),
-            // Nobody looks whether the bytes are all ASCII.
-            (_, DeltaForm::Lengths) => state.wide = 1,
             _ => {}
         }
         let rows = rows.within(first_row, added.page.row_count).flat_map(|rows| rows.parts(SLICE_ROWS));

@@ -254,6 +254,27 @@ fn lengths_that_the_page_has_no_bytes_for_are_errors() {
 }
 
 #[test]
+fn any_byte_beyond_ascii_among_strings_after_lengths_is_found() {
+    let lengths: Vec<i64> = (0..600).map(|row| 1 + row % 5).collect();
+    let bytes = lengths.iter().sum::<i64>() as usize;
+    let header = delta_stream(&lengths, 128, 4, false);
+    let read = |place: Option<usize>| {
+        let mut body = header.clone();
+        body.resize(header.len() + bytes, b'a');
+        if let Some(place) = place {
+            body[header.len() + place] = 0xff;
+        }
+        let pages = [page_v1(lengths.len(), 6, 3, &body)];
+        decode(PhysicalType::BYTE_ARRAY, false, &pages, &column("v", DataType::Text), lengths.len())
+    };
+    assert_eq!(read(None).unwrap().len(), lengths.len());
+    for place in [0, 1, 2, 3, 700, bytes - 4, bytes - 3, bytes - 2, bytes - 1] {
+        let error = read(Some(place)).unwrap_err();
+        assert!(error.message.starts_with("invalid byte sequence for UTF-8"), "{place}: {error}");
+    }
+}
+
+#[test]
 fn deltas_that_end_early_are_errors() {
     let values: Vec<i64> = (0..5000).map(|row| row * row % 977).collect();
     for (block_values, miniblocks) in [(128, 4), (4096, 1)] {
