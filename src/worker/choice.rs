@@ -9,8 +9,8 @@
 //! files count as in the page cache and columns as decoded nowhere.
 //!
 //! Units: nanoseconds. The CPU's rates are of one thread, fitted to the 22 queries of TPC-H at SF 1 on two cores
-//! (each within a factor of 2.5, their sum within a tenth); the device's are of one H200, from the bandwidths
-//! measured there and the work that a row is. The benchmark's step `calibrate` measures them.
+//! (each within a factor of 2.5, their sum within a tenth); the device's are of one H200, as the benchmark's step
+//! `calibrate` measured them over TPC-H at SF 10, rounded; a byte's decompression and the bus follow from bandwidths.
 //!
 //! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
 
@@ -25,27 +25,27 @@ struct Rate {
 }
 
 /// Decoding a value of a column.
-const DECODE_VALUE: Rate = Rate { cpu_ns: 2.0, device_ns: 0.02 };
+const DECODE_VALUE: Rate = Rate { cpu_ns: 2.0, device_ns: 0.01 };
 /// Decompressing a byte, and writing it where operators read it.
 const DECODE_BYTE: Rate = Rate { cpu_ns: 0.2, device_ns: 0.005 };
 /// Evaluating a part of an expression on a row: a call, a literal, a column.
-const EVALUATE_PART: Rate = Rate { cpu_ns: 0.6, device_ns: 0.01 };
+const EVALUATE_PART: Rate = Rate { cpu_ns: 0.6, device_ns: 0.024 };
 /// A call that reads text, in parts.
 const TEXT_CALL_PARTS: f64 = 15.0;
 /// Putting a row into a hash table.
-const BUILD_ROW: Rate = Rate { cpu_ns: 45.0, device_ns: 0.6 };
+const BUILD_ROW: Rate = Rate { cpu_ns: 45.0, device_ns: 0.06 };
 /// Looking a row up in one.
-const PROBE_ROW: Rate = Rate { cpu_ns: 15.0, device_ns: 0.3 };
+const PROBE_ROW: Rate = Rate { cpu_ns: 15.0, device_ns: 0.15 };
 /// Gathering a row of a join's result.
-const OUTPUT_ROW: Rate = Rate { cpu_ns: 10.0, device_ns: 0.1 };
+const OUTPUT_ROW: Rate = Rate { cpu_ns: 10.0, device_ns: 0.05 };
 /// Trying a pair of rows where a join has no keys.
-const TRY_PAIR: Rate = Rate { cpu_ns: 2.0, device_ns: 0.02 };
+const TRY_PAIR: Rate = Rate { cpu_ns: 2.0, device_ns: 0.06 };
 /// Finding a row's group.
-const GROUP_ROW: Rate = Rate { cpu_ns: 12.0, device_ns: 0.5 };
+const GROUP_ROW: Rate = Rate { cpu_ns: 12.0, device_ns: 0.25 };
 /// Adding a row to one aggregate.
-const ACCUMULATE_ROW: Rate = Rate { cpu_ns: 2.0, device_ns: 0.05 };
+const ACCUMULATE_ROW: Rate = Rate { cpu_ns: 2.0, device_ns: 0.01 };
 /// One comparison of a sort, of which a row needs the logarithm of their number.
-const COMPARE_ROW: Rate = Rate { cpu_ns: 4.0, device_ns: 0.05 };
+const COMPARE_ROW: Rate = Rate { cpu_ns: 4.0, device_ns: 0.01 };
 
 /// Turning a plan into an executable one, starting threads, the last row's way back.
 const CPU_OVERHEAD_NS: f64 = 2e6;
