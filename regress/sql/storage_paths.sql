@@ -45,7 +45,7 @@ SELECT format('CREATE FOREIGN TABLE on_cuda (id integer) SERVER storage_cuda OPT
 \gexec
 SET pystachio.engine_choice = cpu;
 SELECT count(id) > 0 AS rows FROM on_cuda;
-SELECT substring(line FROM '^\w+') AS library, line ~ '^lib\w+\.so\.\d (is of|is not there; |can''t be loaded: |is too old: )' AS told
+SELECT substring(line FROM '^\w+') AS library, line ~ '^lib\w+\.so(\.\d)? (is of|is not there; |can''t be loaded: |is too old: )' AS told
 FROM pystachio.engines, unnest(libraries) line WHERE server = 'storage_cuda';
 SET client_min_messages = error;
 DROP SERVER storage_emulated, storage_cuda CASCADE;

@@ -97,14 +97,21 @@ fn batches_take_as_many_ranges_as_there_is_room_for() {
         partitions.push(SpilledChunk::write(&queue, &store, &chunk, vec![0, 100]).unwrap());
     }
     let mut part = partitions.into_parts().remove(0);
+    // Eight ranges a chunk.
     let a_chunk = part.bytes() / 6;
-    assert_eq!(part.batches(u64::MAX).first(), Some(&(0..6)));
-    assert_eq!(part.batches(1).len(), 6);
-    assert_eq!(part.batches(a_chunk * 5 / 2), [0..2, 2..4, 4..6]);
-    assert_eq!(part.first_batch(a_chunk * 5 / 2), Some(0..2));
-    part.forget(4);
+    assert_eq!(part.batches(u64::MAX), [0..48]);
+    assert_eq!(part.batches(1).len(), 48);
+    let batches = part.batches(a_chunk * 5 / 2);
+    assert_eq!(batches.len(), 3);
+    assert!(batches.windows(2).all(|pair| pair[0].end == pair[1].start), "{batches:?}");
+    assert_eq!(part.first_batch(a_chunk * 5 / 2), batches.first().cloned());
+    for batch in batches {
+        let chunk = part.read(&queue, batch).unwrap();
+        assert!(chunk.cell_bytes() + text_bytes(&chunk) <= a_chunk * 5 / 2);
+    }
+    part.forget(32);
     assert_eq!((part.row_count(), part.first_batch(1)), (200, Some(0..1)));
-    part.forget(2);
+    part.forget(16);
     assert_eq!((part.row_count(), part.bytes(), part.first_batch(1)), (0, 0, None));
 }
 

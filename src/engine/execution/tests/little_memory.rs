@@ -74,9 +74,10 @@ fn pieces_of_a_row_group_share_few_pages() {
     let fixture = Fixture::over(platform, file_bytes(&table) / 3);
     let answer = fixture.run(summed(below(&table, 400))).unwrap();
     assert_eq!(answer.rows, wanted);
-    // Every piece ends where pages do.
-    assert_eq!(counter(&answer, "pages_decoded"), 3 * PAGES as u64);
-    assert!(counter(&answer, "bytes_read") <= file_bytes(&table) * 3 / 2, "{answer:?}");
+    // Of the two columns that are read; every piece ends where pages do.
+    assert_eq!(counter(&answer, "pages_decoded"), 2 * PAGES as u64);
+    // The dictionary of one of them comes with every piece.
+    assert!(counter(&answer, "bytes_read") <= 2 * file_bytes(&table), "{answer:?}");
 }
 
 #[test]
@@ -114,8 +115,9 @@ fn a_join_writes_rows_once_and_in_blocks() {
     let answer = fixture.run(summed(Relation::new(operator, 1.0))).unwrap();
     assert_eq!(answer.rows, wanted);
     let written = answer.metrics.spilled_bytes;
-    let bytes = probe.bytes() + build.bytes();
-    assert!(written > bytes / 4 && written <= bytes, "{written} of {bytes}");
+    // Keys with their validity, and the probe side's numbers.
+    let once = (40_000 * (9 + 8) + 20_000 * 9) as u64;
+    assert!(written > once / 2 && written <= once, "{written} of {once}");
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
 }
