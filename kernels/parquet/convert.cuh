@@ -156,22 +156,29 @@ struct ConvertInteger {
     }
 };
 
+DEVICE int128 wide_integer_at(const Slice &slice, uint32_t index) {
+    int64_t value = load_integer(slice, index);
+    return slice.column.flags & COLUMN_UNSIGNED ? (int128)(uint64_t)value : (int128)value;
+}
+
+// Whether a decimal may have so many bytes; otherwise its page is corrupt.
+DEVICE bool is_decimal_length(const Slice &slice, uint32_t bytes) {
+    bool is_fixed = slice.column.source_bytes != 0;
+    if (bytes != 0 && (!is_fixed || bytes == slice.column.source_bytes)) return true;
+    report_error(slice.status, ERROR_PAGE, slice.number);
+    return false;
+}
+
 struct ConvertWideInteger {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
-        int64_t value = load_integer(slice, index);
-        bool is_unsigned = slice.column.flags & COLUMN_UNSIGNED;
-        store_wide(slice, row, is_unsigned ? (int128)(uint64_t)value : (int128)value);
+        store_wide(slice, row, wide_integer_at(slice, index));
     }
 };
 
 struct ConvertDecimal {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
         ValueBytes value = value_bytes_at(slice, index);
-        bool is_fixed = slice.column.source_bytes != 0;
-        if (value.length == 0 || (is_fixed && value.length != slice.column.source_bytes)) {
-            report_error(slice.status, ERROR_PAGE, slice.number);
-            return;
-        }
+        if (!is_decimal_length(slice, value.length)) return;
         if (value.length <= 8 && value.stride == 1) {
             int64_t number = (int64_t)swap_bytes(load_u64(value.address)) >> (64 - 8 * value.length);
             store_wide(slice, row, number);
@@ -322,20 +329,14 @@ DEVICE void store_int256(const Slice &slice, uint64_t row, int256 value) {
 // ConvertWideInteger and ConvertDecimal to cells of 256 bits.
 struct ConvertLargeInteger {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
-        int64_t value = load_integer(slice, index);
-        bool is_unsigned = slice.column.flags & COLUMN_UNSIGNED;
-        store_int256(slice, row, int256_of(is_unsigned ? (int128)(uint64_t)value : (int128)value));
+        store_int256(slice, row, int256_of(wide_integer_at(slice, index)));
     }
 };
 
 struct ConvertLargeDecimal {
     DEVICE void apply(const Slice &slice, uint32_t index, uint64_t row) {
         ValueBytes value = value_bytes_at(slice, index);
-        bool is_fixed = slice.column.source_bytes != 0;
-        if (value.length == 0 || (is_fixed && value.length != slice.column.source_bytes)) {
-            report_error(slice.status, ERROR_PAGE, slice.number);
-            return;
-        }
+        if (!is_decimal_length(slice, value.length)) return;
         int8_t sign = (int8_t)load_u8(value.address) < 0 ? -1 : 0;
         uint256 number = bits_of(int256_of(sign));
         bool fits = true;

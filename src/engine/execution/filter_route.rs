@@ -87,7 +87,7 @@ impl FilterRoute {
         computed: impl IntoIterator<Item = &'a Expression>,
         input: &Relation,
     ) -> Self {
-        let is_safe = |call: &Expression| is_count_as_decimal(call, input) || is_average(call, input);
+        let is_safe = |call: &Expression| count_as_decimal(call, input).is_some() || is_average(call, input);
         if computed.into_iter().any(|expression| could_fail(expression, &is_safe)) {
             Self::none()
         } else {
@@ -158,10 +158,6 @@ fn count_as_decimal<'a>(expression: &Expression, input: &'a Relation) -> Option<
     let is_wide =
         matches!(data_type, DataType::Decimal { precision, scale: 0 } if *precision >= COUNT_DIGITS_MIN);
     (call.function == Aggregate::Count && is_wide).then_some(call)
-}
-
-fn is_count_as_decimal(expression: &Expression, input: &Relation) -> bool {
-    count_as_decimal(expression, input).is_some()
 }
 
 /// Whether an expression divides a sum by how many values it has: NULL where there are none, so never by zero.

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use pystachio_plan::{
-    Aggregate, AggregateCall, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
-    Relation, SortKey,
+    Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation, SortKey,
 };
 
 use super::{
@@ -24,14 +23,7 @@ fn all_operators(left: &Table, right: &Table) -> Plan {
         residual: None,
         build: JoinSide::Right,
     };
-    let count = |id, argument| AggregateCall {
-        id: ColumnId(id),
-        function: Aggregate::Count,
-        argument,
-        distinct: false,
-        filter: None,
-        data_type: DataType::Int64,
-    };
+    let count = |id, argument| aggregate_call(id, Aggregate::Count, argument, DataType::Int64);
     let aggregate = Operator::Aggregate {
         input: Relation::new(join, 1.0),
         groups: vec![NamedExpression { id: ColumnId(100), expression: text(1) }],

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::{array::AsArray, datatypes::Decimal256Type, datatypes::Int64Type, datatypes::i256};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function,
-    JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
+    Aggregate, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function, JoinKey, JoinKind,
+    JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
 };
 
+use super::aggregate_call;
 use crate::{
     StopFlag,
     affinity::Affinity,
@@ -92,19 +93,11 @@ fn averages_of_wide_decimals_by_a_large_key_are_merged_over_chunks() {
         values(&[(Some(large), Some(wide)), (Some(-large), Some(-wide)), (None, Some(7))]),
         values(&[(Some(large), Some(wide)), (Some(-large), Some(-wide)), (Some(7), None)]),
     ];
-    let call = |id, function, argument: Option<Expression>, data_type| AggregateCall {
-        id: ColumnId(id),
-        function,
-        argument,
-        distinct: false,
-        filter: None,
-        data_type,
-    };
     let value = || Some(column(VALUE, decimal(38, 2)));
     let aggregates = vec![
-        call(SUM, Aggregate::Sum, value(), decimal(76, 2)),
-        call(COUNT, Aggregate::Count, value(), DataType::Int64),
-        call(LEAST, Aggregate::Min, value(), decimal(38, 2)),
+        aggregate_call(SUM, Aggregate::Sum, value(), decimal(76, 2)),
+        aggregate_call(COUNT, Aggregate::Count, value(), DataType::Int64),
+        aggregate_call(LEAST, Aggregate::Min, value(), decimal(38, 2)),
     ];
     let groups = vec![NamedExpression { id: ColumnId(KEY), expression: column(KEY, key_type()) }];
     let grouped = Relation::new(Operator::Aggregate { input: union(chunks), groups, aggregates }, 4.0);

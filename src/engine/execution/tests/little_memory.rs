@@ -2,9 +2,7 @@
 
 use std::{collections::HashMap, sync::atomic::AtomicU64};
 
-use pystachio_plan::{
-    Aggregate, AggregateCall, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value,
-};
+use pystachio_plan::{Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
 
 use super::*;
 
@@ -30,21 +28,13 @@ fn file_bytes(table: &Table) -> u64 {
 
 /// How many rows there are, and the sum of column 3.
 fn summed(input: Arc<Relation>) -> Plan {
-    let call = |id, function, argument, data_type| AggregateCall {
-        id: ColumnId(id),
-        function,
-        argument,
-        distinct: false,
-        filter: None,
-        data_type,
-    };
     let wide = DataType::Decimal { precision: 38, scale: 0 };
     let operator = Operator::Aggregate {
         input,
         groups: Vec::<NamedExpression>::new(),
         aggregates: vec![
-            call(201, Aggregate::Count, None, DataType::Int64),
-            call(202, Aggregate::Sum, Some(int64(3)), wide),
+            aggregate_call(201, Aggregate::Count, None, DataType::Int64),
+            aggregate_call(202, Aggregate::Sum, Some(int64(3)), wide),
         ],
     };
     plan(Relation::new(operator, 1.0))

@@ -44,8 +44,8 @@ use arrow::{
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_plan::{
-    ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet, Operator, Plan, QueryMetrics,
-    QueryRequest, Relation, Result, ScanColumn,
+    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
+    Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn,
 };
 
 use self::watched::Watched;
@@ -200,6 +200,16 @@ fn int64(id: u32) -> Expression {
 
 fn text(id: u32) -> Expression {
     Expression::column(ColumnId(id), DataType::Text)
+}
+
+/// An aggregate over all rows of its groups.
+fn aggregate_call(
+    id: u32,
+    function: Aggregate,
+    argument: Option<Expression>,
+    data_type: DataType,
+) -> AggregateCall {
+    AggregateCall { id: ColumnId(id), function, argument, distinct: false, filter: None, data_type }
 }
 
 /// A plan that returns all columns of a relation.

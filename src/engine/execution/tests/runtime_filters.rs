@@ -1,9 +1,7 @@
 //! Filters that joins send to the scans of their probe sides: the same rows with and without, and what they drop.
 
 use arrow::array::Decimal128Array;
-use pystachio_plan::{
-    Aggregate, AggregateCall, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value,
-};
+use pystachio_plan::{ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
 
 use super::*;
 
@@ -257,14 +255,7 @@ fn filters_go_through_operators_to_every_scan_that_has_the_keys() {
     let pairs = rows.map(|row| vec![shown(&row.key), row.number.to_string()]).collect();
     check(&semi(projected, 8), &sorted(pairs), true, "projection");
     // Groups.
-    let count_rows = AggregateCall {
-        id: ColumnId(9),
-        function: Aggregate::Count,
-        argument: None,
-        distinct: false,
-        filter: None,
-        data_type: DataType::Int64,
-    };
+    let count_rows = aggregate_call(9, Aggregate::Count, None, DataType::Int64);
     let grouped = Relation::new(
         Operator::Aggregate {
             input: fact.scan(0),
@@ -326,14 +317,6 @@ fn averages_let_filters_pass_and_other_quotients_do_not() {
     let few = Table::made(Shape { repeated_percent: 0, ..shape(47, 200, 300) });
     let named = |id: u32, expression| NamedExpression { id: ColumnId(id), expression };
     let decimal = |precision| DataType::Decimal { precision, scale: 0 };
-    let call = |id: u32, function, argument: Expression, data_type| AggregateCall {
-        id: ColumnId(id),
-        function,
-        argument: Some(argument),
-        distinct: false,
-        filter: None,
-        data_type,
-    };
     // By how many values the summed column has, and by how many another one has.
     for (counted, is_dropping) in [(2, true), (3, false)] {
         let value = Expression::call(Function::Cast, vec![int64(2)], decimal(19));
@@ -341,8 +324,8 @@ fn averages_let_filters_pass_and_other_quotients_do_not() {
             input: fact.scan(0),
             groups: vec![named(8, int64(0))],
             aggregates: vec![
-                call(9, Aggregate::Sum, value, decimal(38)),
-                call(10, Aggregate::Count, int64(counted), DataType::Int64),
+                aggregate_call(9, Aggregate::Sum, Some(value), decimal(38)),
+                aggregate_call(10, Aggregate::Count, Some(int64(counted)), DataType::Int64),
             ],
         };
         let sum = Expression::column(ColumnId(9), decimal(38));

@@ -4,8 +4,7 @@
 use std::sync::atomic::AtomicU64;
 
 use pystachio_plan::{
-    Aggregate, AggregateCall, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator,
-    Relation, Value,
+    ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation, Value,
 };
 
 use super::*;
@@ -61,22 +60,14 @@ fn named(id: u32, expression: Expression) -> NamedExpression {
 
 /// Count and sum of column 103 by column 100.
 fn grouped(input: Arc<Relation>) -> Arc<Relation> {
-    let call = |id, function, argument, data_type| AggregateCall {
-        id: ColumnId(id),
-        function,
-        argument,
-        distinct: false,
-        filter: None,
-        data_type,
-    };
     let wide = DataType::Decimal { precision: 38, scale: 0 };
     let operator = Operator::Aggregate {
         input,
         groups: vec![named(200, int64(100))],
         aggregates: vec![
-            call(201, Aggregate::Count, None, DataType::Int64),
-            call(202, Aggregate::Sum, Some(int64(103)), wide.clone()),
-            call(203, Aggregate::Min, Some(int64(103)), DataType::Int64),
+            aggregate_call(201, Aggregate::Count, None, DataType::Int64),
+            aggregate_call(202, Aggregate::Sum, Some(int64(103)), wide.clone()),
+            aggregate_call(203, Aggregate::Min, Some(int64(103)), DataType::Int64),
         ],
     };
     Relation::new(operator, 1.0)
