@@ -1,5 +1,7 @@
 """Engines that die, sessions that stop: what the issue's section on the engine process promises."""
 
+import glob
+import json
 import os
 import signal
 import threading
@@ -233,6 +235,35 @@ def memory_option(place):
         session.run("DROP SERVER small CASCADE; DROP SCHEMA small CASCADE")
 
 
+def answers_before_it_is_noted(place):
+    """An engine that answers is shown as running, though its supervisor has not looked at it yet."""
+    with place.session() as session:
+        require(session.run(_TRIVIAL).scalar() == "25", "the engine works before")
+        wait_until(lambda: _noted(session, place, "running"), 5, "the supervisor notes that the engine runs")
+        noted = _noted(session, place, "running")
+        with open(noted, encoding="utf-8") as file:
+            state = file.read()
+        try:
+            # The supervisor writes the file when its own view of the engine changes, and not before.
+            with open(noted, "w", encoding="utf-8") as file:
+                file.write(json.dumps({**json.loads(state), "phase": "starting"}))
+            engine = place.engine()
+        finally:
+            with open(noted, "w", encoding="utf-8") as file:
+                file.write(state)
+    require(engine["state"] == "running" and engine["memory"] is not None, f"shown as {engine}")
+
+
+def _noted(session, place, phase):
+    """The file in which the supervisor of the running engine says how it is, where it says `phase`."""
+    for path in glob.glob(session.run("SHOW data_directory").scalar() + "/pystachio/*/state.json"):
+        with open(path, encoding="utf-8") as file:
+            state = json.load(file)
+        if state["engine_pid"] == place.engine_pid() and state["phase"] == phase:
+            return path
+    return None
+
+
 def dropped_server(place):
     """DROP SERVER stops its engine; so does a change of its options."""
     with place.session("SET client_min_messages = warning") as session:
@@ -294,4 +325,5 @@ def supervisor_killed(place):
 
 
 TESTS = [engine_killed, engine_segfault, engine_killed_again_and_again, statement_timeout, cancel_request, backend_terminated,
-         client_gone, cursor_closed, cursor_after_an_error, many_clients, memory_option, dropped_server, dropped_database, supervisor_killed]
+         client_gone, cursor_closed, cursor_after_an_error, many_clients, memory_option, answers_before_it_is_noted,
+         dropped_server, dropped_database, supervisor_killed]

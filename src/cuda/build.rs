@@ -25,7 +25,9 @@ fn build() -> Result<(), String> {
     for name in ["PYSTACHIO_NVCC", "PYSTACHIO_CUDA_ARCHS", "PYSTACHIO_REQUIRE_KERNELS", "PATH"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels");
+    // Asked for when this runs: clones that share a build folder share this program too.
+    let manifest = env::var("CARGO_MANIFEST_DIR").map_err(|error| error.to_string())?;
+    let kernels = Path::new(&manifest).join("../../kernels");
     println!("cargo::rerun-if-changed={}", kernels.display());
     let output = PathBuf::from(env::var("OUT_DIR").map_err(|error| error.to_string())?);
     let mut modules = Vec::new();

@@ -44,15 +44,16 @@ fn engine_status(
     }
     let home = EngineHome::of(server);
     let state = home.read_state().filter(|_| home.is_supervised());
-    let is_running = state.as_ref().is_some_and(|state| state.phase == EnginePhase::Running);
-    let status = if is_running { client::status(server).or_raise() } else { None };
+    // An engine answers before its supervisor has looked at it and noted that it runs.
+    let may_answer = state.as_ref().is_some_and(|state| state.phase != EnginePhase::Waiting);
+    let status = if may_answer { client::status(server).or_raise() } else { None };
     let device = match &status {
         Some(status) => status.device.clone(),
         None => home.options.device.to_string(),
     };
     let phase = match state.as_ref().map(|state| state.phase) {
-        Some(EnginePhase::Starting) => "starting",
-        Some(EnginePhase::Running) => "running",
+        Some(EnginePhase::Starting) if status.is_none() => "starting",
+        Some(EnginePhase::Starting | EnginePhase::Running) => "running",
         Some(EnginePhase::Waiting) => "waiting to restart",
         None => "stopped",
     };
