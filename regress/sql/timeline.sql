@@ -80,10 +80,10 @@ RESET pystachio.gpu_runtime_filters;
 -- Conditions on text are evaluated once for each entry of a dictionary.
 SELECT bool_or(line ~ 'dictionary_entries_tested=[1-9]') AS entries, bool_or(line ~ 'dictionary_rows_tested=[1-9]') AS rows
 FROM explained($$SELECT count(*) FROM t1 WHERE c LIKE '%a%' OR c IS NULL$$) line;
-SET pystachio.gpu_dictionary_filters = off;
+SET pystachio.gpu_dictionary_codes = off;
 SELECT bool_or(line ~ 'dictionary_') AS entries
 FROM explained($$SELECT count(*) FROM t1 WHERE c LIKE '%a%' OR c IS NULL$$) line;
-RESET pystachio.gpu_dictionary_filters;
+RESET pystachio.gpu_dictionary_codes;
 SET pystachio.gpu_cache = off;
 SET pystachio.storage_bandwidth = 1000;
 SELECT bool_or(line ~ 'Storage Time: [0-9.]+ ms at [0-9.]+ GB/s, of which [0-9.]+ ms with the device at work') AS storage,

@@ -70,7 +70,7 @@ static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto)
 static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_DICTIONARY_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_NVCOMP: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -141,7 +141,7 @@ pub fn device() -> DeviceSettings {
         cache: GPU_CACHE.get(),
         chunking: GPU_CHUNKING.get(),
         deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
-        dictionary_filters: GPU_DICTIONARY_FILTERS.get(),
+        dictionary_codes: GPU_DICTIONARY_CODES.get(),
         memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
         nvcomp: GPU_NVCOMP.get(),
@@ -298,9 +298,9 @@ fn define_techniques() {
             &GPU_DEFERRED_SYNCHRONISATION,
         ),
         (
-            c"pystachio.gpu_dictionary_filters",
-            c"Evaluates conditions on text once for each entry of a dictionary.",
-            &GPU_DICTIONARY_FILTERS,
+            c"pystachio.gpu_dictionary_codes",
+            c"Works on text by places in its dictionary.",
+            &GPU_DICTIONARY_CODES,
         ),
         (
             c"pystachio.gpu_memory_pool",

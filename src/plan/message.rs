@@ -130,8 +130,9 @@ pub struct DeviceSettings {
     pub cache: bool,
     /// Operators work on chunks of some million rows; otherwise a table is one chunk.
     pub chunking: bool,
-    /// Scans decode text into places in its dictionary, and evaluate conditions on it once for each entry.
-    pub dictionary_filters: bool,
+    /// Scans decode text into places in its dictionary: conditions and expressions on it are evaluated once for each
+    /// entry, and groups are found by it.
+    pub dictionary_codes: bool,
     /// The host goes on while the device works, and hears of counts and faults when they are there; otherwise it waits
     /// after every operator.
     pub deferred_synchronisation: bool,
@@ -207,7 +208,7 @@ impl Default for DeviceSettings {
             cache: true,
             chunking: true,
             deferred_synchronisation: true,
-            dictionary_filters: true,
+            dictionary_codes: true,
             memory_pool: true,
             metadata_cache: true,
             nvcomp: true,

@@ -13,14 +13,12 @@ use super::{
     row_group::PageCounts,
     row_selection::RowSelection,
 };
-use crate::device::{Buffer, CellType, CodedColumn, Column, DeviceMemory, Stream};
+use crate::device::{Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
 /// Bytes of a validity word.
 const WORD_BYTES: u64 = 8;
 /// Bytes of a string's length in a page.
 const LENGTH_BYTES: u64 = 4;
-/// Bytes of a code.
-pub(super) const CODE_BYTES: u32 = 4;
 
 /// Adds a chunk's pages to a batch.
 pub(super) struct ChunkDecoder<'a> {

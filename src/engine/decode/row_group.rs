@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    chunk_decoder::{CODE_BYTES, ChunkDecoder},
+    chunk_decoder::ChunkDecoder,
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
@@ -15,7 +15,7 @@ use super::{
     row_selection::RowSelection,
 };
 use crate::{
-    device::{Buffer, CellType, CodedColumn, Column},
+    device::{AnyColumn, Buffer, CellType, Column},
     kernel::{KernelDevice, Status},
     operation::{Device, Lane, Queue},
 };
@@ -89,36 +89,9 @@ pub struct ChunkRequest<'a> {
     pub as_codes: bool,
 }
 
-/// What a chunk is decoded into.
-#[derive(Clone, Debug)]
-pub enum DecodedColumn {
-    /// Its values.
-    Cells(Column),
-    /// Its dictionary, and places in it. What is copied by them must not be enqueued before they have been waited for:
-    /// a corrupt page leaves any.
-    Codes(CodedColumn),
-}
-
-impl DecodedColumn {
-    /// What has its values: all rows, or the entries.
-    fn cells_mut(&mut self) -> &mut Column {
-        match self {
-            Self::Cells(column) => column,
-            Self::Codes(coded) => &mut coded.entries,
-        }
-    }
-
-    fn row_bytes(&self) -> u32 {
-        match self {
-            Self::Cells(column) => column.cell_type.bytes() + u32::from(column.validity.is_some()),
-            Self::Codes(_) => CODE_BYTES,
-        }
-    }
-}
-
 /// A row group whose decoding is enqueued.
 pub struct PendingRowGroup {
-    columns: Vec<DecodedColumn>,
+    columns: Vec<AnyColumn>,
     /// Data pages that are decoded, and those that have no row that is wanted.
     pages: PageCounts,
     wait: WaitDecoded,
@@ -148,7 +121,7 @@ impl PendingRowGroup {
     /// Those of `copy`.
     pub fn map_columns(mut self, mut copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
         for column in &mut self.columns {
-            if let DecodedColumn::Cells(cells) = column {
+            if let AnyColumn::Cells(cells) = column {
                 *cells = copy(cells)?;
             }
         }
@@ -167,22 +140,22 @@ impl PendingRowGroup {
     /// As of [`decode_row_group`].
     pub fn wait_columns(self) -> Result<Vec<Column>> {
         let cells = |column| match column {
-            DecodedColumn::Cells(cells) => Ok(cells),
-            DecodedColumn::Codes(_) => Err(Error::internal("codes where cells were wanted")),
+            AnyColumn::Cells(cells) => Ok(cells),
+            AnyColumn::Codes(_) => Err(Error::internal("codes where cells were wanted")),
         };
         self.wait_decoded()?.into_iter().map(cells).collect()
     }
 
-    /// Waits for the columns.
+    /// Waits for the columns. What is copied by codes must not be enqueued before: a corrupt page leaves any.
     ///
     /// # Errors
     ///
     /// As of [`decode_row_group`].
-    pub fn wait_decoded(mut self) -> Result<Vec<DecodedColumn>> {
+    pub fn wait_decoded(mut self) -> Result<Vec<AnyColumn>> {
         let null_counts = (self.wait)()?;
         for (column, null_count) in self.columns.iter_mut().zip(null_counts) {
             if null_count == 0 {
-                column.cells_mut().validity = None;
+                column.values_mut().validity = None;
             }
         }
         Ok(self.columns)
@@ -221,12 +194,12 @@ pub(crate) fn enqueue_decoding<'a>(
             pages: &mut pages,
         };
         columns.push(match chunks[number].as_codes {
-            false => DecodedColumn::Cells(decoder.add(rows)?),
-            true => DecodedColumn::Codes(decoder.add_codes(rows)?),
+            false => AnyColumn::Cells(decoder.add(rows)?),
+            true => AnyColumn::Codes(decoder.add_codes(rows)?),
         });
     }
     for built in batch.launch(device, outcome.address())? {
-        if let Some(column) = columns.get_mut(built.chunk).map(DecodedColumn::cells_mut)
+        if let Some(column) = columns.get_mut(built.chunk).map(AnyColumn::values_mut)
             && column.cell_type == CellType::String
         {
             column.strings.push(built.buffer);

@@ -129,39 +129,127 @@ pub struct CodedColumn {
     pub codes: Buffer,
 }
 
+/// Bytes of a code.
+pub const CODE_BYTES: u32 = 4;
+
+/// A column as it comes from below: what needs its cells makes them, and the rest does with codes.
+#[derive(Clone, Debug)]
+pub enum AnyColumn {
+    /// Its values.
+    Cells(Column),
+    /// A dictionary of them, and places in it.
+    Codes(CodedColumn),
+}
+
+/// Columns of equal length, each with a cell a row: what the operations of a device work on.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Rows of every column.
+    pub row_count: usize,
+    /// The columns, in the order that whoever made the chunk knows.
+    pub columns: Vec<Column>,
+}
+
+/// Columns of equal length, some of which may be codes: the unit that flows through a pipeline.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    /// Rows of every column.
+    pub row_count: usize,
+    /// The columns, in the order that the operator above knows.
+    pub columns: Vec<AnyColumn>,
+}
+
+impl Column {
+    /// Bytes of a row's cell and validity.
+    pub fn row_bytes(&self) -> u32 {
+        self.cell_type.bytes() + u32::from(self.validity.is_some())
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.strings.iter().chain(&self.validity).chain([&self.values])
+    }
+}
+
+impl CodedColumn {
+    /// The codes as a column of numbers, none of which is NULL: rows of equal codes have equal values.
+    pub fn code_column(&self) -> Column {
+        Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: self.codes.clone(),
+            validity: None,
+            strings: Vec::new(),
+        }
+    }
+}
+
+impl AnyColumn {
+    /// Bytes that a row takes.
+    pub fn row_bytes(&self) -> u32 {
+        match self {
+            Self::Cells(column) => column.row_bytes(),
+            Self::Codes(_) => CODE_BYTES,
+        }
+    }
+
+    /// What has its values: all rows, or the entries.
+    pub fn values_mut(&mut self) -> &mut Column {
+        match self {
+            Self::Cells(column) => column,
+            Self::Codes(coded) => &mut coded.entries,
+        }
+    }
+
+    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let (values, codes) = match self {
+            Self::Cells(column) => (column, None),
+            Self::Codes(coded) => (&coded.entries, Some(&coded.codes)),
+        };
+        values.buffers().chain(codes)
+    }
+}
+
+/// Bytes that are not freed as long as these buffers are held.
+fn held_bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
+    let mut known = std::collections::HashSet::new();
+    buffers.filter(|buffer| known.insert(buffer.address())).map(Buffer::bytes).sum()
+}
+
 impl Chunk {
     /// Bytes of cells and validity.
     pub fn cell_bytes(&self) -> u64 {
-        let bytes_of =
-            |column: &Column| u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some());
-        self.row_count as u64 * self.columns.iter().map(bytes_of).sum::<u64>()
+        self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
     }
 
     /// Bytes that are not freed as long as the chunk is held: those that text lies in too, which may hold far
     /// more than the chunk's own.
     pub fn held_bytes(&self) -> u64 {
-        let mut known = std::collections::HashSet::new();
-        let buffers = self
-            .columns
-            .iter()
-            .flat_map(|column| column.strings.iter().chain(&column.validity).chain([&column.values]));
-        buffers.filter(|buffer| known.insert(buffer.address())).map(Buffer::bytes).sum()
-    }
-
-    /// Says that from now on another stream uses the chunk; see [`Buffer::adopt`].
-    pub fn adopt(&self, stream: Stream) {
-        for column in &self.columns {
-            let buffers = column.strings.iter().chain(&column.validity).chain([&column.values]);
-            buffers.for_each(|buffer| buffer.adopt(stream));
-        }
+        held_bytes(self.columns.iter().flat_map(Column::buffers))
     }
 }
 
-/// Columns of equal length: the unit that flows through a pipeline.
-#[derive(Clone, Debug)]
-pub struct Chunk {
-    /// Rows of every column.
-    pub row_count: usize,
-    /// The columns, in the order that the operator above knows.
-    pub columns: Vec<Column>,
+impl Rows {
+    /// Bytes of cells, validity and codes.
+    pub fn row_bytes(&self) -> u64 {
+        self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
+    }
+
+    /// As of [`Chunk::held_bytes`].
+    pub fn held_bytes(&self) -> u64 {
+        held_bytes(self.columns.iter().flat_map(AnyColumn::buffers))
+    }
+
+    /// Says that from now on another stream uses the rows; see [`Buffer::adopt`].
+    pub fn adopt(&self, stream: Stream) {
+        self.columns.iter().flat_map(AnyColumn::buffers).for_each(|buffer| buffer.adopt(stream));
+    }
+}
+
+impl From<Chunk> for Rows {
+    fn from(chunk: Chunk) -> Self {
+        Self {
+            row_count: chunk.row_count,
+            columns: chunk.columns.into_iter().map(AnyColumn::Cells).collect(),
+        }
+    }
 }

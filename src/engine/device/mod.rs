@@ -30,8 +30,8 @@ mod upload;
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
 pub use column::{
-    CellType, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX,
-    StringCell,
+    AnyColumn, CODE_BYTES, CellType, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
+    DECIMAL256_DIGITS_MAX, Rows, StringCell,
 };
 pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::EmulatedPlatform;

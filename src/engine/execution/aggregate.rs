@@ -12,17 +12,20 @@
 //! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
 //! one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
 use super::{
     Operator, QueryContext, Source,
-    groups::{Groups, MergedValue, Merger, leader_columns},
+    groups::{Groups, MergedValue, Merger},
+    row_program::RowProgram,
+    rows::project,
     slot_groups::SlotGroups,
 };
 use crate::{
-    device::{CellType, Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
-    operation::{Accumulator, Queue, SlotLayout, SumWidth},
-    program::Program,
+    device::{AnyColumn, CellType, Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, Rows},
+    operation::{Accumulator, Grouping, Queue, SlotLayout, SumWidth},
 };
 
 /// One aggregate of a plan.
@@ -39,7 +42,7 @@ pub(super) struct Call {
 pub(super) struct AggregateSource {
     input: Operator,
     /// Groups, then arguments.
-    program: Program,
+    program: RowProgram,
     group_types: Vec<DataType>,
     argument_types: Vec<DataType>,
     calls: Vec<Call>,
@@ -107,7 +110,7 @@ impl Call {
 impl AggregateSource {
     pub(super) fn new(
         input: Operator,
-        program: Program,
+        program: RowProgram,
         group_types: Vec<DataType>,
         argument_types: Vec<DataType>,
         calls: Vec<Call>,
@@ -159,29 +162,32 @@ impl AggregateSource {
         // Every group has a value, if only NULL, of an argument.
         let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
         let mut is_empty = true;
-        while let Some(chunk) = self.input.next(context)? {
-            if chunk.row_count == 0 {
+        while let Some(rows) = self.input.next(context)? {
+            if rows.row_count == 0 {
                 continue;
             }
             is_empty = false;
             let queue = &context.queue;
-            let chunk = super::rows::project(context, &chunk, &self.program)?;
-            if let (Some(slots), Some((key, arguments))) = (&mut slots, chunk.columns.split_first())
-                && slots.add(queue, key, arguments, chunk.row_count)?
-            {
-                continue;
+            let rows = project(context, &rows, &self.program)?;
+            if let Some(slots) = &mut slots {
+                let chunk = queue.chunk_of(&rows)?;
+                if let Some((key, arguments)) = chunk.columns.split_first()
+                    && slots.add(queue, key, arguments, chunk.row_count)?
+                {
+                    continue;
+                }
             }
             if adds_rows {
-                groups.add(context, self.partial(queue, &chunk, Pass::Rows)?)?;
+                groups.add(context, self.partial(queue, &rows, Pass::Rows)?)?;
             }
             for (place, values) in &mut distinct {
-                values.add(context, self.different_values(queue, &chunk, *place)?)?;
+                values.add(context, self.different_values(queue, &rows, *place)?)?;
             }
         }
         if is_empty && key_count == 0 {
             // One row, over no input.
-            let nothing = context.queue.empty(&self.input.types())?;
-            let nothing = super::rows::project(context, &nothing, &self.program)?;
+            let nothing = context.queue.empty(&self.input.types())?.into();
+            let nothing = project(context, &nothing, &self.program)?;
             groups.add(context, self.partial(&context.queue, &nothing, Pass::Rows)?)?;
         }
         if let (Some(slots), Some(key_type)) = (slots, self.group_types.first()) {
@@ -198,25 +204,31 @@ impl AggregateSource {
         }
         for (place, mut values) in distinct {
             while let Some(chunk) = values.next(context)? {
-                groups.add(context, self.partial(&context.queue, &chunk, Pass::Distinct(place))?)?;
+                let partial = self.partial(&context.queue, &chunk.into(), Pass::Distinct(place))?;
+                groups.add(context, partial)?;
             }
         }
         Ok(groups)
     }
 
-    /// The groups of a chunk with their partial results. In a pass over different values, the chunk has groups
+    /// The groups of some rows with their partial results. In a pass over different values, the rows have groups
     /// and that value.
-    fn partial(&self, queue: &Queue, chunk: &Chunk, pass: Pass) -> Result<Chunk> {
-        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
-        let grouping = queue.group(keys, chunk.row_count)?;
-        let mut columns = leader_columns(queue, &grouping, keys)?;
+    fn partial(&self, queue: &Queue, rows: &Rows, pass: Pass) -> Result<Chunk> {
+        let (keys, arguments) = rows.columns.split_at(self.group_types.len());
+        let keys = Keys { columns: keys.iter().collect(), row_count: rows.row_count };
+        let grouping = keys.group(queue)?;
+        let mut columns = keys.leaders(queue, &grouping)?;
+        // What several calls have in common becomes cells once.
+        let mut known: BTreeMap<usize, Column> = BTreeMap::new();
         for call in &self.calls {
             columns.push(if call.pass() == pass {
-                let argument = match (pass, call.argument) {
-                    (_, None) => None,
-                    (Pass::Distinct(_), Some(_)) => Some(argument_at(arguments, 0)?),
-                    (Pass::Rows, Some(place)) => Some(argument_at(arguments, place)?),
-                };
+                let place = call.argument.map(|place| if pass == Pass::Rows { place } else { 0 });
+                if let Some(place) = place
+                    && let Entry::Vacant(vacant) = known.entry(place)
+                {
+                    vacant.insert(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
+                }
+                let argument = place.and_then(|place| known.get(&place));
                 let partial_type = call.partial_type(&self.argument_types)?;
                 queue.accumulate(&grouping, call.accumulator(), argument, &partial_type)?
             } else {
@@ -248,29 +260,66 @@ impl AggregateSource {
     }
 
     /// The different values of an argument, by group.
-    fn different_values(&self, queue: &Queue, chunk: &Chunk, place: usize) -> Result<Chunk> {
-        let (keys, arguments) = chunk.columns.split_at(self.group_types.len());
-        let keys: Vec<Column> = keys.iter().chain([argument_at(arguments, place)?]).cloned().collect();
-        let grouping = queue.group(&keys, chunk.row_count)?;
-        let columns = leader_columns(queue, &grouping, &keys)?;
-        Ok(Chunk { row_count: grouping.group_count, columns })
+    fn different_values(&self, queue: &Queue, rows: &Rows, place: usize) -> Result<Chunk> {
+        let (keys, arguments) = rows.columns.split_at(self.group_types.len());
+        let columns = keys.iter().chain([argument_at(arguments, place)?]).collect();
+        let keys = Keys { columns, row_count: rows.row_count };
+        let grouping = keys.group(queue)?;
+        Ok(Chunk { row_count: grouping.group_count, columns: keys.leaders(queue, &grouping)? })
     }
 }
 
-fn argument_at(arguments: &[Column], place: usize) -> Result<&Column> {
+/// What rows are grouped by. Codes stand for their values: two of them may have the same one, and then its rows are two
+/// groups until partial results are merged.
+struct Keys<'a> {
+    columns: Vec<&'a AnyColumn>,
+    row_count: usize,
+}
+
+impl Keys<'_> {
+    fn group(&self, queue: &Queue) -> Result<Grouping> {
+        let key = |column: &&AnyColumn| match column {
+            AnyColumn::Cells(cells) => cells.clone(),
+            AnyColumn::Codes(coded) => coded.code_column(),
+        };
+        let keys: Vec<Column> = self.columns.iter().map(key).collect();
+        queue.group(&keys, self.row_count, self.groups_max())
+    }
+
+    /// There are no more groups than rows, nor than ways to choose an entry for each column.
+    fn groups_max(&self) -> usize {
+        let entries = self.columns.iter().map(|column| match column {
+            AnyColumn::Cells(_) => usize::MAX,
+            AnyColumn::Codes(coded) => coded.entry_count,
+        });
+        entries.fold(1, usize::saturating_mul).min(self.row_count)
+    }
+
+    /// The keys of every group.
+    fn leaders(&self, queue: &Queue, grouping: &Grouping) -> Result<Vec<Column>> {
+        match &grouping.leaders {
+            None => Ok(Vec::new()),
+            Some(leaders) => {
+                self.columns.iter().map(|column| queue.gather_cells(column, leaders)).collect()
+            }
+        }
+    }
+}
+
+fn argument_at(arguments: &[AnyColumn], place: usize) -> Result<&AnyColumn> {
     arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))
 }
 
 impl Source for AggregateSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         if self.groups.is_none() {
             self.groups = Some(self.read(context)?);
         }
         if let Some(chunk) = self.ready.take() {
-            return Ok(Some(chunk));
+            return Ok(Some(chunk.into()));
         }
         match &mut self.groups {
-            Some(groups) => groups.next(context),
+            Some(groups) => Ok(groups.next(context)?.map(Rows::from)),
             None => Ok(None),
         }
     }

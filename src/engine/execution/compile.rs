@@ -11,9 +11,11 @@ use pystachio_plan::{
 use super::{
     Columns, Operator, QueryContext, Source,
     aggregate::{AggregateSource, Call},
+    coded_expressions::columns_of,
     filter_route::{FilterRoute, drops_unmatched, is_selective, key_columns, passes_join},
     join::JoinSource,
     matching::{Matching, Residual},
+    row_program::{RowCondition, RowProgram, places_of},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
     runtime_filter::JoinFilters,
     scan::{ScanPlace, ScanSource},
@@ -127,7 +129,7 @@ fn relation(
             let place = describe(context, "Filter".to_owned(), depth);
             let route = route.below(place).past([predicate], input);
             let input = self::relation(input, route, context, depth + 1)?;
-            let predicate = Filter::compile(predicate, &input.columns, &context.parameters)?;
+            let predicate = RowCondition::compile(predicate, &input.columns, &context.parameters)?;
             Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
@@ -189,9 +191,9 @@ fn compile_named(
     expressions: &[NamedExpression],
     columns: &[(ColumnId, DataType)],
     parameters: &[Literal],
-) -> Result<Program> {
+) -> Result<RowProgram> {
     let values: Vec<_> = expressions.iter().map(|named| named.expression.clone()).collect();
-    Program::compile(&values, columns, parameters)
+    RowProgram::compile(&values, columns, parameters)
 }
 
 /// A projection, or the input itself where it would change nothing.
@@ -246,7 +248,7 @@ fn union(
                     Ok(retyped(&Expression::column(*id, own.clone()), data_type))
                 })
                 .collect::<Result<Vec<_>>>()?;
-            let program = Program::compile(&values, &input.columns, &context.parameters)?;
+            let program = RowProgram::compile(&values, &input.columns, &context.parameters)?;
             Ok((input, program))
         })
         .collect::<Result<Vec<_>>>()?;
@@ -291,7 +293,7 @@ fn aggregate(
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);
-    let program = Program::compile(&values, &input.columns, &context.parameters)?;
+    let program = RowProgram::compile(&values, &input.columns, &context.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
     let source = AggregateSource::new(input, program, group_types, argument_types, calls);
     for _ in 0..source.holder_count() {
@@ -355,16 +357,15 @@ impl Join<'_> {
         let residual = match self.residual {
             None => None,
             Some(residual) => {
-                let both: Columns = left.columns.iter().chain(&right.columns).cloned().collect();
-                let mut reads = vec![false; both.len()];
-                residual.walk(&mut |part| {
-                    if let Expression::Column { id, .. } = part
-                        && let Some(place) = both.iter().position(|(known, _)| known == id)
-                    {
-                        reads[place] = true;
-                    }
-                });
-                Some(Residual { condition: Filter::compile(residual, &both, &context.parameters)?, reads })
+                let read = columns_of(residual);
+                let places = |side: &Operator| places_of(&read, &side.columns);
+                let (left_places, right_places) = (places(&left), places(&right));
+                let known = |side: &Operator, places: &[usize]| -> Columns {
+                    places.iter().map(|place| side.columns[*place].clone()).collect()
+                };
+                let both = [known(&left, &left_places), known(&right, &right_places)].concat();
+                let condition = Filter::compile(residual, &both, &context.parameters)?;
+                Some(Residual { condition, left: left_places, right: right_places })
             }
         };
         let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };
@@ -426,7 +427,7 @@ impl Join<'_> {
         left: &Operator,
         right: &Operator,
         context: &QueryContext,
-    ) -> Result<(Program, Program)> {
+    ) -> Result<(RowProgram, RowProgram)> {
         let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
         for key in self.keys {
             let common = common_type(key.left.data_type(), key.right.data_type())?;
@@ -435,8 +436,8 @@ impl Join<'_> {
         }
         let parameters = &context.parameters;
         Ok((
-            Program::compile(&left_keys, &left.columns, parameters)?,
-            Program::compile(&right_keys, &right.columns, parameters)?,
+            RowProgram::compile(&left_keys, &left.columns, parameters)?,
+            RowProgram::compile(&right_keys, &right.columns, parameters)?,
         ))
     }
 }

@@ -16,8 +16,8 @@ use super::{
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
 };
 use crate::{
-    device::{Chunk, Claim, Column},
-    operation::{Accumulator, Grouping, HashPartitioning, Queue},
+    device::{Chunk, Claim},
+    operation::{Accumulator, HashPartitioning, Queue},
     spill::SpilledPart,
 };
 
@@ -67,21 +67,16 @@ impl Merger {
     fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
         let chunk = queue.concat(chunks)?;
         let (keys, partials) = chunk.columns.split_at(self.key_count);
-        let grouping = queue.group(keys, chunk.row_count)?;
-        let mut columns = leader_columns(queue, &grouping, keys)?;
+        let grouping = queue.group(keys, chunk.row_count, chunk.row_count)?;
+        let mut columns = match &grouping.leaders {
+            None => Vec::new(),
+            Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect::<Result<_>>()?,
+        };
         for (value, partial) in self.values.iter().zip(partials) {
             let data_type = if is_last { &value.data_type } else { &value.partial_type };
             columns.push(queue.merge(&grouping, value.accumulator, partial, data_type)?);
         }
         Ok(Chunk { row_count: grouping.group_count, columns })
-    }
-}
-
-/// The keys of every group.
-pub(super) fn leader_columns(queue: &Queue, grouping: &Grouping, keys: &[Column]) -> Result<Vec<Column>> {
-    match &grouping.leaders {
-        None => Ok(Vec::new()),
-        Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect(),
     }
 }
 

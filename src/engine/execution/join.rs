@@ -13,7 +13,7 @@ use super::{
     runtime_filter::JoinFilters,
 };
 use crate::{
-    device::{Chunk, Claim},
+    device::{Chunk, Claim, Rows},
     spill::SpilledPartitions,
 };
 
@@ -30,15 +30,15 @@ pub(super) struct JoinSource {
 /// The probe side's chunks.
 struct ProbeSide {
     operator: Operator,
-    /// Chunks that were read before the build side was made, and the claim for them.
-    ahead: VecDeque<Chunk>,
+    /// Rows that were read before the build side was made, and the claim for them.
+    ahead: VecDeque<Rows>,
     claim: Option<Claim>,
 }
 
 impl ProbeSide {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         match self.ahead.pop_front() {
-            Some(chunk) => Ok(Some(chunk)),
+            Some(rows) => Ok(Some(rows)),
             None => {
                 self.claim = None;
                 self.operator.next(context)
@@ -93,7 +93,8 @@ impl JoinSource {
         if let Some(build) = spilled {
             self.filters.give_up();
             let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
-            while let Some(chunk) = self.probe.next(context)? {
+            while let Some(rows) = self.probe.next(context)? {
+                let chunk = context.queue.chunk_of(&rows)?;
                 probe.push(context, &mut claim, chunk)?;
             }
             let probe = probe.finish(context)?;
@@ -125,7 +126,7 @@ impl JoinSource {
     ) -> Result<Option<(Held, Option<SpilledPartitions>)>> {
         let mut held = Held::default();
         let mut spilled: Option<Spilling<'_>> = None;
-        while let Some(chunk) = self.build.next(context)? {
+        while let Some(chunk) = self.build.next_chunk(context)? {
             if chunk.row_count == 0 {
                 continue;
             }
@@ -177,20 +178,20 @@ impl JoinSource {
                 None => {
                     std::mem::swap(&mut self.build, &mut self.probe.operator);
                     self.matching.swap();
-                    self.probe.ahead.push_back(build);
+                    self.probe.ahead.push_back(build.into());
                     self.probe.claim = Some(build_claim);
                     return Ok((whole(context, &self.build, ahead)?, claim));
                 }
-                Some(chunk) if chunk.row_count == 0 => {}
-                Some(chunk) => {
-                    ahead.push(chunk);
+                Some(rows) if rows.row_count == 0 => {}
+                Some(rows) => {
+                    ahead.push(context.queue.chunk_of(&rows)?);
                     if !ahead.try_claim(&context.queue, &mut claim, |bytes, _| bytes)? {
                         break;
                     }
                 }
             }
         }
-        self.probe.ahead.extend(ahead.take());
+        self.probe.ahead.extend(ahead.take().into_iter().map(Rows::from));
         self.probe.claim = Some(claim);
         Ok((build, build_claim))
     }
@@ -205,7 +206,7 @@ fn whole(context: &QueryContext, operator: &Operator, mut held: Held) -> Result<
 }
 
 impl Source for JoinSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         if matches!(self.state, JoinState::Start) {
             self.state = self.read_build(context)?;
         }
@@ -220,17 +221,17 @@ impl Source for JoinSource {
             }
             JoinState::Probing(side) => loop {
                 let Some(probing) = &mut side.probing else {
-                    let Some(chunk) = self.probe.next(context)? else {
+                    let Some(rows) = self.probe.next(context)? else {
                         let alone = self.matching.unmatched(&context.queue, &side.built)?;
                         self.state = JoinState::Done;
-                        return Ok(alone);
+                        return Ok(alone.map(Rows::from));
                     };
-                    side.probing = Some(self.matching.probe(&context.queue, chunk, None)?);
+                    side.probing = Some(self.matching.probe(&context.queue, rows, None)?);
                     continue;
                 };
                 let known = BuildSide { is_empty: side.is_empty, is_last: true };
                 match self.matching.next(context, &side.built, probing, known)? {
-                    Some(chunk) => return Ok(Some(chunk)),
+                    Some(rows) => return Ok(Some(rows)),
                     None => side.probing = None,
                 }
             },

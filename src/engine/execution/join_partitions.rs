@@ -24,7 +24,7 @@ use super::{
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
 };
 use crate::{
-    device::{Chunk, Claim},
+    device::{Claim, Rows},
     operation::HashPartitioning,
     spill::{SpilledPart, SpilledPartitions, SpilledSize},
 };
@@ -124,7 +124,7 @@ impl PartitionedJoin {
     }
 
     /// The next rows, or `None` after the last partition.
-    pub(super) fn next(&mut self, matching: &Matching, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    pub(super) fn next(&mut self, matching: &Matching, context: &mut QueryContext) -> Result<Option<Rows>> {
         loop {
             context.check_cancelled()?;
             let Some(mut current) = self.current.take() else {
@@ -138,11 +138,11 @@ impl PartitionedJoin {
             if let Some(mut probing) = current.probing.take() {
                 let is_last = current.build_place + 1 == current.build_pieces.len();
                 let side = BuildSide { is_empty: self.build_is_empty, is_last };
-                let chunk = matching.next(context, &current.built, &mut probing, side)?;
-                if chunk.is_some() {
+                let rows = matching.next(context, &current.built, &mut probing, side)?;
+                if rows.is_some() {
                     current.probing = Some(probing);
                     self.current = Some(current);
-                    return Ok(chunk);
+                    return Ok(rows);
                 }
                 if let (Some(marks), false) = (probing.marks(), is_last) {
                     current.marks[current.probe_place] =
@@ -156,7 +156,7 @@ impl PartitionedJoin {
                     [] => None,
                     marks => Some(queue.upload(marks)?),
                 };
-                current.probing = Some(matching.probe(queue, chunk, marks)?);
+                current.probing = Some(matching.probe(queue, chunk.into(), marks)?);
             } else {
                 let alone = matching.unmatched(&context.queue, &current.built)?;
                 current.build_place += 1;
@@ -164,7 +164,7 @@ impl PartitionedJoin {
                     self.current = Some(self.build(matching, context, current)?);
                 }
                 if alone.is_some() {
-                    return Ok(alone);
+                    return Ok(alone.map(Rows::from));
                 }
                 continue;
             }
@@ -271,7 +271,7 @@ fn divided(matching: &Matching, side: Side, by: HashPartitioning) -> Spilling<'_
     Spilling::new(by.partition_count, move |queue, chunk| {
         let keys = match side {
             Side::Build => matching.build_keys(queue, chunk)?,
-            Side::Probe => matching.probe_keys(queue, chunk)?,
+            Side::Probe => matching.probe_keys(queue, &chunk.clone().into())?,
         };
         queue.partition(&keys, chunk.row_count, by).map(Some)
     })

@@ -1,6 +1,6 @@
-//! One probe chunk against a build side.
+//! Some probe rows against a build side.
 //!
-//! Every kind of join comes from the pairs that match and from marks: which probe rows of the chunk, and which
+//! Every kind of join comes from the pairs that match and from marks: which of the probe rows, and which
 //! build rows of all, are in a pair. Rows of a preserved side without a mark come out alone: probe rows when the
 //! whole build side has been seen, build rows when the whole probe side has.
 //!
@@ -13,11 +13,11 @@ mod pairs;
 
 use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 
-use super::QueryContext;
+use super::{QueryContext, row_program::RowProgram};
 use crate::{
-    device::{Buffer, CellType, Chunk, Column},
-    operation::{JoinTable, KeyFilter, Queue},
-    program::{Filter, Program},
+    device::{AnyColumn, Buffer, CellType, Chunk, Column, Rows},
+    operation::{JoinTable, KeyFilter, Queue, RowNumbers},
+    program::Filter,
 };
 
 /// What a build row takes besides its cells: hash, link, and at most four slots.
@@ -35,9 +35,9 @@ pub(super) struct Matching {
     pub(super) kind: JoinKind,
     build_side: JoinSide,
     /// The keys' values, of the build side and of the probe side; `None` if there are none.
-    keys: Option<(Program, Program)>,
+    keys: Option<(RowProgram, RowProgram)>,
     key_count: usize,
-    /// The condition on a pair, over left columns and then right columns.
+    /// The condition on a pair.
     residual: Option<Residual>,
     build_types: Vec<DataType>,
     probe_types: Vec<DataType>,
@@ -45,9 +45,11 @@ pub(super) struct Matching {
 
 /// A condition on a pair.
 pub(super) struct Residual {
+    /// Over the columns that it reads, left ones and then right ones.
     pub(super) condition: Filter,
-    /// Which columns of a pair it reads.
-    pub(super) reads: Vec<bool>,
+    /// Their places on either side.
+    pub(super) left: Vec<usize>,
+    pub(super) right: Vec<usize>,
 }
 
 /// A build side, or a piece of one.
@@ -68,9 +70,9 @@ enum Lookup {
     Members(KeyFilter),
 }
 
-/// A probe chunk on its way.
+/// Probe rows on their way.
 pub(super) struct Probing {
-    chunk: Chunk,
+    rows: Rows,
     /// Empty for a join without keys.
     keys: Vec<Column>,
     /// One byte a row: whether it is in a pair. Absent if nobody asks.
@@ -83,12 +85,12 @@ pub(super) struct Probing {
     step: usize,
 }
 
-/// What is known of the whole build side when a probe chunk meets a piece of it.
+/// What is known of the whole build side when probe rows meet a piece of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BuildSide {
     /// Whether it has no rows at all.
     pub(super) is_empty: bool,
-    /// Whether this piece is the last of it that the probe chunk meets.
+    /// Whether this piece is the last of it that the probe rows meet.
     pub(super) is_last: bool,
 }
 
@@ -96,7 +98,7 @@ impl Matching {
     pub(super) fn new(
         kind: JoinKind,
         build_side: JoinSide,
-        keys: Option<(Program, Program)>,
+        keys: Option<(RowProgram, RowProgram)>,
         key_count: usize,
         residual: Option<Residual>,
         types: (Vec<DataType>, Vec<DataType>),
@@ -152,15 +154,15 @@ impl Matching {
     pub(super) fn build_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         match &self.keys {
             None => Ok(Vec::new()),
-            Some((keys, _)) => keys.evaluate(queue, chunk),
+            Some((keys, _)) => keys.evaluate_cells(queue, &chunk.clone().into()),
         }
     }
 
-    /// The keys of a chunk of the probe side.
-    pub(super) fn probe_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
+    /// The keys of rows of the probe side.
+    pub(super) fn probe_keys(&self, queue: &Queue, rows: &Rows) -> Result<Vec<Column>> {
         match &self.keys {
             None => Ok(Vec::new()),
-            Some((_, keys)) => keys.evaluate(queue, chunk),
+            Some((_, keys)) => keys.evaluate_cells(queue, rows),
         }
     }
 
@@ -200,34 +202,34 @@ impl Matching {
         Ok(Built { chunk, lookup, marks })
     }
 
-    /// A probe chunk of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
-    pub(super) fn probe(&self, queue: &Queue, chunk: Chunk, marks: Option<Buffer>) -> Result<Probing> {
-        let keys = self.probe_keys(queue, &chunk)?;
+    /// Probe rows of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
+    pub(super) fn probe(&self, queue: &Queue, rows: Rows, marks: Option<Buffer>) -> Result<Probing> {
+        let keys = self.probe_keys(queue, &rows)?;
         let is_marked = marks.is_some();
         let marks = match (marks, self.marks_probe()) {
-            (None, true) => Some(queue.allocate_filled::<u8>(chunk.row_count as u64, 0)?),
+            (None, true) => Some(queue.allocate_filled::<u8>(rows.row_count as u64, 0)?),
             (marks, _) => marks,
         };
-        let step = chunk.row_count.max(1);
-        Ok(Probing { chunk, keys, marks, is_marked, next: 0, step })
+        let step = rows.row_count.max(1);
+        Ok(Probing { rows, keys, marks, is_marked, next: 0, step })
     }
 
-    /// The next piece of what a probe chunk gives, or `None` when it is through.
+    /// The next piece of what probe rows give, or `None` when they are through.
     pub(super) fn next(
         &self,
         context: &QueryContext,
         built: &Built,
         probing: &mut Probing,
         side: BuildSide,
-    ) -> Result<Option<Chunk>> {
+    ) -> Result<Option<Rows>> {
         if self.kind == JoinKind::NullAwareAnti && side.is_empty {
             // x NOT IN () is true, of NULL too.
             let is_first = std::mem::replace(&mut probing.next, u64::MAX) == 0;
-            return Ok(is_first.then(|| probing.chunk.clone()));
+            return Ok(is_first.then(|| probing.rows.clone()));
         }
         let end = match built.lookup {
-            Lookup::Table(_) | Lookup::Members(_) => probing.chunk.row_count as u64,
-            Lookup::EveryPair => probing.chunk.row_count as u64 * built.chunk.row_count as u64,
+            Lookup::Table(_) | Lookup::Members(_) => probing.rows.row_count as u64,
+            Lookup::EveryPair => probing.rows.row_count as u64 * built.chunk.row_count as u64,
         };
         if probing.next < end {
             return self.next_pairs(context, built, probing, end).map(Some);
@@ -242,7 +244,8 @@ impl Matching {
                 if self.kind == JoinKind::NullAwareAnti {
                     mark_nulls(queue, probing, marks)?;
                 }
-                let alone = self.marked_rows(queue, &probing.chunk, marks)?;
+                let alone = self.marked_rows(queue, probing.rows.row_count, marks)?;
+                let alone = queue.gather_rows(&probing.rows, &alone)?;
                 let side = self.build_side == JoinSide::Left;
                 self.preserved(queue, alone, &self.build_types, side).map(Some)
             }
@@ -251,42 +254,42 @@ impl Matching {
     }
 
     /// The build rows that come out alone when every probe row has been seen.
-    pub(super) fn unmatched(&self, queue: &Queue, built: &Built) -> Result<Option<Chunk>> {
+    pub(super) fn unmatched(&self, queue: &Queue, built: &Built) -> Result<Option<Rows>> {
         let Some(marks) = &built.marks else { return Ok(None) };
-        let alone = self.marked_rows(queue, &built.chunk, marks)?;
+        let alone = self.marked_rows(queue, built.chunk.row_count, marks)?;
+        let alone = queue.gather_chunk(&built.chunk, &alone)?.into();
         self.preserved(queue, alone, &self.probe_types, self.build_side == JoinSide::Right).map(Some)
     }
 
     /// Rows with a mark for a semi join, without one for the others.
-    fn marked_rows(&self, queue: &Queue, chunk: &Chunk, marks: &Buffer) -> Result<Chunk> {
+    fn marked_rows(&self, queue: &Queue, row_count: usize, marks: &Buffer) -> Result<RowNumbers> {
         let flags = match self.kind {
             JoinKind::Semi => marks.clone(),
-            _ => queue.flags(&boolean(marks), chunk.row_count, true)?,
+            _ => queue.flags(&boolean(marks), row_count, true)?,
         };
-        let rows = queue.select(&flags, chunk.row_count)?;
-        queue.gather_chunk(chunk, &rows)
+        queue.select(&flags, row_count)
     }
 
     /// Rows of one side with NULLs for the other, where the kind has the other's columns.
     fn preserved(
         &self,
         queue: &Queue,
-        rows: Chunk,
+        rows: Rows,
         other: &[DataType],
         other_is_left: bool,
-    ) -> Result<Chunk> {
+    ) -> Result<Rows> {
         if !self.gives_pairs() {
             return Ok(rows);
         }
         let nulls = other
             .iter()
-            .map(|data_type| queue.nulls(data_type, rows.row_count))
+            .map(|data_type| queue.nulls(data_type, rows.row_count).map(AnyColumn::Cells))
             .collect::<Result<Vec<_>>>()?;
         let columns = match other_is_left {
             true => nulls.into_iter().chain(rows.columns).collect(),
             false => rows.columns.into_iter().chain(nulls).collect(),
         };
-        Ok(Chunk { row_count: rows.row_count, columns })
+        Ok(Rows { row_count: rows.row_count, columns })
     }
 
     fn types(&self) -> Vec<DataType> {
@@ -305,17 +308,17 @@ impl Probing {
         self.marks.as_ref()
     }
 
-    /// Rows of the chunk.
+    /// How many rows.
     pub(super) fn row_count(&self) -> usize {
-        self.chunk.row_count
+        self.rows.row_count
     }
 }
 
 /// A NULL on the left is in no result of NOT IN: marked as if it had a match.
 fn mark_nulls(queue: &Queue, probing: &Probing, marks: &Buffer) -> Result<()> {
     let Some(validity) = probing.keys.first().and_then(|key| key.validity.as_ref()) else { return Ok(()) };
-    let flags = queue.flags(&boolean(validity), probing.chunk.row_count, true)?;
-    let rows = queue.select(&flags, probing.chunk.row_count)?;
+    let flags = queue.flags(&boolean(validity), probing.rows.row_count, true)?;
+    let rows = queue.select(&flags, probing.rows.row_count)?;
     queue.mark(&rows, None, marks, 0)
 }
 

@@ -8,8 +8,8 @@
 //! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
 //! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
 //! - `scan_parts.rs`: row groups among readers; `scan_pieces.rs`: those that do not fit
-//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out;
-//!   `coded_conditions.rs`: text of which that is asked once an entry of its dictionary
+//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
+//! - `row_program.rs`, `coded_expressions.rs`: what is computed of rows, once an entry where a column comes as codes
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
 //! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
@@ -25,7 +25,8 @@
 //! Invariants: a query hears of a fault before it gives a row that came after it. A query has one queue, so all its device work is in one order and a buffer that is dropped
 //! is freed after its last use. Between two chunks a query looks whether it is still wanted. What an operator
 //! holds from one chunk to the next it has a claim for; what it gets no claim for it spills. Chunks are not
-//! larger than what there is of memory allows.
+//! larger than what there is of memory allows. Text whose dictionary has few entries goes from operator to operator
+//! as codes; what holds rows, sorts, hashes a build side or gives rows away makes cells of them.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
 //! row, and the host runs such a plan on another engine.
@@ -33,7 +34,7 @@
 mod aggregate;
 mod chunk_cache;
 mod chunk_loads;
-mod coded_conditions;
+mod coded_expressions;
 mod compile;
 mod engine;
 mod filter_route;
@@ -44,6 +45,7 @@ mod join_partitions;
 mod matching;
 mod memory;
 mod readers;
+mod row_program;
 mod rows;
 mod run;
 mod runtime_filter;
@@ -76,7 +78,7 @@ use self::{
 };
 use crate::{
     StopFlag,
-    device::Chunk,
+    device::{Chunk, Rows},
     operation::{FaultReport, Queue},
     storage::{FileCatalog, FileSystems},
 };
@@ -131,8 +133,8 @@ impl QueryContext {
 
 /// An operator that gives chunks of its columns until it has no more.
 trait Source: Send {
-    /// The next chunk, or `None` at the end. A chunk may have no rows.
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>>;
+    /// The next rows, or `None` at the end. There may be none among them.
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>>;
 }
 
 /// A source with its columns, and what it has given so far.
@@ -141,55 +143,61 @@ struct Operator {
     source: Box<dyn Source>,
     /// Place in [`QueryMetrics::operators`].
     place: usize,
-    /// A chunk that is too large to be given at once, and the first row that was not.
-    rest: Option<(Chunk, usize)>,
+    /// Rows that are too many to be given at once, and the first that was not.
+    rest: Option<(Rows, usize)>,
 }
 
 impl Operator {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         context.check_cancelled()?;
         let started = Instant::now();
         let above = context.queue.memory().attribute(self.place as u32);
         let given = self.give(context);
         context.queue.memory().attribute(above);
-        let chunk = given?;
+        let rows = given?;
         if !context.settings.deferred_synchronisation {
             context.queue.wait()?;
         }
         if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
             context.metrics.operators.get_mut(self.place)
         {
-            let rows = chunk.as_ref().map_or(0, |chunk| chunk.row_count) as u64;
-            *row_count = Some(row_count.unwrap_or(0) + rows);
+            let count = rows.as_ref().map_or(0, |rows| rows.row_count) as u64;
+            *row_count = Some(row_count.unwrap_or(0) + count);
             *elapsed_us = Some(elapsed_us.unwrap_or(0) + started.elapsed().as_micros() as u64);
         }
-        if let Some(chunk) = &chunk {
-            debug_assert_eq!(chunk.columns.len(), self.columns.len());
+        if let Some(rows) = &rows {
+            debug_assert_eq!(rows.columns.len(), self.columns.len());
         }
-        Ok(chunk)
+        Ok(rows)
     }
 
     /// The next rows, of the rest or of the source.
-    fn give(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn give(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         match self.rest.take() {
-            Some((chunk, first)) => self.part(context, chunk, first).map(Some),
+            Some((rows, first)) => self.part(context, rows, first).map(Some),
             None => match self.source.next(context)? {
-                Some(chunk) => self.part(context, chunk, 0).map(Some),
+                Some(rows) => self.part(context, rows, 0).map(Some),
                 None => Ok(None),
             },
         }
     }
 
-    /// As many rows of a chunk as are given at once; the others are the rest.
-    fn part(&mut self, context: &QueryContext, chunk: Chunk, first: usize) -> Result<Chunk> {
-        let rows_max = rows_within(&chunk, context.memory.chunk_bytes());
-        let left = chunk.row_count - first;
+    /// As many rows as are given at once; the others are the rest.
+    fn part(&mut self, context: &QueryContext, rows: Rows, first: usize) -> Result<Rows> {
+        let rows_max = rows_within(&rows, context.memory.chunk_bytes());
+        let left = rows.row_count - first;
         if left <= rows_max.saturating_add(rows_max / 2) {
-            return context.queue.slice(&chunk, first, left);
+            return context.queue.slice_rows(&rows, first, left);
         }
-        let part = context.queue.slice(&chunk, first, rows_max)?;
-        self.rest = Some((chunk, first + rows_max));
+        let part = context.queue.slice_rows(&rows, first, rows_max)?;
+        self.rest = Some((rows, first + rows_max));
         Ok(part)
+    }
+
+    /// The cells of the next rows.
+    fn next_chunk(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+        let rows = self.next(context)?;
+        rows.map(|rows| context.queue.chunk_of(&rows)).transpose()
     }
 
     fn types(&self) -> Vec<DataType> {
@@ -197,13 +205,13 @@ impl Operator {
     }
 }
 
-/// How many rows of a chunk have so many bytes of cells; at least one.
-fn rows_within(chunk: &Chunk, bytes: u64) -> usize {
-    match chunk.cell_bytes() {
+/// How many of some rows have so many bytes; at least one.
+fn rows_within(rows: &Rows, bytes: u64) -> usize {
+    match rows.row_bytes() {
         cell_bytes if cell_bytes > bytes => {
-            let rows = chunk.row_count as u128 * u128::from(bytes) / u128::from(cell_bytes);
+            let rows = rows.row_count as u128 * u128::from(bytes) / u128::from(cell_bytes);
             (rows as usize).max(1)
         }
-        _ => chunk.row_count.max(1),
+        _ => rows.row_count.max(1),
     }
 }

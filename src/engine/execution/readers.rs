@@ -32,7 +32,7 @@ use super::{memory::QueryMemory, scan::LoadedPart};
 use crate::{
     StopFlag,
     affinity::Processors,
-    device::{Chunk, DeviceMemory},
+    device::{DeviceMemory, Rows},
     operation::Queue,
 };
 
@@ -59,7 +59,7 @@ pub(super) trait ReadParts: Send + Sync {
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
 
     /// A part's rows; nothing is left to do on the queue.
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk>;
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows>;
 }
 
 /// The readers of one query. Threads start with the first part that is waited for, and end with the pool.
@@ -99,7 +99,7 @@ struct Scan {
     unread: usize,
     /// The next part that the query wants.
     wanted: usize,
-    done: BTreeMap<usize, (Result<Chunk>, u64)>,
+    done: BTreeMap<usize, (Result<Rows>, u64)>,
     /// The first part that nobody has begun to load ahead.
     unloaded: usize,
     /// Parts that are being loaded ahead.
@@ -177,7 +177,7 @@ impl ReaderPool {
     /// # Errors
     ///
     /// What reading the part failed with; `Cancelled`.
-    pub(super) fn next_part(&mut self, scan: ScanNumber) -> Result<Option<Chunk>> {
+    pub(super) fn next_part(&mut self, scan: ScanNumber) -> Result<Option<Rows>> {
         self.start()?;
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -303,7 +303,7 @@ impl Shared {
                 chunk = attempt(queue, |queue| work.read_part(part, None, queue));
             }
         }
-        let kept_bytes = chunk.as_ref().map_or(0, Chunk::held_bytes);
+        let kept_bytes = chunk.as_ref().map_or(0, Rows::held_bytes);
         let mut state = self.lock();
         state.ahead_bytes -= bytes;
         let scan = &mut state.scans[number];

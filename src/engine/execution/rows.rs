@@ -1,60 +1,55 @@
 //! Sources that look at one row at a time: filter, project, limit, union and values.
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, Result};
 
-use super::{Operator, QueryContext, Source};
+use super::{
+    Operator, QueryContext, Source,
+    row_program::{RowCondition, RowProgram},
+};
 use crate::{
-    device::{Buffer, Chunk},
-    operation::Queue,
-    program::{Filter, Program},
+    device::{Chunk, Rows},
+    program::Program,
 };
 
 /// The rows for which a condition is true.
 pub(super) struct FilterSource {
     pub(super) input: Operator,
-    pub(super) predicate: Filter,
+    pub(super) predicate: RowCondition,
 }
 
 impl Source for FilterSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let Some(chunk) = self.input.next(context)? else { return Ok(None) };
-        filter_chunk(&context.queue, chunk, &self.predicate).map(Some)
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+        let Some(rows) = self.input.next(context)? else { return Ok(None) };
+        if rows.row_count == 0 {
+            return Ok(Some(rows));
+        }
+        let queue = &context.queue;
+        let column = |place: usize| {
+            let lacks = || Error::internal("rows lack a column of their filter");
+            rows.columns.get(place).ok_or_else(lacks)
+        };
+        let flags = self.predicate.flags(queue, rows.row_count, column)?;
+        let kept = queue.select(&flags, rows.row_count)?;
+        if kept.count == rows.row_count { Ok(Some(rows)) } else { queue.gather_rows(&rows, &kept).map(Some) }
     }
-}
-
-/// The rows of a chunk for which a condition is true.
-pub(super) fn filter_chunk(queue: &Queue, chunk: Chunk, predicate: &Filter) -> Result<Chunk> {
-    if chunk.row_count == 0 {
-        return Ok(chunk);
-    }
-    let flags = predicate.evaluate(queue, &chunk)?;
-    keep_flagged(queue, chunk, &flags.values)
-}
-
-/// The rows of a chunk whose flag is 1.
-fn keep_flagged(queue: &Queue, chunk: Chunk, flags: &Buffer) -> Result<Chunk> {
-    let rows = queue.select(flags, chunk.row_count)?;
-    if rows.count == chunk.row_count { Ok(chunk) } else { queue.gather_chunk(&chunk, &rows) }
 }
 
 /// New columns.
 pub(super) struct ProjectSource {
     pub(super) input: Operator,
-    pub(super) program: Program,
+    pub(super) program: RowProgram,
 }
 
 impl Source for ProjectSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let Some(chunk) = self.input.next(context)? else { return Ok(None) };
-        project(context, &chunk, &self.program).map(Some)
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+        let Some(rows) = self.input.next(context)? else { return Ok(None) };
+        project(context, &rows, &self.program).map(Some)
     }
 }
 
-/// A chunk of a program's results.
-pub(super) fn project(context: &QueryContext, chunk: &Chunk, program: &Program) -> Result<Chunk> {
-    let queue = &context.queue;
-    let columns = program.evaluate(queue, chunk)?;
-    Ok(Chunk { row_count: chunk.row_count, columns })
+/// Rows of a program's results.
+pub(super) fn project(context: &QueryContext, rows: &Rows, program: &RowProgram) -> Result<Rows> {
+    Ok(Rows { row_count: rows.row_count, columns: program.evaluate(&context.queue, rows)? })
 }
 
 /// Some rows of the input's order.
@@ -67,32 +62,32 @@ pub(super) struct LimitSource {
 }
 
 impl Source for LimitSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         if self.count == Some(0) {
             return Ok(None);
         }
-        let Some(chunk) = self.input.next(context)? else { return Ok(None) };
-        let first = self.skip.min(chunk.row_count);
+        let Some(rows) = self.input.next(context)? else { return Ok(None) };
+        let first = self.skip.min(rows.row_count);
         self.skip -= first;
-        let rest = chunk.row_count - first;
+        let rest = rows.row_count - first;
         let kept = self.count.map_or(rest, |count| count.min(rest));
         self.count = self.count.map(|count| count - kept);
-        context.queue.slice(&chunk, first, kept).map(Some)
+        context.queue.slice_rows(&rows, first, kept).map(Some)
     }
 }
 
 /// The rows of several inputs, each made alike by a program.
 pub(super) struct UnionSource {
-    pub(super) inputs: Vec<(Operator, Program)>,
+    pub(super) inputs: Vec<(Operator, RowProgram)>,
     /// The input being read.
     pub(super) current: usize,
 }
 
 impl Source for UnionSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         while let Some((input, program)) = self.inputs.get_mut(self.current) {
-            if let Some(chunk) = input.next(context)? {
-                return project(context, &chunk, program).map(Some);
+            if let Some(rows) = input.next(context)? {
+                return project(context, &rows, program).map(Some);
             }
             self.current += 1;
         }
@@ -107,12 +102,15 @@ pub(super) struct ValuesSource {
 }
 
 impl Source for ValuesSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         if std::mem::replace(&mut self.is_done, true) || self.rows.is_empty() {
             return Ok(None);
         }
+        let queue = &context.queue;
         let nothing = Chunk { row_count: 1, columns: Vec::new() };
-        let rows = self.rows.iter().map(|row| project(context, &nothing, row)).collect::<Result<Vec<_>>>()?;
-        context.queue.concat(&rows).map(Some)
+        let evaluate =
+            |row: &Program| Ok(Chunk { row_count: 1, columns: row.evaluate(queue, &nothing)? });
+        let rows = self.rows.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
+        queue.concat_taken(rows).map(|chunk| Some(chunk.into()))
     }
 }

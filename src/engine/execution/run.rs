@@ -202,7 +202,7 @@ impl Output<'_> {
         context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
         context.memory.admit(&context.stop)?;
         let batch_rows = (request.batch_rows_max as usize).max(1);
-        while let Some(chunk) = root.next(context)? {
+        while let Some(chunk) = root.next_chunk(context)? {
             if chunk.row_count == 0 {
                 continue;
             }

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     StopFlag,
     decode::check_column,
-    device::{CellType, Chunk},
+    device::{CellType, Rows},
     operation::Queue,
     storage::{FileSystems, RowGroupBounds, TableFile, memory_available, refutes},
 };
@@ -152,7 +152,7 @@ impl ScanSource {
         let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
         let filter = if context.settings.page_skipping { filter } else { filter.without_skipping() };
         let filter =
-            if context.settings.dictionary_filters { filter.with_dictionaries(columns) } else { filter };
+            if context.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
         let ahead_bytes = context.memory.ahead_bytes();
@@ -200,7 +200,7 @@ impl ScanSource {
 }
 
 impl Source for ScanSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         context.hear_faults()?;
         let chunk = context.readers.next_part(self.number)?;
         let (counts, metrics) = (&self.work.counts, &mut context.metrics);
@@ -255,7 +255,7 @@ impl ReadParts for ScanWork {
         Ok(LoadedPart(loaded))
     }
 
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Chunk> {
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
         queue.memory().attribute(self.operator as u32);
         let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
         if chunk.is_err() {
@@ -273,8 +273,8 @@ impl ScanWork {
     }
 
     /// The rows of a part; nothing is left to do on the queue.
-    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Chunk> {
-        let mut chunks = Vec::new();
+    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
+        let mut parts = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
                 // Once, also where it comes in pieces.
@@ -282,15 +282,15 @@ impl ScanWork {
                     self.filter.note_pruned();
                 }
             } else {
-                chunks.push(self.read_as_fits(queue, row_group, loaded.0.remove(&place))?);
+                parts.push(self.read_as_fits(queue, row_group, loaded.0.remove(&place))?);
             }
         }
-        if chunks.is_empty() {
+        if parts.is_empty() {
             return self.no_rows(queue);
         }
-        let chunk = queue.concat(&chunks)?;
+        let rows = queue.concat_rows(parts)?;
         queue.wait()?;
-        Ok(chunk)
+        Ok(rows)
     }
 
     /// The rows of a row group, half of them after the other where there is no room to decode all at once.
@@ -299,14 +299,14 @@ impl ScanWork {
         queue: &Queue,
         row_group: &RowGroup,
         loaded: Option<LoadedRowGroup>,
-    ) -> Result<Chunk> {
+    ) -> Result<Rows> {
         let Range { start, end } = row_group.rows;
         match self.read(queue, row_group, loaded) {
             Err(error) if error.kind == ErrorKind::OutOfMemory && u64::from(end - start) > PIECE_ROWS_MIN => {
                 queue.wait()?;
                 let middle = start + (end - start) / 2;
                 let half = |rows| self.read_as_fits(queue, &RowGroup { rows, ..row_group.clone() }, None);
-                queue.concat_taken(vec![half(start..middle)?, half(middle..end)?])
+                queue.concat_rows(vec![half(start..middle)?, half(middle..end)?])
             }
             read => read,
         }

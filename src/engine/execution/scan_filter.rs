@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Early columns are those that the conditions read, and the keys. They are decoded first; the others only where rows
-//! are left. Text that only conditions of its own read (`coded_conditions.rs`), and late text, is decoded into codes where
-//! its dictionary has few entries.
+//! are left. Text that only conditions of its own read (`coded_expressions.rs`), and late text, is decoded into codes
+//! where its dictionary has few entries, and goes on as codes.
 //!
 //! Deliberately absent: decoding.
 //!
@@ -15,26 +15,23 @@
 //! section 3. We differ: rows are numbered within what was decoded, and a page is decoded as a whole or not at all.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     ops::Range,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
-use pystachio_plan::{ColumnId, Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
+use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
 
 use super::{
     Columns,
-    coded_conditions::{CodedConditions, columns_of, is_text},
+    coded_expressions::is_text,
+    row_program::RowCondition,
     runtime_filter::{ScanRuntimeFilter, TestedRows},
 };
 use crate::{
-    decode::{DecodedColumn, ResidentChunk, RowSelection},
-    device::{Buffer, Chunk, CodedColumn, Column},
-    operation::{Queue, RowNumbers, SelectedTiles},
-    program::Filter,
+    decode::{ResidentChunk, RowSelection},
+    device::{AnyColumn, CodedColumn},
+    operation::{Queue, SelectedTiles},
     storage::{IndexedRowGroup, RowGroupBounds, rows_left},
 };
 
@@ -47,9 +44,8 @@ pub(super) struct ScanFilter {
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
     skips_pages: bool,
-    /// Places of text, which is decoded into codes where only some rows of it are wanted; none for a query that does
-    /// without dictionaries.
-    text_places: Vec<usize>,
+    /// Places of text that nobody needs the cells of here; none for a query that does without codes.
+    coded_places: Vec<usize>,
     /// Of dictionaries that conditions were evaluated for, and the rows that these stood for.
     entries_tested: AtomicU64,
     rows_tested: AtomicU64,
@@ -57,21 +53,10 @@ pub(super) struct ScanFilter {
 
 /// The conditions of the scan itself, all of which must be true.
 struct OwnConditions {
-    /// Places of the columns that they read, among the scan's.
-    places: Vec<usize>,
-    /// Over these columns.
-    filter: Filter,
-    /// What it was compiled from.
-    condition: Expression,
+    condition: RowCondition,
     /// The same, for page indexes.
     conditions: Vec<Expression>,
     parameters: Vec<Literal>,
-    /// The scan's.
-    columns: Vec<ScanColumn>,
-    /// Places of the columns that may come as codes.
-    may_be_coded: Vec<usize>,
-    /// The condition by the columns that do; `None` where no program has it.
-    coded: Mutex<HashMap<BTreeSet<ColumnId>, Option<Arc<CodedConditions>>>>,
 }
 
 /// What is asked of the rows of one part, as things are: it may turn out that a filter of a join drops little, and then
@@ -86,7 +71,7 @@ pub(super) struct RowTest<'a> {
 /// The early columns of a row group, in the order of [`RowTest::early`].
 pub(super) struct EarlyColumns {
     pub(super) row_count: usize,
-    pub(super) columns: Vec<DecodedColumn>,
+    pub(super) columns: Vec<AnyColumn>,
 }
 
 /// The rows that pass.
@@ -110,30 +95,36 @@ impl ScanFilter {
         runtime: Vec<ScanRuntimeFilter>,
     ) -> Result<Self> {
         let own = match Expression::all_of(conditions.to_vec()) {
-            Some(condition) => Some(OwnConditions::compile(condition, conditions, columns, parameters)?),
+            Some(condition) => Some(OwnConditions::compile(&condition, conditions, columns, parameters)?),
             None => None,
         };
         let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
-        let text_places = Vec::new();
+        let coded_places = Vec::new();
         Ok(Self {
             own,
             runtime,
             row_groups_pruned,
             skips_pages: true,
-            text_places,
+            coded_places,
             entries_tested,
             rows_tested,
         })
     }
 
-    /// The same filter, which may see text as codes, and evaluate conditions for the entries of dictionaries.
-    pub(super) fn with_dictionaries(mut self, columns: &[ScanColumn]) -> Self {
-        self.text_places = (0..columns.len()).filter(|place| is_text(&columns[*place].data_type)).collect();
+    /// The same filter, for a query whose text may come as codes.
+    pub(super) fn with_codes(mut self, columns: &[ScanColumn]) -> Self {
         // Filters of joins read cells.
         let tested: BTreeSet<usize> = self.runtime.iter().flat_map(ScanRuntimeFilter::places).collect();
-        if let Some(own) = &mut self.own {
-            own.allow_codes(&tested);
-        }
+        let (read, without_cells) = match &self.own {
+            Some(own) => (own.condition.places(), own.condition.places_without_cells()),
+            None => (&[][..], Vec::new()),
+        };
+        let may_be_coded = |place: &usize| {
+            is_text(&columns[*place].data_type)
+                && !tested.contains(place)
+                && (!read.contains(place) || without_cells.contains(place))
+        };
+        self.coded_places = (0..columns.len()).filter(may_be_coded).collect();
         self
     }
 
@@ -184,7 +175,7 @@ impl ScanFilter {
     pub(super) fn test(&self, column_count: usize) -> RowTest<'_> {
         let runtime: Vec<&ScanRuntimeFilter> =
             self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
-        let own = self.own.iter().flat_map(|own| own.places.iter().copied());
+        let own = self.own.iter().flat_map(|own| own.condition.places().iter().copied());
         let mut early: Vec<usize> = own.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
         if !self.skips_pages {
             early = (0..column_count).collect();
@@ -205,68 +196,17 @@ impl ScanFilter {
 
 impl OwnConditions {
     fn compile(
-        condition: Expression,
+        condition: &Expression,
         conditions: &[Expression],
         columns: &[ScanColumn],
         parameters: &[Literal],
     ) -> Result<Self> {
-        let read = columns_of(&condition);
-        let places: Vec<usize> =
-            (0..columns.len()).filter(|place| read.contains(&columns[*place].id)).collect();
-        let known: Columns =
-            places.iter().map(|place| (columns[*place].id, columns[*place].data_type.clone())).collect();
+        let input: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
         Ok(Self {
-            places,
-            filter: Filter::compile(&condition, &known, parameters)?,
-            condition,
+            condition: RowCondition::compile(condition, &input, parameters)?,
             conditions: conditions.to_vec(),
             parameters: parameters.to_vec(),
-            columns: columns.to_vec(),
-            may_be_coded: Vec::new(),
-            coded: Mutex::default(),
         })
-    }
-
-    /// Columns may come as codes, but for those at some places.
-    fn allow_codes(&mut self, but: &BTreeSet<usize>) {
-        let without_cells = CodedConditions::columns_without_cells(&self.condition, &self.columns);
-        let is_allowed =
-            |place: &usize| without_cells.contains(&self.columns[*place].id) && !but.contains(place);
-        self.may_be_coded = self.places.iter().copied().filter(is_allowed).collect();
-    }
-
-    /// The condition where some columns come as codes.
-    fn coded(&self, coded: BTreeSet<ColumnId>) -> Option<Arc<CodedConditions>> {
-        let mut known = self.coded.lock().unwrap_or_else(PoisonError::into_inner);
-        let compile = |coded: &BTreeSet<ColumnId>| {
-            CodedConditions::compile(&self.condition, coded, &self.columns, &self.parameters)
-        };
-        // There are as few such sets as there are ways in which a file's row groups are written.
-        known.entry(coded).or_insert_with_key(|coded| compile(coded).ok().map(Arc::new)).clone()
-    }
-
-    /// A flag a row: whether all are true.
-    fn flags<'a>(
-        &self,
-        queue: &Queue,
-        row_count: usize,
-        column: impl Fn(usize) -> Result<&'a DecodedColumn>,
-    ) -> Result<Buffer> {
-        let mut coded = BTreeSet::new();
-        for place in &self.places {
-            if let DecodedColumn::Codes(_) = column(*place)? {
-                coded.insert(self.columns[*place].id);
-            }
-        }
-        if !coded.is_empty()
-            && let Some(conditions) = self.coded(coded)
-        {
-            return conditions.flags(queue, row_count, column);
-        }
-        let cells = |place: &usize| cells_of(queue, column(*place)?, row_count);
-        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
-        let flags = self.filter.evaluate(queue, &Chunk { row_count, columns })?;
-        Ok(flags.values)
     }
 }
 
@@ -277,15 +217,10 @@ impl RowTest<'_> {
         &self.early
     }
 
-    /// Whether a column's chunk, of which so many rows are decoded, is to become codes: for its conditions, or because
-    /// some rows will be gathered anyway.
+    /// Whether a column's chunk, of which so many rows are decoded, is to become codes.
     pub(super) fn wants_codes(&self, place: usize, chunk: &ResidentChunk, row_count: usize) -> bool {
         let is_worth_it = |entries: usize| entries.saturating_mul(ROWS_AN_ENTRY_MIN) <= row_count;
-        let may_be_coded = match self.early.binary_search(&place) {
-            Ok(_) => self.own.is_some_and(|own| own.may_be_coded.contains(&place)),
-            Err(_) => self.filter.text_places.contains(&place),
-        };
-        may_be_coded && chunk.dictionary_entries().is_some_and(is_worth_it)
+        self.filter.coded_places.contains(&place) && chunk.dictionary_entries().is_some_and(is_worth_it)
     }
 
     /// The rows of the early columns that pass, and the tiles that have some where they are needed. Waits for
@@ -297,12 +232,12 @@ impl RowTest<'_> {
     pub(super) fn select(&self, queue: &Queue, early: &EarlyColumns, needs_tiles: bool) -> Result<Passed> {
         let row_count = early.row_count;
         let column = |place| self.column(early, place);
-        let own = self.own.map(|own| own.flags(queue, row_count, column));
+        let own = self.own.map(|own| own.condition.flags(queue, row_count, column));
         let mut flags = own.transpose()?;
         self.count_entries(early);
         let mut tested = Vec::new();
         for filter in &self.runtime {
-            let keys = filter.places().map(|place| cells_of(queue, column(place)?, row_count));
+            let keys = filter.places().map(|place| queue.cells_of(column(place)?, row_count));
             let rows = filter.test(queue, &keys.collect::<Result<Vec<_>>>()?, row_count, flags.as_ref())?;
             flags = Some(rows.flags.clone());
             tested.push(rows);
@@ -322,7 +257,7 @@ impl RowTest<'_> {
     }
 
     /// An early column, by its place in the scan.
-    fn column<'c>(&self, early: &'c EarlyColumns, place: usize) -> Result<&'c DecodedColumn> {
+    fn column<'c>(&self, early: &'c EarlyColumns, place: usize) -> Result<&'c AnyColumn> {
         let number = self.early.binary_search(&place).ok();
         let column = number.and_then(|number| early.columns.get(number));
         column.ok_or_else(|| Error::internal("a scan's filter reads a column that is not decoded yet"))
@@ -330,26 +265,10 @@ impl RowTest<'_> {
 
     fn count_entries(&self, early: &EarlyColumns) {
         for column in &early.columns {
-            if let DecodedColumn::Codes(CodedColumn { entry_count, .. }) = column {
+            if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = column {
                 self.filter.entries_tested.fetch_add(*entry_count as u64, Ordering::Relaxed);
                 self.filter.rows_tested.fetch_add(early.row_count as u64, Ordering::Relaxed);
             }
         }
-    }
-}
-
-/// The cells of some rows of a column.
-pub(super) fn gather_cells(queue: &Queue, column: &DecodedColumn, rows: &RowNumbers) -> Result<Column> {
-    match column {
-        DecodedColumn::Cells(cells) => queue.gather(cells, rows),
-        DecodedColumn::Codes(coded) => queue.gather_coded(coded, rows),
-    }
-}
-
-/// The cells of all rows of a column.
-pub(super) fn cells_of(queue: &Queue, column: &DecodedColumn, row_count: usize) -> Result<Column> {
-    match column {
-        DecodedColumn::Cells(cells) => Ok(cells.clone()),
-        DecodedColumn::Codes(coded) => queue.look_up_codes(&coded.entries, &coded.codes, row_count),
     }
 }

@@ -13,12 +13,12 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 use super::{
     chunk_loads::WantedChunks,
     scan::ScanWork,
-    scan_filter::{EarlyColumns, Passed, cells_of, gather_cells},
+    scan_filter::{EarlyColumns, Passed},
     scan_parts::RowGroup,
 };
 use crate::{
-    decode::{ChunkRequest, ColumnSource, DecodedColumn, PendingRowGroup, ResidentChunk, RowSelection},
-    device::{Chunk, Column},
+    decode::{ChunkRequest, ColumnSource, PendingRowGroup, ResidentChunk, RowSelection},
+    device::{AnyColumn, Column, Rows},
     operation::{Queue, SELECTED_TILE_ROWS},
     storage::IndexedRowGroup,
 };
@@ -63,7 +63,7 @@ impl ScanWork {
         queue: &Queue,
         row_group: &RowGroup,
         loaded: Option<LoadedRowGroup>,
-    ) -> Result<Chunk> {
+    ) -> Result<Rows> {
         let rows = self.rows_left(row_group);
         let (rows, loaded) = match loaded {
             // Joins may have said more since.
@@ -83,9 +83,8 @@ impl ScanWork {
         let early = EarlyColumns { row_count: rows.row_count(), columns: early };
         let (row_count, early, late) = match test.select(queue, &early, !late_places.is_empty())? {
             Passed::All => {
-                let late = decoder.start(&late_places, &rows, as_cells)?.wait_columns()?;
-                let cells = |column: &DecodedColumn| cells_of(queue, column, rows.row_count());
-                (rows.row_count(), self.given_early(early_places, &early, cells)?, late)
+                let late = decoder.start(&late_places, &rows, as_codes)?.wait_decoded()?;
+                (rows.row_count(), self.given_early(early_places, &early, |column| Ok(column.clone()))?, late)
             }
             Passed::Some(selected) if selected.rows.count == 0 => return self.no_rows(queue),
             Passed::Some(selected) => {
@@ -97,37 +96,37 @@ impl ScanWork {
                 let as_codes =
                     |place, chunk: &ResidentChunk| test.wants_codes(place, chunk, left.decoded_count());
                 let late = decoder.start(&late_places, &left, as_codes)?.map_columns(gather)?;
-                let cells = |column: &DecodedColumn| gather_cells(queue, column, &selected.rows);
-                let early = self.given_early(early_places, &early, cells)?;
+                let gather = |column: &AnyColumn| queue.gather_any(column, &selected.rows);
+                let early = self.given_early(early_places, &early, gather)?;
                 let late = late.wait_decoded()?.into_iter().map(|column| match column {
-                    DecodedColumn::Cells(gathered) => Ok(gathered),
-                    coded => cells(&coded),
+                    AnyColumn::Codes(_) => gather(&column),
+                    gathered => Ok(gathered),
                 });
                 (selected.rows.count, early, late.collect::<Result<_>>()?)
             }
         };
-        let mut columns: BTreeMap<usize, Column> = early;
+        let mut columns: BTreeMap<usize, AnyColumn> = early;
         columns.extend(late_places.into_iter().zip(late));
-        Ok(Chunk { row_count, columns: columns.into_values().collect() })
+        Ok(Rows { row_count, columns: columns.into_values().collect() })
     }
 
-    /// Cells of the early columns that the scan gives, by place.
+    /// The early columns that the scan gives, by place, as far as they are wanted.
     fn given_early(
         &self,
         places: &[usize],
         early: &EarlyColumns,
-        cells: impl Fn(&DecodedColumn) -> Result<Column>,
-    ) -> Result<BTreeMap<usize, Column>> {
+        wanted: impl Fn(&AnyColumn) -> Result<AnyColumn>,
+    ) -> Result<BTreeMap<usize, AnyColumn>> {
         let numbered = places.iter().copied().zip(&early.columns);
         let given = numbered.filter(|(place, _)| self.given.contains(place));
-        given.map(|(place, column)| Ok((place, cells(column)?))).collect()
+        given.map(|(place, column)| Ok((place, wanted(column)?))).collect()
     }
 
-    /// A chunk of the columns that the scan gives, without rows.
-    pub(super) fn no_rows(&self, queue: &Queue) -> Result<Chunk> {
+    /// The columns that the scan gives, without rows.
+    pub(super) fn no_rows(&self, queue: &Queue) -> Result<Rows> {
         let type_of = |place: &usize| self.columns[*place].data_type.clone();
         let types: Vec<DataType> = self.given.iter().map(type_of).collect();
-        queue.empty(&types)
+        queue.empty(&types).map(Rows::from)
     }
 
     /// The rows that page indexes leave.
@@ -153,10 +152,6 @@ impl ScanWork {
         };
         places.iter().map(source).collect()
     }
-}
-
-fn as_cells(_place: usize, _chunk: &ResidentChunk) -> bool {
-    false
 }
 
 /// Decodes columns of one row group.

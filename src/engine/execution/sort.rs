@@ -13,7 +13,7 @@ use super::{
     sort_ranges::RangeSort,
 };
 use crate::{
-    device::{Chunk, Claim, Column},
+    device::{Chunk, Claim, Column, Rows},
     operation::{Queue, SortColumn},
     program::Program,
 };
@@ -105,7 +105,7 @@ impl SortSource {
     fn read(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
         let mut reading = Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
         let mut spilled: Option<Spilling<'_>> = None;
-        while let Some(chunk) = self.input.next(context)? {
+        while let Some(chunk) = self.input.next_chunk(context)? {
             let queue = &context.queue;
             let chunk = self.without_late_rows(queue, chunk, reading.threshold.as_deref())?;
             if chunk.row_count == 0 {
@@ -177,14 +177,16 @@ impl SortSource {
 }
 
 impl Source for SortSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
+    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         if matches!(self.state, SortState::Start)
             && let Some(chunk) = self.read(context)?
         {
-            return Ok(Some(chunk));
+            return Ok(Some(chunk.into()));
         }
         match &mut self.state {
-            SortState::Ranges(sort) => sort.next(&self.order, context),
+            SortState::Ranges(sort) => {
+                Ok(sort.next(&self.order, context)?.map(Rows::from))
+            }
             SortState::Start | SortState::Done => Ok(None),
         }
     }

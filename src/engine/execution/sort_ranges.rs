@@ -162,7 +162,7 @@ fn splitters(
         order.keys(queue, &candidates)?.into_iter().map(|key| key.column).collect();
     columns.truncate(KEYS_MAX);
     // Equal candidates are one splitter: groups are numbered, and their rows kept, in the order of rows.
-    let grouping = queue.group(&columns, candidates.row_count)?;
+    let grouping = queue.group(&columns, candidates.row_count, candidates.row_count)?;
     let Some(leaders) = &grouping.leaders else { return Err(Error::internal("a sort without keys")) };
     let columns = columns.iter().map(|column| queue.gather(column, leaders)).collect::<Result<_>>()?;
     Ok((columns, grouping.group_count))

@@ -35,12 +35,12 @@ impl SumWidth {
 }
 
 impl GroupOperations for KernelDevice {
-    fn group(&self, keys: &[Column], row_count: usize) -> Result<Grouping> {
+    fn group(&self, keys: &[Column], row_count: usize, groups_max: usize) -> Result<Grouping> {
         if keys.is_empty() {
             return Ok(Grouping { groups: None, group_count: 1, leaders: None, row_count });
         }
         let rows = row_count as u64;
-        let slot_count = rows.saturating_mul(2).max(2).next_power_of_two();
+        let slot_count = (groups_max.min(row_count) as u64).saturating_mul(2).max(2).next_power_of_two();
         let hashes = self.hash(keys, row_count, true)?;
         let slots = self.allocate_filled::<u32>(slot_count, 0xff)?;
         let leaders = self.allocate::<u32>(rows)?;

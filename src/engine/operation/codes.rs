@@ -1,9 +1,12 @@
 //! Columns that come as codes: places in a dictionary.
+//!
+//! Codes are kept for as long as there are at least as many rows as the dictionary has entries: what is done once an
+//! entry is then never more than what would be done once a row.
 
-use pystachio_plan::{DataType, Result};
+use pystachio_plan::{Error, Result};
 
 use super::{Queue, RowNumbers};
-use crate::device::{Buffer, CellType, CodedColumn, Column};
+use crate::device::{AnyColumn, Buffer, Chunk, CodedColumn, Column, Rows};
 
 impl Queue {
     /// What every row's entry has in `values`, a column of as many rows as there are entries.
@@ -17,20 +20,103 @@ impl Queue {
         self.gather(values, &entries)
     }
 
-    /// The values of some rows.
+    /// The cells of every row.
     ///
     /// # Errors
     ///
     /// As of [`Queue::look_up_codes`].
-    pub fn gather_coded(&self, column: &CodedColumn, rows: &RowNumbers) -> Result<Column> {
-        let codes = Column {
-            data_type: DataType::Int32,
-            cell_type: CellType::Int32,
-            values: column.codes.clone(),
-            validity: None,
-            strings: Vec::new(),
+    pub fn cells_of(&self, column: &AnyColumn, row_count: usize) -> Result<Column> {
+        match column {
+            AnyColumn::Cells(cells) => Ok(cells.clone()),
+            AnyColumn::Codes(coded) => self.look_up_codes(&coded.entries, &coded.codes, row_count),
+        }
+    }
+
+    /// The cells of some rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::look_up_codes`]; `Internal` for codes of rows that may be [`super::NO_ROW`].
+    pub fn gather_cells(&self, column: &AnyColumn, rows: &RowNumbers) -> Result<Column> {
+        match column {
+            AnyColumn::Cells(cells) => self.gather(cells, rows),
+            AnyColumn::Codes(_) if rows.may_miss => Err(Error::internal("a row that is missing has no code")),
+            AnyColumn::Codes(coded) => {
+                let codes = self.gather(&coded.code_column(), rows)?;
+                self.look_up_codes(&coded.entries, &codes.values, rows.count)
+            }
+        }
+    }
+
+    /// Some rows of a column, which stay codes where that is worth it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::gather_cells`].
+    pub fn gather_any(&self, column: &AnyColumn, rows: &RowNumbers) -> Result<AnyColumn> {
+        match column {
+            AnyColumn::Codes(coded) if rows.count >= coded.entry_count && !rows.may_miss => {
+                let codes = self.gather(&coded.code_column(), rows)?.values;
+                Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() }))
+            }
+            column => self.gather_cells(column, rows).map(AnyColumn::Cells),
+        }
+    }
+
+    /// Some rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::gather_cells`].
+    pub fn gather_rows(&self, rows: &Rows, numbers: &RowNumbers) -> Result<Rows> {
+        let columns = rows.columns.iter().map(|column| self.gather_any(column, numbers));
+        Ok(Rows { row_count: numbers.count, columns: columns.collect::<Result<_>>()? })
+    }
+
+    /// Some consecutive rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::look_up_codes`].
+    pub fn slice_rows(&self, rows: &Rows, first_row: usize, row_count: usize) -> Result<Rows> {
+        debug_assert!(first_row + row_count <= rows.row_count);
+        if row_count == rows.row_count {
+            return Ok(rows.clone());
+        }
+        let slice = |column: &AnyColumn| match column {
+            AnyColumn::Cells(cells) => Ok(AnyColumn::Cells(self.slice_column(cells, first_row, row_count)?)),
+            AnyColumn::Codes(coded) => {
+                let codes = self.slice_column(&coded.code_column(), first_row, row_count)?.values;
+                if row_count >= coded.entry_count {
+                    return Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() }));
+                }
+                self.look_up_codes(&coded.entries, &codes, row_count).map(AnyColumn::Cells)
+            }
         };
-        let codes = self.gather(&codes, rows)?;
-        self.look_up_codes(&column.entries, &codes.values, rows.count)
+        Ok(Rows { row_count, columns: rows.columns.iter().map(slice).collect::<Result<_>>()? })
+    }
+
+    /// The cells of all columns.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::look_up_codes`].
+    pub fn chunk_of(&self, rows: &Rows) -> Result<Chunk> {
+        let columns = rows.columns.iter().map(|column| self.cells_of(column, rows.row_count));
+        Ok(Chunk { row_count: rows.row_count, columns: columns.collect::<Result<_>>()? })
+    }
+
+    /// Rows of the same columns, one after another; at least one of these. Dictionaries are not made one.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::look_up_codes`].
+    pub fn concat_rows(&self, mut parts: Vec<Rows>) -> Result<Rows> {
+        if parts.len() <= 1 {
+            return parts.pop().ok_or_else(|| Error::internal("no rows to join"));
+        }
+        let chunks = parts.iter().map(|rows| self.chunk_of(rows)).collect::<Result<_>>()?;
+        drop(parts);
+        self.concat_taken(chunks).map(Rows::from)
     }
 }

@@ -70,8 +70,8 @@ impl SumWidth {
 
 /// Grouping rows and accumulating them. See [`super::Device`] for what every operation has in common.
 pub trait GroupOperations {
-    /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group. Waits for the count
-    /// of groups.
+    /// Finds the groups of equal keys, where NULL equals NULL. Without keys all rows are one group. There must be no more
+    /// groups than `groups_max`, nor can there be more than rows. Waits for the count of groups.
     ///
     /// # Ordering
     ///
@@ -80,7 +80,7 @@ pub trait GroupOperations {
     /// # Errors
     ///
     /// `NotSupported` for more than [`super::KEYS_MAX`] keys.
-    fn group(&self, keys: &[Column], row_count: usize) -> Result<Grouping>;
+    fn group(&self, keys: &[Column], row_count: usize, groups_max: usize) -> Result<Grouping>;
 
     /// An aggregate of every group: one row a group, in the order of their numbers. NULL inputs are skipped, and what
     /// has no input that is not NULL is NULL; a count is never.

@@ -232,7 +232,7 @@ fn groups_are_those_of_equal_keys_and_nulls() {
         let values = random_numbers(count, 1 << 40, true);
         let keys = [numbers(&queue, &first), texts(&queue, &second)];
         let input = numbers(&queue, &values);
-        let grouping = queue.group(&keys, count).unwrap();
+        let grouping = queue.group(&keys, count, count).unwrap();
         let leaders = grouping.leaders.clone().unwrap();
         let leaders: Vec<u32> = queue.download(&leaders.rows, leaders.count).unwrap();
         let mut expected: BTreeMap<(Option<i64>, Option<String>), Vec<i64>> = BTreeMap::new();
@@ -264,7 +264,7 @@ fn groups_are_those_of_equal_keys_and_nulls() {
 fn a_sum_beyond_its_type_is_an_error() {
     let queue = queue();
     let input = numbers(&queue, &[Some(i64::MAX), Some(1)]);
-    let grouping = queue.group(&[], 2).unwrap();
+    let grouping = queue.group(&[], 2, 2).unwrap();
     let error = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &DataType::Int64).unwrap_err();
     assert_eq!(error.message, "bigint out of range");
     let wide = DataType::Decimal { precision: 38, scale: 0 };
@@ -483,7 +483,7 @@ fn sums_of_wide_and_of_large_decimals_are_exact() {
         };
         let keys = random_numbers(count, distinct, false);
         for grouping in
-            [queue.group(&[numbers(&queue, &keys)], count).unwrap(), queue.group(&[], count).unwrap()]
+            [queue.group(&[numbers(&queue, &keys)], count, count).unwrap(), queue.group(&[], count, count).unwrap()]
         {
             let groups: Vec<usize> = match &grouping.leaders {
                 None => vec![0; count],
@@ -518,7 +518,7 @@ fn large_sums_that_fit_no_cell_are_errors() {
     ] {
         let values: Vec<Option<i256>> = values.into_iter().map(Some).collect();
         let input = large_numbers(&queue, &values);
-        let grouping = queue.group(&[], 2).unwrap();
+        let grouping = queue.group(&[], 2, 2).unwrap();
         let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(precision));
         let error = sum.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NumericOutOfRange);
@@ -526,18 +526,18 @@ fn large_sums_that_fit_no_cell_are_errors() {
     }
     // What is beyond the cell on the way there is no error.
     let input = large_numbers(&queue, &[Some(i256::MAX), Some(i256::MAX), Some(least), Some(least)]);
-    let grouping = queue.group(&[], 4).unwrap();
+    let grouping = queue.group(&[], 4, 4).unwrap();
     let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(38)).unwrap();
     assert_eq!(queue.download::<i128>(&sum.values, 1).unwrap(), [-2]);
     // Sums of few digits are added up in 128 bits, whatever holds the result.
     let input = numbers(&queue, &[Some(-5), Some(3), None]);
-    let grouping = queue.group(&[], 3).unwrap();
+    let grouping = queue.group(&[], 3, 3).unwrap();
     let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(76)).unwrap();
     assert_eq!(read_large_numbers(&queue, &sum, 1), [Some(i256::from(-2))]);
     // Partial sums of 256 bits are merged in more.
     let partial = large_numbers(&queue, &[Some(i256::MAX), None, Some(i256::MINUS_ONE)]);
     let merged =
-        queue.merge(&queue.group(&[], 3).unwrap(), Accumulator::Sum, &partial, &decimal(76)).unwrap();
+        queue.merge(&queue.group(&[], 3, 3).unwrap(), Accumulator::Sum, &partial, &decimal(76)).unwrap();
     assert_eq!(read_large_numbers(&queue, &merged, 1), [i256::MAX.checked_sub(i256::ONE)]);
 }
 
@@ -547,7 +547,7 @@ fn large_decimals_are_keys_of_groups_joins_and_sorts() {
     let count = 4_000;
     let values = random_large_numbers(count, 4, true);
     let column = large_numbers(&queue, &values);
-    let grouping = queue.group(std::slice::from_ref(&column), count).unwrap();
+    let grouping = queue.group(std::slice::from_ref(&column), count, count).unwrap();
     let mut distinct: Vec<Option<i256>> = values.clone();
     distinct.sort_unstable();
     distinct.dedup();
@@ -564,7 +564,7 @@ fn large_decimals_are_keys_of_groups_joins_and_sorts() {
         expected.sort_by(|a, b| compare(&values[*a as usize], &values[*b as usize], descending, nulls_first));
         assert_eq!(found, expected);
     }
-    let all = queue.group(&[], count).unwrap();
+    let all = queue.group(&[], count, count).unwrap();
     for (accumulator, extreme) in
         [(Accumulator::Min, values.iter().flatten().min()), (Accumulator::Max, values.iter().flatten().max())]
     {

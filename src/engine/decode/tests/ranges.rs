@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ChunkRequest, ColumnSource, DecodedColumn, EncodedBytes, PageCounts, PageMap,
+        ChunkExtent, ChunkRequest, ColumnSource, EncodedBytes, PageCounts, PageMap,
         PendingRowGroup, ResidentChunk, RowSelection, chunk_range,
     },
-    device::{CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
+    device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
     operation::{Queue, RowNumbers},
 };
 
@@ -152,8 +152,8 @@ fn codes_stand_for_the_values_of_any_rows() {
             for reads_pages in [false, true] {
                 let decoded = start(&queue, &file, row_group, &rows, (reads_pages, true)).wait_decoded();
                 let looked_up = decoded.unwrap().into_iter().map(|column| match column {
-                    DecodedColumn::Cells(cells) => cells,
-                    DecodedColumn::Codes(CodedColumn { entries, codes, .. }) => {
+                    AnyColumn::Cells(cells) => cells,
+                    AnyColumn::Codes(CodedColumn { entries, codes, .. }) => {
                         coded += 1;
                         queue.look_up_codes(&entries, &codes, rows.row_count()).unwrap()
                     }

@@ -7,7 +7,7 @@ use pystachio_plan::{JoinKind, JoinSide, Result};
 
 use super::{Matching, Probing};
 use crate::{
-    device::{Chunk, Column},
+    device::{AnyColumn, Chunk, Column, Rows},
     operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
 };
 
@@ -43,14 +43,14 @@ impl Matching {
         }
     }
 
-    /// Marks the rows of a probe chunk whose keys are there, or gives them if the join gives pairs.
+    /// Marks the probe rows whose keys are there, or gives them if the join gives pairs.
     pub(super) fn next_members(
         &self,
         queue: &Queue,
         members: &KeyFilter,
         probing: &mut Probing,
-    ) -> Result<Chunk> {
-        let row_count = probing.chunk.row_count;
+    ) -> Result<Rows> {
+        let row_count = probing.rows.row_count;
         probing.next = row_count as u64;
         let flags = queue.test_keys(members, &probing.keys, row_count, KeyTest::default())?;
         if let Some(marks) = &probing.marks {
@@ -59,17 +59,17 @@ impl Matching {
                 true => queue.mark(&queue.select(&flags, row_count)?, None, marks, 0)?,
                 false => probing.marks = Some(flags),
             }
-            return queue.empty(&self.types());
+            return queue.empty(&self.types()).map(Rows::from);
         }
         let rows = queue.select(&flags, row_count)?;
-        let mut columns = queue.gather_chunk(&probing.chunk, &rows)?.columns;
+        let mut columns = queue.gather_rows(&probing.rows, &rows)?.columns;
         for key in &probing.keys {
-            let key = queue.gather(key, &rows)?;
+            let key = AnyColumn::Cells(queue.gather(key, &rows)?);
             match self.build_side {
                 JoinSide::Left => columns.insert(0, key),
                 JoinSide::Right => columns.push(key),
             }
         }
-        Ok(Chunk { row_count: rows.count, columns })
+        Ok(Rows { row_count: rows.count, columns })
     }
 }

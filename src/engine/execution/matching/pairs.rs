@@ -1,29 +1,29 @@
-//! The pairs of one probe chunk and a build side, piece by piece.
+//! The pairs of some probe rows and a build side, piece by piece.
 
 use pystachio_plan::{DataType, JoinSide, Result};
 
 use super::{Built, Lookup, Matching, Probing, Residual, column_bytes};
 use crate::{
-    device::{Buffer, Chunk},
+    device::{AnyColumn, Buffer, Chunk, Rows},
     execution::QueryContext,
     operation::{Pairs, ProbeMode, Queue},
 };
 
-/// Pairs that are tried at once, whatever memory there is; a probe chunk may have as many as it has rows. What is done
+/// Pairs that are tried at once, whatever memory there is; probe rows may have as many as they are. What is done
 /// with them then takes a fraction of a second, and a cancel is heard in between.
 const PAIRS_MAX: u64 = 8 << 20;
 /// Fewer pairs are never cut into pieces.
 const PAIRS_MIN: u64 = 64;
 
 impl Matching {
-    /// The next pairs of a probe chunk; `end` is its last row, or its last pair of a join without keys.
+    /// The next pairs of probe rows; `end` is the last of them, or their last pair of a join without keys.
     pub(super) fn next_pairs(
         &self,
         context: &QueryContext,
         built: &Built,
         probing: &mut Probing,
         end: u64,
-    ) -> Result<Chunk> {
+    ) -> Result<Rows> {
         let queue = &context.queue;
         let pairs_max = self.pairs_max(context);
         let first = probing.next;
@@ -35,26 +35,26 @@ impl Matching {
                 let pairs = queue.cross(first, count as usize, built.chunk.row_count)?;
                 probing.next += count;
                 let marks = probing.marks.as_ref().map(|marks| (marks, 0));
-                return self.emit(queue, built, &probing.chunk, marks, pairs);
+                return self.emit(queue, built, &probing.rows, marks, pairs);
             }
         };
         let only_marks = !self.gives_pairs() && built.marks.is_none() && self.residual.is_none();
         let mode = if only_marks { ProbeMode::First } else { ProbeMode::Matches };
         loop {
             let first_row = first as usize;
-            let count = probing.step.min(probing.chunk.row_count - first_row);
-            let keys = Chunk { row_count: probing.chunk.row_count, columns: probing.keys.clone() };
+            let count = probing.step.min(probing.rows.row_count - first_row);
+            let keys = Chunk { row_count: probing.rows.row_count, columns: probing.keys.clone() };
             let keys = queue.slice(&keys, first_row, count)?;
-            let pairs_max = pairs_max.min(PAIRS_MAX.max(probing.chunk.row_count as u64));
+            let pairs_max = pairs_max.min(PAIRS_MAX.max(probing.rows.row_count as u64));
             let limit = if count > 1 { pairs_max } else { u64::MAX };
             let Some(pairs) = queue.probe(table, &keys.columns, count, mode, limit)? else {
                 probing.step = count.div_ceil(2);
                 continue;
             };
             probing.next += count as u64;
-            let chunk = queue.slice(&probing.chunk, first_row, count)?;
+            let rows = queue.slice_rows(&probing.rows, first_row, count)?;
             let marks = probing.marks.as_ref().map(|marks| (marks, first_row));
-            return self.emit(queue, built, &chunk, marks, pairs);
+            return self.emit(queue, built, &rows, marks, pairs);
         }
     }
 
@@ -72,10 +72,10 @@ impl Matching {
         &self,
         queue: &Queue,
         built: &Built,
-        probe: &Chunk,
+        probe: &Rows,
         probe_marks: Option<(&Buffer, usize)>,
         pairs: Pairs,
-    ) -> Result<Chunk> {
+    ) -> Result<Rows> {
         let pairs = self.filter_pairs(queue, built, probe, pairs)?;
         if let Some(marks) = &built.marks {
             queue.mark(&pairs.build, None, marks, 0)?;
@@ -83,48 +83,38 @@ impl Matching {
         if let Some((marks, first_row)) = probe_marks {
             queue.mark(&pairs.probe, None, marks, first_row)?;
         }
-        match self.gives_pairs() {
-            true => self.pair_chunk(queue, built, probe, &pairs, None),
-            false => queue.empty(&self.types()),
+        if !self.gives_pairs() {
+            return queue.empty(&self.types()).map(Rows::from);
         }
+        let build = built.chunk.columns.iter();
+        let build = build.map(|column| queue.gather(column, &pairs.build).map(AnyColumn::Cells));
+        let probe = probe.columns.iter().map(|column| queue.gather_any(column, &pairs.probe));
+        let columns = match self.build_side {
+            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
+            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+        };
+        Ok(Rows { row_count: pairs.probe.count, columns })
     }
 
     /// The pairs that meet the residual condition.
-    fn filter_pairs(&self, queue: &Queue, built: &Built, probe: &Chunk, pairs: Pairs) -> Result<Pairs> {
-        let Some(residual) = &self.residual else { return Ok(pairs) };
+    fn filter_pairs(&self, queue: &Queue, built: &Built, probe: &Rows, pairs: Pairs) -> Result<Pairs> {
+        let Some(Residual { condition, left, right }) = &self.residual else { return Ok(pairs) };
         if pairs.probe.count == 0 {
             return Ok(pairs);
         }
-        let chunk = self.pair_chunk(queue, built, probe, &pairs, Some(residual))?;
-        let flags = residual.condition.evaluate(queue, &chunk)?;
+        let (build_places, probe_places) = match self.build_side {
+            JoinSide::Left => (left, right),
+            JoinSide::Right => (right, left),
+        };
+        let build = build_places.iter().map(|place| queue.gather(&built.chunk.columns[*place], &pairs.build));
+        let probe = probe_places.iter().map(|place| queue.gather_cells(&probe.columns[*place], &pairs.probe));
+        let columns = match self.build_side {
+            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
+            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+        };
+        let chunk = Chunk { row_count: pairs.probe.count, columns };
+        let flags = condition.evaluate(queue, &chunk)?;
         let kept = queue.select(&flags.values, chunk.row_count)?;
         queue.select_pairs(&pairs, &kept)
-    }
-
-    /// Left columns and then right columns of every pair. Columns that `reader` does not read are empty.
-    fn pair_chunk(
-        &self,
-        queue: &Queue,
-        built: &Built,
-        probe: &Chunk,
-        pairs: &Pairs,
-        reader: Option<&Residual>,
-    ) -> Result<Chunk> {
-        let (left, left_rows, right, right_rows) = match self.build_side {
-            JoinSide::Left => (&built.chunk, &pairs.build, probe, &pairs.probe),
-            JoinSide::Right => (probe, &pairs.probe, &built.chunk, &pairs.build),
-        };
-        let sides = left.columns.iter().map(|column| (column, left_rows));
-        let sides = sides.chain(right.columns.iter().map(|column| (column, right_rows)));
-        let columns = sides
-            .enumerate()
-            .map(|(place, (column, rows))| {
-                if reader.is_some_and(|reader| !reader.reads[place]) {
-                    return Ok(column.clone());
-                }
-                queue.gather(column, rows)
-            })
-            .collect::<Result<_>>()?;
-        Ok(Chunk { row_count: pairs.probe.count, columns })
     }
 }

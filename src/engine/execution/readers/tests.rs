@@ -53,14 +53,14 @@ impl ReadParts for Numbers {
         Ok(LoadedPart::default())
     }
 
-    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Chunk> {
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Rows> {
         self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
         self.read.fetch_add(1, Ordering::SeqCst);
         assert!(part != self.fails_at || self.bytes != 13, "a defect");
         if part == self.fails_at {
             return Err(Error::internal("no such part"));
         }
-        Ok(Chunk { row_count: part, columns: Vec::new() })
+        Ok(Rows { row_count: part, columns: Vec::new() })
     }
 }
 

@@ -180,7 +180,7 @@ fn count(metrics: &QueryMetrics, name: &str) -> u64 {
 }
 
 fn without() -> DeviceSettings {
-    DeviceSettings { dictionary_filters: false, ..DeviceSettings::default() }
+    DeviceSettings { dictionary_codes: false, ..DeviceSettings::default() }
 }
 
 #[test]

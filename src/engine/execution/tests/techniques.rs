@@ -21,7 +21,7 @@ fn techniques() -> [(&'static str, DeviceSettings); 11] {
         ("cache", technique(|settings| settings.cache = false)),
         ("chunking", technique(|settings| settings.chunking = false)),
         ("deferred synchronisation", technique(|settings| settings.deferred_synchronisation = false)),
-        ("dictionary filters", technique(|settings| settings.dictionary_filters = false)),
+        ("dictionary codes", technique(|settings| settings.dictionary_codes = false)),
         ("memory pool", technique(|settings| settings.memory_pool = false)),
         ("metadata cache", technique(|settings| settings.metadata_cache = false)),
         ("page skipping", technique(|settings| settings.page_skipping = false)),

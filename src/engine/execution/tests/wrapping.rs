@@ -242,8 +242,8 @@ impl KeyFilterOperations for Wrapping {
 }
 
 impl GroupOperations for Wrapping {
-    fn group(&self, keys: &[Column], row_count: usize) -> Result<Grouping> {
-        self.call("group")?.group(keys, row_count)
+    fn group(&self, keys: &[Column], row_count: usize, groups_max: usize) -> Result<Grouping> {
+        self.call("group")?.group(keys, row_count, groups_max)
     }
 
     fn accumulate(

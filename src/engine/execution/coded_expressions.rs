@@ -1,4 +1,4 @@
-//! Conditions of a scan on columns that come as codes: what reads one such column and nothing else is evaluated once
+//! Expressions over columns of which some come as codes: what reads one such column and nothing else is evaluated once
 //! for every entry of its dictionary, and a row has what its entry has.
 //!
 //! ```text
@@ -8,55 +8,145 @@
 //! ```
 //!
 //! Invariants: NULL is an entry, so a part has its own value for it. A part can't fail: no error comes from an entry
-//! that no row has. Parts stay where they were in the condition, and what is left is evaluated in the same order.
+//! that no row has. Parts stay where they were in the expression, and what is left is evaluated in the same order.
 //!
-//! Deliberately absent: columns of fixed width. Comparing such a cell costs no more than looking up its code.
+//! Deliberately absent: columns of fixed width. Computing with such a cell costs no more than looking up its code.
 //!
 //! Source: predicates on dictionaries, Abadi, Madden, Ferreira, "Integrating Compression and Execution in
 //! Column-Oriented Database Systems", SIGMOD 2006, section 4. We differ: any expression, not only comparisons.
 
 use std::collections::BTreeSet;
 
-use pystachio_plan::{ColumnId, DataType, Error, Expression, Function, Literal, Result, ScanColumn};
+use pystachio_plan::{ColumnId, DataType, Error, Expression, Function, Literal, Result};
 
-use super::Columns;
 use crate::{
-    decode::DecodedColumn,
-    device::{Buffer, Chunk, Column},
+    device::{AnyColumn, Buffer, Chunk, CodedColumn, Column},
     operation::Queue,
     program::{Filter, Program, could_fail},
 };
 
+/// Columns by id, in the order in which they are given.
+type Input = [(ColumnId, DataType)];
+
 /// A condition over columns of which some come as codes.
-pub(super) struct CodedConditions {
-    columns: Vec<EntryConditions>,
-    /// Places of the columns whose cells the rest reads, among the scan's.
-    cell_places: Vec<usize>,
-    /// Over these cells, and what the parts gave; absent where it is the only part, which is never NULL.
+pub(super) struct CodedCondition {
+    parts: CodedParts,
+    /// Over the cells, and what the parts gave; absent where it is the only part, which is never NULL.
     rest: Option<Filter>,
 }
 
-/// The parts that read one column.
-struct EntryConditions {
-    place: usize,
-    parts: Program,
+/// Expressions over columns of which some come as codes.
+pub(super) struct CodedProgram {
+    parts: CodedParts,
+    outputs: Vec<CodedOutput>,
+    /// Over the cells, and what the parts gave.
+    rest: Program,
 }
 
-impl CodedConditions {
-    /// The columns that may come as codes: text of which the condition reads nothing but parts.
-    pub(super) fn columns_without_cells(
-        condition: &Expression,
-        columns: &[ScanColumn],
-    ) -> BTreeSet<ColumnId> {
-        let candidates: BTreeSet<ColumnId> =
-            columns.iter().filter(|column| is_text(&column.data_type)).map(|column| column.id).collect();
-        let Split { parts, rest, .. } = Split::of(condition, &candidates, free_id(columns));
-        let read = columns_of(&rest);
-        let has_part = |id: &ColumnId| parts.iter().any(|part| part.column == *id);
-        candidates.into_iter().filter(|id| has_part(id) && !read.contains(id)).collect()
+/// What is evaluated once an entry, and what is left to be read of the rows.
+struct CodedParts {
+    columns: Vec<EntryExpressions>,
+    /// Places of the columns whose cells the rest reads, among the input's.
+    cell_places: Vec<usize>,
+}
+
+/// The parts that read one column.
+struct EntryExpressions {
+    place: usize,
+    parts: Program,
+    /// The column that stands for each part, and whether the rest reads it.
+    results: Vec<(ColumnId, bool)>,
+}
+
+/// Where an output comes from.
+enum CodedOutput {
+    /// It is a part itself: the column's and the part's number.
+    Part(usize, usize),
+    /// The next output of the rest.
+    Computed,
+}
+
+impl CodedParts {
+    /// Compiles the parts. Gives what the rest reads, too: cells, and then what parts give.
+    fn compile(
+        split: &Split<'_>,
+        rest: &[&Expression],
+        input: &Input,
+        parameters: &[Literal],
+    ) -> Result<(Self, Vec<(ColumnId, DataType)>)> {
+        let read: BTreeSet<ColumnId> = rest.iter().flat_map(|rest| columns_of(rest)).collect();
+        let cell_places: Vec<usize> = (0..input.len()).filter(|place| read.contains(&input[*place].0)).collect();
+        let mut known: Vec<_> = cell_places.iter().map(|place| input[*place].clone()).collect();
+        let mut columns = Vec::new();
+        for place in (0..input.len()).filter(|place| split.coded.contains(&input[*place].0)) {
+            let own: Vec<&Part> = split.parts.iter().filter(|part| part.column == input[place].0).collect();
+            let results = own.iter().map(|part| (part.result, read.contains(&part.result))).collect();
+            let types = own.iter().map(|part| (part.result, part.expression.data_type().clone()));
+            known.extend(types.filter(|(id, _)| read.contains(id)));
+            let expressions: Vec<Expression> = own.iter().map(|part| part.expression.clone()).collect();
+            let parts = Program::compile(&expressions, &input[place..=place], parameters)?;
+            columns.push(EntryExpressions { place, parts, results });
+        }
+        Ok((Self { columns, cell_places }, known))
     }
 
-    /// The condition over the scan's columns, of which these come as codes.
+    /// The part that a column stands for.
+    fn find(&self, id: ColumnId) -> Option<CodedOutput> {
+        let part_of = |own: &EntryExpressions| own.results.iter().position(|(known, _)| *known == id);
+        let mut numbered = self.columns.iter().enumerate();
+        numbered.find_map(|(column, own)| Some(CodedOutput::Part(column, part_of(own)?)))
+    }
+
+    /// Each part's value of every entry, column by column.
+    fn evaluate<'a>(
+        &self,
+        queue: &Queue,
+        column: &impl Fn(usize) -> Result<&'a AnyColumn>,
+    ) -> Result<Vec<(&'a CodedColumn, Vec<Column>)>> {
+        let values = |own: &EntryExpressions| {
+            let AnyColumn::Codes(coded) = column(own.place)? else {
+                return Err(Error::internal("an expression reads codes of cells"));
+            };
+            let entries = Chunk { row_count: coded.entry_count, columns: vec![coded.entries.clone()] };
+            Ok((coded, own.parts.evaluate(queue, &entries)?))
+        };
+        self.columns.iter().map(values).collect()
+    }
+
+    /// What the rest reads.
+    fn read<'a>(
+        &self,
+        queue: &Queue,
+        row_count: usize,
+        column: &impl Fn(usize) -> Result<&'a AnyColumn>,
+        values: &[(&CodedColumn, Vec<Column>)],
+    ) -> Result<Chunk> {
+        let cells = |place: &usize| queue.cells_of(column(*place)?, row_count);
+        let mut columns: Vec<Column> = self.cell_places.iter().map(cells).collect::<Result<_>>()?;
+        for (own, (coded, values)) in self.columns.iter().zip(values) {
+            for (values, _) in values.iter().zip(&own.results).filter(|(_, (_, is_read))| *is_read) {
+                columns.push(queue.look_up_codes(values, &coded.codes, row_count)?);
+            }
+        }
+        Ok(Chunk { row_count, columns })
+    }
+}
+
+impl CodedCondition {
+    /// The columns that may come as codes: text of which the condition reads nothing but parts.
+    pub(super) fn columns_without_cells(condition: &Expression, input: &Input) -> BTreeSet<ColumnId> {
+        let texts = input.iter().filter(|(_, data_type)| is_text(data_type));
+        let candidates: BTreeSet<ColumnId> = texts.map(|(id, _)| *id).collect();
+        let mut rest = condition.clone();
+        let mut split = Split::new(&candidates, input);
+        split.take(&mut rest, true);
+        let read = columns_of(&rest);
+        let parts = split.parts;
+        let has_part = |id: &ColumnId| parts.iter().any(|part| part.column == *id);
+        candidates.iter().copied().filter(|id| has_part(id) && !read.contains(id)).collect()
+    }
+
+    /// The condition over the input, of which these columns come as codes.
     ///
     /// # Errors
     ///
@@ -64,32 +154,21 @@ impl CodedConditions {
     pub(super) fn compile(
         condition: &Expression,
         coded: &BTreeSet<ColumnId>,
-        columns: &[ScanColumn],
+        input: &Input,
         parameters: &[Literal],
     ) -> Result<Self> {
-        let Split { parts, rest, .. } = Split::of(condition, coded, free_id(columns));
-        let read = columns_of(&rest);
-        let cell_places: Vec<usize> =
-            (0..columns.len()).filter(|place| read.contains(&columns[*place].id)).collect();
-        let named = |place: &usize| (columns[*place].id, columns[*place].data_type.clone());
-        let mut known: Columns = cell_places.iter().map(named).collect();
-        let mut by_column = Vec::new();
-        for place in (0..columns.len()).filter(|place| coded.contains(&columns[*place].id)) {
-            let own = parts.iter().filter(|part| part.column == columns[place].id);
-            let (expressions, ids): (Vec<Expression>, Vec<ColumnId>) =
-                own.map(|part| (part.expression.clone(), part.result)).unzip();
-            known.extend(ids.into_iter().map(|id| (id, DataType::Bool)));
-            let parts = Program::compile(&expressions, &[named(&place)], parameters)?;
-            by_column.push(EntryConditions { place, parts });
-        }
-        let rest = match (&rest, parts.as_slice()) {
+        let mut rest = condition.clone();
+        let mut split = Split::new(coded, input);
+        split.take(&mut rest, true);
+        let (parts, known) = CodedParts::compile(&split, &[&rest], input, parameters)?;
+        let rest = match (&rest, split.parts.as_slice()) {
             (Expression::Column { .. }, [_]) => None,
             (rest, _) => Some(Filter::compile(rest, &known, parameters)?),
         };
-        Ok(Self { columns: by_column, cell_places, rest })
+        Ok(Self { parts, rest })
     }
 
-    /// A flag a row: whether the condition is true. `column` gives the scan's columns by place.
+    /// A flag a row: whether the condition is true. `column` gives the input's columns by place.
     ///
     /// # Errors
     ///
@@ -98,36 +177,86 @@ impl CodedConditions {
         &self,
         queue: &Queue,
         row_count: usize,
-        column: impl Fn(usize) -> Result<&'a DecodedColumn>,
+        column: impl Fn(usize) -> Result<&'a AnyColumn>,
     ) -> Result<Buffer> {
-        let mut read: Vec<Column> = Vec::new();
-        for place in &self.cell_places {
-            match column(*place)? {
-                DecodedColumn::Cells(cells) => read.push(cells.clone()),
-                DecodedColumn::Codes(_) => return Err(Error::internal("a condition reads cells of codes")),
-            }
-        }
-        for EntryConditions { place, parts } in &self.columns {
-            let DecodedColumn::Codes(coded) = column(*place)? else {
-                return Err(Error::internal("a condition reads codes of cells"));
-            };
-            let entries = Chunk { row_count: coded.entry_count, columns: vec![coded.entries.clone()] };
-            for values in parts.evaluate(queue, &entries)? {
-                read.push(queue.look_up_codes(&values, &coded.codes, row_count)?);
-            }
-        }
+        let values = self.parts.evaluate(queue, &column)?;
+        let mut read = self.parts.read(queue, row_count, &column, &values)?;
         let flags = match &self.rest {
-            None => read.pop(),
-            Some(filter) => {
-                let chunk = Chunk { row_count, columns: read };
-                Some(filter.evaluate(queue, &chunk)?)
-            }
+            None => read.columns.pop(),
+            Some(filter) => Some(filter.evaluate(queue, &read)?),
         };
         flags.map(|flags| flags.values).ok_or_else(|| Error::internal("a condition without a part"))
     }
 }
 
-/// A part of a condition, over one column.
+impl CodedProgram {
+    /// Whether anything is evaluated once an entry.
+    pub(super) fn has_parts(&self) -> bool {
+        self.parts.columns.iter().any(|own| !own.results.is_empty())
+    }
+
+    /// The expressions over the input, of which these columns come as codes. None is a column by itself.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for more parts than a program has outputs or inputs for.
+    pub(super) fn compile(
+        expressions: &[Expression],
+        coded: &BTreeSet<ColumnId>,
+        input: &Input,
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let mut rest = expressions.to_vec();
+        let mut split = Split::new(coded, input);
+        rest.iter_mut().for_each(|expression| split.take(expression, false));
+        let is_computed = |rest: &&Expression| !matches!(rest, Expression::Column { .. });
+        let computed: Vec<&Expression> = rest.iter().filter(is_computed).collect();
+        let (parts, known) = CodedParts::compile(&split, &computed, input, parameters)?;
+        let computed: Vec<Expression> = computed.into_iter().cloned().collect();
+        let output = |rest: &Expression| match rest {
+            Expression::Column { id, .. } => {
+                parts.find(*id).ok_or_else(|| Error::internal("a column that no part stands for"))
+            }
+            _ => Ok(CodedOutput::Computed),
+        };
+        let outputs = rest.iter().map(output).collect::<Result<_>>()?;
+        let rest = Program::compile(&computed, &known, parameters)?;
+        Ok(Self { parts, outputs, rest })
+    }
+
+    /// The expressions' values: text that a part makes comes as codes of what it made of the entries.
+    ///
+    /// # Errors
+    ///
+    /// Those of the functions; `OutOfMemory`, `Device`.
+    pub(super) fn evaluate<'a>(
+        &self,
+        queue: &Queue,
+        row_count: usize,
+        column: impl Fn(usize) -> Result<&'a AnyColumn>,
+    ) -> Result<Vec<AnyColumn>> {
+        let values = self.parts.evaluate(queue, &column)?;
+        let read = self.parts.read(queue, row_count, &column, &values)?;
+        let mut computed = self.rest.evaluate(queue, &read)?.into_iter();
+        let lacks = || Error::internal("a program lacks an output");
+        let output = |output: &CodedOutput| match output {
+            CodedOutput::Computed => computed.next().map(AnyColumn::Cells).ok_or_else(lacks),
+            CodedOutput::Part(column, part) => {
+                let (coded, values) = values.get(*column).ok_or_else(lacks)?;
+                let entries = values.get(*part).ok_or_else(lacks)?;
+                match is_text(&entries.data_type) {
+                    true => {
+                        Ok(AnyColumn::Codes(CodedColumn { entries: entries.clone(), ..(*coded).clone() }))
+                    }
+                    false => queue.look_up_codes(entries, &coded.codes, row_count).map(AnyColumn::Cells),
+                }
+            }
+        };
+        self.outputs.iter().map(output).collect()
+    }
+}
+
+/// A part of an expression, over one column.
 struct Part {
     column: ColumnId,
     /// The column that stands for it in what is left.
@@ -135,24 +264,21 @@ struct Part {
     expression: Expression,
 }
 
-/// A condition whose parts are taken out.
+/// What is taken out of expressions.
 struct Split<'a> {
     coded: &'a BTreeSet<ColumnId>,
     parts: Vec<Part>,
-    rest: Expression,
+    /// Ids from this on stand for the parts.
     next_id: u32,
 }
 
 impl<'a> Split<'a> {
-    /// Ids from `next_id` on stand for the parts.
-    fn of(condition: &Expression, coded: &'a BTreeSet<ColumnId>, next_id: u32) -> Self {
-        let mut rest = condition.clone();
-        let mut split = Self { coded, parts: Vec::new(), rest: Expression::int32(0), next_id };
-        split.take(&mut rest, true);
-        Self { rest, ..split }
+    fn new(coded: &'a BTreeSet<ColumnId>, input: &Input) -> Self {
+        let next_id = input.iter().map(|(id, _)| id.0 + 1).max().unwrap_or(0);
+        Self { coded, parts: Vec::new(), next_id }
     }
 
-    /// Takes the parts out of an expression; of a conjunct of the condition only whether it is true matters.
+    /// Takes the parts out of an expression; of a conjunct of a condition only whether it is true matters.
     fn take(&mut self, expression: &mut Expression, is_conjunct: bool) {
         if let Some(column) = self.only_column(expression) {
             let part = expression.clone();
@@ -160,7 +286,8 @@ impl<'a> Split<'a> {
                 true => Expression::predicate(Function::IsTrue, vec![part]),
                 false => part,
             };
-            *expression = Expression::column(self.part(column, part), DataType::Bool);
+            let data_type = part.data_type().clone();
+            *expression = Expression::column(self.part(column, part), data_type);
             return;
         }
         match expression {
@@ -204,10 +331,11 @@ impl<'a> Split<'a> {
         arguments.extend(joined.into_iter().filter_map(|(_, same)| one(same)));
     }
 
-    /// The column of an expression that can be a part: a boolean that can't fail and reads one column, which comes as
-    /// codes.
+    /// The column of an expression that can be a part: one that computes something, can't fail and reads one column,
+    /// which comes as codes.
     fn only_column(&self, expression: &Expression) -> Option<ColumnId> {
-        if *expression.data_type() != DataType::Bool || fails(expression) || may_make_long_text(expression) {
+        let is_column = matches!(expression, Expression::Column { .. });
+        if is_column || fails(expression) || may_make_long_text(expression) {
             return None;
         }
         let read = columns_of(expression);
@@ -246,11 +374,6 @@ fn may_make_long_text(expression: &Expression) -> bool {
         }
     );
     own || expression.children().into_iter().any(may_make_long_text)
-}
-
-/// An id above those of the scan's columns.
-fn free_id(columns: &[ScanColumn]) -> u32 {
-    columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0)
 }
 
 /// The columns that an expression reads.
@@ -306,7 +429,10 @@ mod tests {
     fn split(condition: Expression) -> (Vec<(u32, Expression)>, Expression) {
         let coded = BTreeSet::from([ColumnId(1), ColumnId(2)]);
         let anchor = test(Function::Equal, text(99), literal(""));
-        let Split { parts, rest, .. } = Split::of(&test(Function::And, anchor, condition), &coded, 100);
+        let mut rest = test(Function::And, anchor, condition);
+        let mut split = Split::new(&coded, &[(ColumnId(99), DataType::Text)]);
+        split.take(&mut rest, true);
+        let parts = split.parts;
         for (part, id) in parts.iter().zip(100..) {
             assert_eq!(part.result, ColumnId(id));
         }
@@ -360,14 +486,7 @@ mod tests {
 
     #[test]
     fn columns_whose_cells_are_read_do_not_come_as_codes() {
-        let column = |id, data_type| ScanColumn {
-            id: ColumnId(id),
-            name: format!("c{id}"),
-            data_type,
-            not_null: false,
-            length_max: None,
-            trim_blanks: false,
-        };
+        let column = |id, data_type| (ColumnId(id), data_type);
         let columns = [
             column(1, DataType::Text),
             column(2, DataType::Text),
@@ -379,7 +498,7 @@ mod tests {
             Function::And,
             vec![is(1, "a"), is(2, "b"), test(Function::Less, text(2), text(3)), quotient_is_one(4)],
         );
-        let found = CodedConditions::columns_without_cells(&condition, &columns);
+        let found = CodedCondition::columns_without_cells(&condition, &columns);
         assert_eq!(found, BTreeSet::from([ColumnId(1)]));
     }
 }
