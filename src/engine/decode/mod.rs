@@ -59,7 +59,5 @@ pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host
 pub use page_map::{ChunkExtent, PageMap};
 pub use pinned_chunk::PinnedChunk;
 pub(crate) use row_group::enqueue_decoding;
-pub use row_group::{
-    ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group,
-};
+pub use row_group::{ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
 pub use row_selection::RowSelection;

@@ -299,9 +299,7 @@ impl Keys<'_> {
     fn leaders(&self, queue: &Queue, grouping: &Grouping) -> Result<Vec<Column>> {
         match &grouping.leaders {
             None => Ok(Vec::new()),
-            Some(leaders) => {
-                self.columns.iter().map(|column| queue.gather_cells(column, leaders)).collect()
-            }
+            Some(leaders) => self.columns.iter().map(|column| queue.gather_cells(column, leaders)).collect(),
         }
     }
 }

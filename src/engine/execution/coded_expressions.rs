@@ -75,7 +75,8 @@ impl CodedParts {
         parameters: &[Literal],
     ) -> Result<(Self, Vec<(ColumnId, DataType)>)> {
         let read: BTreeSet<ColumnId> = rest.iter().flat_map(|rest| columns_of(rest)).collect();
-        let cell_places: Vec<usize> = (0..input.len()).filter(|place| read.contains(&input[*place].0)).collect();
+        let cell_places: Vec<usize> =
+            (0..input.len()).filter(|place| read.contains(&input[*place].0)).collect();
         let mut known: Vec<_> = cell_places.iter().map(|place| input[*place].clone()).collect();
         let mut columns = Vec::new();
         for place in (0..input.len()).filter(|place| split.coded.contains(&input[*place].0)) {

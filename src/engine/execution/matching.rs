@@ -271,13 +271,7 @@ impl Matching {
     }
 
     /// Rows of one side with NULLs for the other, where the kind has the other's columns.
-    fn preserved(
-        &self,
-        queue: &Queue,
-        rows: Rows,
-        other: &[DataType],
-        other_is_left: bool,
-    ) -> Result<Rows> {
+    fn preserved(&self, queue: &Queue, rows: Rows, other: &[DataType], other_is_left: bool) -> Result<Rows> {
         if !self.gives_pairs() {
             return Ok(rows);
         }

@@ -241,3 +241,144 @@ impl RowProgram {
         Ok(values.into_iter().map(AnyColumn::Cells).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pystachio_plan::{CaseBranch, Ctype, Function, Value};
+
+    use super::*;
+    use crate::device::{CellType, CodedColumn, DeviceMemory, EmulatedPlatform, StringCell};
+
+    const TEXT: ColumnId = ColumnId(1);
+    const NUMBER: ColumnId = ColumnId(2);
+    /// Two are equal, as they may be where blanks were cut off; the last one is for rows that are NULL.
+    const ENTRIES: [Option<&str>; 5] = [Some("ab"), Some(""), Some("ab"), Some("Xyz"), None];
+    const CODES: [u32; 12] = [3, 0, 4, 1, 2, 2, 4, 0, 3, 1, 1, 0];
+
+    fn text_column(queue: &Queue, values: &[Option<&str>]) -> Column {
+        let bytes = queue
+            .upload(values.iter().map(|value| value.unwrap_or("")).collect::<String>().as_bytes())
+            .unwrap();
+        let mut address = bytes.address();
+        let mut cells = Vec::new();
+        for value in values {
+            let length = value.unwrap_or("").len() as u32;
+            cells.push(StringCell { address, length, reserved: 0 });
+            address += u64::from(length);
+        }
+        let validity: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
+        Column {
+            data_type: DataType::Text,
+            cell_type: CellType::String,
+            values: queue.upload(&cells).unwrap(),
+            validity: Some(queue.upload(&validity).unwrap()),
+            strings: vec![bytes],
+        }
+    }
+
+    fn rows(queue: &Queue, as_codes: bool) -> Rows {
+        let codes = queue.upload(&CODES).unwrap();
+        let coded = CodedColumn { entries: text_column(queue, &ENTRIES), entry_count: ENTRIES.len(), codes };
+        let coded = AnyColumn::Codes(coded);
+        let text = match as_codes {
+            true => coded,
+            false => AnyColumn::Cells(queue.cells_of(&coded, CODES.len()).unwrap()),
+        };
+        let numbers: Vec<i32> = (0..CODES.len() as i32).collect();
+        let number = Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: queue.upload(&numbers).unwrap(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        Rows { row_count: CODES.len(), columns: vec![text, AnyColumn::Cells(number)] }
+    }
+
+    fn input() -> Columns {
+        vec![(TEXT, DataType::Text), (NUMBER, DataType::Int32)]
+    }
+
+    fn text() -> Expression {
+        Expression::column(TEXT, DataType::Text)
+    }
+
+    fn number() -> Expression {
+        Expression::column(NUMBER, DataType::Int32)
+    }
+
+    fn upper() -> Expression {
+        Expression::call(Function::Upper(Ctype::Ascii), vec![text()], DataType::Text)
+    }
+
+    fn is_like(pattern: &str) -> Expression {
+        let pattern = Expression::literal(Value::Text(pattern.to_owned()), DataType::Text);
+        Expression::predicate(Function::Like, vec![text(), pattern])
+    }
+
+    fn expressions() -> Vec<Expression> {
+        let branch = |condition, result| CaseBranch { condition, result };
+        let length = Expression::call(Function::Length, vec![upper()], DataType::Int32);
+        let case = Expression::Case {
+            branches: vec![branch(is_like("%y%"), Expression::int32(-1)), branch(is_like("a%"), number())],
+            otherwise: None,
+            data_type: DataType::Int32,
+        };
+        let pair = Expression::call(Function::Coalesce, vec![upper(), text()], DataType::Text);
+        vec![upper(), number(), length, text(), case, pair, Expression::int32(7)]
+    }
+
+    fn shown(queue: &Queue, columns: &[Column]) -> Vec<Vec<String>> {
+        let types: Vec<DataType> = columns.iter().map(|column| column.data_type.clone()).collect();
+        let schema = crate::operation::column_schema(&types);
+        let chunk = Chunk { row_count: CODES.len(), columns: columns.to_vec() };
+        let batch = crate::operation::to_arrow(queue, &chunk, &schema).unwrap();
+        let shown = |array: &arrow::array::ArrayRef| {
+            let value = |row| arrow::util::display::array_value_to_string(array, row).unwrap();
+            (0..batch.num_rows()).map(value).collect()
+        };
+        batch.columns().iter().map(shown).collect()
+    }
+
+    #[test]
+    fn text_that_is_made_of_codes_is_codes_and_has_the_same_cells() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30).open_account();
+        let queue = Queue::new(&memory).unwrap();
+        let program = RowProgram::compile(&expressions(), &input(), &[]).unwrap();
+        let coded = rows(&queue, true);
+        let AnyColumn::Codes(CodedColumn { codes, .. }) = &coded.columns[0] else { panic!("no codes") };
+        let columns = program.evaluate(&queue, &coded).unwrap();
+        let of_the_same_codes = |column: &AnyColumn| match column {
+            AnyColumn::Codes(made) => made.codes.address() == codes.address(),
+            AnyColumn::Cells(_) => false,
+        };
+        let are_codes: Vec<bool> = columns.iter().map(of_the_same_codes).collect();
+        assert_eq!(are_codes, [true, false, false, true, false, true, false]);
+        let with = program.evaluate_cells(&queue, &coded).unwrap();
+        let without = program.evaluate_cells(&queue, &rows(&queue, false)).unwrap();
+        let with = shown(&queue, &with);
+        assert_eq!(with, shown(&queue, &without));
+        assert_eq!(with[0], ["XYZ", "AB", "", "", "AB", "AB", "", "AB", "XYZ", "", "", "AB"]);
+        assert_eq!(with[4], ["-1", "1", "", "", "4", "5", "", "7", "-1", "", "", "11"]);
+    }
+
+    #[test]
+    fn conditions_are_true_of_the_same_rows_with_codes_and_with_cells() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30).open_account();
+        let queue = Queue::new(&memory).unwrap();
+        let even = Expression::predicate(Function::Less, vec![number(), Expression::int32(6)]);
+        let is_null = Expression::predicate(Function::IsNull, vec![text()]);
+        let condition = Expression::predicate(
+            Function::And,
+            vec![even, Expression::predicate(Function::Or, vec![is_like("a%"), is_null])],
+        );
+        let condition = RowCondition::compile(&condition, &input(), &[]).unwrap();
+        assert_eq!((condition.places(), condition.places_without_cells()), (&[0, 1][..], vec![0]));
+        for as_codes in [true, false] {
+            let rows = rows(&queue, as_codes);
+            let flags = condition.flags(&queue, CODES.len(), |place| Ok(&rows.columns[place])).unwrap();
+            let flags: Vec<u8> = queue.download(&flags, CODES.len()).unwrap();
+            assert_eq!(flags, [0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0]);
+        }
+    }
+}

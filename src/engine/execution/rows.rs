@@ -108,8 +108,7 @@ impl Source for ValuesSource {
         }
         let queue = &context.queue;
         let nothing = Chunk { row_count: 1, columns: Vec::new() };
-        let evaluate =
-            |row: &Program| Ok(Chunk { row_count: 1, columns: row.evaluate(queue, &nothing)? });
+        let evaluate = |row: &Program| Ok(Chunk { row_count: 1, columns: row.evaluate(queue, &nothing)? });
         let rows = self.rows.iter().map(evaluate).collect::<Result<Vec<_>>>()?;
         queue.concat_taken(rows).map(|chunk| Some(chunk.into()))
     }

@@ -151,8 +151,7 @@ impl ScanSource {
         let runtime = place.route.arrive(columns, row_count, &mut context.reduced);
         let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
         let filter = if context.settings.page_skipping { filter } else { filter.without_skipping() };
-        let filter =
-            if context.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
+        let filter = if context.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
         let reader_count = context.queue.memory().platform().reader_count();
         let ahead_bytes = context.memory.ahead_bytes();

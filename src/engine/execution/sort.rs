@@ -184,9 +184,7 @@ impl Source for SortSource {
             return Ok(Some(chunk.into()));
         }
         match &mut self.state {
-            SortState::Ranges(sort) => {
-                Ok(sort.next(&self.order, context)?.map(Rows::from))
-            }
+            SortState::Ranges(sort) => Ok(sort.next(&self.order, context)?.map(Rows::from)),
             SortState::Start | SortState::Done => Ok(None),
         }
     }

@@ -482,9 +482,10 @@ fn sums_of_wide_and_of_large_decimals_are_exact() {
             large_numbers(&queue, &values)
         };
         let keys = random_numbers(count, distinct, false);
-        for grouping in
-            [queue.group(&[numbers(&queue, &keys)], count, count).unwrap(), queue.group(&[], count, count).unwrap()]
-        {
+        for grouping in [
+            queue.group(&[numbers(&queue, &keys)], count, count).unwrap(),
+            queue.group(&[], count, count).unwrap(),
+        ] {
             let groups: Vec<usize> = match &grouping.leaders {
                 None => vec![0; count],
                 Some(leaders) => {

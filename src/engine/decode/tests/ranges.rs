@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ChunkRequest, ColumnSource, EncodedBytes, PageCounts, PageMap,
-        PendingRowGroup, ResidentChunk, RowSelection, chunk_range,
+        ChunkExtent, ChunkRequest, ColumnSource, EncodedBytes, PageCounts, PageMap, PendingRowGroup,
+        ResidentChunk, RowSelection, chunk_range,
     },
     device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
     operation::{Queue, RowNumbers},

@@ -12,19 +12,19 @@ fn shape() -> Shape {
 }
 
 /// Several row groups of pages of about a hundred rows, every text in a dictionary.
-fn properties() -> WriterPropertiesBuilder {
+pub(super) fn properties() -> WriterPropertiesBuilder {
     WriterProperties::builder()
         .set_max_row_group_row_count(Some(700))
         .set_data_page_row_count_limit(100)
         .set_write_batch_size(50)
 }
 
-fn written(properties: WriterPropertiesBuilder) -> Table {
+pub(super) fn written(properties: WriterPropertiesBuilder) -> Table {
     Table::written(std::env::temp_dir(), shape().rows(), properties.build())
 }
 
 /// Forms of files, and whether row groups have all texts in a dictionary. The last one has too few rows for it.
-fn forms() -> Vec<(&'static str, WriterPropertiesBuilder, bool)> {
+pub(super) fn forms() -> Vec<(&'static str, WriterPropertiesBuilder, bool)> {
     vec![
         ("a dictionary", properties(), true),
         ("pages V2", properties().set_writer_version(WriterVersion::PARQUET_2_0), true),
@@ -33,19 +33,19 @@ fn forms() -> Vec<(&'static str, WriterPropertiesBuilder, bool)> {
     ]
 }
 
-fn literal(value: &str) -> Expression {
+pub(super) fn literal(value: &str) -> Expression {
     Expression::literal(Value::Text(value.to_owned()), DataType::Text)
 }
 
-fn test(function: Function, arguments: Vec<Expression>) -> Expression {
+pub(super) fn test(function: Function, arguments: Vec<Expression>) -> Expression {
     Expression::predicate(function, arguments)
 }
 
-fn number(value: i64) -> Expression {
+pub(super) fn number(value: i64) -> Expression {
     Expression::literal(Value::Int(value), DataType::Int64)
 }
 
-fn of_text(function: Function, mut arguments: Vec<Expression>) -> Expression {
+pub(super) fn of_text(function: Function, mut arguments: Vec<Expression>) -> Expression {
     arguments.insert(0, text(1));
     Expression::call(function, arguments, DataType::Text)
 }
@@ -179,7 +179,7 @@ fn count(metrics: &QueryMetrics, name: &str) -> u64 {
     scan_of(metrics).counters.iter().find(|(known, _)| known == name).map_or(0, |(_, count)| *count)
 }
 
-fn without() -> DeviceSettings {
+pub(super) fn without() -> DeviceSettings {
     DeviceSettings { dictionary_codes: false, ..DeviceSettings::default() }
 }
 

@@ -3,7 +3,8 @@
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `scans.rs`: less than whole row groups
 //! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
-//! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary
+//! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
+//!   codes
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `runtime_filters.rs`: filters that joins send to scans
@@ -17,6 +18,7 @@
 //! Every table is made of a seed, which is printed.
 
 mod aggregates;
+mod codes;
 mod devices;
 mod dictionaries;
 mod joins;
@@ -170,13 +172,18 @@ impl Table {
 
     /// The same, of the rows that meet conditions.
     fn filtered(&self, first: u32, conditions: &[Expression]) -> Arc<Relation> {
+        self.scanned(first, conditions, false)
+    }
+
+    /// The same, and maybe without the blanks at the end of text.
+    fn scanned(&self, first: u32, conditions: &[Expression], trim_blanks: bool) -> Arc<Relation> {
         let column = |(place, (name, data_type)): (u32, (&str, DataType))| ScanColumn {
             id: ColumnId(first + place),
             name: name.to_owned(),
             data_type,
             not_null: false,
             length_max: None,
-            trim_blanks: false,
+            trim_blanks: trim_blanks && name == "text",
         };
         let columns = [
             ("key", DataType::Int64),

@@ -243,7 +243,9 @@ impl KeyFilterOperations for Wrapping {
 
 impl GroupOperations for Wrapping {
     fn group(&self, keys: &[Column], row_count: usize, groups_max: usize) -> Result<Grouping> {
-        self.call("group")?.group(keys, row_count, groups_max)
+        // Of codes there are known to be few.
+        self.call(if groups_max < row_count { "group of few" } else { "group" })?;
+        self.inner.group(keys, row_count, groups_max)
     }
 
     fn accumulate(
