@@ -7,13 +7,14 @@ use pystachio_plan::{JoinKind, Result};
 
 use super::{
     Operator, QueryContext, Source,
-    held::{Held, Spilling},
+    held::{Held, Spilling, for_each_block},
     join_partitions::{PartitionedJoin, Side},
     matching::{BuildSide, Built, Matching, Probing},
-    runtime_filter::JoinFilters,
+    runtime_filter::{JoinFilters, MeasuredKeys},
 };
 use crate::{
     device::{Chunk, Claim, Rows},
+    operation::Queue,
     spill::SpilledPartitions,
 };
 
@@ -59,9 +60,16 @@ enum JoinState {
     /// Probe chunks come.
     Probing(Box<BuiltSide>),
     /// Both sides were spilled.
-    Partitioned(Box<PartitionedJoin>),
+    Partitioned(Box<SpilledSides>),
     /// Nothing more comes.
     Done,
+}
+
+/// Sides that were spilled.
+struct SpilledSides {
+    join: PartitionedJoin,
+    /// For the filters.
+    _claim: Claim,
 }
 
 /// A build side that is held whole.
@@ -90,8 +98,8 @@ impl JoinSource {
         let Some((held, spilled)) = self.hold_build(context, &mut claim)? else {
             return Ok(JoinState::Done);
         };
-        if let Some(build) = spilled {
-            self.filters.give_up();
+        if let Some((build, measured)) = spilled {
+            let filter_claim = self.publish_spilled(context, &build, &measured)?;
             let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
             while let Some(rows) = self.probe.next(context)? {
                 let chunk = context.queue.chunk_of(&rows)?;
@@ -100,13 +108,11 @@ impl JoinSource {
             let probe = probe.finish(context)?;
             let types = self.build.types();
             let join = PartitionedJoin::new(&self.matching, (build, probe), types, claim);
-            return Ok(JoinState::Partitioned(Box::new(join)));
+            return Ok(JoinState::Partitioned(Box::new(SpilledSides { join, _claim: filter_claim })));
         }
         let chunk = whole(context, &self.build, held)?;
         // Before the first row of the probe side is asked for.
-        let keys = self.matching.build_keys(&context.queue, &chunk)?;
-        let filter_bytes = self.filters.publish(&context.queue, &keys, chunk.row_count, &mut claim)?;
-        drop(keys);
+        let filter_bytes = self.publish(context, &chunk, &mut claim)?;
         let (chunk, mut claim) = self.choose_side(context, chunk, claim)?;
         let queue = &context.queue;
         let is_empty = chunk.row_count == 0;
@@ -117,15 +123,50 @@ impl JoinSource {
 }
 
 impl JoinSource {
-    /// The rows of the build side that are held, or those that were spilled; `None` if the join has no row whatever
-    /// comes.
+    /// Sends the scans what they wait for of a build side that is held.
+    fn publish(&self, context: &QueryContext, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
+        let queue = &context.queue;
+        let keys = self.matching.build_keys(queue, chunk)?;
+        let mut measured = MeasuredKeys::default();
+        if self.filters.are_wanted() {
+            measured.add(queue, &keys, chunk.row_count)?;
+        }
+        self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
+    }
+
+    /// Sends the scans what they wait for of a build side that was spilled: its rows come back for it, block by block,
+    /// and every row of the probe side that is dropped need not be spilled.
+    fn publish_spilled(
+        &self,
+        context: &QueryContext,
+        build: &SpilledPartitions,
+        measured: &MeasuredKeys,
+    ) -> Result<Claim> {
+        let queue = &context.queue;
+        let mut claim = context.memory.claim()?;
+        self.filters.publish(queue, measured, &mut claim, |insert| {
+            for_each_block(context, build.whole(), |chunk| {
+                insert(&self.matching.build_keys(queue, &chunk)?, chunk.row_count)
+            })
+        })?;
+        Ok(claim)
+    }
+
+    /// The rows of the build side that are held, or those that were spilled and their keys; `None` if the join has no
+    /// row whatever comes.
     fn hold_build(
         &mut self,
         context: &mut QueryContext,
         claim: &mut Claim,
-    ) -> Result<Option<(Held, Option<SpilledPartitions>)>> {
+    ) -> Result<Option<(Held, Option<(SpilledPartitions, MeasuredKeys)>)>> {
         let mut held = Held::default();
         let mut spilled: Option<Spilling<'_>> = None;
+        let mut measured = MeasuredKeys::default();
+        let measures = self.matching.has_keys() && self.filters.are_wanted();
+        let mut measure = |queue: &Queue, chunk: &Chunk| match measures {
+            true => measured.add(queue, &self.matching.build_keys(queue, chunk)?, chunk.row_count),
+            false => Ok(()),
+        };
         while let Some(chunk) = self.build.next_chunk(context)? {
             if chunk.row_count == 0 {
                 continue;
@@ -141,6 +182,7 @@ impl JoinSource {
                 }
             }
             if let Some(spilling) = &mut spilled {
+                measure(queue, &chunk)?;
                 spilling.push(context, claim, chunk)?;
                 continue;
             }
@@ -151,12 +193,13 @@ impl JoinSource {
             }
             let mut spilling = PartitionedJoin::spilling(&self.matching, Side::Build);
             for chunk in held.take() {
+                measure(queue, &chunk)?;
                 spilling.push(context, claim, chunk)?;
             }
             spilled = Some(spilling);
         }
         let spilled = spilled.map(|spilling| spilling.finish(context)).transpose()?;
-        Ok(Some((held, spilled)))
+        Ok(Some((held, spilled.map(|spilled| (spilled, measured)))))
     }
 
     /// Makes the other side the build side if it turns out to be far smaller: estimates of what joins give may be
@@ -212,12 +255,12 @@ impl Source for JoinSource {
         }
         match &mut self.state {
             JoinState::Start | JoinState::Done => Ok(None),
-            JoinState::Partitioned(join) => {
-                let chunk = join.next(&self.matching, context)?;
-                if chunk.is_none() {
+            JoinState::Partitioned(sides) => {
+                let rows = sides.join.next(&self.matching, context)?;
+                if rows.is_none() {
                     self.state = JoinState::Done;
                 }
-                Ok(chunk)
+                Ok(rows)
             }
             JoinState::Probing(side) => loop {
                 let Some(probing) = &mut side.probing else {

@@ -1,7 +1,7 @@
 //! What a join knows of its build side's keys, for the scans of its probe side.
 //!
 //! ```text
-//! join: build side is whole ─► least and greatest key, set of keys ─► RuntimeFilter ─► scan: row groups, then rows
+//! join: build side was seen ─► least and greatest key, set of keys ─► RuntimeFilter ─► scan: row groups, then rows
 //! ```
 //!
 //! A scan that waits for a filter loads column chunks ahead, and decodes nothing. A set of keys that lets most rows
@@ -10,10 +10,10 @@
 //! Invariants: what a filter rules out has no match in the join that it comes from. Whether there is a filter changes
 //! no row of a result: `filter_route.rs` says which scans may have it.
 //!
-//! Deliberately absent: filters from build sides that were spilled, and bounds of keys that are no integers.
+//! Deliberately absent: bounds of keys that are no integers.
 //!
-//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: only from a build side that is whole,
-//! and what a filter is worth is measured while it is used.
+//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: only from a build side that was seen as
+//! a whole, and what a filter is worth is measured while it is used.
 
 use std::{
     ops::RangeInclusive,
@@ -29,7 +29,7 @@ use pystachio_plan::{
 
 use crate::{
     device::{Buffer, Claim, Column, Letter},
-    operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyTest, Queue},
+    operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
 
@@ -41,7 +41,7 @@ const DROPPED_ROW_OF: u64 = 4;
 /// A filter between a join and one scan or several, from the moment that it is planned.
 #[derive(Default)]
 pub(super) struct RuntimeFilter {
-    /// Absent until the build side is whole; then `None` if the join does without a filter.
+    /// Absent until the build side was seen; then `None` if the join does without a filter.
     known: OnceLock<Option<KnownKeys>>,
 }
 
@@ -97,67 +97,119 @@ impl JoinFilters {
         filter
     }
 
-    /// Makes the filters of the build side's keys, as far as `claim` grows for them; waits, since readers use them
-    /// on streams of their own. Returns the bytes that they take.
+    /// Whether scans wait for any.
+    pub(super) fn are_wanted(&self) -> bool {
+        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        targets.iter().any(|target| !target.filter.is_settled())
+    }
+
+    /// Makes the filters of a build side that was measured, as far as `claim` grows for them; waits, since readers use
+    /// them on streams of their own. `give_keys` passes the keys of all its rows on, in as many pieces as it likes.
+    /// Returns the bytes that they take.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory`, and faults of the device.
+    /// Those of `give_keys`, but for `OutOfMemory`, and faults of the device.
     pub(super) fn publish(
         &self,
         queue: &Queue,
-        keys: &[Column],
-        row_count: usize,
+        measured: &MeasuredKeys,
         claim: &mut Claim,
+        give_keys: impl FnOnce(&mut dyn FnMut(&[Column], usize) -> Result<()>) -> Result<()>,
     ) -> Result<u64> {
-        let mut bytes = 0;
         let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
-        for target in targets.iter().filter(|target| !target.filter.is_settled()) {
-            let known = match row_count as u64 <= target.row_count {
-                true => target.measure(queue, keys, row_count, claim)?,
-                // The filter would cost more than the scan.
-                false => None,
-            };
-            let filter = known.as_ref().and_then(|known| known.filter.as_ref());
-            bytes += filter.map_or(0, |filter| filter.shape().bytes());
+        let waiting: Vec<&Target> = targets.iter().filter(|target| !target.filter.is_settled()).collect();
+        let mut known =
+            waiting.iter().map(|target| target.open(queue, measured, claim)).collect::<Result<Vec<_>>>()?;
+        let sets = || {
+            let sets = known.iter().map(|known| known.as_ref().and_then(|known| known.filter.as_ref()));
+            waiting.iter().zip(sets).filter_map(|(target, set)| Some((target, set?)))
+        };
+        let mut insert = |keys: &[Column], row_count: usize| {
+            sets().try_for_each(|(target, set)| queue.insert_keys(set, &target.own(keys), row_count))
+        };
+        let inserted = match sets().next() {
+            Some(_) => give_keys(&mut insert).and_then(|()| queue.wait()),
+            None => Ok(()),
+        };
+        match inserted {
+            Ok(()) => {}
+            // A query needs no filter.
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                known.iter_mut().filter(|known| has_set(known)).for_each(|known| *known = None);
+            }
+            Err(error) => return Err(error),
+        }
+        let mut bytes = 0;
+        for (target, known) in waiting.iter().zip(known) {
+            let set = known.as_ref().and_then(|known| known.filter.as_ref());
+            bytes += set.map_or(0, |set| set.shape().bytes());
             // Nobody else settles it.
             let _ = target.filter.known.set(known);
         }
         Ok(bytes)
     }
+}
 
-    /// Says that there will be no filters but those that there are.
-    pub(super) fn give_up(&self) {
-        for target in self.targets.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            target.filter.known.get_or_init(|| None);
+fn has_set(known: &Option<KnownKeys>) -> bool {
+    known.as_ref().is_some_and(|known| known.filter.is_some())
+}
+
+/// What is known of the keys of rows before they are put into sets.
+#[derive(Default)]
+pub(super) struct MeasuredKeys {
+    row_count: usize,
+    /// Of each of the join's keys; absent for what is no integer, and where every row is NULL.
+    ranges: Vec<Option<KeyRange>>,
+}
+
+impl MeasuredKeys {
+    /// Adds the keys of some rows; waits.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(super) fn add(&mut self, queue: &Queue, keys: &[Column], row_count: usize) -> Result<()> {
+        self.row_count += row_count;
+        self.ranges.resize(keys.len(), None);
+        for (known, key) in self.ranges.iter_mut().zip(keys) {
+            let Some(range) = queue.key_range(key, row_count)? else { continue };
+            *known = Some(match known {
+                None => range,
+                Some(KeyRange { least, greatest }) => {
+                    KeyRange { least: range.least.min(*least), greatest: range.greatest.max(*greatest) }
+                }
+            });
         }
+        Ok(())
     }
 }
 
 impl Target {
-    fn measure(
-        &self,
-        queue: &Queue,
-        keys: &[Column],
-        row_count: usize,
-        claim: &mut Claim,
-    ) -> Result<Option<KnownKeys>> {
-        let keys: Vec<Column> = self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect();
-        let found = keys.iter().map(|key| queue.key_range(key, row_count)).collect::<Result<Vec<_>>>()?;
-        let ranges = found.iter().map(|range| range.map(|range| range.least..=range.greatest)).collect();
-        if row_count == 0 {
+    /// Its own keys among the join's.
+    fn own<T: Clone>(&self, keys: &[T]) -> Vec<T> {
+        self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect()
+    }
+
+    /// What is known of the keys, with a set that is still empty if there is a key at all. `None` where it would cost
+    /// more than the scan, or there is no room.
+    fn open(&self, queue: &Queue, measured: &MeasuredKeys, claim: &mut Claim) -> Result<Option<KnownKeys>> {
+        let MeasuredKeys { row_count, ranges } = measured;
+        if *row_count as u64 > self.row_count {
+            return Ok(None);
+        }
+        let own = self.own(ranges);
+        let only_range = if let [range] = own.as_slice() { *range } else { None };
+        let ranges = own.iter().map(|range| range.map(|range| range.least..=range.greatest)).collect();
+        if *row_count == 0 {
             return Ok(Some(KnownKeys { ranges, filter: None }));
         }
-        let only_range = if let [range] = found.as_slice() { *range } else { None };
-        let shape = KeyFilterShape::of(only_range, row_count);
+        let shape = KeyFilterShape::of(only_range, *row_count);
         if !claim.try_resize(claim.bytes() + shape.bytes()) {
             return Ok(None);
         }
-        match queue.build_key_filter(shape, &keys, row_count) {
-            Ok(filter) => {
-                queue.wait()?;
-                Ok(Some(KnownKeys { ranges, filter: Some(filter) }))
-            }
+        match queue.open_key_filter(shape) {
+            Ok(filter) => Ok(Some(KnownKeys { ranges, filter: Some(filter) })),
             // A query needs no filter.
             Err(error) if error.kind == ErrorKind::OutOfMemory => Ok(None),
             Err(error) => Err(error),

@@ -34,27 +34,24 @@ impl KeyFilterOperations for KernelDevice {
         Ok(found.filter(|range| range.least <= range.greatest))
     }
 
-    fn build_key_filter(
-        &self,
-        shape: KeyFilterShape,
-        keys: &[Column],
-        row_count: usize,
-    ) -> Result<KeyFilter> {
+    fn open_key_filter(&self, shape: KeyFilterShape) -> Result<KeyFilter> {
         let words = self.allocate_filled::<u32>(shape.words(), 0)?;
-        let filter = KeyFilter { shape, words, repeated: self.allocate_filled::<u32>(1, 0)? };
+        Ok(KeyFilter { shape, words, repeated: self.allocate_filled::<u32>(1, 0)? })
+    }
+
+    fn insert_keys(&self, filter: &KeyFilter, keys: &[Column], row_count: usize) -> Result<()> {
         let row_count = row_count as u64;
         let arguments = InsertFilterKeys {
             keys: key_columns(keys)?,
-            filter: KeyFilterView::of(&filter),
+            filter: KeyFilterView::of(filter),
             row_count,
             repeated: filter.repeated.address(),
         };
-        let kernel = match shape {
+        let kernel = match filter.shape {
             KeyFilterShape::Bitmap { .. } => Kernel::InsertBitmapKeys,
             KeyFilterShape::Bloom { .. } => Kernel::InsertBloomKeys,
         };
-        self.launch_strided(kernel, row_count, &arguments)?;
-        Ok(filter)
+        self.launch_strided(kernel, row_count, &arguments)
     }
 
     fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {

@@ -84,15 +84,17 @@ pub trait KeyFilterOperations {
     /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is NULL.
     fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>>;
 
-    /// The set of the rows' keys. A bitmap has bits for all of them.
+    /// A set without keys.
+    fn open_key_filter(&self, shape: KeyFilterShape) -> Result<KeyFilter>;
+
+    /// Adds the rows' keys to a set. A bitmap has bits for all of them.
     ///
     /// # Errors
     ///
     /// `NotSupported` for more than [`super::KEYS_MAX`] keys.
-    fn build_key_filter(&self, shape: KeyFilterShape, keys: &[Column], row_count: usize)
-    -> Result<KeyFilter>;
+    fn insert_keys(&self, filter: &KeyFilter, keys: &[Column], row_count: usize) -> Result<()>;
 
-    /// Whether two rows had one key when a bitmap was made; waits. A Bloom filter can't tell.
+    /// Whether two rows had one key that was added to a bitmap; waits. A Bloom filter can't tell.
     fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool>;
 
     /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those that
@@ -100,7 +102,7 @@ pub trait KeyFilterOperations {
     ///
     /// # Errors
     ///
-    /// As of [`KeyFilterOperations::build_key_filter`].
+    /// As of [`KeyFilterOperations::insert_keys`].
     fn test_keys(
         &self,
         filter: &KeyFilter,

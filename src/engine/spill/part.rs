@@ -71,6 +71,11 @@ impl SpilledPartitions {
         &self.sizes
     }
 
+    /// All rows, which stay.
+    pub fn whole(&self) -> SpilledPart {
+        self.part(&(0..self.sizes.len()))
+    }
+
     /// The partitions, in order.
     pub fn into_parts(self) -> Vec<SpilledPart> {
         let each: Vec<Range<usize>> = (0..self.sizes.len()).map(|place| place..place + 1).collect();

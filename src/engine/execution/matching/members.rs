@@ -36,7 +36,8 @@ impl Matching {
         {
             return Ok(None);
         }
-        let members = queue.build_key_filter(shape, keys, chunk.row_count)?;
+        let members = queue.open_key_filter(shape)?;
+        queue.insert_keys(&members, keys, chunk.row_count)?;
         match self.kind == JoinKind::Inner && queue.has_repeated_key(&members)? {
             true => Ok(None),
             false => Ok(Some(members)),

@@ -111,3 +111,42 @@ fn a_join_writes_rows_once_and_in_blocks() {
     let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
     assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
 }
+
+/// Of a build side that was spilled, its keys are known all the same: rows of the probe side without one are dropped
+/// where they are scanned, and are not spilled.
+#[test]
+fn a_build_side_that_was_spilled_filters_the_probe_side() {
+    const KEYS: i64 = 4000;
+    let (probe, build) = (table(105, 40_000), table(106, 60_000));
+    let few = |first| {
+        let limit = Expression::literal(Value::Int(KEYS), DataType::Int64);
+        Expression::predicate(Function::Less, vec![int64(first), limit])
+    };
+    let mut rows: HashMap<i64, usize> = HashMap::new();
+    for key in build.rows.iter().filter_map(|row| row.key).filter(|key| *key < KEYS) {
+        *rows.entry(key).or_default() += 1;
+    }
+    let matches = |row: &&Row| row.key.map_or(0, |key| rows.get(&key).copied().unwrap_or(0));
+    let wanted = expected(probe.rows.iter().flat_map(|row| std::iter::repeat_n(row, matches(&row))));
+    let operator = Operator::Join {
+        kind: JoinKind::Inner,
+        left: probe.scan(0),
+        right: build.filtered(4, &[few(4)]),
+        keys: vec![JoinKey { left: int64(0), right: int64(4) }],
+        residual: None,
+        build: JoinSide::Right,
+    };
+    let plan = summed(Relation::new(operator, 1.0));
+    let fixture = Fixture::new(file_bytes(&probe) / 5);
+    let with = fixture.run(plan.clone()).unwrap();
+    assert_eq!(with.rows, wanted);
+    let off = DeviceSettings { runtime_filters: false, ..DeviceSettings::default() };
+    let without = fixture.run_with(plan, off).unwrap();
+    assert_eq!(without.rows, wanted);
+    let build_rows: usize = rows.values().sum();
+    let once = |rows: usize| (rows * (9 + 8) + build_rows * 9) as u64;
+    let found = probe.rows.iter().filter(|row| matches(row) > 0).count();
+    assert_eq!(counter(&with, "bitmap_rows_dropped"), (probe.rows.len() - found) as u64);
+    assert!(with.metrics.spilled_bytes > 0 && with.metrics.spilled_bytes <= once(found), "{with:?}");
+    assert!(without.metrics.spilled_bytes > once(found), "{without:?}");
+}

@@ -217,13 +217,12 @@ impl KeyFilterOperations for Wrapping {
         self.call("key_range")?.key_range(key, row_count)
     }
 
-    fn build_key_filter(
-        &self,
-        shape: KeyFilterShape,
-        keys: &[Column],
-        row_count: usize,
-    ) -> Result<KeyFilter> {
-        self.call("build_key_filter")?.build_key_filter(shape, keys, row_count)
+    fn open_key_filter(&self, shape: KeyFilterShape) -> Result<KeyFilter> {
+        self.call("open_key_filter")?.open_key_filter(shape)
+    }
+
+    fn insert_keys(&self, filter: &KeyFilter, keys: &[Column], row_count: usize) -> Result<()> {
+        self.call("insert_keys")?.insert_keys(filter, keys, row_count)
     }
 
     fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
