@@ -232,9 +232,11 @@ impl RowTest<'_> {
     pub(super) fn select(&self, queue: &Queue, early: &EarlyColumns, needs_tiles: bool) -> Result<Passed> {
         let row_count = early.row_count;
         let column = |place| self.column(early, place);
-        let own = self.own.map(|own| own.condition.flags(queue, row_count, column));
-        let mut flags = own.transpose()?;
-        self.count_entries(early);
+        let mut flags = None;
+        if let Some(own) = self.own {
+            flags = Some(own.condition.flags(queue, row_count, column)?);
+            self.count_entries(own, early)?;
+        }
         let mut tested = Vec::new();
         for filter in &self.runtime {
             let keys = filter.places().map(|place| queue.cells_of(column(place)?, row_count));
@@ -263,12 +265,13 @@ impl RowTest<'_> {
         column.ok_or_else(|| Error::internal("a scan's filter reads a column that is not decoded yet"))
     }
 
-    fn count_entries(&self, early: &EarlyColumns) {
-        for column in &early.columns {
-            if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = column {
+    fn count_entries(&self, own: &OwnConditions, early: &EarlyColumns) -> Result<()> {
+        for place in own.condition.places() {
+            if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = self.column(early, *place)? {
                 self.filter.entries_tested.fetch_add(*entry_count as u64, Ordering::Relaxed);
                 self.filter.rows_tested.fetch_add(early.row_count as u64, Ordering::Relaxed);
             }
         }
+        Ok(())
     }
 }
