@@ -173,7 +173,7 @@ fn operations_agree_over_every_type() {
             "group and count",
             each(&|queue, column| {
                 let keys = [column.clone()];
-                let grouping = queue.group(&keys, rows).expect("groups");
+                let grouping = queue.group(&keys, rows, rows).expect("groups");
                 let leaders = grouping.leaders.clone().expect("leaders");
                 let accumulate = |accumulator, input| {
                     queue.accumulate(&grouping, accumulator, input, &DataType::Int64).expect("an aggregate")
@@ -197,7 +197,7 @@ fn operations_agree_over_every_type() {
         check(
             "least and greatest",
             each(&|queue, column| {
-                let grouping = queue.group(&[], rows).expect("one group");
+                let grouping = queue.group(&[], rows, rows).expect("one group");
                 let value = |accumulator| {
                     queue
                         .accumulate(&grouping, accumulator, Some(column), &column.data_type)
@@ -339,7 +339,7 @@ fn decimals_of_more_than_38_digits_agree() {
             let chunk = Chunk { row_count: rows, columns: vec![column.clone()] };
             let large = program.evaluate(queue, &chunk).expect("products").remove(0);
             let accumulate = |keys: &[Column]| {
-                let grouping = queue.group(keys, rows).expect("groups");
+                let grouping = queue.group(keys, rows, rows).expect("groups");
                 let aggregate = |accumulator, result: &DataType| {
                     queue.accumulate(&grouping, accumulator, Some(&large), result).expect("an aggregate")
                 };

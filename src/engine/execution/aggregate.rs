@@ -167,8 +167,12 @@ impl AggregateSource {
                 continue;
             }
             is_empty = false;
-            let queue = &context.queue;
             let rows = project(context, &rows, &self.program)?;
+            let mut keys = rows.columns.iter().take(key_count);
+            if keys.any(|key| matches!(key, AnyColumn::Codes(_))) {
+                context.count("dictionary_rows_grouped", rows.row_count as u64);
+            }
+            let queue = &context.queue;
             if let Some(slots) = &mut slots {
                 let chunk = queue.chunk_of(&rows)?;
                 if let Some((key, arguments)) = chunk.columns.split_first()

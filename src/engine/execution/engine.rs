@@ -142,6 +142,7 @@ impl DeviceEngine {
             stop,
             faults: None,
             metrics: QueryMetrics::default(),
+            operator: usize::MAX,
         }
     }
 

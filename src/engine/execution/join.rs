@@ -269,7 +269,11 @@ impl Source for JoinSource {
                         self.state = JoinState::Done;
                         return Ok(alone.map(Rows::from));
                     };
-                    side.probing = Some(self.matching.probe(&context.queue, rows, None)?);
+                    let probing = self.matching.probe(&context.queue, &side.built, rows, None)?;
+                    if probing.is_by_entry() {
+                        context.count("dictionary_rows_probed", probing.row_count() as u64);
+                    }
+                    side.probing = Some(probing);
                     continue;
                 };
                 let known = BuildSide { is_empty: side.is_empty, is_last: true };

@@ -156,7 +156,7 @@ impl PartitionedJoin {
                     [] => None,
                     marks => Some(queue.upload(marks)?),
                 };
-                current.probing = Some(matching.probe(queue, chunk.into(), marks)?);
+                current.probing = Some(matching.probe(queue, &current.built, chunk.into(), marks)?);
             } else {
                 let alone = matching.unmatched(&context.queue, &current.built)?;
                 current.build_place += 1;

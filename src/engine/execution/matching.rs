@@ -5,14 +5,17 @@
 //! whole build side has been seen, build rows when the whole probe side has.
 //!
 //! - `pairs.rs`: pairs, piece by piece; `members.rs`: joins that only ask whether a key is there
+//! - `entries.rs`: keys that come as codes
 //!
 //! Invariants: pairs come out in pieces that memory has room for, unless one probe row alone has more.
 
+mod entries;
 mod members;
 mod pairs;
 
 use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 
+use self::entries::EntryMatches;
 use super::{QueryContext, row_program::RowProgram};
 use crate::{
     device::{AnyColumn, Buffer, CellType, Chunk, Column, Rows},
@@ -73,8 +76,9 @@ enum Lookup {
 /// Probe rows on their way.
 pub(super) struct Probing {
     rows: Rows,
-    /// Empty for a join without keys.
+    /// Empty for a join without keys. The codes, if there are matches by entry.
     keys: Vec<Column>,
+    by_entry: Option<EntryMatches>,
     /// One byte a row: whether it is in a pair. Absent if nobody asks.
     marks: Option<Buffer>,
     /// Whether earlier pieces of the build side have marked rows.
@@ -166,6 +170,24 @@ impl Matching {
         }
     }
 
+    /// The same, or codes and what their entries match.
+    fn probing_keys(
+        &self,
+        queue: &Queue,
+        built: &Built,
+        rows: &Rows,
+    ) -> Result<(Vec<Column>, Option<EntryMatches>)> {
+        let Some((_, program)) = &self.keys else { return Ok((Vec::new(), None)) };
+        let keys = program.evaluate(queue, rows)?;
+        match (self.entry_matches(queue, &built.lookup, &keys, rows.row_count)?, keys.as_slice()) {
+            (Some(matches), [AnyColumn::Codes(coded)]) => Ok((vec![coded.code_column()], Some(matches))),
+            _ => {
+                let cells = keys.iter().map(|key| queue.cells_of(key, rows.row_count));
+                Ok((cells.collect::<Result<_>>()?, None))
+            }
+        }
+    }
+
     /// What making a build side of chunks with so many bytes and rows takes: they are held beside the copy of one
     /// column at a time, and then beside the table.
     pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
@@ -203,15 +225,21 @@ impl Matching {
     }
 
     /// Probe rows of which nothing has been seen; `marks` says what earlier pieces of the build side marked.
-    pub(super) fn probe(&self, queue: &Queue, rows: Rows, marks: Option<Buffer>) -> Result<Probing> {
-        let keys = self.probe_keys(queue, &rows)?;
+    pub(super) fn probe(
+        &self,
+        queue: &Queue,
+        built: &Built,
+        rows: Rows,
+        marks: Option<Buffer>,
+    ) -> Result<Probing> {
+        let (keys, by_entry) = self.probing_keys(queue, built, &rows)?;
         let is_marked = marks.is_some();
         let marks = match (marks, self.marks_probe()) {
             (None, true) => Some(queue.allocate_filled::<u8>(rows.row_count as u64, 0)?),
             (marks, _) => marks,
         };
         let step = rows.row_count.max(1);
-        Ok(Probing { rows, keys, marks, is_marked, next: 0, step })
+        Ok(Probing { rows, keys, by_entry, marks, is_marked, next: 0, step })
     }
 
     /// The next piece of what probe rows give, or `None` when they are through.
@@ -300,6 +328,11 @@ impl Probing {
     /// What has been marked so far.
     pub(super) fn marks(&self) -> Option<&Buffer> {
         self.marks.as_ref()
+    }
+
+    /// Whether matches are those of a dictionary's entries.
+    pub(super) fn is_by_entry(&self) -> bool {
+        self.by_entry.is_some()
     }
 
     /// How many rows.

@@ -107,6 +107,8 @@ struct QueryContext {
     /// The last look at what kernels have reported.
     faults: Option<FaultReport>,
     metrics: QueryMetrics,
+    /// The place in the metrics of the operator that is asked for rows.
+    operator: usize,
 }
 
 impl QueryContext {
@@ -115,6 +117,13 @@ impl QueryContext {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
         }
         Ok(())
+    }
+
+    /// Counts something of the operator that is asked for rows.
+    fn count(&mut self, name: &str, count: u64) {
+        if let Some(operator) = self.metrics.operators.get_mut(self.operator) {
+            operator.count(name, count);
+        }
     }
 
     /// Hears of the faults up to the last chunk, and looks at those up to this one. What was heard of a chunk came
@@ -152,7 +161,9 @@ impl Operator {
         context.check_cancelled()?;
         let started = Instant::now();
         let above = context.queue.memory().attribute(self.place as u32);
+        let operator_above = std::mem::replace(&mut context.operator, self.place);
         let given = self.give(context);
+        context.operator = operator_above;
         context.queue.memory().attribute(above);
         let rows = given?;
         if !context.settings.deferred_synchronisation {

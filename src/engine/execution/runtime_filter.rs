@@ -28,7 +28,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{Buffer, Claim, Column, Letter},
+    device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Letter},
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
@@ -294,7 +294,7 @@ impl ScanRuntimeFilter {
     pub(super) fn test(
         &self,
         queue: &Queue,
-        keys: &[Column],
+        keys: &[&AnyColumn],
         row_count: usize,
         asked: Option<&Buffer>,
     ) -> Result<TestedRows<'_>> {
@@ -303,7 +303,16 @@ impl ScanRuntimeFilter {
         };
         let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
         let test = KeyTest { asked, counts: Some(&counts) };
-        let flags = queue.test_keys(filter, keys, row_count, test)?;
+        let flags = match keys {
+            [AnyColumn::Codes(coded)] => {
+                let entries = passing_entries(queue, filter, coded)?;
+                queue.test_keys(&entries, &[coded.code_column()], row_count, test)?
+            }
+            keys => {
+                let cells = keys.iter().map(|key| queue.cells_of(key, row_count));
+                queue.test_keys(filter, &cells.collect::<Result<Vec<_>>>()?, row_count, test)?
+            }
+        };
         let counts = queue.memory().post::<FilterCounts>(counts.address(), 1, queue.stream())?;
         Ok(TestedRows { flags, counts, filter: self })
     }
@@ -323,6 +332,17 @@ impl ScanRuntimeFilter {
         operator.count(names.1, dropped(&now).saturating_sub(dropped(&shown)));
         *shown = now;
     }
+}
+
+/// The entries of a dictionary that pass, as a set of codes.
+fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Result<KeyFilter> {
+    let CodedColumn { entries, entry_count, .. } = coded;
+    let flags = queue.test_keys(filter, std::slice::from_ref(entries), *entry_count, KeyTest::default())?;
+    let passing = queue.select(&flags, *entry_count)?;
+    let codes = queue.open_key_filter(KeyFilterShape::Bitmap { least: 0, bit_count: *entry_count as u64 })?;
+    let numbers = Column { values: passing.rows, ..coded.code_column() };
+    queue.insert_keys(&codes, &[numbers], passing.count)?;
+    Ok(codes)
 }
 
 /// Rows that a filter was asked about.

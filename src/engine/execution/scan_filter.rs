@@ -113,8 +113,9 @@ impl ScanFilter {
 
     /// The same filter, for a query whose text may come as codes.
     pub(super) fn with_codes(mut self, columns: &[ScanColumn]) -> Self {
-        // Filters of joins read cells.
-        let tested: BTreeSet<usize> = self.runtime.iter().flat_map(ScanRuntimeFilter::places).collect();
+        // Filters of several keys read cells.
+        let of_several = self.runtime.iter().filter(|filter| filter.places().count() > 1);
+        let tested: BTreeSet<usize> = of_several.flat_map(ScanRuntimeFilter::places).collect();
         let (read, without_cells) = match &self.own {
             Some(own) => (own.condition.places(), own.condition.places_without_cells()),
             None => (&[][..], Vec::new()),
@@ -239,8 +240,8 @@ impl RowTest<'_> {
         }
         let mut tested = Vec::new();
         for filter in &self.runtime {
-            let keys = filter.places().map(|place| queue.cells_of(column(place)?, row_count));
-            let rows = filter.test(queue, &keys.collect::<Result<Vec<_>>>()?, row_count, flags.as_ref())?;
+            let keys = filter.places().map(column).collect::<Result<Vec<_>>>()?;
+            let rows = filter.test(queue, &keys, row_count, flags.as_ref())?;
             flags = Some(rows.flags.clone());
             tested.push(rows);
         }

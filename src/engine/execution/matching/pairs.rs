@@ -47,7 +47,11 @@ impl Matching {
             let keys = queue.slice(&keys, first_row, count)?;
             let pairs_max = pairs_max.min(PAIRS_MAX.max(probing.rows.row_count as u64));
             let limit = if count > 1 { pairs_max } else { u64::MAX };
-            let Some(pairs) = queue.probe(table, &keys.columns, count, mode, limit)? else {
+            let found = match &probing.by_entry {
+                Some(matches) => matches.probe(queue, &keys.columns, count, mode, limit)?,
+                None => queue.probe(table, &keys.columns, count, mode, limit)?,
+            };
+            let Some(pairs) = found else {
                 probing.step = count.div_ceil(2);
                 continue;
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pystachio_plan::{CaseBranch, Ctype, Function, JoinKey, JoinKind, JoinSide, NamedExpression, SortKey};
 
 use super::{
-    dictionaries::{forms, literal, number, of_text, properties, test, without, written},
+    dictionaries::{forms, literal, number, of_text, properties, shape, test, without, written},
     wrapping::{Operations, Wrapping},
     *,
 };
@@ -62,14 +62,26 @@ fn calls() -> Vec<AggregateCall> {
     ]
 }
 
+const KINDS: [JoinKind; 6] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
+    JoinKind::NullAwareAnti,
+];
+
+/// A join of columns 0 to 3 with columns from 4 on.
 fn joined(
     kind: JoinKind,
-    left: Arc<Relation>,
-    right: Arc<Relation>,
+    build: JoinSide,
+    [left, right]: [Arc<Relation>; 2],
+    keys: &[(Expression, Expression)],
     residual: Option<Expression>,
 ) -> Arc<Relation> {
-    let keys = vec![JoinKey { left: int64(0), right: int64(4) }];
-    Relation::new(Operator::Join { kind, left, right, keys, residual, build: JoinSide::Right }, 1.0)
+    let key = |(left, right): &(Expression, Expression)| JoinKey { left: left.clone(), right: right.clone() };
+    let keys = keys.iter().map(key).collect();
+    Relation::new(Operator::Join { kind, left, right, keys, residual, build }, 1.0)
 }
 
 /// Plans over text in every operator.
@@ -175,32 +187,13 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
         ),
         ("few rows of many", plan_of_few(table, &few)),
     ];
-    let kinds = [
-        JoinKind::Inner,
-        JoinKind::Left,
-        JoinKind::Full,
-        JoinKind::Semi,
-        JoinKind::Anti,
-        JoinKind::NullAwareAnti,
-    ];
-    for kind in kinds {
-        plans.push((
-            "a join",
-            joined(
-                kind,
-                scan(),
-                other.filtered(4, &[test(Function::Less, vec![int64(7), number(30)])]),
-                None,
-            ),
-        ));
+    let some = |limit| other.filtered(4, &[test(Function::Less, vec![int64(7), number(limit)])]);
+    let by_number = [(int64(0), int64(4))];
+    for kind in KINDS {
+        plans.push(("a join", joined(kind, JoinSide::Right, [scan(), some(30)], &by_number, None)));
     }
     let residual = test(Function::Less, vec![text(1), text(5)]);
-    let pairs = joined(
-        JoinKind::Left,
-        scan(),
-        other.filtered(4, &[test(Function::Less, vec![int64(7), number(60)])]),
-        Some(residual),
-    );
+    let pairs = joined(JoinKind::Left, JoinSide::Right, [scan(), some(60)], &by_number, Some(residual));
     let both = vec![named(100, text(1)), named(101, text(5)), named(102, length(text(5)))];
     let counted = vec![aggregate_call(200, Aggregate::Count, None, DataType::Int64)];
     plans.push(("groups of both sides of a join", aggregate(pairs, both, counted)));
@@ -208,29 +201,109 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
     named.map(|(number, (name, root))| (format!("{name} ({number})"), plan(root))).collect()
 }
 
+/// Joins on text, and on what is made of it.
+fn text_joins(table: &Table, other: &Table) -> Vec<(String, Plan)> {
+    let upper = |id| Expression::call(Function::Upper(Ctype::Ascii), vec![text(id)], DataType::Text);
+    let some = || other.filtered(4, &[test(Function::Less, vec![int64(7), number(40)])]);
+    let none = || other.filtered(4, &[test(Function::Less, vec![int64(7), number(-1)])]);
+    let keys = [
+        ("text", vec![(text(1), text(5))]),
+        ("what is made of text", vec![(upper(1), upper(5))]),
+        ("text and a number", vec![(text(1), text(5)), (int64(0), int64(4))]),
+    ];
+    let mut plans = Vec::new();
+    for kind in KINDS {
+        for (key, keys) in &keys {
+            if kind == JoinKind::NullAwareAnti && keys.len() > 1 {
+                continue;
+            }
+            for build in [JoinSide::Left, JoinSide::Right] {
+                for (rows, right) in [("some", some()), ("no", none()), ("all", other.scan(4))] {
+                    // A pair of one row with all is too many to be looked at for each kind.
+                    let residual = (rows == "all").then(|| test(Function::Less, vec![int64(3), int64(7)]));
+                    if kind == JoinKind::NullAwareAnti && residual.is_some() {
+                        continue;
+                    }
+                    let join = joined(kind, build, [table.scan(0), right], keys, residual);
+                    let name = format!("{kind:?} join by {key}, build {build:?}, {rows} rows");
+                    plans.push((name, plan(join)));
+                }
+            }
+        }
+    }
+    plans
+}
+
 fn plan_of_few(table: &Table, few: &Expression) -> Arc<Relation> {
     aggregate(table.filtered(0, std::slice::from_ref(few)), vec![named(100, text(1))], calls())
 }
 
+fn other() -> Table {
+    Table::made(Shape { seed: 92, row_count: 500, key_count: 20, repeated_percent: 5, null_percent: 5 })
+}
+
+/// What an operator counted, of all together.
+fn counter(answer: &Answer, name: &str) -> u64 {
+    let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
+    all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
+}
+
+/// The answer with codes, whose rows are those without.
+fn answer_with_codes(fixture: &Fixture, plan: &Plan, context: &str) -> Answer {
+    let [without, with] = [without(), DeviceSettings::default()].map(|settings| {
+        let answer = fixture.run_with(plan.clone(), settings);
+        let answer = answer.unwrap_or_else(|error| panic!("{context}: {error}"));
+        Answer { rows: sorted(answer.rows), ..answer }
+    });
+    assert_eq!(with.rows, without.rows, "{context}");
+    let counts = ["dictionary_rows_grouped", "dictionary_rows_probed"].map(|name| counter(&without, name));
+    assert_eq!(counts, [0, 0], "{context}");
+    with
+}
+
 #[test]
 fn plans_over_codes_give_the_rows_of_plans_over_cells() {
-    let other =
-        Table::made(Shape { seed: 92, row_count: 500, key_count: 20, repeated_percent: 5, null_percent: 5 });
-    for (form, properties, _) in forms() {
+    let other = other();
+    for (form, properties, has_dictionary) in forms() {
         let table = written(properties);
         for (name, plan) in plans(&table, &other) {
             for memory_bytes in [PLENTY_BYTES, table.bytes() / 2] {
-                let fixture = Fixture::new(memory_bytes);
-                let [with, without] = [DeviceSettings::default(), without()].map(|settings| {
-                    let answer = fixture.run_with(plan.clone(), settings);
-                    let answer =
-                        answer.unwrap_or_else(|error| panic!("{name}, {form}, {memory_bytes}: {error}"));
-                    sorted(answer.rows)
-                });
-                assert!(!without.is_empty() || name.contains("join"), "{name}");
-                assert_eq!(with, without, "{name}, {form}, memory {memory_bytes}");
+                let context = format!("{name}, {form}, memory {memory_bytes}");
+                let answer = answer_with_codes(&Fixture::new(memory_bytes), &plan, &context);
+                assert!(!answer.rows.is_empty() || name.contains("join"), "{context}");
+                if name.starts_with("groups") && memory_bytes == PLENTY_BYTES {
+                    let grouped = counter(&answer, "dictionary_rows_grouped");
+                    // A row group with few rows for its entries comes as cells.
+                    assert_eq!(grouped > 1000, has_dictionary, "{context}: {grouped}");
+                }
             }
         }
+    }
+}
+
+#[test]
+fn joins_on_codes_give_the_rows_of_joins_on_cells() {
+    let other = other();
+    for (form, properties, has_dictionary) in forms() {
+        let table = written(properties);
+        for (name, plan) in text_joins(&table, &other) {
+            let context = format!("{name}, {form}");
+            let answer = answer_with_codes(&Fixture::new(PLENTY_BYTES), &plan, &context);
+            if name.starts_with("Left join by text, build Right") {
+                let probed = counter(&answer, "dictionary_rows_probed");
+                assert_eq!(probed > 1000, has_dictionary, "{context}: {probed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn joins_on_codes_spill_as_joins_on_cells_do() {
+    let (other, shape) = (other(), Shape { row_count: 6000, ..shape() });
+    let table = Table::written(std::env::temp_dir(), shape.rows(), properties().build());
+    for (name, plan) in text_joins(&table, &other).into_iter().filter(|(name, _)| !name.ends_with("no rows"))
+    {
+        answer_with_codes(&Fixture::new(table.bytes() / 4), &plan, &name);
     }
 }
 

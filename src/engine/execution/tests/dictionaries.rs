@@ -7,7 +7,7 @@ use super::*;
 
 const ROWS: usize = 1500;
 
-fn shape() -> Shape {
+pub(super) fn shape() -> Shape {
     Shape { seed: 91, row_count: ROWS, key_count: 20, repeated_percent: 5, null_percent: 5 }
 }
 
@@ -277,9 +277,9 @@ fn errors_are_those_of_rows_that_reach_them() {
     }
 }
 
-/// A key that a join's filter tests is not decoded into codes.
+/// A key that a join's filter tests comes as codes, of which the filter is asked once an entry.
 #[test]
-fn joins_on_text_keep_its_cells() {
+fn filters_of_joins_are_asked_of_entries() {
     use pystachio_plan::{JoinKey, JoinKind, JoinSide};
     let table = written(properties());
     let like = test(Function::Like, vec![text(1), literal("%1%")]);
@@ -295,8 +295,10 @@ fn joins_on_text_keep_its_cells() {
     let joined = plan(Relation::new(operator, 1.0));
     let expected: Vec<Vec<String>> =
         table.rows.iter().filter(|row| row.text.as_deref() == Some("14")).map(shown_row).collect();
-    for settings in [DeviceSettings::default(), without()] {
+    for (settings, tests_entries) in [(DeviceSettings::default(), true), (without(), false)] {
         let answer = Fixture::new(PLENTY_BYTES).run_with(joined.clone(), settings).unwrap();
         assert_eq!(sorted(answer.rows), sorted(expected.clone()));
+        assert_eq!(count(&answer.metrics, "dictionary_entries_tested") > 0, tests_entries);
+        assert!(count(&answer.metrics, "bloom_rows_dropped") > 0);
     }
 }
