@@ -50,11 +50,30 @@ SELECT * FROM differing('SELECT l_shipmode, o_orderpriority, count(*) AS a, coun
 SELECT * FROM differing('SELECT l_shipmode, count(*) FROM @lineitem WHERE EXISTS (SELECT FROM @orders WHERE o_orderkey = l_orderkey AND o_orderpriority LIKE ''1%'') GROUP BY 1');
 SELECT * FROM differing('SELECT p_type, l_shipmode, p_container FROM @lineitem FULL JOIN (SELECT * FROM @part WHERE p_size < 9) p ON p_partkey = l_partkey');
 
+-- Joins on text.
+SELECT * FROM differing('SELECT p.p_type, b.p_mfgr, count(*) FROM @part p JOIN (SELECT DISTINCT p_brand, p_mfgr FROM @part WHERE p_size < 30) b ON b.p_brand = p.p_brand GROUP BY 1, 2');
+SELECT * FROM differing('SELECT l_orderkey, l_linenumber FROM @lineitem WHERE l_shipmode IN (SELECT max(l_shipmode) FROM @lineitem WHERE l_quantity < 2 GROUP BY l_returnflag, l_linenumber)');
+SELECT * FROM differing('SELECT p_partkey FROM @part WHERE p_type NOT IN (SELECT p_type FROM @part WHERE p_size < 5)');
+SELECT * FROM differing('SELECT p.p_partkey, q.p_partkey AS other FROM @part p LEFT JOIN @part q ON upper(q.p_container) = p.p_container AND q.p_brand = ''Brand#55'' AND q.p_size > p.p_size');
+
 -- Limits, sorts and unions.
 SELECT * FROM differing('SELECT l_shipmode, l_orderkey, l_linenumber FROM @lineitem ORDER BY l_shipmode DESC, 2, 3 OFFSET 7 LIMIT 500');
 SELECT * FROM differing('SELECT t, count(*) FROM (SELECT l_shipmode AS t FROM @lineitem UNION ALL SELECT o_orderpriority FROM @orders) texts GROUP BY 1');
 
+-- EXPLAIN ANALYZE shows what was done by entries.
+CREATE FUNCTION explained(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF) ' || query LOOP RETURN NEXT line; END LOOP;
+END $$;
+SELECT substring(line FROM 'dictionary_rows_grouped=\d+') AS counted
+FROM explained('SELECT l_shipmode, count(*) FROM codes_files.lineitem GROUP BY 1') line WHERE line ~ 'dictionary_rows';
+SELECT substring(line FROM 'dictionary_rows_probed=\d+') AS counted
+FROM explained('SELECT count(o_orderpriority), sum(l_tax) FROM codes_files.lineitem LEFT JOIN (SELECT DISTINCT o_orderpriority FROM codes_files.orders) p ON o_orderpriority = l_shipinstruct') line
+WHERE line ~ 'dictionary_rows';
+
 SET client_min_messages = error;
+DROP FUNCTION explained;
 DROP SERVER codes CASCADE;
 DROP SCHEMA codes_files, codes_heap CASCADE;
 DROP FUNCTION differing;
