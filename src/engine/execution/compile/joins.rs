@@ -1,0 +1,164 @@
+//! A join of a plan becomes a source, with the filters that it sends to scans below.
+
+use std::sync::Arc;
+
+use pystachio_plan::{DataType, Error, ErrorKind, Expression, JoinKey, JoinKind, JoinSide, Relation, Result};
+
+use super::{build_side, describe, operator, relation, retyped};
+use crate::{
+    execution::{
+        Columns, Operator, QueryContext,
+        coded_expressions::columns_of,
+        filter_route::{FilterRoute, drops_unmatched, is_selective, key_columns, passes_join},
+        join::JoinSource,
+        matching::{Matching, Residual},
+        row_program::{RowProgram, places_of},
+        runtime_filter::JoinFilters,
+    },
+    program::Filter,
+};
+
+/// A join of a plan.
+pub(super) struct Join<'a> {
+    pub(super) kind: JoinKind,
+    pub(super) left: &'a Relation,
+    pub(super) right: &'a Relation,
+    pub(super) keys: &'a [JoinKey],
+    pub(super) residual: Option<&'a Expression>,
+    pub(super) build: JoinSide,
+}
+
+impl Join<'_> {
+    pub(super) fn compile(
+        &self,
+        route: FilterRoute,
+        context: &mut QueryContext,
+        depth: usize,
+    ) -> Result<Operator> {
+        let build_side = build_side(self.kind, self.build);
+        let place = describe(context, format!("{:?} join", self.kind), depth);
+        let route = route.below(place);
+        let (left_route, right_route) =
+            (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
+        let (left_route, right_route, filters) = match build_side {
+            JoinSide::Left => {
+                let (own, filters) = self.filters(JoinSide::Right, &left_route, context);
+                (left_route, right_route.and(own), filters)
+            }
+            JoinSide::Right => {
+                let (own, filters) = self.filters(JoinSide::Left, &right_route, context);
+                (left_route.and(own), right_route, filters)
+            }
+        };
+        let left = relation(self.left, left_route, context, depth + 1)?;
+        let right = relation(self.right, right_route, context, depth + 1)?;
+        let mut columns = left.columns.clone();
+        if self.kind.keeps_right_columns() {
+            columns.extend(right.columns.iter().cloned());
+        }
+        let residual = match self.residual {
+            None => None,
+            Some(residual) => {
+                let read = columns_of(residual);
+                let places = |side: &Operator| places_of(&read, &side.columns);
+                let (left_places, right_places) = (places(&left), places(&right));
+                let known = |side: &Operator, places: &[usize]| -> Columns {
+                    places.iter().map(|place| side.columns[*place].clone()).collect()
+                };
+                let both = [known(&left, &left_places), known(&right, &right_places)].concat();
+                let condition = Filter::compile(residual, &both, &context.parameters)?;
+                Some(Residual { condition, left: left_places, right: right_places })
+            }
+        };
+        let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };
+        let (build, probe, keys) = match build_side {
+            JoinSide::Left => (left, right, keys),
+            JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
+        };
+        let types = (build.types(), probe.types());
+        let matching = Matching::new(self.kind, build_side, keys, self.keys.len(), residual, types);
+        // The build side, and probe chunks while it is decided which side that is.
+        for _ in 0..2 {
+            context.memory.add_holder();
+        }
+        let source = JoinSource::new(matching, build, probe, filters);
+        Ok(operator(columns, source, place))
+    }
+
+    fn side(&self, side: JoinSide) -> &Relation {
+        match side {
+            JoinSide::Left => self.left,
+            JoinSide::Right => self.right,
+        }
+    }
+
+    /// What joins above know of a side's rows.
+    fn route(&self, side: JoinSide, route: &FilterRoute) -> FilterRoute {
+        match passes_join(self.kind, side) {
+            true => route.clone().within(&self.side(side).columns()),
+            false => FilterRoute::none(),
+        }
+    }
+
+    /// The filters that the join itself sends to its probe side, where the build side's keys are likely to be few.
+    /// `build_route` is what reduces the build side from above.
+    fn filters(
+        &self,
+        probe_side: JoinSide,
+        build_route: &FilterRoute,
+        context: &QueryContext,
+    ) -> (FilterRoute, Arc<JoinFilters>) {
+        let filters = Arc::new(JoinFilters::default());
+        let build = match probe_side {
+            JoinSide::Left => self.right,
+            JoinSide::Right => self.left,
+        };
+        let is_wanted = context.settings.runtime_filters
+            && drops_unmatched(self.kind, probe_side)
+            && (is_selective(build) || !build_route.is_empty());
+        let route = match is_wanted {
+            true => FilterRoute::from_join(&filters, &key_columns(self.keys, probe_side)),
+            false => FilterRoute::none(),
+        };
+        (route.within(&self.side(probe_side).columns()), filters)
+    }
+
+    /// The keys of either side, in types that they have in common.
+    fn compile_keys(
+        &self,
+        left: &Operator,
+        right: &Operator,
+        context: &QueryContext,
+    ) -> Result<(RowProgram, RowProgram)> {
+        let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
+        for key in self.keys {
+            let common = common_type(key.left.data_type(), key.right.data_type())?;
+            left_keys.push(retyped(&key.left, &common));
+            right_keys.push(retyped(&key.right, &common));
+        }
+        let parameters = &context.parameters;
+        Ok((
+            RowProgram::compile(&left_keys, &left.columns, parameters)?,
+            RowProgram::compile(&right_keys, &right.columns, parameters)?,
+        ))
+    }
+}
+
+/// A type that holds the values of both exactly.
+fn common_type(left: &DataType, right: &DataType) -> Result<DataType> {
+    match (left, right) {
+        (left, right) if left == right => Ok(left.clone()),
+        (
+            DataType::Decimal { precision: left_precision, scale: left_scale },
+            DataType::Decimal { precision: right_precision, scale: right_scale },
+        ) => {
+            let scale = *left_scale.max(right_scale);
+            let whole = (left_precision - left_scale).max(right_precision - right_scale);
+            Ok(DataType::Decimal { precision: whole + scale, scale })
+        }
+        _ => {
+            let message = format!("no kernel joins {left} with {right}");
+            Err(Error::new(ErrorKind::NotSupported, message))
+        }
+    }
+}
