@@ -25,6 +25,8 @@ use crate::{
 const MERGE_GROWTH: usize = 4;
 /// Fewer rows are not merged as long as there is memory for them.
 const MERGE_ROWS_MIN: usize = 4 << 20;
+/// As many are merged rather than copied.
+const MERGE_ROWS_FEW: usize = 1 << 16;
 /// What merging takes for every row besides copies of it: hashes, slots, group numbers, sums.
 const MERGE_ROW_BYTES: u64 = 64;
 
@@ -108,6 +110,11 @@ impl Groups {
     pub(super) fn add(&mut self, context: &QueryContext, chunk: Chunk) -> Result<()> {
         let queue = &context.queue;
         self.held.push(chunk);
+        // Of few rows it is not the cells that take the memory, but text that they keep: fewer are left to copy it for.
+        let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
+        if is_few && !self.held.fits(&mut self.claim, cost) {
+            self.merge(queue)?;
+        }
         let has_grown = self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
         let fits = self.held.try_claim(queue, &mut self.claim, cost)?;
         if fits && !has_grown {

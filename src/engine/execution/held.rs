@@ -58,11 +58,16 @@ impl Held {
         if self.row_count > ROWS_MAX {
             return Ok(false);
         }
-        if claim.try_resize(cost(self.bytes, self.row_count)) {
+        if self.fits(claim, &cost) {
             return Ok(true);
         }
         self.compact(queue)?;
-        Ok(claim.try_resize(cost(self.bytes, self.row_count)))
+        Ok(self.fits(claim, &cost))
+    }
+
+    /// The same, of what is held as it is.
+    pub(super) fn fits(&self, claim: &mut Claim, cost: impl Fn(u64, usize) -> u64) -> bool {
+        claim.try_resize(cost(self.bytes, self.row_count))
     }
 
     /// Lets go of text that is not the chunks' own.
