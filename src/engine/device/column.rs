@@ -1,5 +1,7 @@
 //! Columns and chunks in a device's memory.
 
+use std::collections::HashSet;
+
 use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
@@ -129,6 +131,8 @@ pub struct CodedColumn {
     pub codes: Buffer,
 }
 
+/// Kernels read several cells at once, from addresses that are multiples of this at most.
+const SLICE_ALIGNMENT: u64 = 64;
 /// Bytes of a code.
 pub const CODE_BYTES: u32 = 4;
 
@@ -163,6 +167,26 @@ impl Column {
     /// Bytes of a row's cell and validity.
     pub fn row_bytes(&self) -> u32 {
         self.cell_type.bytes() + u32::from(self.validity.is_some())
+    }
+
+    /// Some consecutive rows where they are, if they lie as kernels want memory to: these keep the whole column.
+    pub fn slice(&self, first_row: usize, row_count: usize) -> Option<Self> {
+        let slice = |buffer: &Buffer, bytes: u64| {
+            let offset = first_row as u64 * bytes;
+            let is_aligned = offset.is_multiple_of(SLICE_ALIGNMENT);
+            is_aligned.then(|| buffer.slice(offset, row_count as u64 * bytes))
+        };
+        let values = slice(&self.values, u64::from(self.cell_type.bytes()))?;
+        let validity = match &self.validity {
+            Some(validity) => Some(slice(validity, 1)?),
+            None => None,
+        };
+        Some(Self { values, validity, ..self.clone() })
+    }
+
+    /// Whether its cells are a part of what they keep.
+    pub fn is_slice(&self) -> bool {
+        self.values.is_part() || self.validity.as_ref().is_some_and(Buffer::is_part)
     }
 
     fn buffers(&self) -> impl Iterator<Item = &Buffer> {
@@ -209,10 +233,37 @@ impl AnyColumn {
     }
 }
 
-/// Bytes that are not freed as long as these buffers are held.
+/// Memory that is not freed as long as some buffers are held.
+#[derive(Debug, Default)]
+pub struct HeldMemory {
+    known: HashSet<u64>,
+    bytes: u64,
+}
+
+impl HeldMemory {
+    /// Adds what a chunk holds, once what it shares with others.
+    pub fn add(&mut self, chunk: &Chunk) {
+        self.add_buffers(chunk.columns.iter().flat_map(Column::buffers));
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn add_buffers<'a>(&mut self, buffers: impl Iterator<Item = &'a Buffer>) {
+        for (address, bytes) in buffers.map(Buffer::held) {
+            if self.known.insert(address) {
+                self.bytes += bytes;
+            }
+        }
+    }
+}
+
 fn held_bytes<'a>(buffers: impl Iterator<Item = &'a Buffer>) -> u64 {
-    let mut known = std::collections::HashSet::new();
-    buffers.filter(|buffer| known.insert(buffer.address())).map(Buffer::bytes).sum()
+    let mut held = HeldMemory::default();
+    held.add_buffers(buffers);
+    held.bytes
 }
 
 impl Chunk {
@@ -221,8 +272,8 @@ impl Chunk {
         self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
     }
 
-    /// Bytes that are not freed as long as the chunk is held: those that text lies in too, which may hold far
-    /// more than the chunk's own.
+    /// Bytes that are not freed as long as the chunk is held: those that text lies in too, and of what it is a slice of,
+    /// which may be far more than the chunk's own.
     pub fn held_bytes(&self) -> u64 {
         held_bytes(self.columns.iter().flat_map(Column::buffers))
     }

@@ -248,17 +248,15 @@ impl DeviceMemory {
             other => other,
         };
         match allocated {
-            Ok(address) => Ok(Buffer {
-                allocation: Arc::new(Allocation {
-                    shared: shared.clone(),
-                    account: Mutex::new(self.account.clone()),
-                    address,
-                    bytes,
-                    is_pooled,
-                    stream: AtomicU64::new(stream.0),
-                    is_shared: AtomicBool::new(false),
-                }),
-            }),
+            Ok(address) => Ok(Buffer::new(Allocation {
+                shared: shared.clone(),
+                account: Mutex::new(self.account.clone()),
+                address,
+                bytes,
+                is_pooled,
+                stream: AtomicU64::new(stream.0),
+                is_shared: AtomicBool::new(false),
+            })),
             Err(error) => {
                 shared.arena.give_back(self.account.as_deref(), bytes);
                 Err(error)

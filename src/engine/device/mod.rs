@@ -31,7 +31,7 @@ pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
 pub use column::{
     AnyColumn, CODE_BYTES, CellType, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
-    DECIMAL256_DIGITS_MAX, Rows, StringCell,
+    DECIMAL256_DIGITS_MAX, HeldMemory, Rows, StringCell,
 };
 pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::EmulatedPlatform;

@@ -6,7 +6,7 @@ use pystachio_plan::Result;
 
 use super::{QueryContext, memory::ROWS_MAX};
 use crate::{
-    device::{Chunk, Claim},
+    device::{Chunk, Claim, HeldMemory},
     operation::{Partitioned, Queue},
     spill::{SpilledChunk, SpilledPart, SpilledPartitions},
 };
@@ -16,8 +16,8 @@ use crate::{
 pub(super) struct Held {
     chunks: Vec<Chunk>,
     row_count: usize,
-    bytes: u64,
-    /// Chunks, from the first on, that keep no text but their own.
+    memory: HeldMemory,
+    /// Chunks, from the first on, that keep nothing but their own.
     compact_count: usize,
 }
 
@@ -34,7 +34,7 @@ impl Held {
 
     pub(super) fn push(&mut self, chunk: Chunk) {
         self.row_count += chunk.row_count;
-        self.bytes += chunk.held_bytes();
+        self.memory.add(&chunk);
         self.chunks.push(chunk);
     }
 
@@ -43,8 +43,8 @@ impl Held {
         std::mem::take(self).chunks
     }
 
-    /// Claims what `cost` says of the bytes and rows that are held. Before that is refused, chunks let go of the
-    /// text that is not theirs.
+    /// Claims what `cost` says of the bytes and rows that are held. Before that is refused, chunks let go of what is
+    /// not theirs.
     ///
     /// # Errors
     ///
@@ -67,19 +67,19 @@ impl Held {
 
     /// The same, of what is held as it is.
     pub(super) fn fits(&self, claim: &mut Claim, cost: impl Fn(u64, usize) -> u64) -> bool {
-        claim.try_resize(cost(self.bytes, self.row_count))
+        claim.try_resize(cost(self.memory.bytes(), self.row_count))
     }
 
-    /// Lets go of text that is not the chunks' own.
+    /// Lets go of what is not the chunks' own.
     fn compact(&mut self, queue: &Queue) -> Result<()> {
         for chunk in &mut self.chunks[self.compact_count..] {
-            let before = chunk.held_bytes();
-            if before > chunk.cell_bytes() {
+            if chunk.held_bytes() > chunk.cell_bytes() {
                 *chunk = queue.compact(chunk)?;
             }
-            self.bytes = self.bytes - before + chunk.held_bytes();
         }
         self.compact_count = self.chunks.len();
+        self.memory = HeldMemory::default();
+        self.chunks.iter().for_each(|chunk| self.memory.add(chunk));
         Ok(())
     }
 }
@@ -129,14 +129,14 @@ impl<'a> Spilling<'a> {
             return Ok(());
         }
         let bytes_max = context.memory.block_bytes();
-        if self.held.bytes + chunk.held_bytes() > bytes_max {
+        if self.held.memory.bytes() + chunk.held_bytes() > bytes_max {
             self.held.compact(&context.queue)?;
         }
-        if self.held.bytes + chunk.held_bytes() > bytes_max {
+        if self.held.memory.bytes() + chunk.held_bytes() > bytes_max {
             self.flush(context)?;
         }
         self.held.push(chunk);
-        let cost = block_cost(self.held.bytes, self.held.row_count);
+        let cost = block_cost(self.held.memory.bytes(), self.held.row_count);
         let has_room = claim.bytes() >= cost || claim.try_resize(cost);
         if has_room { Ok(()) } else { self.flush(context) }
     }

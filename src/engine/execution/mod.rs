@@ -196,6 +196,8 @@ impl Operator {
     /// As many rows as are given at once; the others are the rest.
     fn part(&mut self, context: &QueryContext, rows: Rows, first: usize) -> Result<Rows> {
         let rows_max = rows_within(&rows, context.memory.chunk_bytes());
+        // Rows that begin so are given where they are.
+        let rows_max = if rows_max < PART_ROWS { rows_max } else { rows_max / PART_ROWS * PART_ROWS };
         let left = rows.row_count - first;
         if left <= rows_max.saturating_add(rows_max / 2) {
             return context.queue.slice_rows(&rows, first, left);
@@ -215,6 +217,9 @@ impl Operator {
         self.columns.iter().map(|(_, data_type)| data_type.clone()).collect()
     }
 }
+
+/// Rows that are given at once are a multiple of this, unless they are fewer.
+const PART_ROWS: usize = 64;
 
 /// How many of some rows have so many bytes; at least one.
 fn rows_within(rows: &Rows, bytes: u64) -> usize {

@@ -16,6 +16,8 @@ use crate::{
     operation::{Accumulator, GroupOperations, Grouping, RowNumbers, RowOperations, SumWidth},
 };
 
+const WORD_BYTES: u64 = size_of::<u64>() as u64;
+
 impl SumWidth {
     fn words(self) -> usize {
         match self {
@@ -103,7 +105,14 @@ impl KernelDevice {
         result: &DataType,
     ) -> Result<Column> {
         let group_count = grouping.group_count as u64;
-        let counts = self.allocate_filled::<u64>(group_count, 0)?;
+        // Sums, whose words are aligned so, and then counts.
+        let sum_words = match accumulator {
+            Accumulator::Sum => group_count * width.words() as u64,
+            _ => 0,
+        };
+        let words = self.allocate_filled::<u64>(sum_words + group_count, 0)?;
+        let slice = |start: u64, count: u64| words.slice(start * WORD_BYTES, count * WORD_BYTES);
+        let (sums, counts) = (slice(0, sum_words), slice(sum_words, group_count));
         let mut arguments = AccumulateGroups {
             input: input.map_or_else(ColumnView::default, Column::view),
             groups: grouping.groups.as_ref().map_or(0, Buffer::address),
@@ -125,7 +134,6 @@ impl KernelDevice {
                 })
             }
             (Accumulator::Sum, Some(_)) => {
-                let sums = self.allocate_filled::<u64>(group_count * width.words() as u64, 0)?;
                 arguments.sums = sums.address();
                 self.launch_strided(width.kernel(group_count), arguments.row_count, &arguments)?;
                 self.finish(width, (&counts, &sums), group_count, result)

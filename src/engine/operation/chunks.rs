@@ -16,7 +16,19 @@ impl Queue {
         Ok(Chunk { row_count: rows.count, columns })
     }
 
-    /// Some consecutive rows of a chunk.
+    /// Some consecutive rows of a column, where they are or copied.
+    ///
+    /// # Errors
+    ///
+    /// As of [`super::Device`].
+    pub(super) fn slice_of(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
+        match column.slice(first_row, row_count) {
+            Some(slice) => Ok(slice),
+            None => self.slice_column(column, first_row, row_count),
+        }
+    }
+
+    /// Some consecutive rows of a chunk, which may keep all of it.
     ///
     /// # Errors
     ///
@@ -26,7 +38,7 @@ impl Queue {
         if row_count == chunk.row_count {
             return Ok(chunk.clone());
         }
-        let slice = |column: &Column| self.slice_column(column, first_row, row_count);
+        let slice = |column: &Column| self.slice_of(column, first_row, row_count);
         let columns = chunk.columns.iter().map(slice).collect::<Result<_>>()?;
         Ok(Chunk { row_count, columns })
     }

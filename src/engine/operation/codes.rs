@@ -73,7 +73,7 @@ impl Queue {
         Ok(Rows { row_count: numbers.count, columns: columns.collect::<Result<_>>()? })
     }
 
-    /// Some consecutive rows.
+    /// Some consecutive rows, which may keep all of them.
     ///
     /// # Errors
     ///
@@ -84,9 +84,9 @@ impl Queue {
             return Ok(rows.clone());
         }
         let slice = |column: &AnyColumn| match column {
-            AnyColumn::Cells(cells) => Ok(AnyColumn::Cells(self.slice_column(cells, first_row, row_count)?)),
+            AnyColumn::Cells(cells) => Ok(AnyColumn::Cells(self.slice_of(cells, first_row, row_count)?)),
             AnyColumn::Codes(coded) => {
-                let codes = self.slice_column(&coded.code_column(), first_row, row_count)?.values;
+                let codes = self.slice_of(&coded.code_column(), first_row, row_count)?.values;
                 if row_count >= coded.entry_count {
                     return Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() }));
                 }

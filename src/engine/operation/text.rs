@@ -49,17 +49,21 @@ impl Queue {
         Ok(PackedColumn { column, text, row_count })
     }
 
-    /// A chunk that keeps no text but its own.
+    /// A chunk that keeps no cells and no text but its own.
     ///
     /// # Errors
     ///
     /// As of [`TextOperations::pack`].
     pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
         let compacted = |column: &Column| {
+            let column = match column.is_slice() {
+                true => self.slice_column(column, 0, chunk.row_count)?,
+                false => column.clone(),
+            };
             if column.cell_type != CellType::String {
-                return Ok(column.clone());
+                return Ok(column);
             }
-            Ok(self.pack_column(column, chunk.row_count)?.column)
+            Ok(self.pack_column(&column, chunk.row_count)?.column)
         };
         let columns = chunk.columns.iter().map(compacted).collect::<Result<_>>()?;
         Ok(Chunk { row_count: chunk.row_count, columns })

@@ -27,10 +27,13 @@ impl Drop for StreamLease {
     }
 }
 
-/// Device memory that is given back when the last clone is dropped.
+/// Device memory that is given back when the last clone, and the last slice, is dropped.
 #[derive(Clone)]
 pub struct Buffer {
-    pub(super) allocation: Arc<Allocation>,
+    allocation: Arc<Allocation>,
+    /// Where it starts in the allocation.
+    offset: u64,
+    bytes: u64,
 }
 
 pub(super) struct Allocation {
@@ -48,14 +51,40 @@ pub(super) struct Allocation {
 }
 
 impl Buffer {
+    /// All of an allocation.
+    pub(super) fn new(allocation: Allocation) -> Self {
+        let bytes = allocation.bytes;
+        Self { allocation: Arc::new(allocation), offset: 0, bytes }
+    }
+
+    /// A part of it, which keeps all of it.
+    ///
+    /// # Panics
+    ///
+    /// If it has not so many bytes.
+    pub fn slice(&self, offset: u64, bytes: u64) -> Self {
+        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "bytes beyond a buffer");
+        Self { allocation: self.allocation.clone(), offset: self.offset + offset, bytes }
+    }
+
     /// Where it starts.
     pub fn address(&self) -> u64 {
-        self.allocation.address
+        self.allocation.address + self.offset
     }
 
     /// How long it is.
     pub fn bytes(&self) -> u64 {
-        self.allocation.bytes
+        self.bytes
+    }
+
+    /// Where that starts which it keeps from being freed, and how long that is.
+    pub fn held(&self) -> (u64, u64) {
+        (self.allocation.address, self.allocation.bytes)
+    }
+
+    /// Whether it keeps more than its own bytes.
+    pub fn is_part(&self) -> bool {
+        self.bytes < self.allocation.bytes
     }
 
     /// Says that from now on another stream uses it. What the first one enqueued must have happened.
@@ -122,6 +151,29 @@ mod tests {
         assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 100));
         drop(buffer);
         assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 0));
+    }
+
+    #[test]
+    fn a_slice_keeps_the_whole() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
+        let query = memory.open_account();
+        let buffer = query.allocate(100, Stream(0)).unwrap();
+        let held = buffer.held();
+        let slice = buffer.slice(20, 70).slice(10, 5);
+        assert_eq!((slice.address(), slice.bytes(), slice.held()), (buffer.address() + 30, 5, held));
+        assert!(slice.is_part() && !buffer.is_part());
+        drop(buffer);
+        assert_eq!(memory.used_bytes(), 100);
+        drop(slice);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes beyond a buffer")]
+    fn a_slice_has_no_more_than_there_is() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
+        let buffer = memory.open_account().allocate(100, Stream(0)).unwrap();
+        let _ = buffer.slice(40, 30).slice(20, 11);
     }
 
     #[test]
