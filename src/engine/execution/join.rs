@@ -65,6 +65,13 @@ enum JoinState {
     Done,
 }
 
+/// Rows of the build side, all of them.
+enum BuildRows {
+    Held(Held),
+    /// With what is known of their keys.
+    Spilled(SpilledPartitions, MeasuredKeys),
+}
+
 /// Sides that were spilled.
 struct SpilledSides {
     join: PartitionedJoin,
@@ -95,21 +102,13 @@ impl JoinSource {
     /// Reads the build side, and the probe side too if both have to be partitioned.
     fn read_build(&mut self, context: &mut QueryContext) -> Result<JoinState> {
         let mut claim = context.memory.claim()?;
-        let Some((held, spilled)) = self.hold_build(context, &mut claim)? else {
-            return Ok(JoinState::Done);
-        };
-        if let Some((build, measured)) = spilled {
-            let filter_claim = self.publish_spilled(context, &build, &measured)?;
-            let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
-            while let Some(rows) = self.probe.next(context)? {
-                let chunk = context.queue.chunk_of(&rows)?;
-                probe.push(context, &mut claim, chunk)?;
+        let held = match self.hold_build(context, &mut claim)? {
+            None => return Ok(JoinState::Done),
+            Some(BuildRows::Spilled(build, measured)) => {
+                return self.partition(context, (build, &measured), claim);
             }
-            let probe = probe.finish(context)?;
-            let types = self.build.types();
-            let join = PartitionedJoin::new(&self.matching, (build, probe), types, claim);
-            return Ok(JoinState::Partitioned(Box::new(SpilledSides { join, _claim: filter_claim })));
-        }
+            Some(BuildRows::Held(held)) => held,
+        };
         let chunk = whole(context, &self.build, held)?;
         // Before the first row of the probe side is asked for.
         let filter_bytes = self.publish(context, &chunk, &mut claim)?;
@@ -120,17 +119,35 @@ impl JoinSource {
         claim.try_resize(self.matching.built_bytes(&built) + filter_bytes);
         Ok(JoinState::Probing(Box::new(BuiltSide { built, is_empty, probing: None, _claim: claim })))
     }
-}
 
-impl JoinSource {
+    /// Spills the probe side of a build side that was spilled.
+    fn partition(
+        &mut self,
+        context: &mut QueryContext,
+        (build, measured): (SpilledPartitions, &MeasuredKeys),
+        mut claim: Claim,
+    ) -> Result<JoinState> {
+        let filter_claim = self.publish_spilled(context, &build, measured)?;
+        let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
+        while let Some(rows) = self.probe.next(context)? {
+            let chunk = context.queue.chunk_of(&rows)?;
+            probe.push(context, &mut claim, chunk)?;
+        }
+        let probe = probe.finish(context)?;
+        let types = self.build.types();
+        let join = PartitionedJoin::new(&self.matching, (build, probe), types, claim);
+        Ok(JoinState::Partitioned(Box::new(SpilledSides { join, _claim: filter_claim })))
+    }
+
     /// Sends the scans what they wait for of a build side that is held.
     fn publish(&self, context: &QueryContext, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
+        if !self.filters.are_wanted() {
+            return Ok(0);
+        }
         let queue = &context.queue;
         let keys = self.matching.build_keys(queue, chunk)?;
         let mut measured = MeasuredKeys::default();
-        if self.filters.are_wanted() {
-            measured.add(queue, &keys, chunk.row_count)?;
-        }
+        measured.add(queue, &keys, chunk.row_count)?;
         self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
     }
 
@@ -152,13 +169,8 @@ impl JoinSource {
         Ok(claim)
     }
 
-    /// The rows of the build side that are held, or those that were spilled and their keys; `None` if the join has no
-    /// row whatever comes.
-    fn hold_build(
-        &mut self,
-        context: &mut QueryContext,
-        claim: &mut Claim,
-    ) -> Result<Option<(Held, Option<(SpilledPartitions, MeasuredKeys)>)>> {
+    /// The rows of the build side; `None` if the join has no row whatever comes.
+    fn hold_build(&mut self, context: &mut QueryContext, claim: &mut Claim) -> Result<Option<BuildRows>> {
         let mut held = Held::default();
         let mut spilled: Option<Spilling<'_>> = None;
         let mut measured = MeasuredKeys::default();
@@ -199,7 +211,10 @@ impl JoinSource {
             spilled = Some(spilling);
         }
         let spilled = spilled.map(|spilling| spilling.finish(context)).transpose()?;
-        Ok(Some((held, spilled.map(|spilled| (spilled, measured)))))
+        Ok(Some(match spilled {
+            Some(spilled) => BuildRows::Spilled(spilled, measured),
+            None => BuildRows::Held(held),
+        }))
     }
 
     /// Makes the other side the build side if it turns out to be far smaller: estimates of what joins give may be
@@ -267,7 +282,7 @@ impl Source for JoinSource {
                     let Some(rows) = self.probe.next(context)? else {
                         let alone = self.matching.unmatched(&context.queue, &side.built)?;
                         self.state = JoinState::Done;
-                        return Ok(alone.map(Rows::from));
+                        return Ok(alone);
                     };
                     let probing = self.matching.probe(&context.queue, &side.built, rows, None)?;
                     if probing.is_by_entry() {

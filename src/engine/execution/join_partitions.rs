@@ -164,7 +164,7 @@ impl PartitionedJoin {
                     self.current = Some(self.build(matching, context, current)?);
                 }
                 if alone.is_some() {
-                    return Ok(alone.map(Rows::from));
+                    return Ok(alone);
                 }
                 continue;
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pystachio_plan::{ColumnId, DataType, Expression, Function};
+use pystachio_plan::{ColumnId, Expression, Function};
 
 use super::{Input, columns_of};
 use crate::program::could_fail;
@@ -124,7 +124,7 @@ fn may_make_long_text(expression: &Expression) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use pystachio_plan::Value;
+    use pystachio_plan::{DataType, Value};
 
     use super::*;
     use crate::execution::coded_expressions::CodedCondition;
