@@ -22,11 +22,12 @@
 //!                            └── build side, whole, or partition by partition
 //! ```
 //!
-//! Invariants: a query hears of a fault before it gives a row that came after it. A query has one queue, so all its device work is in one order and a buffer that is dropped
-//! is freed after its last use. Between two chunks a query looks whether it is still wanted. What an operator
-//! holds from one chunk to the next it has a claim for; what it gets no claim for it spills. Chunks are not
-//! larger than what there is of memory allows. Text whose dictionary has few entries goes from operator to operator
-//! as codes; what holds rows, sorts, hashes a build side or gives rows away makes cells of them.
+//! Invariants: a query hears of a fault before it gives a row that came after it. A query has one queue, so all its
+//! device work is in one order and a buffer that is dropped is freed after its last use. Between two chunks a query
+//! looks whether it is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
+//! no claim for it spills. Chunks are not larger than what there is of memory allows: what is, is given in parts, which
+//! are slices of it. Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
+//! sorts, hashes a build side or gives rows away makes cells of them.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
 //! row, and the host runs such a plan on another engine.
