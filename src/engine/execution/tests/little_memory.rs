@@ -4,7 +4,11 @@ use std::{collections::HashMap, sync::atomic::AtomicU64};
 
 use pystachio_plan::{Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
 
-use super::*;
+use super::{
+    wrapping::{Operations, Wrapping},
+    *,
+};
+use crate::operation::Device;
 
 const PAGES: usize = 100;
 /// Readers of the GPU; more of them must not mean smaller pieces.
@@ -149,4 +153,44 @@ fn a_build_side_that_was_spilled_filters_the_probe_side() {
     assert_eq!(counter(&with, "bitmap_rows_dropped"), (probe.rows.len() - found) as u64);
     assert!(with.metrics.spilled_bytes > 0 && with.metrics.spilled_bytes <= once(found), "{with:?}");
     assert!(without.metrics.spilled_bytes > once(found), "{without:?}");
+}
+
+/// Partial results of few groups are merged before their text is copied, and what is given in parts is not copied.
+#[test]
+fn few_groups_of_many_parts_copy_little() {
+    let table = table(107, 40_000);
+    let mut groups: HashMap<Option<&str>, (i64, i64)> = HashMap::new();
+    for row in &table.rows {
+        let group = groups.entry(row.text.as_deref()).or_default();
+        *group = (group.0 + 1, group.1 + row.number);
+    }
+    let shown_group = |(text, (count, sum)): (Option<&str>, (i64, i64))| {
+        vec![shown(&text), count.to_string(), sum.to_string()]
+    };
+    let wanted = sorted(groups.into_iter().map(shown_group).collect());
+    let operator = Operator::Aggregate {
+        input: table.scan(0),
+        groups: vec![NamedExpression { id: ColumnId(100), expression: text(1) }],
+        aggregates: vec![
+            aggregate_call(201, Aggregate::Count, None, DataType::Int64),
+            aggregate_call(
+                202,
+                Aggregate::Sum,
+                Some(int64(3)),
+                DataType::Decimal { precision: 38, scale: 0 },
+            ),
+        ],
+    };
+    let operations = Arc::new(Operations::default());
+    let counted = operations.clone();
+    let wrap = move |inner| -> Arc<dyn Device> { Arc::new(Wrapping::new(inner, counted.clone(), None)) };
+    let fixture = Fixture::over(Watched::wrapping(wrap), file_bytes(&table) / 4);
+    let answer = fixture.run(plan(Relation::new(operator, 1.0))).unwrap();
+    assert_eq!(sorted(answer.rows), wanted);
+    let operations = operations.lock().unwrap();
+    let count = |name| operations.get(name).copied().unwrap_or(0);
+    let parts = count("group") + count("group of few");
+    assert!(parts > 20, "{operations:?}");
+    assert!(count("pack") * 3 <= parts, "{operations:?}");
+    assert_eq!(count("slice_column"), 0, "{operations:?}");
 }
