@@ -164,6 +164,17 @@ pub struct Rows {
 }
 
 impl Column {
+    /// A column of `u32` numbers below 2³¹, none of which is NULL.
+    pub fn of_numbers(values: Buffer) -> Self {
+        Self {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values,
+            validity: None,
+            strings: Vec::new(),
+        }
+    }
+
     /// Bytes of a row's cell and validity.
     pub fn row_bytes(&self) -> u32 {
         self.cell_type.bytes() + u32::from(self.validity.is_some())
@@ -197,13 +208,7 @@ impl Column {
 impl CodedColumn {
     /// The codes as a column of numbers, none of which is NULL: rows of equal codes have equal values.
     pub fn code_column(&self) -> Column {
-        Column {
-            data_type: DataType::Int32,
-            cell_type: CellType::Int32,
-            values: self.codes.clone(),
-            validity: None,
-            strings: Vec::new(),
-        }
+        Column::of_numbers(self.codes.clone())
     }
 }
 
@@ -281,7 +286,7 @@ impl Chunk {
 
 impl Rows {
     /// Bytes of cells, validity and codes.
-    pub fn row_bytes(&self) -> u64 {
+    pub fn cell_bytes(&self) -> u64 {
         self.row_count as u64 * self.columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>()
     }
 

@@ -173,14 +173,18 @@ impl AggregateSource {
                 context.count("dictionary_rows_grouped", rows.row_count as u64);
             }
             let queue = &context.queue;
-            if let Some(slots) = &mut slots {
-                let chunk = queue.chunk_of(&rows)?;
-                if let Some((key, arguments)) = chunk.columns.split_first()
-                    && slots.add(queue, key, arguments, chunk.row_count)?
-                {
-                    continue;
+            let rows = match &mut slots {
+                None => rows,
+                Some(slots) => {
+                    let chunk = queue.chunk_of(&rows)?;
+                    if let Some((key, arguments)) = chunk.columns.split_first()
+                        && slots.add(queue, key, arguments, chunk.row_count)?
+                    {
+                        continue;
+                    }
+                    chunk.into()
                 }
-            }
+            };
             if adds_rows {
                 groups.add(context, self.partial(queue, &rows, Pass::Rows)?)?;
             }
@@ -290,13 +294,13 @@ impl Keys<'_> {
         queue.group(&keys, self.row_count, self.groups_max())
     }
 
-    /// There are no more groups than rows, nor than ways to choose an entry for each column.
+    /// There are no more groups than ways to choose an entry for each column.
     fn groups_max(&self) -> usize {
         let entries = self.columns.iter().map(|column| match column {
             AnyColumn::Cells(_) => usize::MAX,
             AnyColumn::Codes(coded) => coded.entry_count,
         });
-        entries.fold(1, usize::saturating_mul).min(self.row_count)
+        entries.fold(1, usize::saturating_mul)
     }
 
     /// The keys of every group.

@@ -224,7 +224,7 @@ const PART_ROWS: usize = 64;
 
 /// How many of some rows have so many bytes; at least one.
 fn rows_within(rows: &Rows, bytes: u64) -> usize {
-    match rows.row_bytes() {
+    match rows.cell_bytes() {
         cell_bytes if cell_bytes > bytes => {
             let rows = rows.row_count as u128 * u128::from(bytes) / u128::from(cell_bytes);
             (rows as usize).max(1)

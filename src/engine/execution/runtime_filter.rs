@@ -63,6 +63,10 @@ impl RuntimeFilter {
         self.known.get().and_then(Option::as_ref)
     }
 
+    fn set(&self) -> Option<&KeyFilter> {
+        self.known.get().and_then(set_of)
+    }
+
     /// Whether rows may have been dropped by it.
     pub(super) fn is_used(&self) -> bool {
         self.known().is_some()
@@ -122,7 +126,7 @@ impl JoinFilters {
         let mut known =
             waiting.iter().map(|target| target.open(queue, measured, claim)).collect::<Result<Vec<_>>>()?;
         let sets = || {
-            let sets = known.iter().map(|known| known.as_ref().and_then(|known| known.filter.as_ref()));
+            let sets = known.iter().map(set_of);
             waiting.iter().zip(sets).filter_map(|(target, set)| Some((target, set?)))
         };
         let mut insert = |keys: &[Column], row_count: usize| {
@@ -136,14 +140,13 @@ impl JoinFilters {
             Ok(()) => {}
             // A query needs no filter.
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                known.iter_mut().filter(|known| has_set(known)).for_each(|known| *known = None);
+                known.iter_mut().filter(|known| set_of(known).is_some()).for_each(|known| *known = None);
             }
             Err(error) => return Err(error),
         }
         let mut bytes = 0;
         for (target, known) in waiting.iter().zip(known) {
-            let set = known.as_ref().and_then(|known| known.filter.as_ref());
-            bytes += set.map_or(0, |set| set.shape().bytes());
+            bytes += set_of(&known).map_or(0, |set| set.shape().bytes());
             // Nobody else settles it.
             let _ = target.filter.known.set(known);
         }
@@ -151,8 +154,9 @@ impl JoinFilters {
     }
 }
 
-fn has_set(known: &Option<KnownKeys>) -> bool {
-    known.as_ref().is_some_and(|known| known.filter.is_some())
+/// The set of keys, if there is one.
+fn set_of(known: &Option<KnownKeys>) -> Option<&KeyFilter> {
+    known.as_ref().and_then(|known| known.filter.as_ref())
 }
 
 /// What is known of the keys of rows before they are put into sets.
@@ -277,8 +281,8 @@ impl ScanRuntimeFilter {
 
     /// Whether rows are to be tested: there is a filter, and it has not turned out to let most pass.
     pub(super) fn is_worth_testing(&self) -> bool {
-        let has_filter = self.filter.known().is_some_and(|known| known.filter.is_some());
-        has_filter && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
+        self.filter.set().is_some()
+            && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
     }
 
     /// Places of the keys in the scan.
@@ -298,7 +302,7 @@ impl ScanRuntimeFilter {
         row_count: usize,
         asked: Option<&Buffer>,
     ) -> Result<TestedRows<'_>> {
-        let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else {
+        let Some(filter) = self.filter.set() else {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
         let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
@@ -319,7 +323,7 @@ impl ScanRuntimeFilter {
 
     /// Adds what was counted since the last time to an operator.
     pub(super) fn show(&self, operator: &mut OperatorMetrics) {
-        let Some(filter) = self.filter.known().and_then(|known| known.filter.as_ref()) else { return };
+        let Some(filter) = self.filter.set() else { return };
         let names = match filter.shape() {
             KeyFilterShape::Bitmap { .. } => ("bitmap_rows_tested", "bitmap_rows_dropped"),
             KeyFilterShape::Bloom { .. } => ("bloom_rows_tested", "bloom_rows_dropped"),
@@ -340,8 +344,7 @@ fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Re
     let flags = queue.test_keys(filter, std::slice::from_ref(entries), *entry_count, KeyTest::default())?;
     let passing = queue.select(&flags, *entry_count)?;
     let codes = queue.open_key_filter(KeyFilterShape::Bitmap { least: 0, bit_count: *entry_count as u64 })?;
-    let numbers = Column { values: passing.rows, ..coded.code_column() };
-    queue.insert_keys(&codes, &[numbers], passing.count)?;
+    queue.insert_keys(&codes, &[Column::of_numbers(passing.rows)], passing.count)?;
     Ok(codes)
 }
 

@@ -29,7 +29,7 @@ const CELL_BYTES: usize = 16;
 
 /// The rows of a launch.
 #[derive(Clone, Copy, Debug)]
-struct Rows {
+struct LaunchedRows {
     /// Bytes of a row in all columns.
     row_bytes: u64,
     /// Whether outputs are text.
@@ -58,9 +58,11 @@ impl ProgramOperations for KernelDevice {
         for (place, column) in arguments.outputs.iter_mut().zip(&results) {
             *place = address_of(column);
         }
-        let row_bytes = columns.iter().copied().chain(&results).map(row_bytes).sum();
+        let all = columns.iter().copied().chain(&results);
+        // Text that cells point to is left out.
+        let row_bytes = all.map(|column| u64::from(column.row_bytes())).sum();
         let gives_text = results.iter().any(|column| column.cell_type == CellType::String);
-        let text = self.launch_program(code, &mut arguments, Rows { row_bytes, gives_text })?;
+        let text = self.launch_program(code, &mut arguments, LaunchedRows { row_bytes, gives_text })?;
         // Text may lie in the input, among the constants, or where the launch put it.
         let texts = columns.iter().flat_map(|column| &column.strings).chain([&copy]).chain(&text);
         let texts: Vec<Buffer> = texts.cloned().collect();
@@ -78,7 +80,7 @@ impl KernelDevice {
         &self,
         code: &Code,
         arguments: &mut EvaluateProgram,
-        rows: Rows,
+        rows: LaunchedRows,
     ) -> Result<Option<Buffer>> {
         let (kernel, needs, memory, stream) = (kernel_of(code), code.needs, self.memory(), self.stream());
         let grid = arguments.row_count.div_ceil(u64::from(kernel.block_threads())).min(GRID_MAX) as u32;
@@ -190,11 +192,6 @@ fn allocate_output(computed: &Computed, lane: &Lane, chunk: &Chunk) -> Result<Co
         validity: if can_be_null { Some(memory.allocate(rows.max(1), stream)?) } else { None },
         strings: Vec::new(),
     })
-}
-
-/// A cell and its validity. Text that cells point to is left out.
-fn row_bytes(column: &Column) -> u64 {
-    u64::from(column.cell_type.bytes()) + u64::from(column.validity.is_some())
 }
 
 fn address_of(column: &Column) -> ProgramColumn {

@@ -3,7 +3,7 @@
 //! Rows with equal hashes are chained: `heads` has the last row of each chain, `next_rows` the row before it. Where one
 //! integer key is dense, it is its own slot and nothing is hashed.
 
-use pystachio_plan::{DataType, Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     Kernel, KernelDevice,
@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::{
-    device::{Buffer, CellType, Column},
+    device::{Buffer, Column},
     operation::{
         JoinOperations, JoinTable, KEYS_MAX, KeyFilterOperations, KeyRange, Pairs, ProbeMode, RowNumbers,
         RowOperations,
@@ -256,14 +256,7 @@ impl KernelDevice {
         if kept.is_every_row {
             return Ok(numbers.clone());
         }
-        let column = Column {
-            data_type: DataType::Int32,
-            cell_type: CellType::Int32,
-            values: numbers.rows.clone(),
-            validity: None,
-            strings: Vec::new(),
-        };
-        let selected = self.gather(&column, kept)?;
+        let selected = self.gather(&Column::of_numbers(numbers.rows.clone()), kept)?;
         Ok(RowNumbers {
             rows: selected.values,
             count: kept.count,

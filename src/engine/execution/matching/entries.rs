@@ -42,7 +42,7 @@ impl Matching {
         let entries = std::slice::from_ref(entries);
         let pairs = queue.probe(table, entries, *entry_count, ProbeMode::Matches, row_count as u64)?;
         let Some(pairs) = pairs else { return Ok(None) };
-        let numbers = Column { values: pairs.probe.rows.clone(), ..coded.code_column() };
+        let numbers = Column::of_numbers(pairs.probe.rows.clone());
         let table = queue.build(vec![numbers], pairs.probe.count)?;
         Ok(Some(EntryMatches { table, pairs }))
     }

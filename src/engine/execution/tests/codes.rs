@@ -62,15 +62,6 @@ fn calls() -> Vec<AggregateCall> {
     ]
 }
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-    JoinKind::NullAwareAnti,
-];
-
 /// A join of columns 0 to 3 with columns from 4 on.
 fn joined(
     kind: JoinKind,
@@ -189,7 +180,7 @@ fn plans(table: &Table, other: &Table) -> Vec<(String, Plan)> {
     ];
     let some = |limit| other.filtered(4, &[test(Function::Less, vec![int64(7), number(limit)])]);
     let by_number = [(int64(0), int64(4))];
-    for kind in KINDS {
+    for kind in JOIN_KINDS {
         plans.push(("a join", joined(kind, JoinSide::Right, [scan(), some(30)], &by_number, None)));
     }
     let residual = test(Function::Less, vec![text(1), text(5)]);
@@ -212,7 +203,7 @@ fn text_joins(table: &Table, other: &Table) -> Vec<(String, Plan)> {
         ("text and a number", vec![(text(1), text(5)), (int64(0), int64(4))]),
     ];
     let mut plans = Vec::new();
-    for kind in KINDS {
+    for kind in JOIN_KINDS {
         for (key, keys) in &keys {
             if kind == JoinKind::NullAwareAnti && keys.len() > 1 {
                 continue;
@@ -240,12 +231,6 @@ fn plan_of_few(table: &Table, few: &Expression) -> Arc<Relation> {
 
 fn other() -> Table {
     Table::made(Shape { seed: 92, row_count: 500, key_count: 20, repeated_percent: 5, null_percent: 5 })
-}
-
-/// What an operator counted, of all together.
-fn counter(answer: &Answer, name: &str) -> u64 {
-    let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
-    all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
 }
 
 /// The answer with codes, whose rows are those without.

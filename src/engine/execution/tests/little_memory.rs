@@ -49,11 +49,6 @@ fn expected<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<Vec<String>> {
     vec![vec![count.to_string(), sum.to_string()]]
 }
 
-fn counter(answer: &Answer, name: &str) -> u64 {
-    let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
-    all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
-}
-
 /// Rows with a value below a limit.
 fn below(table: &Table, limit: i64) -> Arc<Relation> {
     let limit = Expression::literal(Value::Int(limit), DataType::Int64);

@@ -47,7 +47,7 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
-    Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn,
+    JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn,
 };
 
 use self::watched::Watched;
@@ -62,6 +62,16 @@ use crate::{
 const PLENTY_BYTES: u64 = 1 << 30;
 /// Rows of a row group: the least that a scan decodes.
 const ROW_GROUP_ROWS: usize = 60;
+
+/// Every kind of join.
+const JOIN_KINDS: [JoinKind; 6] = [
+    JoinKind::Inner,
+    JoinKind::Left,
+    JoinKind::Full,
+    JoinKind::Semi,
+    JoinKind::Anti,
+    JoinKind::NullAwareAnti,
+];
 
 /// Numbers that repeat: xorshift.
 struct Random(u64);
@@ -237,6 +247,12 @@ struct Fixture {
 struct Answer {
     rows: Vec<Vec<String>>,
     metrics: QueryMetrics,
+}
+
+/// What operators counted, all together.
+fn counter(answer: &Answer, name: &str) -> u64 {
+    let all = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
+    all.filter(|(known, _)| known == name).map(|(_, count)| *count).sum()
 }
 
 impl Fixture {

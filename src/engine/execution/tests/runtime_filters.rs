@@ -5,14 +5,6 @@ use pystachio_plan::{ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpr
 
 use super::*;
 
-const KINDS: [JoinKind; 6] = [
-    JoinKind::Inner,
-    JoinKind::Left,
-    JoinKind::Full,
-    JoinKind::Semi,
-    JoinKind::Anti,
-    JoinKind::NullAwareAnti,
-];
 const SIDES: [JoinSide; 2] = [JoinSide::Left, JoinSide::Right];
 
 /// What two rows are joined by: places of columns.
@@ -100,17 +92,11 @@ fn run_both(root: &Arc<Relation>, memory_bytes: u64) -> [Answer; 2] {
     })
 }
 
-/// What operators counted by a name.
-fn count(answer: &Answer, name: &str) -> u64 {
-    let counters = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
-    counters.filter(|(known, _)| known == name).map(|(_, value)| value).sum()
-}
-
 /// Rows that filters of either kind dropped, and row groups.
 fn dropped(answer: &Answer) -> u64 {
     ["bitmap_rows_dropped", "bloom_rows_dropped", "row_groups_pruned_by_joins"]
         .iter()
-        .map(|name| count(answer, name))
+        .map(|name| counter(answer, name))
         .sum()
 }
 
@@ -134,7 +120,7 @@ fn joins_of_every_kind_give_the_same_rows_and_drop_only_what_they_may() {
     let right = Table::made(shape(32, 600, 500));
     for keys in [KEY, TEXT, KEY_AND_TEXT] {
         let pairs: Vec<(u32, u32)> = keys.iter().map(|key| (*key, *key + 4)).collect();
-        for kind in KINDS {
+        for kind in JOIN_KINDS {
             for build in SIDES {
                 let build = if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { build };
                 let (left_limit, right_limit) =
@@ -151,7 +137,7 @@ fn joins_of_every_kind_give_the_same_rows_and_drop_only_what_they_may() {
                 };
                 let context = format!("{kind:?} join by {keys:?}, build {build:?}");
                 let answer = check(&root, &expected, may_drop, &context);
-                let bitmap = count(&answer, "bitmap_rows_tested");
+                let bitmap = counter(&answer, "bitmap_rows_tested");
                 assert_eq!(bitmap > 0, may_drop && keys == KEY, "{context}");
             }
         }
@@ -180,7 +166,7 @@ fn an_empty_build_side_prunes_every_row_group() {
     for kind in [JoinKind::Inner, JoinKind::Semi] {
         let root = join(kind, JoinSide::Right, left.scan(0), scan_below(&right, 4, -9999), &[(0, 4)]);
         let answer = check(&root, &[], true, "an empty side");
-        assert_eq!(count(&answer, "row_groups_pruned_by_joins"), 700_u64.div_ceil(ROW_GROUP_ROWS as u64));
+        assert_eq!(counter(&answer, "row_groups_pruned_by_joins"), 700_u64.div_ceil(ROW_GROUP_ROWS as u64));
     }
     let root = join(JoinKind::Anti, JoinSide::Right, left.scan(0), scan_below(&right, 4, -9999), &[(0, 4)]);
     let all = sorted(left.rows.iter().map(shown_row).collect());
@@ -204,9 +190,9 @@ fn row_groups_outside_the_keys_are_not_decoded() {
     let expected = expected(JoinKind::Inner, &probe.rows, &build.rows, KEY);
     assert!(!expected.is_empty());
     let answer = check(&root, &expected, true, "sorted keys");
-    let pruned = count(&answer, "row_groups_pruned_by_joins");
+    let pruned = counter(&answer, "row_groups_pruned_by_joins");
     assert!((15..20).contains(&pruned), "{pruned} of 20 row groups");
-    assert!(count(&answer, "bitmap_rows_tested") <= (20 - pruned) * ROW_GROUP_ROWS as u64);
+    assert!(counter(&answer, "bitmap_rows_tested") <= (20 - pruned) * ROW_GROUP_ROWS as u64);
 }
 
 #[test]
@@ -225,9 +211,9 @@ fn pages_outside_the_keys_are_skipped() {
     let rows = expected(JoinKind::Inner, &probe.rows, &build.rows, KEY);
     let [with, without] = run_both(&root, PLENTY_BYTES);
     assert!(with.rows == rows && without.rows == rows && !rows.is_empty());
-    let decoded = [&with, &without].map(|answer| count(answer, "bytes_decoded"));
+    let decoded = [&with, &without].map(|answer| counter(answer, "bytes_decoded"));
     assert!(decoded[0] * 4 < decoded[1], "{decoded:?}");
-    assert!(count(&with, "bitmap_rows_tested") < 1000, "{}", count(&with, "bitmap_rows_tested"));
+    assert!(counter(&with, "bitmap_rows_tested") < 1000, "{}", counter(&with, "bitmap_rows_tested"));
 }
 
 #[test]
@@ -384,7 +370,7 @@ fn a_filter_that_drops_little_is_given_up() {
     let root = join(JoinKind::Semi, JoinSide::Right, probe.scan(0), scan_below(&build, 4, 1), &[(0, 4)]);
     let [with, without] = run_both(&root, PLENTY_BYTES);
     assert_eq!((with.rows.len(), without.rows.len()), (80_000 - 80, 80_000 - 80));
-    let tested = count(&with, "bitmap_rows_tested");
+    let tested = counter(&with, "bitmap_rows_tested");
     assert!((1 << 16..80_000).contains(&tested), "{tested} rows were tested");
 }
 
@@ -449,8 +435,8 @@ fn decimals_are_filtered_by_value() {
         };
         let values = (600..680).step_by(6).map(|value| vec![format!("{}.{:02}", value / 100, value % 100)]);
         let answer = check(&Relation::new(operator, 1.0), &sorted(values.collect()), true, kind);
-        assert!(count(&answer, kind) > 0, "{kind}");
-        let pruned = count(&answer, "row_groups_pruned_by_joins");
+        assert!(counter(&answer, kind) > 0, "{kind}");
+        let pruned = counter(&answer, "row_groups_pruned_by_joins");
         // Bounds are known of decimals of at most 64 bits; the NULL alone in its row group matches nothing.
         assert_eq!(pruned, if precision == 15 { 10 } else { 1 }, "{kind}");
     }

@@ -14,10 +14,7 @@ fn all_rows(table: &Table) -> Vec<Vec<String>> {
 
 /// Bytes read, and bytes that came from the device's cache and from the host's.
 fn sources(answer: &Answer) -> [u64; 3] {
-    let counters = answer.metrics.operators.iter().flat_map(|operator| &operator.counters);
-    let sum =
-        |wanted: &str| counters.clone().filter(|(name, _)| name == wanted).map(|(_, count)| count).sum();
-    [sum("bytes_read"), sum("bytes_cached"), sum("bytes_pinned")]
+    ["bytes_read", "bytes_cached", "bytes_pinned"].map(|name| counter(answer, name))
 }
 
 /// An engine whose device keeps little of a table, and whose host keeps the rest.
