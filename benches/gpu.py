@@ -266,10 +266,7 @@ def run_generate(bench):
             return 0
         for server in ("gpu", "cpu"):
             begin, schema = time.monotonic(), bench.schema(server)
-            session.run(f'DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}; '
-                        f'IMPORT FOREIGN SCHEMA "{bench.data}" FROM SERVER {server} INTO {schema}')
-            for table in tables.TPCH_KEYS:
-                session.run(f"ANALYZE {schema}.{table}")
+            tables.tpch_foreign(session, bench.data, schema, server)
             print(f"SF {options.scale}: {server}: imported and analyzed in {time.monotonic() - begin:.1f} s", flush=True)
         session.run(f"INSERT INTO public.made VALUES (NULL, '{stamp}')")
     return 0

@@ -12,6 +12,7 @@ import contextlib
 import math
 import pathlib
 
+from harness import tables
 from harness.libpq import Session
 
 ROWS = 20_000_000
@@ -108,8 +109,8 @@ def _decoding(bench, peer):
         path = folder / "tried.parquet"
         encoded = _write(path, values, options) / ROWS
         path.chmod(0o644)
-        peer.session.run(f"DROP SCHEMA IF EXISTS calibrate CASCADE; CREATE SCHEMA calibrate; IMPORT FOREIGN SCHEMA \"{folder}\" FROM SERVER gpu "
-                         "INTO calibrate; SET pystachio.engine_choice = gpu")
+        peer.session.run(f"DROP SCHEMA IF EXISTS calibrate CASCADE; CREATE SCHEMA calibrate; "
+                         f"{tables.import_statement(folder, 'calibrate', 'gpu')}; SET pystachio.engine_choice = gpu")
         nanoseconds = _kernel_ms(peer, "SELECT max(c) FROM calibrate.tried", DECODING) * 1e6 / ROWS
         kind = name.split()[0]
         decoded = {"int4": 4, "text": 16}.get(kind, 8)

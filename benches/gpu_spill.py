@@ -33,12 +33,10 @@ def make_server(bench, device_memory):
     """A server with a small arena, and the tables over it, analyzed as those of the server `gpu`."""
     options, schema = bench.options, bench.schema(SERVER)
     with Session(bench.conninfo, ["SET client_min_messages = warning"]) as session:
-        session.run(f"DROP SERVER IF EXISTS {SERVER} CASCADE; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
+        session.run(f"DROP SERVER IF EXISTS {SERVER} CASCADE")
         session.run(f"CREATE SERVER {SERVER} FOREIGN DATA WRAPPER pystachio OPTIONS (device '{options.device}', "
                     f"device_memory '{device_memory >> 10}kB'{options.server_options})")
-        session.run(f'IMPORT FOREIGN SCHEMA "{bench.data}" FROM SERVER {SERVER} INTO {schema}')
-        for table in tables.TPCH_KEYS:
-            session.run(f"ANALYZE {schema}.{table}")
+        tables.tpch_foreign(session, bench.data, schema, SERVER)
 
 
 def measure(bench, name, sql, whole, small):

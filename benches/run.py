@@ -52,10 +52,7 @@ def prepare(conninfo, folder, scale):
         for server, cache in (("cache_off", 0), ("cache_on", memory // 4)):
             session.run(f"CREATE SERVER {server} FOREIGN DATA WRAPPER pystachio "
                         f"OPTIONS (device 'cpu', memory '{memory // 3 >> 20}MB', cache '{cache >> 20}MB')")
-            session.run(f'DROP SCHEMA IF EXISTS {server} CASCADE; CREATE SCHEMA {server}; '
-                        f'IMPORT FOREIGN SCHEMA "{target}" FROM SERVER {server} INTO {server}')
-            for table in tables.TPCH_KEYS:
-                session.run(f"ANALYZE {server}.{table}")
+            tables.tpch_foreign(session, target, server, server)
         if not session.run("SELECT to_regclass('heap.done')").scalar():
             print("loading the heap tables", flush=True)
             tables.heap_copy(session, "cache_off", "heap")

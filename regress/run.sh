@@ -27,5 +27,9 @@ passed=$(grep -cE '^(test|     ) .*\.\.\. ok' "$output/summary" || true)
 failed=$(grep -cE '^(test|     ) .*\.\.\. FAILED' "$output/summary" || true)
 if [[ $status != 0 && $failed == 0 ]]; then failed=1; fi
 if [[ -f $output/regression.diffs ]]; then head -n 200 "$output/regression.diffs"; fi
+# Each failed test with the first lines that differ.
+sed -nE 's/^(test|     ) *([a-z_]+) .*FAILED.*/\2/p' "$output/summary" | while read -r test; do
+    diff "$here/expected/$test.out" "$output/results/$test.out" | grep -E '^[<>]' | head -n 3 | sed "s/^/$test: /"
+done > "${counts%.json}.failures" || true
 printf '{"passed": %d, "failed": %d}\n' "$passed" "$failed" > "$counts"
 exit $status

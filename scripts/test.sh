@@ -25,6 +25,7 @@ run_rust() {
     # A crate that does not compile has no result line, and must count.
     if grep -qE '^error(\[|:)' "$log" && [[ $failed == 0 ]]; then failed=1; fi
     count rust "$passed" "$failed"
+    grep -E '^test .* FAILED$|^error' "$log" > "$results/rust.failures" || true
 }
 
 # Compiles every kernel for every GPU that is supported, where there is a compiler.

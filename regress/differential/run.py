@@ -11,7 +11,6 @@ with char(n)), optimized, spill (a device with little memory), rewrites, estimat
 """
 
 import argparse
-import json
 import pathlib
 import random
 import sys
@@ -21,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from differential import edges, generate, letters  # noqa: E402
 from harness import tables  # noqa: E402
-from harness.claims import Claims, differences  # noqa: E402
+from harness.claims import Claims, differences, write_counts  # noqa: E402
 from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
@@ -473,29 +472,23 @@ def main():
             tables.edge_schemas(session, folder, foreign=not options.self_check)
     if options.self_check:
         claims = self_check(options.conninfo, options)
-        write_counts(options.counts, claims.passed, claims.failed)
+        write_counts(options.counts, claims)
         return claims.summary()
     wanted = {"tpch", "optimized", "spill", "rewrites", "spec", "estimates"} & set(suites)
     if wanted:
         if not options.tpch:
             parser.error("suites tpch, spec, optimized, spill, rewrites and estimates need --tpch FOLDER")
         prepare_tpch(options.conninfo, options.tpch, wanted | {"tpch"})
-    passed = failed = 0
+    tallies = []
     status = 0
     for suite in suites:
         begin = time.monotonic()
         claims = globals()[f"run_{suite}"](options.conninfo, options)
         status |= claims.summary()
         print(f"    ({time.monotonic() - begin:.1f} s)", flush=True)
-        passed, failed = passed + claims.passed, failed + claims.failed
-    write_counts(options.counts, passed, failed)
+        tallies.append(claims)
+    write_counts(options.counts, *tallies)
     return status
-
-
-def write_counts(path, passed, failed):
-    """Writes the counts as JSON where a file is given."""
-    if path:
-        pathlib.Path(path).write_text(json.dumps({"passed": passed, "failed": failed}), encoding="utf-8")
 
 
 if __name__ == "__main__":

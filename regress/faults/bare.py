@@ -4,6 +4,7 @@ import os
 import signal
 
 from faults.support import require, wait_until
+from harness import tables
 from harness.explain import plan_shape
 from harness.libpq import QueryError, Session
 
@@ -18,7 +19,7 @@ def without_preloading(conninfo, folder):
         require(session.run("SHOW shared_preload_libraries").scalar() == "", "the library is not preloaded")
         session.run("CREATE EXTENSION pystachio; CREATE SCHEMA t")
         session.run(f"SELECT * FROM pystachio.tpch_generate('{target}', 0.01)")
-        session.run(f'IMPORT FOREIGN SCHEMA "{target}" FROM SERVER pystachio INTO t')
+        session.run(tables.import_statement(target, "t"))
         expected = session.run(_QUERY).rows
         require(len(expected) == 25, f"{len(expected)} rows")
     with Session(f"{conninfo} dbname=postgres", ["SET statement_timeout = '60s'"]) as session:

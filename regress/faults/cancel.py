@@ -5,6 +5,7 @@ import pathlib
 import time
 
 from faults.support import STOP_S_MAX, require
+from harness import tables
 from harness.libpq import QueryError
 
 # Every row has the same key.
@@ -72,7 +73,7 @@ def work_stops_when_cancelled(place):
         session.run("DROP SCHEMA IF EXISTS large CASCADE; CREATE SCHEMA large")
         # One row group, and the generator's text, which is made once and for all.
         session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', 0.5, ARRAY['lineitem'], overwrite => true, row_group_rows => 16000000)")
-        session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER pystachio INTO large')
+        session.run(tables.import_statement(folder, "large"))
         cancelled = [name for name, query in _CASES.items()
                      if _cancel_in(place, session, name, query.format(folder=f"{place.folder}/faults-cancelled", large=folder))]
         # What is read from files may be through before.

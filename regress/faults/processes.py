@@ -8,6 +8,7 @@ import threading
 import time
 
 from faults.support import LONG_QUERY, RESTART_S_MAX, WIDE_QUERY, expect_error, require, wait_until
+from harness import tables
 from harness.libpq import QueryError
 
 _TRIVIAL = "SELECT count(*) FROM nation"
@@ -224,7 +225,7 @@ def memory_option(place):
         session.run("CREATE SERVER small FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '64MB', cache '0')")
         larger = f"{place.folder}/faults-larger"
         session.run(f"SELECT * FROM pystachio.tpch_generate('{larger}', 0.1, overwrite => true)")
-        session.run(f'CREATE SCHEMA small; IMPORT FOREIGN SCHEMA "{larger}" FROM SERVER small INTO small')
+        session.run(f"CREATE SCHEMA small; {tables.import_statement(larger, 'small', 'small')}")
         session.run("SET search_path = small")
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works")
         # Either side of the join is more than the memory, and a hash join's build side is not spilled.
@@ -269,7 +270,7 @@ def dropped_server(place):
     with place.session("SET client_min_messages = warning") as session:
         session.run("DROP SERVER IF EXISTS fleeting CASCADE; DROP SCHEMA IF EXISTS fleeting CASCADE")
         session.run("CREATE SERVER fleeting FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '256MB')")
-        session.run(f'CREATE SCHEMA fleeting; IMPORT FOREIGN SCHEMA "{place.tpch}" LIMIT TO (nation) FROM SERVER fleeting INTO fleeting')
+        session.run(f"CREATE SCHEMA fleeting; {tables.import_statement(place.tpch, 'fleeting', 'fleeting', 'LIMIT TO (nation)')}")
         require(session.run("SELECT count(*) FROM fleeting.nation").scalar() == "25", "the server works")
         first = place.engine_pid("fleeting")
         require(first is not None and _alive(first), "its engine is shown")
@@ -288,7 +289,7 @@ def dropped_database(place):
         session.run("DROP DATABASE IF EXISTS fleeting")
         session.run("CREATE DATABASE fleeting")
         other = type(session)(place.base + " dbname=fleeting", ["CREATE EXTENSION pystachio", "CREATE SCHEMA t"])
-        other.run(f'IMPORT FOREIGN SCHEMA "{place.tpch}" LIMIT TO (nation) FROM SERVER pystachio INTO t')
+        other.run(tables.import_statement(place.tpch, "t", limit="LIMIT TO (nation)"))
         require(other.run("SELECT count(*) FROM t.nation").scalar() == "25", "the new database works")
         pid = int(other.run("SELECT pid FROM pystachio.engines").scalar())
         other.close()

@@ -6,7 +6,6 @@ kill processes of its engines.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -16,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from faults import access, bare, cancel, files, nesting, processes  # noqa: E402
 from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
-from harness.claims import Claims  # noqa: E402
+from harness.claims import Claims, write_counts  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
 
@@ -64,8 +63,7 @@ def main():
     if options.bare and options.only in "bare":
         claims.attempt("bare", lambda: bare.without_preloading(*options.bare))
     status = claims.summary()
-    if options.counts:
-        pathlib.Path(options.counts).write_text(json.dumps({"passed": claims.passed, "failed": claims.failed}), encoding="utf-8")
+    write_counts(options.counts, claims)
     return status
 
 

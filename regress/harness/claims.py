@@ -1,5 +1,7 @@
 """Counts claims that hold and claims that fail, and prints the failures as they come."""
 
+import json
+import pathlib
 import sys
 
 LINE_CHARACTERS_MAX = 400
@@ -9,7 +11,7 @@ class Claims:
     """The tally of one suite. Every claim is counted once."""
 
     def __init__(self, suite):
-        self.suite, self.passed, self.failed = suite, 0, 0
+        self.suite, self.passed, self.failed, self.failures = suite, 0, 0, []
 
     def record(self, name, failure=None):
         """Counts a claim: it failed if `failure` is a text that says how."""
@@ -17,7 +19,9 @@ class Claims:
             self.passed += 1
             return True
         self.failed += 1
-        print(f"FAILED {self.suite}: {name}\n{_indent(failure)}", flush=True)
+        text = f"{self.suite}: {name}\n{_indent(failure)}"
+        self.failures.append(text)
+        print(f"FAILED {text}", flush=True)
         return False
 
     def check(self, name, holds, failure=""):
@@ -36,6 +40,15 @@ class Claims:
         """Prints the counts on one line and returns the exit status."""
         print(f"{self.suite}: {self.passed} passed, {self.failed} failed", flush=True)
         return 1 if self.failed or not self.passed else 0
+
+
+def write_counts(path, *tallies):
+    """Writes the counts of some `Claims` as JSON to `path` where there is one, and what failed beside it."""
+    if path:
+        path = pathlib.Path(path)
+        counts = {"passed": sum(claims.passed for claims in tallies), "failed": sum(claims.failed for claims in tallies)}
+        path.write_text(json.dumps(counts), encoding="utf-8")
+        path.with_suffix(".failures").write_text("".join(f"{text}\n" for claims in tallies for text in claims.failures), encoding="utf-8")
 
 
 def _indent(text):

@@ -130,11 +130,16 @@ def spilling_foreign(session, folder, memory):
     tpch_foreign(session, pieces, "tpch_spill", "spilling")
 
 
+def import_statement(folder, schema, server="pystachio", limit=""):
+    """The statement that imports the Parquet files of `folder`, whose path may be longer than a name can be."""
+    return f"IMPORT FOREIGN SCHEMA files {limit} FROM SERVER {server} INTO {schema} OPTIONS (path '{folder}')"
+
+
 def tpch_foreign(session, folder, schema="tpch", server="pystachio"):
     """Imports the Parquet files of `folder` into a schema of foreign tables, and analyzes them."""
     session.run(f"SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
     session.run("RESET client_min_messages")
-    session.run(f'IMPORT FOREIGN SCHEMA "{folder}" FROM SERVER {server} INTO {schema}')
+    session.run(import_statement(folder, schema, server))
     for table in TPCH_KEYS:
         session.run(f"ANALYZE {schema}.{table}")
 

@@ -9,8 +9,8 @@ SELECT * FROM pystachio.tpch_generate(:'scratch' || '/dictionary_codes', 0.01, A
 CREATE SERVER codes FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB');
 CREATE SCHEMA codes_files;
 CREATE SCHEMA codes_heap;
-SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER codes INTO codes_files', :'scratch' || '/dictionary_codes')
-\gexec
+SELECT :'scratch' || '/dictionary_codes' AS folder \gset
+IMPORT FOREIGN SCHEMA files FROM SERVER codes INTO codes_files OPTIONS (path :'folder');
 CREATE TABLE codes_heap.lineitem AS SELECT * FROM codes_files.lineitem;
 CREATE TABLE codes_heap.orders AS SELECT * FROM codes_files.orders;
 CREATE TABLE codes_heap.part AS SELECT * FROM codes_files.part;

@@ -23,9 +23,20 @@ FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'v'
 WHERE c.relnamespace = 'imported'::regnamespace ORDER BY 1;
 DROP SCHEMA imported CASCADE;
 
+-- A path longer than a name can be.
+\getenv scratch PYSTACHIO_REGRESS_SCRATCH
+SELECT :'scratch' || '/' || repeat('long', 20) AS folder \gset
+SELECT row_count FROM pystachio.tpch_generate(:'folder', 0.001, ARRAY['region'], overwrite => true);
+CREATE SCHEMA imported;
+IMPORT FOREIGN SCHEMA regions LIMIT TO (region) FROM SERVER pystachio INTO imported OPTIONS (path :'folder');
+SELECT count(*) FROM imported.region;
+DROP SCHEMA imported CASCADE;
+
 -- What can't be imported.
 CREATE SCHEMA imported;
 IMPORT FOREIGN SCHEMA "/nowhere/at/all" FROM SERVER pystachio INTO imported;
+IMPORT FOREIGN SCHEMA "/nowhere/of/a/name/of/which/only/sixty/three/bytes/are/kept/and/no/more" FROM SERVER pystachio INTO imported;
+IMPORT FOREIGN SCHEMA nowhere FROM SERVER pystachio INTO imported OPTIONS (path '/nowhere/of/a/name/of/which/more/than/sixty/three/bytes/are/kept/and/more');
 IMPORT FOREIGN SCHEMA "relative" FROM SERVER pystachio INTO imported;
 SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER pystachio INTO imported OPTIONS (colour ''red'')', :'data')
 \gexec

@@ -9,8 +9,8 @@ SET search_path = gpu_memory, public;
 SET pystachio.engine_choice = gpu;
 SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/gpu_memory', 0.02, ARRAY['orders'], overwrite => true, layout => 'gpu');
 CREATE SERVER memory_large FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB');
-SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER memory_large INTO gpu_memory', :'scratch' || '/gpu_memory')
-\gexec
+SELECT :'scratch' || '/gpu_memory' AS folder \gset
+IMPORT FOREIGN SCHEMA files FROM SERVER memory_large INTO gpu_memory OPTIONS (path :'folder');
 CREATE FUNCTION counted(query text, counter text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE line text; total bigint := 0;
 BEGIN
@@ -43,8 +43,8 @@ RESET pystachio.gpu_cache;
 SELECT row_count FROM pystachio.tpch_generate(:'scratch' || '/gpu_memory_tiers', 0.02, ARRAY['orders'], overwrite => true, row_group_rows => 3000, compression => 'none');
 CREATE SERVER memory_small FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', device_memory '4MB', pinned_cache '64MB');
 CREATE SCHEMA on_small;
-SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER memory_small INTO on_small', :'scratch' || '/gpu_memory_tiers')
-\gexec
+SELECT :'scratch' || '/gpu_memory_tiers' AS folder \gset
+IMPORT FOREIGN SCHEMA files FROM SERVER memory_small INTO on_small OPTIONS (path :'folder');
 CREATE VIEW everything AS
 SELECT sum(o_orderkey) AS a, sum(o_custkey) AS b, sum(o_totalprice) AS c, min(o_orderdate) AS d, max(o_orderpriority) AS e, max(o_clerk) AS f, max(o_comment) AS g
 FROM on_small.orders;

@@ -5,8 +5,8 @@
 SET client_min_messages = warning;
 CREATE SCHEMA tpch_plans;
 SELECT count(*), sum(row_count) FROM pystachio.tpch_generate(:'scratch' || '/tpch', 0.001, overwrite => true);
-SELECT format('IMPORT FOREIGN SCHEMA %I FROM SERVER pystachio INTO tpch_plans', :'scratch' || '/tpch')
-\gexec
+SELECT :'scratch' || '/tpch' AS folder \gset
+IMPORT FOREIGN SCHEMA files FROM SERVER pystachio INTO tpch_plans OPTIONS (path :'folder');
 SET search_path = tpch_plans, public;
 ANALYZE region, nation, supplier, part, partsupp, customer, orders, lineitem;
 SELECT relname, reltuples FROM pg_class WHERE relnamespace = 'tpch_plans'::regnamespace ORDER BY 1;

@@ -1,4 +1,6 @@
 //! IMPORT FOREIGN SCHEMA: a table for each Parquet file or folder of a directory.
+//!
+//! The directory is the schema's name, or the option `path` where there is one: PostgreSQL cuts a name off after 63 bytes.
 #![expect(unsafe_code, reason = "reads the statement and builds PostgreSQL's list")]
 
 use std::{
@@ -15,6 +17,8 @@ use crate::{client, error::OrRaise, options, pg::list};
 
 /// The bytes that PostgreSQL keeps of a name.
 const NAME_BYTES_MAX: usize = pg_sys::NAMEDATALEN as usize - 1;
+/// The directory, where it is not the schema's name.
+const PATH_OPTION: &str = "path";
 /// How deep a folder is searched for Parquet files.
 const DEPTH_MAX: usize = 16;
 
@@ -62,17 +66,17 @@ impl ImportRequest {
                 pg_sys::ImportForeignSchemaType::FDW_IMPORT_SCHEMA_EXCEPT => TableFilter::Except(names()),
                 _ => TableFilter::All,
             };
-            if let Some((name, _)) = list::options(statement.options).first() {
-                crate::error::raise(
-                    Error::new(
-                        ErrorKind::InvalidArgument,
-                        format!("import option \"{name}\" does not exist"),
-                    )
-                    .with_hint("There are no valid options here."),
-                );
+            let mut directory = list::string(statement.remote_schema);
+            for (name, value) in list::options(statement.options) {
+                if name != PATH_OPTION {
+                    let message = format!("import option \"{name}\" does not exist");
+                    let hint = format!("The valid option is {PATH_OPTION}.");
+                    crate::error::raise(Error::new(ErrorKind::InvalidArgument, message).with_hint(hint));
+                }
+                directory = value;
             }
             Self {
-                directory: list::string(statement.remote_schema).into(),
+                directory: directory.into(),
                 server: list::string(statement.server_name),
                 filter,
             }
@@ -115,10 +119,18 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
     if !directory.is_absolute() {
         let message = format!("\"{}\" is not an absolute path", directory.display());
         return Err(Error::new(ErrorKind::InvalidArgument, message).with_hint(
-            "IMPORT FOREIGN SCHEMA \"/folder\": the schema's name is a folder on the server's host.",
+            "IMPORT FOREIGN SCHEMA \"/folder\": the schema's name, or the option path, is a folder on the server's host.",
         ));
     }
-    let entries = fs::read_dir(directory).map_err(|error| unreadable(directory, &error))?;
+    let entries = fs::read_dir(directory).map_err(|error| {
+        let unreadable = unreadable(directory, &error);
+        match directory.as_os_str().len() {
+            NAME_BYTES_MAX => unreadable.with_hint(format!(
+                "PostgreSQL cuts a name off after {NAME_BYTES_MAX} bytes: give a longer one as OPTIONS ({PATH_OPTION} '/folder')."
+            )),
+            _ => unreadable,
+        }
+    })?;
     let mut tables: BTreeMap<String, FileSet> = BTreeMap::new();
     for entry in entries {
         let path = entry.map_err(|error| unreadable(directory, &error))?.path();
