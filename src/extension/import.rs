@@ -75,11 +75,7 @@ impl ImportRequest {
                 }
                 directory = value;
             }
-            Self {
-                directory: directory.into(),
-                server: list::string(statement.server_name),
-                filter,
-            }
+            Self { directory: directory.into(), server: list::string(statement.server_name), filter }
         }
     }
 

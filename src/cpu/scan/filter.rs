@@ -112,7 +112,7 @@ impl DynamicCondition {
             return Ok(false);
         }
         self.generation = generation;
-        let snapshot = self.snapshot()?;
+        let snapshot = self.snapshot(schema)?;
         self.parts = split_conjunction(&snapshot)
             .into_iter()
             .filter(|part| !part.is::<Literal>() || part.to_string() != "true")
@@ -127,9 +127,10 @@ impl DynamicCondition {
         Ok(true)
     }
 
-    /// The condition as it is now, for pruning.
-    pub(super) fn snapshot(&self) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
-        snapshot_physical_expr(self.source.clone())
+    /// The condition as it is now, over the table's columns. They are found by name: where one key of a join is a part of
+    /// another, DataFusion leaves the rest of that other at the places that it had in the scan's output.
+    pub(super) fn snapshot(&self, schema: &SchemaRef) -> DataFusionResult<Arc<dyn PhysicalExpr>> {
+        reassign_expr_columns(snapshot_physical_expr(self.source.clone())?, schema)
     }
 
     pub(super) fn parts(&self) -> &[JudgedCondition] {
@@ -165,5 +166,39 @@ impl JudgedCondition {
         self.rows_seen += rows_before;
         self.rows_kept += kept.true_count();
         Ok(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::{
+        logical_expr::Operator,
+        physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit},
+    };
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_a_part_of_another_leaves_the_other_whole() {
+        let field = |name| Field::new(name, DataType::Int64, true);
+        let table = Arc::new(Schema::new(vec![field("c1"), field("c2"), field("c3")]));
+        // The scan gives the second and the third column; a join's keys are their sum and the third.
+        let given = Schema::new(vec![field("c2"), field("c3")]);
+        let last = col("c3", &given).unwrap();
+        let sum = binary(col("c2", &given).unwrap(), Operator::Plus, last.clone(), &given).unwrap();
+        let filter: Arc<dyn PhysicalExpr> =
+            Arc::new(DynamicFilterPhysicalExpr::new(vec![sum.clone(), last], lit(true)));
+        let pushed = reassign_expr_columns(filter.clone(), &table).unwrap();
+        let source = filter.downcast_ref::<DynamicFilterPhysicalExpr>().unwrap();
+        source.update(binary(sum, Operator::Lt, lit(12_i64), &given).unwrap()).unwrap();
+
+        let mut condition = DynamicCondition::new(pushed);
+        assert!(condition.refresh(&table).unwrap());
+        let [part] = condition.parts_mut() else { panic!("one part") };
+        assert_eq!(part.worthwhile_inputs(), Some(vec![1, 2]));
+        let column = |values: [i64; 3]| Arc::new(arrow::array::Int64Array::from(values.to_vec())) as ArrayRef;
+        let kept = part.evaluate(vec![column([1, 5, 9]), column([2, 6, 10])], 3, None).unwrap();
+        assert_eq!(kept, BooleanArray::from(vec![true, true, false]));
     }
 }

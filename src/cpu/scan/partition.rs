@@ -250,8 +250,8 @@ impl PartitionScan {
             changed |= condition.refresh(&self.table.schema)?;
         }
         if changed {
-            let snapshots =
-                self.dynamic.iter().map(DynamicCondition::snapshot).collect::<DataFusionResult<Vec<_>>>()?;
+            let snapshots = self.dynamic.iter().map(|condition| condition.snapshot(&self.table.schema));
+            let snapshots = snapshots.collect::<DataFusionResult<Vec<_>>>()?;
             self.pruner = RowGroupPruner::try_new(&snapshots, &self.table.schema);
             self.pruned = None;
         }

@@ -79,6 +79,48 @@ unsafe extern "C-unwind" {
     fn walk_children_unguarded(node: *mut pg_sys::Node, walker: Walker, context: *mut c_void) -> bool;
 }
 
+/// Called with a node and its context; gives the node that stands in its place.
+pub type Mutator = unsafe extern "C-unwind" fn(*mut pg_sys::Node, *mut c_void) -> *mut pg_sys::Node;
+
+unsafe extern "C-unwind" {
+    #[cfg_attr(feature = "pg15", link_name = "expression_tree_mutator")]
+    #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_mutator_impl")]
+    fn mutate_children_unguarded(
+        node: *mut pg_sys::Node,
+        mutator: Mutator,
+        context: *mut c_void,
+    ) -> *mut pg_sys::Node;
+}
+
+/// A copy of a node with what the mutator makes of the nodes directly below it.
+///
+/// # Safety
+///
+/// As `walk_children`.
+pub unsafe fn mutate_children(
+    node: *mut pg_sys::Node,
+    mutator: Mutator,
+    context: *mut c_void,
+) -> *mut pg_sys::Node {
+    // SAFETY: as the caller says.
+    unsafe { mutate_children_unguarded(node, mutator, context) }
+}
+
+/// Notes that an outer join may make a column NULL: PostgreSQL 16 and later keep that in the column.
+///
+/// # Safety
+///
+/// The column is valid.
+pub unsafe fn mark_nullable(var: *mut pg_sys::Var, join_index: c_int) {
+    #[cfg(feature = "pg15")]
+    let _ = (var, join_index);
+    // SAFETY: as the caller says.
+    #[cfg(not(feature = "pg15"))]
+    unsafe {
+        (*var).varnullingrels = pg_sys::bms_add_member((*var).varnullingrels, join_index);
+    }
+}
+
 /// Calls the walker on the nodes directly below a node.
 ///
 /// # Safety

@@ -124,6 +124,50 @@ pub unsafe fn contains(node: *mut pg_sys::Node, test: &dyn Fn(*mut pg_sys::Node)
     found
 }
 
+/// A copy of an expression, or of a list of such, with other nodes in the place of those for which `replace` has one; what
+/// is below them is not looked at. Queries inside SubLinks are shared with the original.
+pub unsafe fn substitute(
+    node: *mut pg_sys::Node,
+    replace: &mut dyn FnMut(*mut pg_sys::Node) -> Option<*mut pg_sys::Node>,
+) -> *mut pg_sys::Node {
+    unsafe extern "C-unwind" fn step(node: *mut pg_sys::Node, context: *mut c_void) -> *mut pg_sys::Node {
+        if node.is_null() || unsafe { tag_of(node) } == NodeTag::T_Query {
+            return node;
+        }
+        unsafe {
+            // Nothing here needs dropping while the mutator runs, which may leave by an ERROR.
+            match replacement(context.cast::<Substitution<'_>>(), node) {
+                Some(other) => other,
+                None => compat::mutate_children(node, step, context),
+            }
+        }
+    }
+    #[inline(never)]
+    unsafe fn replacement(
+        substitution: *mut Substitution<'_>,
+        node: *mut pg_sys::Node,
+    ) -> Option<*mut pg_sys::Node> {
+        // SAFETY: the substitution is the caller's, who waits.
+        let substitution = unsafe { &mut *substitution };
+        catch_unwind(AssertUnwindSafe(|| (substitution.replace)(node))).unwrap_or_else(|panic| {
+            substitution.panic = Some(panic);
+            Some(node)
+        })
+    }
+    let mut substitution = Substitution { replace, panic: None };
+    let context: *mut Substitution<'_> = &raw mut substitution;
+    let copy = unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| step(node, context.cast())) };
+    match substitution.panic {
+        Some(panic) => resume_unwind(panic),
+        None => copy,
+    }
+}
+
+struct Substitution<'a> {
+    replace: &'a mut dyn FnMut(*mut pg_sys::Node) -> Option<*mut pg_sys::Node>,
+    panic: Option<Box<dyn Any + Send>>,
+}
+
 /// A new node of zeroes with the tag, in the current memory context.
 pub unsafe fn make_node<T>(tag: NodeTag) -> *mut T {
     unsafe {

@@ -62,6 +62,30 @@ impl Scope {
         }
     }
 
+    /// Whether these are exactly the relations that the scope has columns of.
+    pub unsafe fn is_over(&self, relations: pg_sys::Relids) -> bool {
+        let mut indexes = Vec::new();
+        self.collect_relations(&mut indexes)
+            && indexes.len() as i32 == unsafe { pg_sys::bms_num_members(relations) }
+            && indexes.iter().all(|index| unsafe { pg_sys::bms_is_member(*index as i32, relations) })
+    }
+
+    /// Adds the range-table indexes of the relations; false where grouping has left none.
+    fn collect_relations(&self, indexes: &mut Vec<u32>) -> bool {
+        match self {
+            Self::Base { relation_index, .. } => {
+                indexes.push(*relation_index);
+                true
+            }
+            Self::Expressions(_) => false,
+            Self::Join(left, right) => left.collect_relations(indexes) && right.collect_relations(indexes),
+            Self::Null(input)
+            | Self::Nullable(input)
+            | Self::Replaced { input, .. }
+            | Self::Placed { input, .. } => input.collect_relations(indexes),
+        }
+    }
+
     fn find_var(&self, key: VarKey) -> Option<Lowered> {
         match self {
             Self::Base { relation_index, columns } => {

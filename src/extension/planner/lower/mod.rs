@@ -271,6 +271,14 @@ impl<'scope> Lowering<'scope> {
                     };
                     Err(Refusal::new(what))
                 }
+                NodeTag::T_PlaceHolderVar => {
+                    let placeholder = &*node.cast::<pg_sys::PlaceHolderVar>();
+                    // Over exactly its own relations no outer join has made it NULL yet.
+                    if placeholder.phlevelsup != 0 || !self.scope.is_over(placeholder.phrels) {
+                        return Err(Refusal::new("an expression of a view or subquery below an outer join"));
+                    }
+                    self.lower(placeholder.phexpr.cast())
+                }
                 NodeTag::T_SubPlan | NodeTag::T_AlternativeSubPlan => {
                     Err(Refusal::new("a subquery that stays a SubPlan"))
                 }

@@ -1,7 +1,9 @@
 //! Queries that PostgreSQL can't flatten, made flat before it plans them.
 //!
+//! - `membership.rs`: IN, ANY, ALL and their negations become EXISTS, which core turns into semi and anti joins
 //! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
-//! - `not_in.rs`: NOT IN becomes NOT EXISTS, which core turns into an anti join
+//! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
+//! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
 //!
 //! Invariants: a rewritten query gives the same rows as the original, whoever runs it. That makes the
@@ -10,7 +12,11 @@
 //! Deliberately absent: choosing. The hook plans the rewritten query, and the original too if the rewritten
 //! one does not become one scan.
 
-mod not_in;
+mod correlation;
+mod derived;
+mod mark;
+mod membership;
+mod never_null;
 mod scalar_aggregate;
 
 use pgrx::pg_sys;
@@ -62,8 +68,9 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
         }
         changed |= inline_ctes(query);
         if (*query).hasSubLinks {
+            changed |= membership::rewrite(query);
             changed |= scalar_aggregate::rewrite(query);
-            changed |= not_in::rewrite(query);
+            changed |= mark::rewrite(query);
         }
         changed
     }
@@ -139,7 +146,12 @@ unsafe fn inline_ctes(query: *mut pg_sys::Query) -> bool {
     changed
 }
 
-/// The conjuncts of a condition.
+/// A deep copy of a node, its tag first.
+unsafe fn copy_of<T>(node: *mut T) -> *mut T {
+    unsafe { pg_sys::copyObjectImpl(node.cast()).cast() }
+}
+
+/// The conjuncts of a condition, those of a negated disjunction too.
 unsafe fn conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
     unsafe {
         pg_sys::check_stack_depth();
@@ -150,6 +162,18 @@ unsafe fn conjuncts(condition: *mut pg_sys::Node) -> Vec<*mut pg_sys::Node> {
             && both.boolop == pg_sys::BoolExprType::AND_EXPR
         {
             return elements::<pg_sys::Node>(both.args).flat_map(|part| conjuncts(part)).collect();
+        }
+        if let Some(inner) = membership::negated(condition)
+            && let Some(either) = node_as::<pg_sys::BoolExpr>(inner, NodeTag::T_BoolExpr)
+        {
+            let arguments = elements::<pg_sys::Node>(either.args);
+            return match either.boolop {
+                pg_sys::BoolExprType::OR_EXPR => {
+                    arguments.flat_map(|part| conjuncts(membership::not(part))).collect()
+                }
+                pg_sys::BoolExprType::NOT_EXPR => arguments.flat_map(|part| conjuncts(part)).collect(),
+                _ => vec![condition],
+            };
         }
         if let Some(list) = node_as::<pg_sys::List>(condition, NodeTag::T_List) {
             let list: *const pg_sys::List = list;

@@ -1,0 +1,111 @@
+//! Subqueries that rewrites put into FROM.
+
+use pgrx::pg_sys;
+use pgrx::pg_sys::NodeTag;
+
+use super::conjunction;
+use crate::{
+    pg::compat,
+    planner::nodes::{element_count, elements, list_of, make_node},
+};
+
+/// Whether a subquery is FROM and WHERE and columns of every row: its rows exist, or are members, whatever else it says.
+pub unsafe fn is_simple(subquery: *mut pg_sys::Query) -> bool {
+    unsafe { is_ungrouped(subquery) && !(*subquery).hasAggs && !(*subquery).hasDistinctOn }
+}
+
+/// Whether a subquery has neither groups nor anything that follows them.
+pub unsafe fn is_ungrouped(subquery: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let query = &*subquery;
+        query.groupClause.is_null()
+            && query.groupingSets.is_null()
+            && query.havingQual.is_null()
+            && query.limitCount.is_null()
+            && query.limitOffset.is_null()
+            && query.setOperations.is_null()
+            && query.cteList.is_null()
+            && query.rowMarks.is_null()
+            && !query.hasWindowFuncs
+            && !query.hasTargetSRFs
+            && element_count((*query.jointree).fromlist) > 0
+    }
+}
+
+/// Adds a subquery to FROM.
+pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) {
+    unsafe {
+        let entry = make_node::<pg_sys::RangeTblEntry>(NodeTag::T_RangeTblEntry);
+        (*entry).rtekind = pg_sys::RTEKind::RTE_SUBQUERY;
+        (*entry).subquery = subquery;
+        (*entry).inFromCl = true;
+        let columns =
+            elements::<pg_sys::TargetEntry>((*subquery).targetList).filter(|entry| !(**entry).resjunk);
+        let names = columns.map(|_| pg_sys::makeString(pg_sys::pstrdup(c"column".as_ptr())));
+        (*entry).eref = pg_sys::makeAlias(c"subquery".as_ptr(), list_of(names));
+        (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
+        let reference = make_node::<pg_sys::RangeTblRef>(NodeTag::T_RangeTblRef);
+        (*reference).rtindex = element_count((*query).rtable) as i32;
+        let join_tree = (*query).jointree;
+        (*join_tree).fromlist = pg_sys::lappend((*join_tree).fromlist, reference.cast());
+    }
+}
+
+/// Joins a subquery to all of FROM: its columns are NULL for rows without a match.
+pub unsafe fn left_join(
+    query: *mut pg_sys::Query,
+    subquery: *mut pg_sys::Query,
+    clauses: &[*mut pg_sys::Node],
+) {
+    unsafe {
+        let join_tree = (*query).jointree;
+        let left = make_node::<pg_sys::FromExpr>(NodeTag::T_FromExpr);
+        (*left).fromlist = (*join_tree).fromlist;
+        (*join_tree).fromlist = std::ptr::null_mut();
+        append_subquery(query, subquery);
+        let entry = make_node::<pg_sys::RangeTblEntry>(NodeTag::T_RangeTblEntry);
+        (*entry).rtekind = pg_sys::RTEKind::RTE_JOIN;
+        (*entry).jointype = pg_sys::JoinType::JOIN_LEFT;
+        (*entry).eref = pg_sys::makeAlias(c"join".as_ptr(), std::ptr::null_mut());
+        (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
+        let join = make_node::<pg_sys::JoinExpr>(NodeTag::T_JoinExpr);
+        (*join).jointype = pg_sys::JoinType::JOIN_LEFT;
+        (*join).larg = left.cast();
+        (*join).rarg = (*(*(*join_tree).fromlist).elements).ptr_value.cast();
+        (*join).quals = conjunction(clauses);
+        (*join).rtindex = element_count((*query).rtable) as i32;
+        (*join_tree).fromlist = list_of([join]);
+    }
+}
+
+/// A column of a subquery that `left_join` added: it reads NULL where nothing matched.
+pub unsafe fn nullable_column(relation_index: i32, entry: *mut pg_sys::TargetEntry) -> *mut pg_sys::Node {
+    unsafe {
+        let var = pg_sys::makeVarFromTargetEntry(relation_index, entry);
+        // The join's entry follows the subquery's.
+        compat::mark_nullable(var, relation_index + 1);
+        var.cast()
+    }
+}
+
+/// Whether a column is NULL, or is not.
+pub unsafe fn null_test(column: *mut pg_sys::Node, kind: pg_sys::NullTestType::Type) -> *mut pg_sys::Node {
+    unsafe {
+        let test = make_node::<pg_sys::NullTest>(NodeTag::T_NullTest);
+        (*test).arg = column.cast();
+        (*test).nulltesttype = kind;
+        (*test).location = -1;
+        test.cast()
+    }
+}
+
+/// Whether a query's columns are computed of single rows, so that they may name any column of FROM.
+pub unsafe fn is_row_wise(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let query = &*query;
+        query.groupClause.is_null()
+            && query.groupingSets.is_null()
+            && !query.hasAggs
+            && query.havingQual.is_null()
+    }
+}
