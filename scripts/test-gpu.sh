@@ -127,7 +127,7 @@ if wanted regress || wanted differential || wanted faults; then
     fi
     if wanted differential; then
         psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
-        read -ra suites <<< "${SUITES:-data generated tpch spec spill edges literals letters arrays}"
+        read -ra suites <<< "${SUITES:-data generated views tpch spec spill edges literals letters arrays}"
         run_area differential python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" \
             --data "$folder/edges" --tpch "$folder/tpch" "${suites[@]/#/--suite=}" --counts "$results/differential.json"
     fi

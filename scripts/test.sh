@@ -84,7 +84,7 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
         psql "$emulated dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' \
             -c 'CREATE EXTENSION pystachio'
         python3 "$project_root/regress/differential/run.py" "$emulated dbname=differential" \
-            --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" --suite data --suite generated --suite tpch \
+            --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" --suite data --suite generated --suite views --suite tpch \
             --suite spec --suite optimized --counts "$results/emulated.json" || status=1
         "$project_root/scripts/cluster.sh" stop emulated
     fi

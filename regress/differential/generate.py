@@ -6,7 +6,7 @@ Invariants:
 - No query fails on heap tables: divisors are never zero and integers stay small. Errors are the edge matrix's.
 - Queries name their tables without a schema; the runner sets search_path.
 
-Deliberately absent: the comparison (run.py) and the values (regress/data).
+Deliberately absent: the comparison (run.py) and the values (regress/data, views.py).
 """
 
 import random
@@ -45,10 +45,10 @@ class Query:
 
 
 class Generator:
-    """Makes queries of each shape from one random source."""
+    """Makes queries of each shape from one random source, with constants and patterns that the tables' values meet."""
 
-    def __init__(self, seed):
-        self.choose = random.Random(seed)
+    def __init__(self, seed, constants, patterns):
+        self.choose, self.constants, self.patterns = random.Random(seed), constants, patterns
 
     # -- parts ---------------------------------------------------------------------------------------------
 
@@ -70,9 +70,9 @@ class Generator:
     def atom(self, aliases):
         """A predicate without AND, OR, NOT."""
         alias = self.pick(aliases)
-        name = self.pick(list(CONSTANTS))
+        name = self.pick(list(self.constants))
         column = f"{alias}.{name}"
-        constant = lambda: self.pick(CONSTANTS[name])
+        constant = lambda: self.pick(self.constants[name])
         kinds = ["compare"] * 4 + ["null", "in", "between", "distinct", "columns", "bool", "expression"]
         if name in TEXTS:
             kinds += ["like"] * 4
@@ -97,7 +97,7 @@ class Generator:
             flag = self.column(aliases, ["k"])
             return f"{flag} {self.pick(['', 'IS TRUE', 'IS NOT TRUE', 'IS FALSE', 'IS NOT FALSE', 'IS NULL'])}".strip()
         if kind == "like":
-            return f"{column} {self.pick(['LIKE', 'LIKE', 'NOT LIKE', 'ILIKE'])} {self.pick(LIKE_PATTERNS)}"
+            return f"{column} {self.pick(['LIKE', 'LIKE', 'NOT LIKE', 'ILIKE'])} {self.pick(self.patterns)}"
         return f"{self.integer(aliases)} {self.pick(['=', '<', '>'])} {self.integer(aliases)}"
 
     def predicate(self, aliases, depth=2):
@@ -153,10 +153,10 @@ class Generator:
         distinct = "DISTINCT " if self.chance(0.2) else ""
         names = INTEGERS + NUMERICS + ["b"]
         call = self.pick([
-            "count(*)", f"count({distinct}{self.column(aliases, list(CONSTANTS))})",
+            "count(*)", f"count({distinct}{self.column(aliases, list(self.constants))})",
             f"sum({distinct}{self.column(aliases, names)})", f"sum({self.numeric(aliases)})", f"sum({self.column(aliases, ['f'])})",
             f"avg({distinct}{self.column(aliases, names)})", f"avg({self.column(aliases, ['f'])})",
-            f"min({self.column(aliases, list(CONSTANTS))})", f"max({self.column(aliases, list(CONSTANTS))})",
+            f"min({self.column(aliases, list(self.constants))})", f"max({self.column(aliases, list(self.constants))})",
             f"bool_and({self.column(aliases, ['k'])})", f"bool_or({self.column(aliases, ['k'])})",
             f"stddev({self.column(aliases, INTEGERS + NUMERICS)})", f"variance({self.column(aliases, INTEGERS + NUMERICS)})",
             f"var_pop({self.column(aliases, INTEGERS + NUMERICS)})", f"sum({self.integer(aliases)})",
@@ -445,9 +445,9 @@ SHAPES = [
 ]
 
 
-def generated(seed, factor=1.0):
+def generated(seed, factor=1.0, constants=CONSTANTS, patterns=LIKE_PATTERNS):
     """All generated queries: `factor` scales how many of each shape."""
-    generator = Generator(seed)
+    generator = Generator(seed, constants, patterns)
     queries = []
     for shape, count in SHAPES:
         for number in range(max(1, int(count * factor))):

@@ -166,10 +166,12 @@ impl Lowering<'_> {
         if filter.is_none() && sides.join_type == JoinType::Inner {
             return Ok(Arc::new(CrossJoinExec::new(sides.build, sides.probe)));
         }
+        // Where DataFusion computes a part of the filter below the join, it shifts the columns that such joins keep.
+        let gives_probe_side = matches!(sides.join_type, JoinType::RightSemi | JoinType::RightAnti);
         NestedLoopJoinExec::try_new(sides.build, sides.probe, filter, &sides.join_type, None)
             .and_then(|exec| {
                 let projection = positions_in(&exec.schema(), required);
-                exec.with_projection(Some(projection))
+                exec.with_projection((!gives_probe_side).then_some(projection))
             })
             .map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>)
             .map_err(|error| from_datafusion(&error))

@@ -41,7 +41,10 @@ pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::
         (*entry).inFromCl = true;
         let columns =
             elements::<pg_sys::TargetEntry>((*subquery).targetList).filter(|entry| !(**entry).resjunk);
-        let names = columns.map(|_| pg_sys::makeString(pg_sys::pstrdup(c"column".as_ptr())));
+        let names = columns.map(|entry| match (*entry).resname.is_null() {
+            true => pg_sys::makeString(pg_sys::pstrdup(c"value".as_ptr())),
+            false => pg_sys::makeString(pg_sys::pstrdup((*entry).resname)),
+        });
         (*entry).eref = pg_sys::makeAlias(c"subquery".as_ptr(), list_of(names));
         (*query).rtable = pg_sys::lappend((*query).rtable, entry.cast());
         let reference = make_node::<pg_sys::RangeTblRef>(NodeTag::T_RangeTblRef);

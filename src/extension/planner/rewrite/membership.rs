@@ -68,7 +68,7 @@ unsafe fn hides_links(condition: *mut pg_sys::Node) -> bool {
             Some(both) if both.boolop == pg_sys::BoolExprType::AND_EXPR => {
                 elements::<pg_sys::Node>(both.args).any(|part| hides_links(part))
             }
-            Some(_) => !is_link(condition) && conjuncts(condition).into_iter().any(|part| is_link(part)),
+            Some(_) => !is_link(condition) && conjuncts(condition).into_iter().any(is_link),
             None => false,
         }
     }
