@@ -3,6 +3,7 @@
 //! - `membership.rs`: IN, ANY, ALL and their negations become EXISTS, which core turns into semi and anti joins
 //! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
+//! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
 //!
@@ -18,6 +19,7 @@ mod mark;
 mod membership;
 mod never_null;
 mod scalar_aggregate;
+mod set_operation;
 
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
@@ -36,7 +38,7 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
         {
             return false;
         }
-        if (*query).hasSubLinks || !(*query).cteList.is_null() {
+        if (*query).hasSubLinks || !(*query).cteList.is_null() || !(*query).setOperations.is_null() {
             return true;
         }
         elements::<pg_sys::RangeTblEntry>((*query).rtable)
@@ -51,7 +53,8 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
         pg_sys::check_stack_depth();
         let mut changed = false;
         for cte in elements::<pg_sys::CommonTableExpr>((*query).cteList) {
-            if tag_of((*cte).ctequery) == NodeTag::T_Query {
+            // The working table of a recursive one is an operand of its UNION.
+            if tag_of((*cte).ctequery) == NodeTag::T_Query && !(*cte).cterecursive {
                 changed |= rewrite_query((*cte).ctequery.cast(), any_table);
             }
         }
@@ -72,6 +75,7 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
             changed |= scalar_aggregate::rewrite(query);
             changed |= mark::rewrite(query);
         }
+        changed |= set_operation::rewrite(query);
         changed
     }
 }
