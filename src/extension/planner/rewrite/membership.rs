@@ -1,9 +1,9 @@
 //! Memberships become EXISTS, which core turns into semi and anti joins.
 //!
 //! ```text
-//! x IN (SELECT c FROM s WHERE s.k = o.k)      ─►  EXISTS (SELECT 1 FROM s WHERE s.k = o.k AND x = c)
-//! x NOT IN (SELECT c …), x <> ALL (SELECT c …) ─►  NOT EXISTS (SELECT 1 FROM … WHERE (x = c) IS NOT FALSE)
-//! x > ALL (SELECT c FROM s WHERE s.k = o.k)   ─►  NOT EXISTS (SELECT 1 FROM s WHERE s.k = o.k AND (x <= c) IS NOT FALSE)
+//! x IN (SELECT c FROM s WHERE s.k = o.k)        ─►  EXISTS (SELECT 1 FROM s WHERE s.k = o.k AND x = c)
+//! x NOT IN (SELECT c …), x <> ALL (SELECT c …)  ─►  NOT EXISTS (SELECT 1 FROM … WHERE (x = c) IS NOT FALSE)
+//! x > ALL (SELECT c FROM s WHERE s.k = o.k)     ─►  NOT EXISTS (SELECT 1 FROM s WHERE s.k = o.k AND (x <= c) IS NOT FALSE)
 //! ```
 //!
 //! A condition of WHERE need only be true for the same rows. IS NOT FALSE is left out where x and c are never NULL; a NULL on
