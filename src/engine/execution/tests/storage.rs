@@ -25,6 +25,9 @@ const PATHS: [StoragePath; 6] = [
     StoragePath::CuFileCompat,
 ];
 
+/// How often a file is read until all of it stays in the page cache.
+const TRIES_MAX: usize = 5;
+
 fn table() -> Table {
     table_of(5000)
 }
@@ -106,9 +109,12 @@ fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
     drop_pages();
     // The end of the file may be there again, by reading the footer.
     assert_eq!(taken(true).contains(&direct[0]), is_dropped);
-    drop_pages();
-    assert_eq!(taken(false), [StoragePath::PageCache]);
-    assert_eq!(taken(true), [StoragePath::PageCache]);
+    // The kernel may take pages back at any time: what was read once is there in one of a few tries.
+    let is_kept = (0..TRIES_MAX).any(|_| {
+        assert_eq!(taken(false), [StoragePath::PageCache]);
+        taken(true) == [StoragePath::PageCache]
+    });
+    assert!(is_kept, "{TRIES_MAX} tries");
 }
 
 #[test]
