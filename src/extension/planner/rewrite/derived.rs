@@ -32,6 +32,19 @@ pub unsafe fn is_ungrouped(subquery: *mut pg_sys::Query) -> bool {
     }
 }
 
+/// A query without columns over a subquery, which is its FROM.
+pub unsafe fn select_from(subquery: *mut pg_sys::Query) -> *mut pg_sys::Query {
+    unsafe {
+        let query = make_node::<pg_sys::Query>(NodeTag::T_Query);
+        (*query).commandType = pg_sys::CmdType::CMD_SELECT;
+        (*query).canSetTag = true;
+        (*query).jointree = make_node(NodeTag::T_FromExpr);
+        pg_sys::IncrementVarSublevelsUp(subquery.cast(), 1, 1);
+        append_subquery(query, subquery);
+        query
+    }
+}
+
 /// Adds a subquery to FROM.
 pub unsafe fn append_subquery(query: *mut pg_sys::Query, subquery: *mut pg_sys::Query) {
     unsafe {

@@ -17,7 +17,7 @@ use pgrx::pg_sys::NodeTag;
 use super::{
     conjunction, conjuncts, copy_of,
     correlation::as_key,
-    derived::{append_subquery, is_simple},
+    derived::{is_simple, select_from},
     never_null::is_never_null,
 };
 use crate::planner::nodes::{
@@ -285,16 +285,11 @@ unsafe fn is_not_false(test: *mut pg_sys::Node) -> *mut pg_sys::Node {
 /// `SELECT 1 FROM (subquery)`, and its columns.
 unsafe fn wrapped(subquery: *mut pg_sys::Query) -> (*mut pg_sys::Query, Vec<*mut pg_sys::Node>) {
     unsafe {
-        let query = make_node::<pg_sys::Query>(NodeTag::T_Query);
-        (*query).commandType = pg_sys::CmdType::CMD_SELECT;
-        (*query).canSetTag = true;
-        (*query).jointree = make_node(NodeTag::T_FromExpr);
+        let query = select_from(subquery);
         let value = pg_sys::Datum::from(1);
         let one = pg_sys::makeConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid, 4, value, false, true);
         let entry = pg_sys::makeTargetEntry(one.cast(), 1, c"one".as_ptr().cast_mut(), false);
         (*query).targetList = list_of([entry]);
-        pg_sys::IncrementVarSublevelsUp(subquery.cast(), 1, 1);
-        append_subquery(query, subquery);
         let targets = elements::<pg_sys::TargetEntry>((*subquery).targetList);
         let targets = targets.filter(|target| !(**target).resjunk);
         let columns = targets.map(|target| pg_sys::makeVarFromTargetEntry(1, target).cast()).collect();

@@ -13,7 +13,7 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
-use super::{copy_of, derived::append_subquery};
+use super::{copy_of, derived::select_from};
 use crate::planner::nodes::{element_count, elements, list_of, make_node, node_as};
 
 /// Rewrites the set operation that a query is; says whether it is one.
@@ -129,24 +129,12 @@ impl SetOperation {
     /// Makes the query one over a subquery that is UNION ALL.
     unsafe fn apply(&self, query: *mut pg_sys::Query) {
         unsafe {
-            let outer = make_node::<pg_sys::Query>(NodeTag::T_Query);
-            (*outer).commandType = (*query).commandType;
-            (*outer).querySource = (*query).querySource;
-            (*outer).queryId = (*query).queryId;
-            (*outer).canSetTag = (*query).canSetTag;
-            (*outer).stmt_location = (*query).stmt_location;
-            (*outer).stmt_len = (*query).stmt_len;
-            (*outer).hasSubLinks = (*query).hasSubLinks;
-            (*outer).hasRowSecurity = (*query).hasRowSecurity;
-            (*outer).jointree = make_node(NodeTag::T_FromExpr);
-            (*outer).sortClause = std::mem::replace(&mut (*query).sortClause, std::ptr::null_mut());
-            (*outer).limitOffset = std::mem::replace(&mut (*query).limitOffset, std::ptr::null_mut());
-            (*outer).limitCount = std::mem::replace(&mut (*query).limitCount, std::ptr::null_mut());
-            (*outer).limitOption = (*query).limitOption;
             let groups = copy_of((*self.tree).groupClauses);
-
             let inner = pg_sys::palloc(size_of::<pg_sys::Query>()).cast::<pg_sys::Query>();
             std::ptr::copy_nonoverlapping(query, inner, 1);
+            (*inner).sortClause = std::ptr::null_mut();
+            (*inner).limitOffset = std::ptr::null_mut();
+            (*inner).limitCount = std::ptr::null_mut();
             let width = element_count((*inner).targetList);
             let types = ColumnTypes { top: self.tree };
             for leaf in self.leaves() {
@@ -166,8 +154,18 @@ impl SetOperation {
                 self.right.iter().for_each(|leaf| add_side(inner, *leaf, 1));
                 add_side_column(inner);
             }
-            pg_sys::IncrementVarSublevelsUp(inner.cast(), 1, 1);
-            append_subquery(outer, inner);
+            let outer = select_from(inner);
+            (*outer).querySource = (*query).querySource;
+            (*outer).queryId = (*query).queryId;
+            (*outer).canSetTag = (*query).canSetTag;
+            (*outer).stmt_location = (*query).stmt_location;
+            (*outer).stmt_len = (*query).stmt_len;
+            (*outer).hasSubLinks = (*query).hasSubLinks;
+            (*outer).hasRowSecurity = (*query).hasRowSecurity;
+            (*outer).sortClause = (*query).sortClause;
+            (*outer).limitOffset = (*query).limitOffset;
+            (*outer).limitCount = (*query).limitCount;
+            (*outer).limitOption = (*query).limitOption;
             for entry in elements::<pg_sys::TargetEntry>((*inner).targetList).take(width) {
                 let var = pg_sys::makeVarFromTargetEntry(1, entry);
                 let column = pg_sys::makeTargetEntry(var.cast(), (*entry).resno, (*entry).resname, false);
@@ -303,12 +301,7 @@ impl ColumnTypes {
     /// A query that casts a leaf's columns.
     unsafe fn coerced(&self, leaf: *mut pg_sys::Query) -> *mut pg_sys::Query {
         unsafe {
-            let query = make_node::<pg_sys::Query>(NodeTag::T_Query);
-            (*query).commandType = pg_sys::CmdType::CMD_SELECT;
-            (*query).canSetTag = true;
-            (*query).jointree = make_node(NodeTag::T_FromExpr);
-            pg_sys::IncrementVarSublevelsUp(leaf.cast(), 1, 1);
-            append_subquery(query, leaf);
+            let query = select_from(leaf);
             let columns =
                 elements::<pg_sys::TargetEntry>((*leaf).targetList).filter(|entry| !(**entry).resjunk);
             for (entry, (column_type, collation)) in columns.zip(self.each()) {
