@@ -4,11 +4,11 @@
 #
 # usage: [NAME=VALUE]… scripts/test-gpu.sh [kernels|sanitizer|regress|differential|faults]…    all of them by default
 #   kernels        the executable tests of src/cuda: every kernel's results against the emulated device's
-#   sanitizer      the same under compute-sanitizer: SANITIZERS="memcheck initcheck racecheck synccheck"
+#   sanitizer      the same under compute-sanitizer: SANITIZERS="racecheck memcheck initcheck synccheck"
 #   regress        the SQL tests          differential    against heap tables, SUITES="data generated tpch spec spill edges …"
 #   faults         those that need no engine of the CPU's own: FAULTS=cancel (a text in their names; empty: all)
 #   DEVICE=cuda    of every server; 'emulated' tests this script
-#   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=40
+#   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=150, and SANITIZER_JOBS=4 run at once
 #   PYSTACHIO_TEST_PARQUET=folder:…   further Parquet files for the tests of src/cuda
 #   NVCOMP=folder  where nvCOMP's library is: its tests then fail where they can't use it
 #   OUT=folder     logs; default: target/test-gpu
@@ -75,39 +75,48 @@ run_kernels() {
     count kernels "$passed" "$failed"
 }
 
-# A test that is still running at its limit has shown no error in what it ran, and is counted apart.
+# One test under one sanitizer; leaves 'passed', 'failed' or 'unfinished' beside its log. A test that is still running at its limit
+# has shown no error in what it ran.
+sanitize() {
+    local tool=$1 executable=$2 name=$3 log=$results/$1-$3.log code=0 options=() outcome=passed
+    # A kernel is looked up in one module after another: that the driver does not find it is no error.
+    if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
+    # Cells of NULL rows are not written, and are copied to the host with the others; nobody looks at them there.
+    if [[ $tool == initcheck ]]; then options=(--check-api-memory-access no); fi
+    timeout -k 10 "${SANITIZER_LIMIT_S:-150}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
+        "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
+    if grep -qE '^========= +(Invalid|Uninitialized|Error: |Warning: .*hazard|Barrier error|Divergent)' "$log" ||
+        [[ $code != 0 && $code != 124 && $code != 137 ]]; then
+        outcome=failed
+        say "sanitizer: $tool finds errors in $name (status $code)"
+        grep -m 12 -E '^=========' "$log" || true
+    elif [[ $code != 0 ]]; then
+        outcome=unfinished
+        say "sanitizer: $tool: $name is not finished after ${SANITIZER_LIMIT_S:-150} s, without an error"
+    fi
+    printf '%s\n' "$outcome" > "$results/$tool-$name.outcome"
+}
+
 run_sanitizer() {
-    local passed=0 failed=0 unfinished=0 begin=$SECONDS tool executable name log code options
+    local begin=$SECONDS tool executable name jobs=${SANITIZER_JOBS:-4} passed failed unfinished
     command -v compute-sanitizer > /dev/null || export PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
     command -v compute-sanitizer > /dev/null || { say "sanitizer: there is no compute-sanitizer"; count sanitizer 0 1; return; }
-    for tool in ${SANITIZERS:-memcheck initcheck racecheck synccheck}; do
+    rm -f "$results"/*.outcome
+    for tool in ${SANITIZERS:-racecheck memcheck initcheck synccheck}; do
         while read -r executable name; do
+            while [[ $(jobs -rp | wc -l) -ge $jobs ]]; do wait -n; done
             if [[ $((SECONDS - begin)) -ge $limit_s ]]; then
-                unfinished=$((unfinished + 1))
-                continue
-            fi
-            log=$results/$tool-$name.log code=0
-            # A kernel is looked up in one module after another: that the driver does not find it is no error.
-            options=()
-            if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
-            # Cells of NULL rows are not written, and are copied to the host with the others; nobody looks at them there.
-            if [[ $tool == initcheck ]]; then options=(--check-api-memory-access no); fi
-            timeout -k 10 "${SANITIZER_LIMIT_S:-40}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
-                "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
-            if grep -qE '^========= +(Invalid|Uninitialized|Error: |Warning: .*hazard|Barrier error|Divergent)' "$log" ||
-                [[ $code != 0 && $code != 124 && $code != 137 ]]; then
-                failed=$((failed + 1))
-                say "sanitizer: $tool finds errors in $name (status $code)"
-                grep -m 12 -E '^=========' "$log"
-            elif [[ $code != 0 ]]; then
-                unfinished=$((unfinished + 1))
-                say "sanitizer: $tool: $name is not finished after ${SANITIZER_LIMIT_S:-40} s, without an error"
+                printf 'unfinished\n' > "$results/$tool-$name.outcome"
             else
-                passed=$((passed + 1))
+                sanitize "$tool" "$executable" "$name" &
             fi
         done < <(kernel_tests)
     done
-    say "sanitizer: $unfinished runs were not finished"
+    wait
+    passed=$(cat "$results"/*.outcome | grep -c passed || true)
+    failed=$(cat "$results"/*.outcome | grep -c failed || true)
+    unfinished=$(cat "$results"/*.outcome | grep -c unfinished || true)
+    say "sanitizer: $((SECONDS - begin)) s; $unfinished runs were not finished"
     count sanitizer "$passed" "$failed"
 }
 

@@ -278,13 +278,15 @@ class Generator:
         ])
         return self.either(name, ["x.id", inner], f"FROM {self.table()} x WHERE {self.predicate(['x'], 1)}")
 
-    def group(self, name):
+    def grouped_source(self):
+        """One table or two, and their aliases."""
         if self.chance(0.5):
-            aliases = ["x", "y"]
             kind = self.pick(["JOIN", "LEFT JOIN", "FULL JOIN"])
-            source = f"{self.table()} x {kind} {self.table()} y ON {self.condition('x', 'y', kind == 'FULL JOIN')}"
-        else:
-            aliases, source = ["x"], f"{self.table()} x"
+            return f"{self.table()} x {kind} {self.table()} y ON {self.condition('x', 'y', kind == 'FULL JOIN')}", ["x", "y"]
+        return f"{self.table()} x", ["x"]
+
+    def group(self, name):
+        source, aliases = self.grouped_source()
         keys = []
         for _ in range(self.choose.randint(0, 3)):
             keys.append(self.column(aliases, JOIN_KEYS) if self.chance(0.7) else self.key(aliases))
@@ -299,6 +301,28 @@ class Generator:
             ])
         columns = keys + [self.aggregate(aliases) for _ in range(self.choose.randint(1, 4))]
         return self.either(name, columns, f"FROM {source}{where}{by}{having}")
+
+    def grouping_sets(self, name):
+        source, aliases = self.grouped_source()
+        keys = [self.column(aliases, JOIN_KEYS) if self.chance(0.8) else self.key(aliases) for _ in range(self.choose.randint(1, 3))]
+        some = [self.some(keys, 1, len(keys)) for _ in range(2)]
+        listed = ", ".join(keys)
+        sets = ", ".join(f"({', '.join(part)})" for part in some)
+        by = self.pick([
+            f"ROLLUP ({listed})", f"CUBE ({listed})", f"GROUPING SETS ({sets}, ())", f"GROUPING SETS ({sets}, ({listed}))",
+            f"{keys[0]}, ROLLUP ({listed})", f"DISTINCT ROLLUP ({listed}), CUBE ({', '.join(some[0])})", "GROUPING SETS (())",
+            f"GROUPING SETS (ROLLUP ({listed}), ({', '.join(some[1])}))",
+        ])
+        columns = list(keys) if "(())" not in by else []
+        if columns:
+            columns += [f"GROUPING ({listed})", f"{keys[0]} IS NULL", f"coalesce(({keys[-1]})::text, '-')"][: self.choose.randint(0, 3)]
+        columns += [self.aggregate(aliases) for _ in range(self.choose.randint(0 if columns else 1, 2))]
+        having = ""
+        if columns[:1] == keys[:1] and self.chance(0.4):
+            having = " HAVING " + self.pick([f"GROUPING ({keys[0]}) = 0", f"{keys[0]} IS NOT NULL", "count(*) > 1",
+                                             f"{keys[-1]} IS NULL OR count(*) > 2"])
+        where = f" WHERE {self.predicate(aliases)}" if self.chance(0.6) else ""
+        return self.either(name, columns, f"FROM {source}{where} GROUP BY {by}{having}")
 
     def distinct(self, name):
         columns = [self.key(["x"]) for _ in range(self.choose.randint(1, 3))]
@@ -420,8 +444,8 @@ class Generator:
         """What is not pushed down whole must still be right."""
         return Query(name, self.pick([
             f"SELECT x.id, row_number() OVER (PARTITION BY x.a ORDER BY x.id), sum(x.n) OVER (PARTITION BY x.c) FROM {self.table()} x",
-            f"SELECT x.a, x.c, count(*) FROM {self.table()} x GROUP BY GROUPING SETS ((x.a), (x.c), ())",
-            f"SELECT x.a, x.i, sum(x.n) FROM {self.table()} x GROUP BY ROLLUP (x.a, x.i)",
+            f"SELECT x.a, count(*), rank() OVER (ORDER BY count(*)) FROM {self.table()} x GROUP BY GROUPING SETS ((x.a), ())",
+            f"SELECT x.a, (SELECT max(id) FROM t2) AS m FROM {self.table()} x GROUP BY ROLLUP (x.a, x.i)",
             f"SELECT DISTINCT ON (x.a) x.a, x.id FROM {self.table()} x ORDER BY x.a, x.id",
             f"SELECT string_agg(x.c, ',' ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
             f"SELECT array_agg(x.a ORDER BY x.id) FROM {self.table()} x WHERE {self.predicate(['x'], 1)}",
@@ -442,6 +466,7 @@ SHAPES = [
     ("join_two", 70), ("join_three", 45), ("nested", 80), ("nested_join", 25), ("scalar_select", 25), ("group", 75),
     ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
     ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
+    ("grouping_sets", 50),
 ]
 
 

@@ -64,7 +64,7 @@ INSERT INTO public.queries (query) VALUES
   ('SELECT id, row_number() OVER (ORDER BY id) FROM t3'),
   ('SELECT sum(a) OVER (PARTITION BY c), count(*) OVER () FROM t3 JOIN t2 USING (a, c)'),
   ('SELECT a, c, count(*) FROM t3 GROUP BY GROUPING SETS ((a), (c))'),
-  ('SELECT a, count(*) FROM t3 GROUP BY ROLLUP (a)'),
+  ('SELECT a, count(*) + (random() * 0)::int FROM t3 GROUP BY ROLLUP (a)'),
   ('SELECT DISTINCT ON (a) a, id FROM t3 ORDER BY a, id'),
   ('SELECT id FROM t3 WHERE a = 1 FOR UPDATE'),
   ('SELECT x.id FROM t3 x JOIN t2 y ON x.a = y.a FOR SHARE OF x'),

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
-use super::list::pointers;
+use super::list::{integers, pointers};
 
 unsafe extern "C-unwind" {
     // In libpq.h, which pgrx doesn't bind. False if the client's end of the connection is closed.
@@ -104,6 +104,50 @@ pub unsafe fn mutate_children(
 ) -> *mut pg_sys::Node {
     // SAFETY: as the caller says.
     unsafe { mutate_children_unguarded(node, mutator, context) }
+}
+
+unsafe extern "C-unwind" {
+    // In parse_agg.h, which pgrx doesn't bind.
+    #[link_name = "expand_grouping_sets"]
+    fn expand_grouping_sets_unguarded(
+        sets: *mut pg_sys::List,
+        is_distinct: bool,
+        limit: c_int,
+    ) -> *mut pg_sys::List;
+}
+
+/// The sets by which a query groups, each as the references of its clauses; none if there are more than `limit`.
+///
+/// # Safety
+///
+/// The query is valid.
+pub unsafe fn expand_grouping_sets(query: *mut pg_sys::Query, limit: c_int) -> Vec<Vec<u32>> {
+    // SAFETY: as the caller says; the lists are the function's own.
+    unsafe {
+        let (sets, is_distinct) = ((*query).groupingSets, (*query).groupDistinct);
+        let sets =
+            pg_sys::ffi::pg_guard_ffi_boundary(|| expand_grouping_sets_unguarded(sets, is_distinct, limit));
+        let references = |set| integers(set).map(|reference| reference as u32).collect();
+        pointers::<pg_sys::List>(sets).map(references).collect()
+    }
+}
+
+/// Whether grouped columns are those of an entry of the range table, as in PostgreSQL 18 and later.
+///
+/// # Safety
+///
+/// The query is valid.
+pub unsafe fn has_group_entry(query: *mut pg_sys::Query) -> bool {
+    #[cfg(feature = "pg18")]
+    // SAFETY: as the caller says.
+    unsafe {
+        (*query).hasGroupRTE
+    }
+    #[cfg(not(feature = "pg18"))]
+    {
+        let _ = query;
+        false
+    }
 }
 
 /// Notes that an outer join may make a column NULL: PostgreSQL 16 and later keep that in the column.

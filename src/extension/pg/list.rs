@@ -7,19 +7,39 @@ use pgrx::pg_sys;
 
 use super::compat;
 
+/// The cells of a list; NIL has none.
+///
+/// # Safety
+///
+/// `list` is NIL or a valid list, and outlives the iterator.
+unsafe fn cells(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::ListCell> {
+    // SAFETY: the caller says that the list is valid.
+    let (cells, length) = match unsafe { list.as_ref() } {
+        Some(list) => (list.elements, list.length.unsigned_abs() as usize),
+        None => (std::ptr::null_mut(), 0),
+    };
+    // SAFETY: a list has `length` cells.
+    (0..length).map(move |i| unsafe { *cells.add(i) })
+}
+
 /// The cells of a list of pointers; NIL has none.
 ///
 /// # Safety
 ///
 /// `list` is NIL or a valid list of pointers to `T`, and outlives the iterator.
 pub unsafe fn pointers<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
-    // SAFETY: the caller says that the list is valid.
-    let (cells, length) = match unsafe { list.as_ref() } {
-        Some(list) => (list.elements, list.length.unsigned_abs() as usize),
-        None => (std::ptr::null_mut(), 0),
-    };
-    // SAFETY: a list has `length` cells, each holding a pointer.
-    (0..length).map(move |i| unsafe { (*cells.add(i)).ptr_value.cast::<T>() })
+    // SAFETY: the caller says so.
+    unsafe { cells(list) }.map(|cell| unsafe { cell.ptr_value.cast::<T>() })
+}
+
+/// The cells of a list of integers; NIL has none.
+///
+/// # Safety
+///
+/// `list` is NIL or a valid list of integers, and outlives the iterator.
+pub unsafe fn integers(list: *mut pg_sys::List) -> impl Iterator<Item = i32> {
+    // SAFETY: the caller says so.
+    unsafe { cells(list) }.map(|cell| unsafe { cell.int_value })
 }
 
 /// A C string as an owned one; bytes that are not UTF-8 are replaced. NULL reads as empty.

@@ -53,7 +53,7 @@ pub unsafe fn for_each_scan(
     }
 }
 
-/// The SubPlans of a statement: unlike InitPlans they run for every row of what is above them.
+/// The SubPlans of a statement that are no InitPlans: they run once for all rows above them if hashed, else for each.
 pub unsafe fn repeated_subplans(statement: *mut pg_sys::PlannedStmt) -> Vec<*mut pg_sys::Plan> {
     unsafe {
         let subplans: Vec<_> = elements::<pg_sys::Plan>((*statement).subplans).collect();
@@ -282,7 +282,7 @@ impl Walk {
             for subplan in repeated_subplans(self.statement) {
                 let reads_ours = !main.servers.is_empty() || !self.sources(subplan).servers.is_empty();
                 if reads_ours && !is_said {
-                    self.note("a subquery that stays a SubPlan, which runs for every row");
+                    self.note("a subquery that stays a SubPlan");
                 }
             }
         }

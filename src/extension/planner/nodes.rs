@@ -13,7 +13,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
 use crate::pg::compat;
-pub use crate::pg::list::{pointers as elements, string as text_of};
+pub use crate::pg::list::{integers, pointers as elements, string as text_of};
 
 /// How many elements a list has.
 pub unsafe fn element_count(list: *mut pg_sys::List) -> usize {

@@ -33,6 +33,8 @@ pub enum Shipping {
     SquareRoot,
     /// A change to the function's result type.
     Cast,
+    /// A cast to `varchar(n)` or `char(n)`: the first n characters.
+    CastToLength,
     /// LIKE and its kin.
     Like {
         /// ILIKE.
@@ -219,6 +221,7 @@ pub fn shipping_of(name: &str) -> Option<Shipping> {
         "mod" => Shipping::Arithmetic(Arithmetic::Modulo),
         "int2" | "int4" | "int8" | "float4" | "float8" | "numeric" | "bool" | "date" | "timestamp"
         | "time" | "text" => Shipping::Cast,
+        "varchar" | "bpchar" => Shipping::CastToLength,
         "textlike" | "bpcharlike" => Shipping::Like { ignores_case: false, negated: false },
         "textnlike" | "bpcharnlike" => Shipping::Like { ignores_case: false, negated: true },
         "texticlike" | "bpchariclike" => Shipping::Like { ignores_case: true, negated: false },

@@ -217,6 +217,7 @@ impl CallSite {
             Shipping::Round { truncates } => self.round(truncates, arguments),
             Shipping::SquareRoot => self.float_only(Function::SquareRoot, arguments),
             Shipping::Cast => self.cast(arguments),
+            Shipping::CastToLength => self.cast_to_length(arguments),
             Shipping::Like { ignores_case, negated } => {
                 let function = if ignores_case { Function::ILike(self.ctype()?) } else { Function::Like };
                 let found = Expression::predicate(function, values(arguments));
@@ -397,7 +398,7 @@ impl CallSite {
         let Some(target) = data_type(self.result_type, -1) else {
             return Err(self.refuse("to an unknown type"));
         };
-        if self.result_type == pg_sys::TEXTOID && source_oid == pg_sys::BPCHAROID {
+        if source_oid == pg_sys::BPCHAROID && target == DataType::Text {
             return Ok(argument);
         }
         let is_number = |data_type: &DataType| {
@@ -418,6 +419,35 @@ impl CallSite {
         let magnitude = argument.magnitude.min(type_magnitude(&target)) + 1.0;
         let expression = cast_to(argument, &target);
         Ok(Lowered::number(expression, Scale::None, magnitude))
+    }
+
+    /// An explicit cast cuts what is too long. The blanks of `char(n)` are not kept.
+    fn cast_to_length(&self, arguments: Vec<Lowered>) -> LoweredResult {
+        let [text, modifier, is_explicit] =
+            <[Lowered; 3]>::try_from(arguments).map_err(|_| self.refuse("with these arguments"))?;
+        self.check_texts(std::slice::from_ref(&text), 1)?;
+        let constant = |argument: &Lowered| match &argument.expression {
+            Expression::Literal(literal) => Some(literal.value.clone()),
+            _ => None,
+        };
+        let (Some(Value::Int(modifier)), Some(Value::Bool(true))) =
+            (constant(&modifier), constant(&is_explicit))
+        else {
+            return Err(self.refuse("with a length that is no constant, or in an assignment"));
+        };
+        let length = modifier as i32 - pg_sys::VARHDRSZ as i32;
+        if length < 1 {
+            return Ok(text);
+        }
+        let cut = Expression::call(
+            Function::Left,
+            vec![text.expression, Expression::int32(length)],
+            DataType::Text,
+        );
+        if self.result_type != pg_sys::BPCHAROID {
+            return Ok(Lowered::plain(cut));
+        }
+        Ok(Lowered::plain(Expression::call(Function::TrimBlanks, vec![cut], DataType::Text)))
     }
 
     fn cast_to_numeric(&self, argument: Lowered) -> LoweredResult {

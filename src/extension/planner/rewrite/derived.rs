@@ -6,7 +6,7 @@ use pgrx::pg_sys::NodeTag;
 use super::conjunction;
 use crate::{
     pg::compat,
-    planner::nodes::{element_count, elements, list_of, make_node},
+    planner::nodes::{contains, element_count, elements, list_of, make_node, tag_of},
 };
 
 /// Whether a subquery is FROM and WHERE and columns of every row: its rows exist, or are members, whatever else it says.
@@ -42,6 +42,49 @@ pub unsafe fn select_from(subquery: *mut pg_sys::Query) -> *mut pg_sys::Query {
         pg_sys::IncrementVarSublevelsUp(subquery.cast(), 1, 1);
         append_subquery(query, subquery);
         query
+    }
+}
+
+/// The query over `inner` that stands for `query`, with its ORDER BY, DISTINCT and LIMIT. `columns` are its columns, in the
+/// order of those of `inner`.
+pub unsafe fn select_as(
+    query: *mut pg_sys::Query,
+    inner: *mut pg_sys::Query,
+    columns: &[*mut pg_sys::TargetEntry],
+) -> *mut pg_sys::Query {
+    unsafe {
+        let outer = select_from(inner);
+        (*outer).querySource = (*query).querySource;
+        (*outer).queryId = (*query).queryId;
+        (*outer).canSetTag = (*query).canSetTag;
+        (*outer).stmt_location = (*query).stmt_location;
+        (*outer).stmt_len = (*query).stmt_len;
+        (*outer).hasSubLinks = (*query).hasSubLinks;
+        (*outer).hasRowSecurity = (*query).hasRowSecurity;
+        (*outer).distinctClause = (*query).distinctClause;
+        (*outer).hasDistinctOn = (*query).hasDistinctOn;
+        (*outer).sortClause = (*query).sortClause;
+        (*outer).limitOffset = (*query).limitOffset;
+        (*outer).limitCount = (*query).limitCount;
+        (*outer).limitOption = (*query).limitOption;
+        let values = elements::<pg_sys::TargetEntry>((*inner).targetList).filter(|entry| !(**entry).resjunk);
+        for (value, column) in values.zip(columns) {
+            let var = pg_sys::makeVarFromTargetEntry(1, value);
+            let entry =
+                pg_sys::makeTargetEntry(var.cast(), (*value).resno, (**column).resname, (**column).resjunk);
+            (*entry).ressortgroupref = (**column).ressortgroupref;
+            (*outer).targetList = pg_sys::lappend((*outer).targetList, entry.cast());
+        }
+        outer
+    }
+}
+
+/// Whether LIMIT or OFFSET may read the query's CTEs, which `select_as` takes out of its sight.
+pub unsafe fn limit_reads_ctes(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let limits = [(*query).limitCount, (*query).limitOffset];
+        !(*query).cteList.is_null()
+            && limits.into_iter().any(|limit| contains(limit, &|node| tag_of(node) == NodeTag::T_SubLink))
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `scalar_aggregate.rs`: a correlated scalar aggregate becomes a join with a grouped subquery
 //! - `mark.rs`: EXISTS and IN that are no conjuncts become left joins with a grouped subquery
 //! - `set_operation.rs`: UNION, INTERSECT and EXCEPT become groups over UNION ALL
+//! - `grouping_sets.rs`: GROUPING SETS, ROLLUP and CUBE become UNION ALL of groups
 //! - `correlation.rs`, `derived.rs`, `never_null.rs`: what these share
 //! - CTEs that are used more than once are inlined, here
 //!
@@ -15,6 +16,7 @@
 
 mod correlation;
 mod derived;
+mod grouping_sets;
 mod mark;
 mod membership;
 mod never_null;
@@ -38,7 +40,11 @@ pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
         {
             return false;
         }
-        if (*query).hasSubLinks || !(*query).cteList.is_null() || !(*query).setOperations.is_null() {
+        if (*query).hasSubLinks
+            || !(*query).cteList.is_null()
+            || !(*query).setOperations.is_null()
+            || !(*query).groupingSets.is_null()
+        {
             return true;
         }
         elements::<pg_sys::RangeTblEntry>((*query).rtable)
@@ -76,6 +82,7 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
             changed |= mark::rewrite(query);
         }
         changed |= set_operation::rewrite(query);
+        changed |= grouping_sets::rewrite(query);
         changed
     }
 }

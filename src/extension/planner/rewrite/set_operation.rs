@@ -13,13 +13,20 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
-use super::{copy_of, derived::select_from};
+use super::{
+    copy_of,
+    derived::{limit_reads_ctes, select_as, select_from},
+};
 use crate::planner::nodes::{element_count, elements, list_of, make_node, node_as};
 
 /// Rewrites the set operation that a query is; says whether it is one.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
     unsafe {
-        if !(*query).rowMarks.is_null() || (*query).hasRecursive || (*query).hasModifyingCTE {
+        if !(*query).rowMarks.is_null()
+            || (*query).hasRecursive
+            || (*query).hasModifyingCTE
+            || limit_reads_ctes(query)
+        {
             return false;
         }
         let Some(operation) = SetOperation::of((*query).setOperations) else { return false };
@@ -154,25 +161,9 @@ impl SetOperation {
                 self.right.iter().for_each(|leaf| add_side(inner, *leaf, 1));
                 add_side_column(inner);
             }
-            let outer = select_from(inner);
-            (*outer).querySource = (*query).querySource;
-            (*outer).queryId = (*query).queryId;
-            (*outer).canSetTag = (*query).canSetTag;
-            (*outer).stmt_location = (*query).stmt_location;
-            (*outer).stmt_len = (*query).stmt_len;
-            (*outer).hasSubLinks = (*query).hasSubLinks;
-            (*outer).hasRowSecurity = (*query).hasRowSecurity;
-            (*outer).sortClause = (*query).sortClause;
-            (*outer).limitOffset = (*query).limitOffset;
-            (*outer).limitCount = (*query).limitCount;
-            (*outer).limitOption = (*query).limitOption;
-            for entry in elements::<pg_sys::TargetEntry>((*inner).targetList).take(width) {
-                let var = pg_sys::makeVarFromTargetEntry(1, entry);
-                let column = pg_sys::makeTargetEntry(var.cast(), (*entry).resno, (*entry).resname, false);
-                (*column).ressortgroupref = (*entry).ressortgroupref;
-                (*entry).ressortgroupref = 0;
-                (*outer).targetList = pg_sys::lappend((*outer).targetList, column.cast());
-            }
+            let columns: Vec<_> = elements::<pg_sys::TargetEntry>((*inner).targetList).take(width).collect();
+            let outer = select_as(query, inner, &columns);
+            columns.iter().for_each(|column| (**column).ressortgroupref = 0);
             match self.kind {
                 Kind::Union => (*outer).distinctClause = self.clauses(outer, groups),
                 Kind::Intersect | Kind::Except => {
