@@ -67,3 +67,10 @@ SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1;
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1) q EXCEPT ALL SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1) q)
   UNION ALL (SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM heap.t1 GROUP BY 1 ORDER BY 1) q EXCEPT ALL SELECT q::text FROM (SELECT extract(year FROM d) AS y, count(*) AS k FROM t1 GROUP BY 1 ORDER BY 1) q)) difference;
+
+-- Casts to a length.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
+SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5) q EXCEPT ALL SELECT q::text FROM (SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM heap.t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5) q)
+  UNION ALL (SELECT q::text FROM (SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM heap.t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5) q EXCEPT ALL SELECT q::text FROM (SELECT c::varchar(2) AS v, c::char(3) AS w, s::varchar(3) AS x, s::char(1) AS y, s::text AS z, count(*) AS k FROM t1 WHERE c::char(3) > 'a' AND s::varchar(2) LIKE 'A%' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5) q)) difference;

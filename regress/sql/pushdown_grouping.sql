@@ -88,3 +88,17 @@ SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROL
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, (SELECT max(id) FROM heap.t2 y WHERE y.a = x.a) AS m FROM heap.t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q)
   UNION ALL (SELECT q::text FROM (SELECT a, (SELECT max(id) FROM heap.t2 y WHERE y.a = x.a) AS m FROM heap.t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, (SELECT max(id) FROM t2 y WHERE y.a = x.a) AS m FROM t1 x GROUP BY ROLLUP (a) ORDER BY a LIMIT 5) q)) difference;
+
+-- Sets that HAVING rules out.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT a, i, count(*) AS k FROM t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3;
+SELECT a, i, count(*) AS k FROM t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT a, i, count(*) AS k FROM t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3) q EXCEPT ALL SELECT q::text FROM (SELECT a, i, count(*) AS k FROM heap.t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3) q)
+  UNION ALL (SELECT q::text FROM (SELECT a, i, count(*) AS k FROM heap.t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3) q EXCEPT ALL SELECT q::text FROM (SELECT a, i, count(*) AS k FROM t1 GROUP BY CUBE (a, i) HAVING GROUPING(a) = 0 AND count(*) > 3 ORDER BY 1, 2, 3) q)) difference;
+
+-- And all of them.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1;
+SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1;
+SELECT count(*) FROM (
+  (SELECT q::text FROM (SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q)
+  UNION ALL (SELECT q::text FROM (SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) HAVING GROUPING(a) > 1) q)) difference;

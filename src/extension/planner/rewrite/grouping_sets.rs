@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     pg::compat,
-    planner::nodes::{elements, integers, list_of, make_node, substitute, tag_of},
+    planner::nodes::{elements, integers, list_of, make_node, node_as, substitute, tag_of},
 };
 
 /// Each is a query of its own, with its scans and joins.
@@ -50,10 +50,14 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
         }
         let sets = compat::expand_grouping_sets(query, SETS_MAX);
         let leaves: Option<Vec<_>> = sets.iter().map(|set| Groups::new(query, set).query(query)).collect();
-        let inner = match leaves.as_deref() {
-            None | Some([]) => return false,
-            Some([one]) => *one,
-            Some(leaves) => union_all(leaves),
+        let Some(mut leaves) = leaves else { return false };
+        if leaves.iter().any(|leaf| !has_no_rows(*leaf)) {
+            leaves.retain(|leaf| !has_no_rows(*leaf));
+        }
+        let inner = match leaves.as_slice() {
+            [] => return false,
+            [one] => *one,
+            leaves => union_all(leaves),
         };
         let outer = select_as(query, inner, &columns_above(query));
         std::ptr::copy_nonoverlapping(outer, query, 1);
@@ -203,6 +207,15 @@ impl Groups {
             let value = pg_sys::Datum::from(bits);
             pg_sys::makeConst(pg_sys::INT4OID, -1, pg_sys::InvalidOid, 4, value, false, true).cast()
         }
+    }
+}
+
+/// Whether HAVING is never true, as of GROUPING(a) = 0 where the set is without a.
+unsafe fn has_no_rows(query: *mut pg_sys::Query) -> bool {
+    unsafe {
+        let having = pg_sys::eval_const_expressions(std::ptr::null_mut(), (*query).havingQual);
+        node_as::<pg_sys::Const>(having, NodeTag::T_Const)
+            .is_some_and(|having| having.constisnull || having.constvalue.value() == 0)
     }
 }
 
