@@ -224,6 +224,15 @@ static_assert(sizeof(DecompressFrames) == 16, "DecompressFrames has 16 bytes");
 // What a library decompresses.
 enum FrameFormat { FRAME_ZSTD = 0, FRAME_GZIP = 1 };
 
+// What a page's bytes must be for a library to see it: CRC-32 of its compressed bytes and of those before them.
+typedef struct PageChecksum {
+    uint32_t checksum;
+    uint32_t is_known;   // 0: the writer has left none
+    uint32_t lead_bytes; // levels of a page V2, before the compressed bytes
+    uint32_t reserved;
+} PageChecksum;
+static_assert(sizeof(PageChecksum) == 16, "PageChecksum has 16 bytes");
+
 // prepare_frames, check_frames: pages of one format, and the arrays that a library takes
 typedef struct FramedPages {
     uint64_t pages;          // CompressedPage [page_count]
@@ -235,9 +244,10 @@ typedef struct FramedPages {
     uint64_t produced_bytes; // uint64_t [page_count]: what the library says that it has written
     uint64_t statuses;       // int32_t [page_count]: 0 where the library found no fault
     uint64_t stand_in;       // a frame of one byte, which the library gets in place of a page that it is not to see
+    uint64_t checksums;      // PageChecksum [page_count]
     uint32_t stand_in_bytes;
     uint32_t format; // FrameFormat
     uint32_t page_count;
-    uint32_t reserved;
+    uint32_t takes_unchecked; // 1: pages without a checksum too
 } FramedPages;
-static_assert(sizeof(FramedPages) == 88, "FramedPages has 88 bytes");
+static_assert(sizeof(FramedPages) == 96, "FramedPages has 96 bytes");

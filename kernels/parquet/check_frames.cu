@@ -1,8 +1,9 @@
 // What comes before and after a library decompresses pages: whether it may see them, and whether to believe it.
 //
-// The library promises nothing for frames that are corrupt, and its reading of rare forms is its own. So pages are
-// refused, for the host to decompress, unless
+// The library promises nothing for frames that are corrupt: it may read beyond them, or not end. And its reading of rare
+// forms is its own. So pages are refused, for the host to decompress, unless
 //
+//   - the page's bytes have the checksum that its writer has left, or such damage is a risk that is taken;
 //   - a Zstandard page is one frame without dictionary and checksum, whose blocks end where the page ends;
 //   - a gzip page is one member of the plainest header, of the page's length and checksum;
 //   - the library has found no fault and has written as many bytes as the page has.
@@ -62,28 +63,6 @@ DEVICE bool is_plain_gzip(const CompressedPage &page) {
     return load_u32(page.source) == GZIP_MAGIC && load_u32(page.source + page.source_bytes - 4) == page.target_bytes;
 }
 
-// Fills the library's arrays.
-//
-// Grid:    a thread a page.
-// Inputs:  pages[page_count].
-// Outputs: sources, source_bytes, targets, target_bytes, refused [page_count]; produced_bytes and statuses as they are
-//          before the library has done anything.
-// Traffic: the arrays; of Zstandard frames a sector a block.
-KERNEL(prepare_frames, FramedPages, BLOCK_THREADS) {
-    const uint32_t number = blockIdx.x * BLOCK_THREADS + threadIdx.x;
-    if (number >= args.page_count) return;
-    const CompressedPage page = ((const CompressedPage *)args.pages)[number];
-    bool is_plain = page.source_bytes <= FRAME_BYTES_MAX && page.target_bytes <= FRAME_BYTES_MAX;
-    is_plain = is_plain && (args.format == FRAME_ZSTD ? is_plain_zstd(page) : is_plain_gzip(page));
-    ((uint32_t *)args.refused)[number] = is_plain ? 0 : 1;
-    ((uint64_t *)args.sources)[number] = is_plain ? page.source : args.stand_in;
-    ((uint64_t *)args.source_bytes)[number] = is_plain ? page.source_bytes : args.stand_in_bytes;
-    ((uint64_t *)args.targets)[number] = page.target;
-    ((uint64_t *)args.target_bytes)[number] = page.target_bytes;
-    ((uint64_t *)args.produced_bytes)[number] = 0;
-    ((int32_t *)args.statuses)[number] = -1;
-}
-
 // A bit a power of x, the highest for x^0.
 #define CRC32_POLYNOMIAL 0xedb88320u
 #define CRC32_ONE 0x80000000u
@@ -129,6 +108,33 @@ DEVICE uint32_t block_crc32(uint64_t address, uint32_t bytes) {
         __syncthreads();
     }
     return ~sums[0];
+}
+
+// Fills the library's arrays.
+//
+// Grid:    one block a page.
+// Inputs:  pages, checksums [page_count].
+// Outputs: sources, source_bytes, targets, target_bytes, refused [page_count]; produced_bytes and statuses as they are
+//          before the library has done anything.
+// Traffic: the pages, read once; of Zstandard frames a sector a block more.
+KERNEL(prepare_frames, FramedPages, BLOCK_THREADS) {
+    const uint32_t number = blockIdx.x;
+    const CompressedPage page = ((const CompressedPage *)args.pages)[number];
+    const PageChecksum known = ((const PageChecksum *)args.checksums)[number];
+    bool is_plain = page.source_bytes <= FRAME_BYTES_MAX && page.target_bytes <= FRAME_BYTES_MAX;
+    is_plain = is_plain && (known.is_known || args.takes_unchecked);
+    is_plain = is_plain && (args.format == FRAME_ZSTD ? is_plain_zstd(page) : is_plain_gzip(page));
+    if (is_plain && known.is_known) {
+        is_plain = block_crc32(page.source - known.lead_bytes, page.source_bytes + known.lead_bytes) == known.checksum;
+    }
+    if (threadIdx.x != 0) return;
+    ((uint32_t *)args.refused)[number] = is_plain ? 0 : 1;
+    ((uint64_t *)args.sources)[number] = is_plain ? page.source : args.stand_in;
+    ((uint64_t *)args.source_bytes)[number] = is_plain ? page.source_bytes : args.stand_in_bytes;
+    ((uint64_t *)args.targets)[number] = page.target;
+    ((uint64_t *)args.target_bytes)[number] = page.target_bytes;
+    ((uint64_t *)args.produced_bytes)[number] = 0;
+    ((int32_t *)args.statuses)[number] = -1;
 }
 
 // Refuses pages that the library has not decompressed, or to something else.

@@ -58,7 +58,7 @@ CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$
 $$;
 SELECT answer() AS expected \gset
 SELECT setting.name, set_config(setting.name, 'off', false), answer() = :'expected' AS same, set_config(setting.name, 'on', false)
-FROM pg_settings setting WHERE setting.name LIKE 'pystachio.gpu\_%' AND setting.vartype = 'bool' ORDER BY setting.name;
+FROM pg_settings setting WHERE setting.name LIKE 'pystachio.gpu\_%' AND setting.vartype = 'bool' AND setting.setting = 'on' ORDER BY setting.name;
 
 -- EXPLAIN ANALYZE shows what the device did, and notes it.
 CREATE FUNCTION explained(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$

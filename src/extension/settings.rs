@@ -74,6 +74,7 @@ static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_NVCOMP: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_NVCOMP_UNCHECKED: GucSetting<bool> = GucSetting::<bool>::new(false);
 static GPU_PAGE_SKIPPING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_PINNED_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -145,6 +146,7 @@ pub fn device() -> DeviceSettings {
         memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
         nvcomp: GPU_NVCOMP.get(),
+        nvcomp_unchecked: GPU_NVCOMP_UNCHECKED.get(),
         page_skipping: GPU_PAGE_SKIPPING.get(),
         pinned_memory: GPU_PINNED_MEMORY.get(),
         reader_combining: GPU_READER_COMBINING.get(),
@@ -310,7 +312,7 @@ fn define_techniques() {
         (c"pystachio.gpu_metadata_cache", c"Keeps footers between queries.", &GPU_METADATA_CACHE),
         (
             c"pystachio.gpu_nvcomp",
-            c"Decompresses Zstandard and gzip by nvCOMP, where it is installed.",
+            c"Decompresses Zstandard and gzip by nvCOMP, where it is installed and pages have checksums.",
             &GPU_NVCOMP,
         ),
         (
@@ -341,6 +343,14 @@ fn define_techniques() {
             GucFlags::EXPLAIN,
         );
     }
+    GucRegistry::define_bool_guc(
+        c"pystachio.gpu_nvcomp_unchecked",
+        c"Gives nvCOMP pages without a checksum too.",
+        c"A damaged page may keep it from ending, or end the engine and its queries: for files that are known to be sound.",
+        &GPU_NVCOMP_UNCHECKED,
+        GucContext::Suset,
+        GucFlags::EXPLAIN,
+    );
 }
 
 #[expect(unsafe_code, reason = "MarkGUCPrefixReserved is a C function")]

@@ -140,8 +140,11 @@ pub struct DeviceSettings {
     pub memory_pool: bool,
     /// Footers are kept between queries.
     pub metadata_cache: bool,
-    /// nvCOMP decompresses Zstandard and gzip, where it is installed; otherwise threads of the host do.
+    /// nvCOMP decompresses Zstandard and gzip, where it is installed and pages have a checksum; otherwise threads of the host
+    /// do.
     pub nvcomp: bool,
+    /// nvCOMP decompresses pages without a checksum too: a damaged one may keep it from ending, or end the engine.
+    pub nvcomp_unchecked: bool,
     /// Of a row group, only pages are decoded that page indexes and filters on other columns leave.
     pub page_skipping: bool,
     /// Copies between host and device go through page-locked memory, which also keeps column chunks.
@@ -212,6 +215,7 @@ impl Default for DeviceSettings {
             memory_pool: true,
             metadata_cache: true,
             nvcomp: true,
+            nvcomp_unchecked: false,
             page_skipping: true,
             pinned_memory: true,
             reader_combining: true,

@@ -3,9 +3,16 @@
 //! Without a GPU the tests say so and pass; with PYSTACHIO_REQUIRE_GPU=1 that is a failure. Without nvCOMP, Zstandard and
 //! gzip are the host's own; with PYSTACHIO_REQUIRE_NVCOMP=1 that is a failure.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
+#![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by a panic")]
 
-use std::{path::Path, sync::Arc, time::Instant};
+#[path = "../../engine/decode/tests/checksums.rs"]
+mod checksums;
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
 
 use arrow::{
     array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
@@ -83,7 +90,7 @@ fn columns(row_count: usize) -> Vec<(DataType, ArrayRef)> {
     ]
 }
 
-/// A file in memory, its footer, and its columns as they are declared.
+/// A file in memory, with checksums of its pages, its metadata, and its columns as they are declared.
 struct Sample {
     bytes: Vec<u8>,
     metadata: ParquetMetaData,
@@ -104,7 +111,7 @@ fn sample(row_count: usize, properties: WriterProperties) -> Sample {
     writer.write(&batch).expect("rows");
     writer.close().expect("a footer");
     let reader = SerializedFileReader::new(Bytes::copy_from_slice(&bytes)).expect("a file");
-    let metadata = reader.metadata().clone();
+    let (bytes, metadata) = checksums::with_checksums(&bytes, reader.metadata());
     let declared = names.iter().zip(columns).map(|(name, (data_type, _))| ScanColumn {
         id: ColumnId(1),
         name: (*name).to_owned(),
@@ -196,50 +203,90 @@ fn compressed_pages_decode_as_on_the_host() {
     assert_eq!(platform.decompressor().is_some(), has_nvcomp, "nvCOMP was given up");
 }
 
-#[test]
-fn corrupt_pages_fail_in_the_words_of_the_host() {
+/// What a test is at, and since when; a test that is at one thing for longer than [`Progress::STUCK_S`] ends the process.
+struct Progress(Mutex<(String, Instant)>);
+
+impl Progress {
+    const STUCK_S: u64 = 20;
+
+    fn watched() -> Arc<Self> {
+        let progress = Arc::new(Self(Mutex::new((String::new(), Instant::now()))));
+        let watched = Arc::downgrade(&progress);
+        std::thread::spawn(move || {
+            while let Some(progress) = watched.upgrade() {
+                let (place, since) = progress.0.lock().expect("no panic").clone();
+                if since.elapsed().as_secs() > Self::STUCK_S {
+                    println!("stuck for {} s at {place}", since.elapsed().as_secs());
+                    std::process::exit(101);
+                }
+                drop(progress);
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        });
+        progress
+    }
+
+    fn is_at(&self, place: String) {
+        *self.0.lock().expect("no panic") = (place, Instant::now());
+    }
+}
+
+/// Damages pages bit by bit: the device must fail in the host's words, or have the host's values.
+fn compare_damaged(compression: Compression) {
     let Some((platform, has_nvcomp)) = gpu() else { return };
     let queues = [queue(Arc::new(EmulatedPlatform::new())), queue(platform.clone())];
-    let mut random = Random(5);
-    let mut differing = Vec::new();
-    for compression in [Compression::ZSTD(ZstdLevel::default()), Compression::GZIP(GzipLevel::default())] {
-        let mut failed = 0;
-        for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
-            let properties = WriterProperties::builder()
-                .set_writer_version(version)
-                .set_compression(compression)
-                .set_dictionary_enabled(false)
-                .set_data_page_row_count_limit(500)
-                .set_write_batch_size(100);
-            let sample = sample(2000, properties.build());
-            for leaf in 0..sample.columns.len() {
-                let (start, bytes) = chunk_range(sample.metadata.row_group(0).column(leaf)).expect("a range");
-                for _ in 0..150 {
-                    let mut file = sample.bytes.clone();
-                    let place = (start + random.below(bytes)) as usize;
-                    file[place] ^= 1 << random.below(8);
-                    let [expected, found] =
-                        queues.each_ref().map(|queue| decode(queue, &sample, &file, leaf));
-                    failed += usize::from(expected[0].is_err());
-                    if found != expected {
-                        let words = |result: &Result<RecordBatch, String>| match result {
-                            Ok(_) => "values".to_owned(),
-                            Err(reason) => reason.clone(),
-                        };
-                        differing.push(format!(
-                            "{compression:?} {version:?} column {leaf} byte {place}: {}, on the host {}",
-                            words(&found[0]),
-                            words(&expected[0])
-                        ));
-                    }
+    let (mut random, progress) = (Random(5), Progress::watched());
+    let (mut differing, mut failed) = (Vec::new(), 0);
+    for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
+        let properties = WriterProperties::builder()
+            .set_writer_version(version)
+            .set_compression(compression)
+            .set_dictionary_enabled(false)
+            .set_data_page_row_count_limit(500)
+            .set_write_batch_size(100);
+        let sample = sample(2000, properties.build());
+        for leaf in 0..sample.columns.len() {
+            let (start, bytes) = chunk_range(sample.metadata.row_group(0).column(leaf)).expect("a range");
+            let begun = Instant::now();
+            for _ in 0..150 {
+                let mut file = sample.bytes.clone();
+                let (place, bit) = ((start + random.below(bytes)) as usize, random.below(8));
+                file[place] ^= 1 << bit;
+                let damage = format!(
+                    "{compression:?} {version:?} column {leaf} byte {place} of {start} + {bytes}, bit {bit}"
+                );
+                progress.is_at(damage.clone());
+                let [expected, found] = queues.each_ref().map(|queue| decode(queue, &sample, &file, leaf));
+                failed += usize::from(expected[0].is_err());
+                if found != expected {
+                    let words = |result: &Result<RecordBatch, String>| match result {
+                        Ok(_) => "values".to_owned(),
+                        Err(reason) => reason.clone(),
+                    };
+                    differing.push(format!(
+                        "{damage}: {}, on the host {}",
+                        words(&found[0]),
+                        words(&expected[0])
+                    ));
                 }
             }
+            println!("{version:?} column {leaf}: {:.1} s", begun.elapsed().as_secs_f64());
         }
-        assert!(failed > 100, "{compression:?}: {failed}");
-        println!("{compression:?}: {failed} of 900 damaged chunks fail; nvCOMP: {has_nvcomp}");
     }
+    println!("{compression:?}: {failed} of 900 damaged chunks fail; nvCOMP: {has_nvcomp}");
+    assert!(failed > 100, "{compression:?}: {failed}");
     assert!(differing.is_empty(), "{} differ:\n{}", differing.len(), differing.join("\n"));
     assert_eq!(platform.decompressor().is_some(), has_nvcomp, "nvCOMP was given up");
+}
+
+#[test]
+fn corrupt_zstd_pages_fail_in_the_words_of_the_host() {
+    compare_damaged(Compression::ZSTD(ZstdLevel::default()));
+}
+
+#[test]
+fn corrupt_gzip_pages_fail_in_the_words_of_the_host() {
+    compare_damaged(Compression::GZIP(GzipLevel::default()));
 }
 
 /// Prints how fast a column chunk of pages of about a megabyte gets from the host's memory to decompressed pages on the

@@ -244,6 +244,17 @@ pub(super) struct DecompressFrames {
 }
 const _: () = assert!(size_of::<DecompressFrames>() == 16);
 
+/// What a page's bytes must be, levels included, for a library to see it.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct PageChecksum {
+    pub(super) checksum: u32,
+    pub(super) is_known: u32,
+    pub(super) lead_bytes: u32,
+    pub(super) reserved: u32,
+}
+const _: () = assert!(size_of::<PageChecksum>() == 16);
+
 /// Arguments of the kernels before and after a library decompresses pages.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -257,9 +268,10 @@ pub(super) struct FramedPages {
     pub(super) produced_bytes: u64,
     pub(super) statuses: u64,
     pub(super) stand_in: u64,
+    pub(super) checksums: u64,
     pub(super) stand_in_bytes: u32,
     pub(super) format: u32,
     pub(super) page_count: u32,
-    pub(super) reserved: u32,
+    pub(super) takes_unchecked: u32,
 }
-const _: () = assert!(size_of::<FramedPages>() == 88);
+const _: () = assert!(size_of::<FramedPages>() == 96);

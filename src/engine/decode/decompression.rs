@@ -7,13 +7,14 @@
 //! ```
 //!
 //! Invariants: what is refused is decompressed by the host, from the bytes that are on the device, so that rare forms
-//! are read and corrupt ones fail in the same words as without a library. A library gets scratch memory within a bound,
+//! are read and corrupt ones fail in the same words as without a library. A library that promises nothing for damaged
+//! pages sees those that are as their writer's checksum says, and others only where that is asked for. It gets scratch memory within a bound,
 //! batch after batch; what does not fit is refused.
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    abi::{CompressedPage, DecompressFrames, DecompressPages, FramedPages},
+    abi::{CompressedPage, DecompressFrames, DecompressPages, FramedPages, PageChecksum},
     column_chunk::Codec,
     fault::ColumnNames,
     frame_batches::{FrameBatches, stand_in},
@@ -27,8 +28,6 @@ use crate::{
     kernel::{Kernel, KernelDevice, Status},
 };
 
-/// Threads of a block of `prepare_frames`, a page each.
-const PREPARE_THREADS: usize = 256;
 /// Bytes of an element of the arrays that a library takes, and of a status.
 const NUMBER_BYTES: u64 = 8;
 const STATUS_BYTES: u64 = 4;
@@ -52,6 +51,7 @@ pub(super) struct Decompression {
 /// A page that the host may have to decompress after all.
 struct RefusablePage {
     task: CompressedPage,
+    checksum: PageChecksum,
     origin: PageOrigin,
     /// Its chunk among [`Decompression::encoded`].
     chunk: usize,
@@ -103,7 +103,14 @@ impl Decompression {
         refusable.extend(pages.map(|(page, task, origin)| {
             let whole = Section { memory: PageMemory::Encoded, offset: page.start as u64, bytes: 0 };
             let bytes = page.body.end - page.start;
-            RefusablePage { task, origin, chunk: chunk_number, address: chunk.address(whole), bytes }
+            let checksum = PageChecksum {
+                checksum: page.header.checksum.unwrap_or_default(),
+                is_known: page.header.checksum.is_some().into(),
+                lead_bytes: (page.body.len() as u32).saturating_sub(task.source_bytes),
+                reserved: 0,
+            };
+            let address = chunk.address(whole);
+            RefusablePage { task, checksum, origin, chunk: chunk_number, address, bytes }
         }));
         self.encoded.push(EncodedPages { format: format.clone(), _buffer: chunk.encoded.clone() });
     }
@@ -200,6 +207,8 @@ fn launch_library(
     let (memory, stream) = (device.memory(), device.stream());
     let tasks: Vec<CompressedPage> = pages.iter().map(|page| page.task).collect();
     let task_buffer = device.upload(&tasks)?;
+    let checksums: Vec<PageChecksum> = pages.iter().map(|page| page.checksum).collect();
+    let checksum_buffer = device.upload(&checksums)?;
     let stand_in = stand_in(format);
     let stand_in_buffer = device.upload(stand_in)?;
     let page_count = tasks.len() as u64;
@@ -215,13 +224,15 @@ fn launch_library(
         produced_bytes: array(4),
         statuses: array(5),
         stand_in: stand_in_buffer.address(),
+        checksums: checksum_buffer.address(),
         stand_in_bytes: stand_in.len() as u32,
         format: format as u32,
         page_count: page_count as u32,
-        reserved: 0,
+        takes_unchecked: memory.techniques().takes_unchecked_pages.into(),
     };
-    let blocks = tasks.len().div_ceil(PREPARE_THREADS) as u32;
-    device.launch_moving(Kernel::PrepareFrames, blocks, &arguments, || arrays.bytes())?;
+    device.launch_moving(Kernel::PrepareFrames, tasks.len() as u32, &arguments, || {
+        tasks.iter().map(|task| u64::from(task.source_bytes)).sum()
+    })?;
     let target_bytes: Vec<u64> = tasks.iter().map(|task| task.target_bytes.into()).collect();
     let needed = |size: BatchSize| library.scratch_bytes(format, size, stream);
     let batches = FrameBatches::plan(&target_bytes, FrameBatches::scratch_limit(memory), needed);

@@ -25,7 +25,7 @@ use super::{
     fault::ColumnNames,
     host_codec::{HostPage, PageFormat, decompress_pages},
     page_batch::PageOrigin,
-    page_header::PageEncoding,
+    page_header::{PageEncoding, PageHeader},
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
     page_list::{ListedPage, PageList},
     page_map::ChunkExtent,
@@ -65,9 +65,24 @@ pub struct PendingLoad {
     wait: Box<dyn FnOnce() -> Result<()> + Send>,
 }
 
-/// Whether the host decompresses a chunk, so that it must have its bytes.
-pub fn is_decompressed_by_host(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> bool {
-    codec_of(metadata, memory) == Some(Codec::Host)
+/// Whether the host decompresses a chunk, so that it must have its bytes. `first_page` reads the start of the first page
+/// that is wanted of it.
+///
+/// # Errors
+///
+/// Those of `first_page`.
+pub fn is_decompressed_by_host(
+    metadata: &ColumnChunkMetaData,
+    memory: &DeviceMemory,
+    first_page: impl FnOnce() -> Result<Bytes>,
+) -> Result<bool> {
+    Ok(match codec_of(metadata, memory) {
+        Some(Codec::Host) => true,
+        Some(Codec::Framed(_)) if !memory.techniques().takes_unchecked_pages => {
+            PageHeader::parse(&first_page()?).is_ok_and(|(header, _)| header.checksum.is_none())
+        }
+        _ => false,
+    })
 }
 
 fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Codec> {
@@ -149,7 +164,7 @@ struct Load<'a> {
 impl<'a> Load<'a> {
     fn new(source: &'a ColumnSource<'a>, bytes: EncodedBytes<'a>, memory: &DeviceMemory) -> Result<Self> {
         let names = source.names();
-        let codec = codec_of(source.metadata, memory)
+        let mut codec = codec_of(source.metadata, memory)
             .ok_or_else(|| names.not_supported(source.metadata.column_descr(), "unknown compression"))?;
         let mut pages = match &bytes {
             EncodedBytes::Host(bytes, extent) => {
@@ -160,6 +175,14 @@ impl<'a> Load<'a> {
             }
             EncodedBytes::Device(uploaded) => uploaded.pages.clone(),
         };
+        let has_checksums = listed(&pages).next().is_some_and(|page| page.header.checksum.is_some());
+        if matches!(codec, Codec::Framed(_))
+            && matches!(bytes, EncodedBytes::Host(..))
+            && !(has_checksums || memory.techniques().takes_unchecked_pages)
+        {
+            // A library would not see one of them.
+            codec = Codec::Host;
+        }
         let needs_dictionary = pages.data.iter().any(|page| encoding(page) == PageEncoding::Dictionary);
         if !needs_dictionary {
             pages.dictionary = None;

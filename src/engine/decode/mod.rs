@@ -56,7 +56,7 @@ pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
 pub(crate) use load::enqueue_loading;
 pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
-pub use page_map::{ChunkExtent, PageMap};
+pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
 pub use pinned_chunk::PinnedChunk;
 pub(crate) use row_group::enqueue_decoding;
 pub use row_group::{ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};

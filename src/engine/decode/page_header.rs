@@ -2,7 +2,7 @@
 //!
 //! Invariants: no input makes the parser panic or read beyond its bytes. Fields that are not known are skipped.
 //!
-//! Deliberately absent: statistics of pages, and checksums, which the CPU engine does not check either.
+//! Deliberately absent: statistics of pages.
 //!
 //! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol.
 
@@ -13,6 +13,9 @@ use crate::compact_protocol::{CompactWalk, Kind};
 pub(super) struct PageHeader {
     pub(super) uncompressed_bytes: u32,
     pub(super) compressed_bytes: u32,
+    /// The CRC-32 of what follows the header, if the writer has left one. As on the CPU engine it makes no page wrong: it
+    /// says which pages a library may see that promises nothing for damaged ones.
+    pub(super) checksum: Option<u32>,
     pub(super) kind: PageKind,
 }
 
@@ -85,6 +88,7 @@ struct HeaderFields {
     page_type: Option<i32>,
     uncompressed_bytes: Option<i32>,
     compressed_bytes: Option<i32>,
+    checksum: Option<i32>,
     data: Option<KindFields>,
     dictionary: Option<KindFields>,
     data_v2: Option<KindFields>,
@@ -103,6 +107,7 @@ impl HeaderFields {
             (1, Kind::Integer) => self.page_type = Some(walk.signed32()?),
             (2, Kind::Integer) => self.uncompressed_bytes = Some(walk.signed32()?),
             (3, Kind::Integer) => self.compressed_bytes = Some(walk.signed32()?),
+            (4, Kind::Integer) => self.checksum = Some(walk.signed32()?),
             (5, Kind::Struct) => self.data = Some(KindFields::read(walk)?),
             (7, Kind::Struct) => self.dictionary = Some(KindFields::read(walk)?),
             (8, Kind::Struct) => self.data_v2 = Some(KindFields::read(walk)?),
@@ -141,6 +146,7 @@ impl HeaderFields {
         Ok(PageHeader {
             uncompressed_bytes: unsigned(self.uncompressed_bytes)?,
             compressed_bytes: unsigned(self.compressed_bytes)?,
+            checksum: self.checksum.map(i32::cast_unsigned),
             kind,
         })
     }
@@ -197,7 +203,15 @@ mod tests {
             encoding: PageEncoding::Plain,
             definition_encoding: PageEncoding::Rle,
         };
-        assert_eq!(header, PageHeader { uncompressed_bytes: 300, compressed_bytes: 200, kind });
+        assert_eq!(
+            header,
+            PageHeader {
+                uncompressed_bytes: 300,
+                compressed_bytes: 200,
+                checksum: Some((-3i32).cast_unsigned()),
+                kind
+            }
+        );
     }
 
     #[test]

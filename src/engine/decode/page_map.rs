@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Bytes that are read for a page's header: more than one usually has.
-pub(super) const HEADER_READ_BYTES: usize = 512;
+pub const HEADER_READ_BYTES: usize = 512;
 
 /// A data page of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]

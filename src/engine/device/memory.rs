@@ -49,6 +49,8 @@ pub struct MemoryTechniques {
     pub is_deferred: bool,
     /// The platform's [`Decompressor`](super::Decompressor) is used.
     pub has_decompressor: bool,
+    /// And for pages without a checksum too, on which it may do anything if they are damaged.
+    pub takes_unchecked_pages: bool,
 }
 
 impl Default for MemoryTechniques {
@@ -60,12 +62,20 @@ impl Default for MemoryTechniques {
 impl MemoryTechniques {
     /// Those of a query.
     pub fn of(settings: DeviceSettings) -> Self {
-        let DeviceSettings { memory_pool, pinned_memory, deferred_synchronisation, nvcomp, .. } = settings;
+        let DeviceSettings {
+            memory_pool,
+            pinned_memory,
+            deferred_synchronisation,
+            nvcomp,
+            nvcomp_unchecked,
+            ..
+        } = settings;
         Self {
             has_pool: memory_pool,
             is_pinned: pinned_memory,
             is_deferred: deferred_synchronisation,
             has_decompressor: nvcomp,
+            takes_unchecked_pages: nvcomp_unchecked,
         }
     }
 }

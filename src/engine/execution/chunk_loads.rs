@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
+use bytes::Bytes;
 use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
 
 use super::{
@@ -17,8 +18,8 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, PageMap, ResidentChunk,
-        RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
+        ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, HEADER_READ_BYTES, PageMap,
+        ResidentChunk, RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
     },
     operation::Queue,
     storage::{FileReader, FileWay, TableFile, is_in_page_cache, page_locations},
@@ -199,9 +200,11 @@ impl ScanWork {
                 FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
         }
         self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
-        for read in &reads {
-            if device_file.is_none() || is_decompressed_by_host(sources[read.number].metadata, queue.memory())
-            {
+        for read in &mut reads {
+            let metadata = sources[read.number].metadata;
+            read.is_for_host =
+                is_decompressed_by_host(metadata, queue.memory(), || read.first_page(file, &reader))?;
+            if device_file.is_none() || read.is_for_host {
                 read.ranges().for_each(|(start, bytes)| reader.announce(start, bytes));
             }
         }
@@ -210,7 +213,7 @@ impl ScanWork {
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
             self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
-            if is_decompressed_by_host(source.metadata, queue.memory()) {
+            if read.is_for_host {
                 read.host = read.read_by_host(file, &reader)?;
                 continue;
             }
@@ -250,7 +253,9 @@ struct ChunkRead {
     /// Where the chunk starts in the file.
     start: u64,
     extent: ChunkExtent,
-    /// The bytes, if the host decompresses them.
+    /// The host decompresses it.
+    is_for_host: bool,
+    /// The bytes, if so.
     host: Vec<u8>,
     uploaded: Option<UploadedChunk>,
 }
@@ -264,12 +269,18 @@ impl ChunkRead {
             true => page_map(row_group, wanted.places[number], source, (start, bytes))?.extent(wanted.rows),
             false => ChunkExtent::whole(bytes, row_group.row_count),
         };
-        Ok(Self { number, start, extent, host: Vec::new(), uploaded: None })
+        Ok(Self { number, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
     }
 
     /// Ranges of the file: the first byte of each, and how many they are.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         self.extent.ranges().iter().map(|range| (self.start + range.start, range.end - range.start))
+    }
+
+    /// The start of the first page.
+    fn first_page(&self, file: &TableFile, reader: &FileReader<'_>) -> Result<Bytes> {
+        let Some((start, bytes)) = self.ranges().next() else { return Ok(Bytes::new()) };
+        file.read_range(reader.handle(), start, HEADER_READ_BYTES.min(bytes as usize))
     }
 
     fn read_by_host(&self, file: &TableFile, reader: &FileReader<'_>) -> Result<Vec<u8>> {

@@ -17,7 +17,9 @@ use super::{
         abi::{CompressedPage, FramedPages, PAGE_PADDING_BYTES},
         page_list::PageWalk,
     },
-    EncodedColumnChunk, MEMORY_BYTES_MAX, Random, Value, Values, column, column_values,
+    EncodedColumnChunk, MEMORY_BYTES_MAX, Random, Value, Values,
+    checksums::with_checksums,
+    column, column_values,
     corrupt::{Sample, sample},
     decode_columns_in, decode_row_group, footer,
     handmade::{compressed_chunk_metadata, integer},
@@ -41,9 +43,73 @@ const FAULTS: [LibraryFault; 6] = [
     LibraryFault::DoesNothing,
 ];
 
+/// Memory of a device with a library, which sees pages without a checksum too; and how many frames it has seen.
 fn memory_with(fault: LibraryFault) -> (DeviceMemory, Arc<AtomicUsize>) {
+    let (memory, frames) = checking_memory_with(fault);
+    let settings = DeviceSettings { nvcomp_unchecked: true, ..DeviceSettings::default() };
+    (memory.with_techniques(MemoryTechniques::of(settings)), frames)
+}
+
+/// The same, but that the library sees no page without a checksum.
+fn checking_memory_with(fault: LibraryFault) -> (DeviceMemory, Arc<AtomicUsize>) {
     let (library, frames) = HostLibrary::new(fault);
     (DeviceMemory::new(Arc::new(EmulatedPlatform::with_decompressor(library)), MEMORY_BYTES_MAX), frames)
+}
+
+#[test]
+fn a_library_sees_pages_that_have_a_checksum() {
+    let (mut frames_with, mut frames_without) = (0, 0);
+    for seed in 300..380 {
+        let file = random_file(seed);
+        if !file.context.contains("ZSTD") && !file.context.contains("GZIP") {
+            continue;
+        }
+        let metadata = footer(&file.bytes);
+        let (checked, checked_metadata) = with_checksums(&file.bytes, &metadata);
+        for (bytes, of, count) in
+            [(&checked, &checked_metadata, &mut frames_with), (&file.bytes, &metadata, &mut frames_without)]
+        {
+            let (memory, frames) = checking_memory_with(LibraryFault::None);
+            let decoded = decode_columns_in(&memory, bytes, of, &file.columns);
+            let decoded = decoded.unwrap_or_else(|error| panic!("{}: {error}", file.context));
+            for ((number, column), values) in file.columns.iter().zip(decoded) {
+                let expected = read_column(&file.bytes, &metadata, *number, &column.data_type).unwrap();
+                assert!(values == expected, "{} {}", file.context, file.choices[*number]);
+            }
+            *count += frames.load(Ordering::Relaxed);
+        }
+    }
+    assert!(frames_with > 100 && frames_without == 0, "{frames_with} {frames_without}");
+}
+
+#[test]
+fn a_library_sees_no_page_that_is_not_as_its_checksum_says() {
+    let mut random = Random::new(6);
+    for compression in [Compression::ZSTD(ZstdLevel::default()), Compression::GZIP(GzipLevel::default())] {
+        let mut failed = 0;
+        for data_type in [ArrowType::Utf8, ArrowType::Int64] {
+            let mut sample = sample(&mut random, &data_type, Some(Encoding::PLAIN), compression);
+            (sample.file, sample.metadata) = with_checksums(&sample.file, &sample.metadata);
+            let (start, bytes) = sample.metadata.row_group(0).column(0).byte_range();
+            sample.chunk = start as usize..(start + bytes) as usize;
+            let page_count = {
+                let (memory, frames) = checking_memory_with(LibraryFault::None);
+                outcome(&memory, &sample, &sample.file).unwrap();
+                frames.load(Ordering::Relaxed)
+            };
+            for place in bodies(&sample) {
+                let mut file = sample.file.clone();
+                file[place] ^= *random.pick(&[0xff, 0x80, 1, 2, 0x10]);
+                // A library that would take it for sound.
+                let (memory_with_library, frames) = checking_memory_with(LibraryFault::IsBlind);
+                let found = outcome(&memory_with_library, &sample, &file);
+                assert_eq!(found, outcome(&memory(), &sample, &file), "{} byte {place}", sample.words);
+                assert_eq!(frames.load(Ordering::Relaxed), page_count - 1, "{} byte {place}", sample.words);
+                failed += usize::from(found.is_err());
+            }
+        }
+        assert!(failed > 100, "{compression:?} {failed}");
+    }
 }
 
 #[test]

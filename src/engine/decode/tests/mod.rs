@@ -1,5 +1,6 @@
 //! Decoding on the emulated device against the `parquet` crate's Arrow reader.
 
+mod checksums;
 mod conversions;
 mod corrupt;
 mod files;
