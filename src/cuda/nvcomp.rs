@@ -3,7 +3,8 @@
 //! Versions 5 and 6 are known: their functions and structures are the same, but for how scratch memory is asked for.
 //! The oldest way of decompressing is taken, which all of them have, and which takes pages at any address.
 //!
-//! Invariants: a call that fails is logged, and nvCOMP is not used again; the host decompresses then.
+//! Invariants: a call that fails is logged, and nvCOMP is not used again; the host decompresses then. What it does with damaged
+//! frames is not known beforehand (5.3 reads beyond gzip's, and does not end with some of Zstandard): who calls it sees to that.
 //!
 //! Deliberately absent: Snappy, LZ4 (there are kernels for them); Brotli (nvCOMP has none); hardware that decompresses,
 //! which wants memory of its own kind; compression.

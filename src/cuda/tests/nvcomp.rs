@@ -36,6 +36,8 @@ use pystachio_engine::{
 };
 use pystachio_plan::{ColumnId, DataType, DeviceSettings, ScanColumn};
 
+use checksums::{page_bodies, with_checksums};
+
 const MEMORY_BYTES: u64 = 8 << 30;
 
 fn is_required(name: &str) -> bool {
@@ -111,7 +113,7 @@ fn sample(row_count: usize, properties: WriterProperties) -> Sample {
     writer.write(&batch).expect("rows");
     writer.close().expect("a footer");
     let reader = SerializedFileReader::new(Bytes::copy_from_slice(&bytes)).expect("a file");
-    let (bytes, metadata) = checksums::with_checksums(&bytes, reader.metadata());
+    let (bytes, metadata) = with_checksums(&bytes, reader.metadata());
     let declared = names.iter().zip(columns).map(|(name, (data_type, _))| ScanColumn {
         id: ColumnId(1),
         name: (*name).to_owned(),
@@ -231,7 +233,7 @@ impl Progress {
     }
 }
 
-/// Damages pages bit by bit: the device must fail in the host's words, or have the host's values.
+/// Damages pages bit by bit, but for their headers: the device must fail in the host's words, or have the host's values.
 fn compare_damaged(compression: Compression) {
     let Some((platform, has_nvcomp)) = gpu() else { return };
     let queues = [queue(Arc::new(EmulatedPlatform::new())), queue(platform.clone())];
@@ -247,10 +249,13 @@ fn compare_damaged(compression: Compression) {
         let sample = sample(2000, properties.build());
         for leaf in 0..sample.columns.len() {
             let (start, bytes) = chunk_range(sample.metadata.row_group(0).column(leaf)).expect("a range");
+            let chunk = &sample.bytes[start as usize..(start + bytes) as usize];
+            let places: Vec<usize> = page_bodies(chunk).into_iter().flatten().collect();
             let begun = Instant::now();
             for _ in 0..150 {
                 let mut file = sample.bytes.clone();
-                let (place, bit) = ((start + random.below(bytes)) as usize, random.below(8));
+                let (place, bit) =
+                    (start as usize + places[random.below(places.len() as u64) as usize], random.below(8));
                 file[place] ^= 1 << bit;
                 let damage = format!(
                     "{compression:?} {version:?} column {leaf} byte {place} of {start} + {bytes}, bit {bit}"

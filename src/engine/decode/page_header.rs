@@ -25,7 +25,13 @@ pub(super) enum PageKind {
     /// The values that indexes of later pages mean.
     Dictionary { value_count: u32, encoding: PageEncoding },
     /// Levels and values, compressed together.
-    DataV1 { value_count: u32, encoding: PageEncoding, definition_encoding: PageEncoding },
+    DataV1 {
+        value_count: u32,
+        encoding: PageEncoding,
+        definition_encoding: PageEncoding,
+        /// Whether both kinds of levels have an encoding that the format knows, read or not.
+        has_known_levels: bool,
+    },
     /// Levels, then values, of which only these are compressed.
     DataV2 {
         value_count: u32,
@@ -66,6 +72,10 @@ impl PageEncoding {
             9 => Self::ByteStreamSplit,
             other => Self::Unknown(other),
         }
+    }
+
+    fn is_known(self) -> bool {
+        !matches!(self, Self::Unknown(_))
     }
 }
 
@@ -124,6 +134,9 @@ impl HeaderFields {
                     value_count: fields.count(1)?,
                     encoding: fields.encoding(2)?,
                     definition_encoding: fields.encoding(3)?,
+                    has_known_levels: [3, 4]
+                        .into_iter()
+                        .all(|field| fields.encoding(field).is_ok_and(PageEncoding::is_known)),
                 }
             }
             1 => PageKind::Index,
@@ -202,6 +215,7 @@ mod tests {
             value_count: 7,
             encoding: PageEncoding::Plain,
             definition_encoding: PageEncoding::Rle,
+            has_known_levels: true,
         };
         assert_eq!(
             header,

@@ -48,6 +48,10 @@ pub(super) struct PageLayout {
 impl PageLayout {
     /// How a page's definition levels are stored; `None` if no kernel reads them.
     pub(super) fn levels_form(&self, page: &ListedPage, is_optional: bool) -> Option<LevelsForm> {
+        // A header that the CPU engine would not read is for it to name.
+        if matches!(page.header.kind, PageKind::DataV1 { has_known_levels: false, .. }) {
+            return None;
+        }
         Some(match (is_optional, page.header.kind, self.levels) {
             (false, ..) => LevelsForm::None,
             (true, _, Some(_)) => LevelsForm::Runs,

@@ -6,10 +6,22 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 /// The same file with a checksum in every page's header, and its metadata; there is no footer.
 pub fn with_checksums(file: &[u8], metadata: &ParquetMetaData) -> (Vec<u8>, ParquetMetaData) {
-    let mut bytes = Vec::new();
+    let mut bytes = b"PAR1".to_vec();
     let row_groups =
         metadata.row_groups().iter().map(|row_group| rewrite(row_group, file, &mut bytes)).collect();
     (bytes, ParquetMetaData::new(metadata.file_metadata().clone(), row_groups))
+}
+
+/// Where the pages of a chunk are, without their headers.
+pub fn page_bodies(chunk: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let (mut bodies, mut at) = (Vec::new(), 0);
+    while at < chunk.len() {
+        let page = Page::parse(&chunk[at..]);
+        let start = at + page.header.len();
+        at = start + page.body.len();
+        bodies.push(start..at);
+    }
+    bodies
 }
 
 fn rewrite(row_group: &RowGroupMetaData, file: &[u8], bytes: &mut Vec<u8>) -> RowGroupMetaData {

@@ -13,12 +13,9 @@ use parquet::basic::{Compression, CompressionCodec, Encoding, GzipLevel, Type as
 use pystachio_plan::{DataType, DeviceSettings, Result};
 
 use super::{
-    super::{
-        abi::{CompressedPage, FramedPages, PAGE_PADDING_BYTES},
-        page_list::PageWalk,
-    },
+    super::abi::{CompressedPage, FramedPages, PAGE_PADDING_BYTES},
     EncodedColumnChunk, MEMORY_BYTES_MAX, Random, Value, Values,
-    checksums::with_checksums,
+    checksums::{page_bodies, with_checksums},
     column, column_values,
     corrupt::{Sample, sample},
     decode_columns_in, decode_row_group, footer,
@@ -145,11 +142,8 @@ fn outcome(memory: &DeviceMemory, sample: &Sample, file: &[u8]) -> std::result::
 
 /// Where the pages' bytes are, without their headers.
 fn bodies(sample: &Sample) -> Vec<usize> {
-    let mut walk = PageWalk::new(sample.chunk.len(), 90);
-    walk.feed(&sample.file[sample.chunk.clone()]).unwrap();
-    let pages = walk.finish().unwrap();
-    let bodies = pages.data.into_iter().map(|page| page.body);
-    bodies.flatten().map(|place| sample.chunk.start + place).collect()
+    let bodies = page_bodies(&sample.file[sample.chunk.clone()]);
+    bodies.into_iter().flatten().map(|place| sample.chunk.start + place).collect()
 }
 
 #[test]
@@ -425,5 +419,20 @@ fn pages_of_lz4_are_blocks_after_their_sizes_or_what_writers_of_old_took_it_for(
     for (body, what) in wrong {
         let error = decode_page(CompressionCodec::LZ4, &values, &body).0.expect_err(what);
         assert!(error.message.contains("\"v\", page 0: "), "{error}");
+    }
+}
+
+#[test]
+fn checksums_change_nothing_else() {
+    for seed in 400..460 {
+        let file = random_file(seed);
+        let metadata = footer(&file.bytes);
+        let (checked, checked_metadata) = with_checksums(&file.bytes, &metadata);
+        let decoded = decode_columns_in(&memory(), &checked, &checked_metadata, &file.columns);
+        let decoded = decoded.unwrap_or_else(|error| panic!("{}: {error}", file.context));
+        for ((number, column), values) in file.columns.iter().zip(decoded) {
+            let expected = read_column(&file.bytes, &metadata, *number, &column.data_type).unwrap();
+            assert!(values == expected, "{} {}", file.context, file.choices[*number]);
+        }
     }
 }
