@@ -67,3 +67,10 @@ SELECT x.id, u.total FROM t3 x JOIN (SELECT a, count(*) AS total FROM t1 GROUP B
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT x.id, u.total FROM t3 x JOIN (SELECT a, count(*) AS total FROM t1 GROUP BY a UNION SELECT i, min(id) FROM t2 GROUP BY i) u ON u.a = x.a ORDER BY 1, 2) q EXCEPT ALL SELECT q::text FROM (SELECT x.id, u.total FROM heap.t3 x JOIN (SELECT a, count(*) AS total FROM heap.t1 GROUP BY a UNION SELECT i, min(id) FROM heap.t2 GROUP BY i) u ON u.a = x.a ORDER BY 1, 2) q)
   UNION ALL (SELECT q::text FROM (SELECT x.id, u.total FROM heap.t3 x JOIN (SELECT a, count(*) AS total FROM heap.t1 GROUP BY a UNION SELECT i, min(id) FROM heap.t2 GROUP BY i) u ON u.a = x.a ORDER BY 1, 2) q EXCEPT ALL SELECT q::text FROM (SELECT x.id, u.total FROM t3 x JOIN (SELECT a, count(*) AS total FROM t1 GROUP BY a UNION SELECT i, min(id) FROM t2 GROUP BY i) u ON u.a = x.a ORDER BY 1, 2) q)) difference;
+
+-- A LIMIT that reads a CTE of the query.
+EXPLAIN (VERBOSE, COSTS OFF) WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w);
+WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w);
+SELECT count(*) FROM (
+  (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a FROM heap.t1 UNION SELECT a FROM heap.t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q)
+  UNION ALL (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a FROM heap.t1 UNION SELECT a FROM heap.t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a FROM t1 UNION SELECT a FROM t2 ORDER BY a LIMIT (SELECT count(*) FROM w)) q)) difference;
