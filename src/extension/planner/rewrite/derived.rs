@@ -147,6 +147,21 @@ pub unsafe fn nullable_column(relation_index: i32, entry: *mut pg_sys::TargetEnt
     }
 }
 
+/// A call of an aggregate, without arguments, in the query that it will stand in.
+pub unsafe fn aggregate(function: u32, result_type: pg_sys::Oid) -> *mut pg_sys::Aggref {
+    unsafe {
+        let aggregate = make_node::<pg_sys::Aggref>(NodeTag::T_Aggref);
+        (*aggregate).aggfnoid = function.into();
+        (*aggregate).aggtype = result_type;
+        (*aggregate).aggkind = b'n' as _;
+        (*aggregate).aggsplit = pg_sys::AggSplit::AGGSPLIT_SIMPLE;
+        (*aggregate).aggno = -1;
+        (*aggregate).aggtransno = -1;
+        (*aggregate).location = -1;
+        aggregate
+    }
+}
+
 /// Whether a column is NULL, or is not.
 pub unsafe fn null_test(column: *mut pg_sys::Node, kind: pg_sys::NullTestType::Type) -> *mut pg_sys::Node {
     unsafe {

@@ -16,7 +16,7 @@ use pgrx::pg_sys::NodeTag;
 
 use super::{
     conjunction, copy_of,
-    derived::{append_subquery, limit_reads_ctes, null_test, select_as},
+    derived::{aggregate, append_subquery, limit_reads_ctes, null_test, select_as},
 };
 use crate::{
     pg::compat,
@@ -290,15 +290,8 @@ unsafe fn column_types(leaves: &[*mut pg_sys::Query]) -> Vec<(pg_sys::Oid, i32, 
 /// `count(*)`.
 unsafe fn count_rows() -> *mut pg_sys::Node {
     unsafe {
-        let aggregate = make_node::<pg_sys::Aggref>(NodeTag::T_Aggref);
-        (*aggregate).aggfnoid = pg_sys::F_COUNT_.into();
-        (*aggregate).aggtype = pg_sys::INT8OID;
-        (*aggregate).aggstar = true;
-        (*aggregate).aggkind = b'n' as _;
-        (*aggregate).aggsplit = pg_sys::AggSplit::AGGSPLIT_SIMPLE;
-        (*aggregate).aggno = -1;
-        (*aggregate).aggtransno = -1;
-        (*aggregate).location = -1;
-        aggregate.cast()
+        let count = aggregate(pg_sys::F_COUNT_, pg_sys::INT8OID);
+        (*count).aggstar = true;
+        count.cast()
     }
 }

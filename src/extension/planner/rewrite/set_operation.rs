@@ -15,9 +15,9 @@ use pgrx::pg_sys::NodeTag;
 
 use super::{
     copy_of,
-    derived::{limit_reads_ctes, select_as, select_from},
+    derived::{aggregate, limit_reads_ctes, select_as, select_from},
 };
-use crate::planner::nodes::{element_count, elements, list_of, make_node, node_as};
+use crate::planner::nodes::{element_count, elements, list_of, node_as};
 
 /// Rewrites the set operation that a query is; says whether it is one.
 pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
@@ -383,16 +383,9 @@ unsafe fn side_aggregate(function: u32, side: *mut pg_sys::TargetEntry) -> *mut 
     unsafe {
         let var = pg_sys::makeVarFromTargetEntry(1, side);
         let argument = pg_sys::makeTargetEntry(var.cast(), 1, std::ptr::null_mut(), false);
-        let aggregate = make_node::<pg_sys::Aggref>(NodeTag::T_Aggref);
-        (*aggregate).aggfnoid = function.into();
-        (*aggregate).aggtype = pg_sys::INT4OID;
-        (*aggregate).aggargtypes = pg_sys::lappend_oid(std::ptr::null_mut(), pg_sys::INT4OID);
-        (*aggregate).args = list_of([argument]);
-        (*aggregate).aggkind = b'n' as _;
-        (*aggregate).aggsplit = pg_sys::AggSplit::AGGSPLIT_SIMPLE;
-        (*aggregate).aggno = -1;
-        (*aggregate).aggtransno = -1;
-        (*aggregate).location = -1;
-        aggregate.cast()
+        let call = aggregate(function, pg_sys::INT4OID);
+        (*call).aggargtypes = pg_sys::lappend_oid(std::ptr::null_mut(), pg_sys::INT4OID);
+        (*call).args = list_of([argument]);
+        call.cast()
     }
 }
