@@ -8,8 +8,8 @@
 //!
 //! Invariants: what is refused is decompressed by the host, from the bytes that are on the device, so that rare forms
 //! are read and corrupt ones fail in the same words as without a library. A library that promises nothing for damaged
-//! pages sees those that are as their writer's checksum says, and others only where that is asked for. It gets scratch memory within a bound,
-//! batch after batch; what does not fit is refused.
+//! pages sees those that are as their writer's checksum says, and others only where that is asked for. It gets scratch
+//! memory within a bound, batch after batch; what does not fit is refused.
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
