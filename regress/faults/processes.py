@@ -258,8 +258,12 @@ def answers_before_it_is_noted(place):
 def _noted(session, place, phase):
     """The file in which the supervisor of the running engine says how it is, where it says `phase`."""
     for path in glob.glob(session.run("SHOW data_directory").scalar() + "/pystachio/*/state.json"):
-        with open(path, encoding="utf-8") as file:
-            state = json.load(file)
+        try:
+            with open(path, encoding="utf-8") as file:
+                state = json.load(file)
+        except FileNotFoundError:
+            # That of a dropped server, whose supervisor removes its folder when it ends.
+            continue
         if state["engine_pid"] == place.engine_pid() and state["phase"] == phase:
             return path
     return None
