@@ -83,7 +83,7 @@ sanitize() {
     if [[ $tool == memcheck ]]; then options=(--report-api-errors no); fi
     # Cells of NULL rows are not written, and are copied to the host with the others; nobody looks at them there.
     if [[ $tool == initcheck ]]; then options=(--check-api-memory-access no); fi
-    timeout -k 10 "${SANITIZER_LIMIT_S:-150}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
+    PYSTACHIO_SANITIZED=1 timeout -k 10 "${SANITIZER_LIMIT_S:-150}" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 9 --print-limit 20 \
         "$executable" --exact "$name" --nocapture < /dev/null > "$log" 2>&1 || code=$?
     if grep -qE '^========= +(Invalid|Uninitialized|Error: |Warning: .*hazard|Barrier error|Divergent)' "$log" ||
         [[ $code != 0 && $code != 124 && $code != 137 ]]; then

@@ -5,7 +5,7 @@
 SELECT count(*) FROM pg_foreign_server WHERE srvname = 'pystachio';
 
 -- Servers.
-CREATE SERVER s1 FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', threads '2', memory '512MB', cache '64MB', log_level 'warn');
+CREATE SERVER s1 FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', threads '2', memory '512MB', cache '64MB', device_timeout '2min', log_level 'warn');
 ALTER SERVER s1 OPTIONS (SET memory '1GB', DROP cache);
 SELECT srvoptions FROM pg_foreign_server WHERE srvname = 's1';
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (colour 'red');
@@ -20,6 +20,9 @@ CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_memory '0%');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_memory '101%');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_memory '64kB');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (pinned_cache 'some');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout '900ms');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout '-1');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout 'long');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (ranks '0');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (log_level 'loud');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'nearest');

@@ -22,7 +22,7 @@ use cudarc::driver::{
     sys::{CUcontext, CUevent, CUevent_flags, CUstream},
 };
 use pystachio_engine::{
-    device::{Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
+    device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
     kernel::KernelDevice,
     operation::{Device, Lane},
 };
@@ -51,6 +51,7 @@ pub struct CudaPlatform {
     streams: Mutex<Vec<CUstream>>,
     /// Events that mark nothing now.
     idle_marks: Mutex<Vec<CUevent>>,
+    calls: Arc<CallWatch>,
 }
 
 // SAFETY: the driver's handles belong to no thread; every method makes the context current first.
@@ -63,7 +64,14 @@ impl CudaPlatform {
         self.idle_marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self) -> Result<()> {
+    /// Makes the context this thread's, and begins a call.
+    fn enter(&self) -> Result<CallGuard<'_>> {
+        self.use_context()?;
+        Ok(self.calls.enter())
+    }
+
+    /// Makes the context this thread's, for what may wait for others than the device.
+    fn use_context(&self) -> Result<()> {
         // SAFETY: the context lives as long as the process.
         unsafe { ctx::set_current(self.context) }.map_err(|error| from_driver("use its context", error))
     }
@@ -78,6 +86,10 @@ impl Platform for CudaPlatform {
         "cuda"
     }
 
+    fn calls(&self) -> Arc<CallWatch> {
+        self.calls.clone()
+    }
+
     fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
         Arc::new(KernelDevice::new(self, lane))
     }
@@ -87,7 +99,7 @@ impl Platform for CudaPlatform {
     }
 
     fn create_stream(&self) -> Result<Stream> {
-        self.enter()?;
+        let _call = self.enter()?;
         let created = stream::create(stream::StreamKind::NonBlocking)
             .map_err(|error| from_driver("create a stream", error))?;
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(created);
@@ -95,14 +107,14 @@ impl Platform for CudaPlatform {
     }
 
     fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: a stream of ours; the memory is given back by `release`.
         unsafe { result::malloc_async(handle(stream), bytes.max(1) as usize) }
             .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
     }
 
     fn release(&self, address: u64, _bytes: u64, stream: Stream) {
-        if self.enter().is_ok() {
+        if let Ok(_call) = self.enter() {
             // SAFETY: `allocate` gave it, and nothing enqueued after this uses it.
             let released = unsafe { result::free_async(address, handle(stream)) };
             if let Err(error) = released {
@@ -112,13 +124,14 @@ impl Platform for CudaPlatform {
     }
 
     fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the context is current; the memory is given back by `release_unpooled`.
         unsafe { result::malloc_sync(bytes.max(1) as usize) }
             .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
     }
 
     fn release_unpooled(&self, address: u64, _bytes: u64) {
+        let _call = self.calls.enter();
         // What was enqueued may use the memory still.
         if self.wait_all().is_ok() {
             // SAFETY: `allocate_unpooled` gave it, and nothing uses it any more.
@@ -129,12 +142,13 @@ impl Platform for CudaPlatform {
     }
 
     fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.enter()?;
+        self.use_context()?;
         for (place, part) in source.chunks(SLOT_BYTES).enumerate() {
             let address = target + (place * SLOT_BYTES) as u64;
             self.staging.with_slot(handle(stream), |slot| {
                 let slot = &mut slot[..part.len()];
                 slot.copy_from_slice(part);
+                let _call = self.calls.enter();
                 // SAFETY: the slot stays as it is until its event; the target has this many bytes.
                 unsafe { result::memcpy_htod_async(address, slot, handle(stream)) }
                     .map_err(|error| from_driver("copy to the device", error))
@@ -144,7 +158,7 @@ impl Platform for CudaPlatform {
     }
 
     fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
-        self.enter()?;
+        self.use_context()?;
         self.staging.lend(waits)
     }
 
@@ -153,7 +167,7 @@ impl Platform for CudaPlatform {
     }
 
     fn upload_slot(&self, mut slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the slot is its owner's, and stays as it is until its event.
         let part = unsafe { slot.memory() }.get(range);
         let copied = match part {
@@ -167,15 +181,16 @@ impl Platform for CudaPlatform {
     }
 
     fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
-        self.enter()?;
+        self.use_context()?;
         Ok(Box::new(self.cufile.open_file(file, path, mode, self.context)?))
     }
 
     fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.enter()?;
+        self.use_context()?;
         for (place, part) in target.chunks_mut(SLOT_BYTES).enumerate() {
             let address = source + (place * SLOT_BYTES) as u64;
             self.staging.with_slot(handle(stream), |slot| {
+                let _call = self.calls.enter();
                 let slot = &mut slot[..part.len()];
                 // SAFETY: the source has this many bytes; the slot is ours until the wait below ends.
                 unsafe {
@@ -192,7 +207,7 @@ impl Platform for CudaPlatform {
     }
 
     fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the target has this many bytes; the source is the caller's until the wait below ends.
         unsafe { result::memcpy_htod_async(target, source, handle(stream)) }
             .map_err(|error| from_driver("copy to the device", error))?;
@@ -200,7 +215,7 @@ impl Platform for CudaPlatform {
     }
 
     fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the source has this many bytes; the target is ours until the wait below ends.
         unsafe { result::memcpy_dtoh_async(target, source, handle(stream)) }
             .map_err(|error| from_driver("copy from the device", error))?;
@@ -208,7 +223,7 @@ impl Platform for CudaPlatform {
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the context is current; the memory is given back by `release_host`.
         let allocated = unsafe { result::malloc_host(bytes, PORTABLE) };
         match allocated {
@@ -218,7 +233,7 @@ impl Platform for CudaPlatform {
     }
 
     fn release_host(&self, address: u64, _bytes: usize) {
-        if self.enter().is_ok() {
+        if let Ok(_call) = self.enter() {
             // SAFETY: `allocate_host` gave it, and no copy from or to it is under way.
             let released = unsafe { result::free_host(address as *mut c_void) };
             if let Err(error) = released {
@@ -228,7 +243,7 @@ impl Platform for CudaPlatform {
     }
 
     fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: page-locked memory with this many bytes, which stays as it is until the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
         // SAFETY: the target has this many bytes.
@@ -237,7 +252,7 @@ impl Platform for CudaPlatform {
     }
 
     fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: page-locked memory with this many bytes, which nobody else touches before the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
         // SAFETY: the source has this many bytes.
@@ -246,7 +261,7 @@ impl Platform for CudaPlatform {
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: both have this many bytes.
         unsafe { result::memcpy_dtod_async(target, source, bytes as usize, handle(stream)) }
             .map_err(|error| from_driver("copy memory", error))
@@ -256,7 +271,7 @@ impl Platform for CudaPlatform {
         if bytes == 0 {
             return Ok(());
         }
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: the target has this many bytes.
         unsafe { result::memset_d8_async(target, value, bytes as usize, handle(stream)) }
             .map_err(|error| from_driver("fill memory", error))
@@ -268,26 +283,26 @@ impl Platform for CudaPlatform {
     }
 
     fn wait(&self, stream: Stream) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: a stream of ours.
         unsafe { result::stream::synchronize(handle(stream)) }
             .map_err(|error| from_driver("finish its work", error))
     }
 
     fn wait_mark(&self, mark: Mark) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: an event of ours that was recorded.
         unsafe { event::synchronize(mark.0 as CUevent) }
             .map_err(|error| from_driver("finish its work", error))
     }
 
     fn wait_all(&self) -> Result<()> {
-        self.enter()?;
+        let _call = self.enter()?;
         ctx::synchronize().map_err(|error| from_driver("finish its work", error))
     }
 
     fn mark(&self, stream: Stream) -> Result<Mark> {
-        self.enter()?;
+        let _call = self.enter()?;
         let idle = self.marks().pop();
         let mark = match idle {
             Some(mark) => mark,
@@ -301,7 +316,7 @@ impl Platform for CudaPlatform {
     }
 
     fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
-        self.enter()?;
+        let _call = self.enter()?;
         // SAFETY: events of ours that were recorded.
         let elapsed_ms = unsafe { event::elapsed(from.0 as CUevent, to.0 as CUevent) }
             .map_err(|error| from_driver("tell when an event was", error))?;
@@ -315,7 +330,7 @@ impl Platform for CudaPlatform {
 
 impl Drop for CudaPlatform {
     fn drop(&mut self) {
-        if self.enter().is_ok() {
+        if let Ok(_call) = self.enter() {
             for created in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                 // SAFETY: nobody else has the platform any more.
                 let _ = unsafe { stream::destroy(created) };

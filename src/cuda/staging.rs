@@ -7,14 +7,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use cudarc::driver::{
     result::{event, free_host, malloc_host},
     sys::{CUevent, CUevent_flags, CUstream},
 };
-use pystachio_engine::device::Slot;
+use pystachio_engine::device::{CallWatch, Slot};
 use pystachio_plan::Result;
 
 use crate::fault::from_driver;
@@ -31,6 +31,7 @@ pub(crate) struct Staging {
     slots: Vec<SlotMemory>,
     idle: Mutex<VecDeque<IdleSlot>>,
     returned: Condvar,
+    calls: Arc<CallWatch>,
 }
 
 struct SlotMemory {
@@ -51,7 +52,7 @@ struct IdleSlot {
 
 impl Staging {
     /// Slots in the current context.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(calls: Arc<CallWatch>) -> Result<Self> {
         let mut slots = Vec::with_capacity(SLOTS);
         for _ in 0..SLOTS {
             // SAFETY: a context is current.
@@ -62,7 +63,7 @@ impl Staging {
             slots.push(SlotMemory { address: address.cast(), event });
         }
         let idle = (0..SLOTS).map(|number| IdleSlot { number, is_copied: false }).collect();
-        Ok(Self { slots, idle: Mutex::new(idle), returned: Condvar::new() })
+        Ok(Self { slots, idle: Mutex::new(idle), returned: Condvar::new(), calls })
     }
 
     /// The slot that has been idle the longest. Where all are lent: waits for one if `waits`, otherwise `None`.
@@ -78,6 +79,8 @@ impl Staging {
         drop(idle);
         let memory = &self.slots[slot.number];
         if slot.is_copied {
+            // Waiting for a slot is no call: who has it may wait for a file.
+            let _call = self.calls.enter();
             // SAFETY: the event lives as long as the slot.
             unsafe { event::synchronize(memory.event) }
                 .map_err(|error| from_driver("wait for a copy", error))?;

@@ -10,6 +10,7 @@
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
 //! | server | `device_memory` | of a GPU's memory: `60GB` or `50%`; default: `85%`; the emulated device's is `memory`, all of it |
 //! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
+//! | server | `device_timeout` | how long a call of the device may take, `1s` or longer, before the engine is given up; `0`: for ever; default: `60s` |
 //! | server | `affinity` | which GPU reads which disk: `optimal` (default), `numa`, `system`, or disks and GPUs: `nvme0:0,nvme1:1` |
 //! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
 //! | table | `path` | a file, a folder or a glob pattern |
@@ -20,7 +21,7 @@
 //! name one.
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalog structures")]
 
-use std::{collections::HashMap, ffi::CString, fmt, path::Path, sync::OnceLock};
+use std::{collections::HashMap, ffi::CString, fmt, path::Path, ptr, sync::OnceLock};
 
 use pgrx::{FromDatum, PostgresGucEnum, pg_sys, prelude::*};
 use pystachio_plan::{AffinityRule, Error, ErrorKind, FileSet, MemorySize, Result};
@@ -44,6 +45,8 @@ const DEVICE_MEMORY_BYTES_MIN: u64 = 1 << 20;
 const GPU_MEMORY_DEFAULT: MemorySize = MemorySize::Percent(85);
 /// The part of `memory` that is page-locked beside it unless the option `pinned_cache` says otherwise.
 const PINNED_CACHE_FRACTION: u64 = 4;
+/// Far longer than any call takes whose device is not shared with others.
+const DEVICE_TIMEOUT_S: u32 = 60;
 
 const SERVER_OPTIONS: &[&str] = &[
     "device",
@@ -54,6 +57,7 @@ const SERVER_OPTIONS: &[&str] = &[
     "cache",
     "device_memory",
     "pinned_cache",
+    "device_timeout",
     "affinity",
     "log_level",
 ];
@@ -112,6 +116,8 @@ pub struct ServerOptions {
     pub device_memory: MemorySize,
     /// Page-locked memory for column chunks that have left the device's.
     pub pinned_cache_bytes: u64,
+    /// How long a call of the device may take; 0: for ever.
+    pub device_timeout_s: u32,
     /// Which GPU reads which disk.
     pub affinity: AffinityRule,
     /// What an engine logs.
@@ -175,6 +181,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         cache_bytes: 0,
         device_memory: GPU_MEMORY_DEFAULT,
         pinned_cache_bytes: 0,
+        device_timeout_s: DEVICE_TIMEOUT_S,
         affinity: AffinityRule::default(),
         log_level: "warn".into(),
     };
@@ -189,6 +196,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "cache" => cache_bytes = Some(parse_bytes(name, value, 0)?),
             "device_memory" => device_memory = Some(parse_memory_size(name, value, DEVICE_MEMORY_BYTES_MIN)?),
             "pinned_cache" => pinned_cache_bytes = Some(parse_bytes(name, value, 0)?),
+            "device_timeout" => parsed.device_timeout_s = parse_timeout_s(name, value)?,
             "affinity" => parsed.affinity = parse_affinity(value)?,
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
@@ -389,12 +397,33 @@ fn parse_ordinals(name: &str, value: &str) -> Result<Vec<u32>> {
         .map_err(|_| invalid_value(name, value, "ordinals with commas between them, such as 0,1"))
 }
 
-/// Bytes with a unit, or hundredths.
 fn parse_affinity(value: &str) -> Result<AffinityRule> {
     let valid = "optimal, numa or system, disks with GPUs such as nvme0:0,nvme1:1, or both";
     value.parse().map_err(|_| invalid_value("affinity", value, valid))
 }
 
+/// Seconds, from a time as PostgreSQL's own settings have it; 0 stays 0.
+fn parse_timeout_s(name: &str, value: &str) -> Result<u32> {
+    let mut milliseconds = 0;
+    let is_read = CString::new(value).is_ok_and(|text| {
+        // SAFETY: a C string, and an integer that is written.
+        unsafe {
+            pg_sys::parse_int(
+                text.as_ptr(),
+                &raw mut milliseconds,
+                pg_sys::GUC_UNIT_MS as i32,
+                ptr::null_mut(),
+            )
+        }
+    });
+    match u32::try_from(milliseconds) {
+        Ok(0) if is_read => Ok(0),
+        Ok(milliseconds) if is_read && milliseconds >= 1000 => Ok(milliseconds.div_ceil(1000)),
+        _ => Err(invalid_value(name, value, "a time with a unit (ms, s, min, h, d), at least 1s; 0: never")),
+    }
+}
+
+/// Bytes with a unit, or hundredths.
 fn parse_memory_size(name: &str, value: &str, bytes_min: u64) -> Result<MemorySize> {
     match value.trim() {
         percent if percent.ends_with('%') => {

@@ -10,17 +10,19 @@
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
 //! - `paired.rs`: a device's engine and the CPU engine; `choice.rs`: which is expected to be faster
 //! - `frames.rs`: whole frames from and to a socket
+//! - `device_watch.rs`: a device that does not return
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
 //! Invariants: sockets are served by threads that never compute, so a cancel is heard however busy the
 //! engine is. A panic ends a request, never the process. A lost device ends it, when the answers that are on
-//! their way have ended. Between an engine and a slow reader there are at most two batches.
+//! their way have ended; one that does not return ends them too. Between an engine and a slow reader there are at most two batches.
 //!
 //! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` and
 //! `paired.rs` know which engines there are.
 
 mod choice;
 mod counters;
+mod device_watch;
 mod encoding;
 mod frames;
 mod options;
@@ -31,6 +33,7 @@ mod server;
 mod session;
 
 pub use counters::Counters;
+pub use device_watch::watch_device;
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
 pub use frames::{Frame, FrameReader};
 pub use options::{Command, Device, Options, USAGE, parse_arguments};

@@ -11,13 +11,13 @@ use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{
     Engine,
     affinity::Affinity,
-    device::EmulatedPlatform,
+    device::{CallWatch, EmulatedPlatform},
     execution::{DeviceEngine, DeviceOptions},
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
     Command, Device, Host, Options, PairedEngine, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
-    parse_arguments, prefer_as_oom_victim, wait_for_orphaning,
+    parse_arguments, prefer_as_oom_victim, wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -82,8 +82,12 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;
     let libraries = libraries(options.device);
-    let engine = start_engine(options, &spill, compute.handle())?;
+    let (engine, calls) = start_engine(options, &spill, compute.handle())?;
     let host = Host::new(engine, compute.handle().clone(), libraries);
+    if let Some(calls) = calls.filter(|_| options.device_timeout_s > 0) {
+        watch_device(calls, options.device_timeout_s, host.clone())
+            .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
+    }
     let served = sockets.block_on(async {
         let server = Server::bind(&options.socket)?;
         tracing::info!(
@@ -135,7 +139,10 @@ fn libraries(device: Device) -> Vec<String> {
     }
 }
 
-fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<Arc<dyn Engine>> {
+/// An engine, and what its device does if it has one.
+type StartedEngine = (Arc<dyn Engine>, Option<Arc<CallWatch>>);
+
+fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<StartedEngine> {
     let _context = compute.enter();
     let cpu = CpuEngine::new(CpuOptions {
         threads: options.threads,
@@ -144,25 +151,30 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
         spill_directory: spill.path().to_owned(),
     })?;
     match options.device {
-        Device::Cpu => Ok(Arc::new(cpu)),
+        Device::Cpu => Ok((Arc::new(cpu), None)),
         Device::Emulated => {
             let device = open_emulated(options, spill).inspect_err(|error| tracing::error!("{error}"));
-            Ok(Arc::new(PairedEngine::new("emulated", device, cpu)))
+            Ok(paired("emulated", device, cpu))
         }
         Device::Cuda => {
             let device = open_gpu(options, spill)
                 .inspect_err(|error| tracing::error!("{error}"))
                 .map_err(|error| error.with_hint("Set the server option device to 'cpu' or 'auto'."));
-            Ok(Arc::new(PairedEngine::new("cuda", device, cpu)))
+            Ok(paired("cuda", device, cpu))
         }
         Device::Auto => match open_gpu(options, spill) {
-            Ok(device) => Ok(Arc::new(PairedEngine::new("cuda", Ok(device), cpu))),
+            Ok(device) => Ok(paired("cuda", Ok(device), cpu)),
             Err(reason) => {
                 tracing::info!("{reason}");
-                Ok(Arc::new(cpu))
+                Ok((Arc::new(cpu), None))
             }
         },
     }
+}
+
+fn paired(device_name: &'static str, device: Result<DeviceEngine>, cpu: CpuEngine) -> StartedEngine {
+    let calls = device.as_ref().ok().map(|device| device.memory().platform().calls());
+    (Arc::new(PairedEngine::new(device_name, device, cpu)), calls)
 }
 
 /// What a device with so much memory is given to use. Queries spill to page-locked memory first, and then to files.

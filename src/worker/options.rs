@@ -49,6 +49,8 @@ pub struct Options {
     pub device_memory: MemorySize,
     /// Bytes of page-locked memory for column chunks that have left the device; 0: none.
     pub pinned_cache_bytes: u64,
+    /// How long a call of the device may take, in seconds; 0: for ever.
+    pub device_timeout_s: u32,
     /// Which GPU reads which disk.
     pub affinity: AffinityRule,
     /// Where spill files go.
@@ -61,7 +63,7 @@ pub struct Options {
 pub const USAGE: &str = "\
 usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES --cache BYTES
                         --device-ordinal N --device-memory SIZE --pinned-cache BYTES
-                        --affinity RULE --spill-directory DIRECTORY --name SERVER
+                        --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER
        pystachio-engine --version | --help
 
   --socket           path of the Unix socket; its folder must be this user's alone
@@ -72,6 +74,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES
   --device-ordinal   which GPU, from 0
   --device-memory    of the device's memory: bytes, or 1% to 100%; the emulated device has what --memory says
   --pinned-cache     bytes of page-locked memory for column chunks that have left the device; 0: none
+  --device-timeout   seconds after which a call of the device that has not returned ends the engine; 0: never
   --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
@@ -79,7 +82,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "socket",
     "device",
     "threads",
@@ -88,6 +91,7 @@ const NAMES: [&str; 11] = [
     "device-ordinal",
     "device-memory",
     "pinned-cache",
+    "device-timeout",
     "affinity",
     "spill-directory",
     "name",
@@ -129,6 +133,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         ordinal,
         device_memory,
         pinned_cache,
+        device_timeout,
         affinity,
         spill_directory,
         name,
@@ -146,6 +151,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         device_ordinal: parse_number("device-ordinal", required("device-ordinal", ordinal)?)?,
         device_memory: required("device-memory", device_memory)?.parse()?,
         pinned_cache_bytes: parse_number("pinned-cache", required("pinned-cache", pinned_cache)?)?,
+        device_timeout_s: parse_number("device-timeout", required("device-timeout", device_timeout)?)?,
         affinity: required("affinity", affinity)?.parse()?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
         name: required("name", name)?,
@@ -196,7 +202,7 @@ mod tests {
     }
 
     const WHOLE: &str = "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
-                         --device-memory 50% --pinned-cache 30 --affinity numa,sda:1 --spill-directory /tmp --name pystachio";
+                         --device-memory 50% --pinned-cache 30 --device-timeout 60 --affinity numa,sda:1 --spill-directory /tmp --name pystachio";
 
     #[test]
     fn whole_line_is_read() {
@@ -205,7 +211,7 @@ mod tests {
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!((options.memory_bytes, options.cache_bytes, options.pinned_cache_bytes), (100, 0, 30));
         assert_eq!((options.device_ordinal, options.device_memory), (1, MemorySize::Percent(50)));
-        assert_eq!(options.affinity.to_string(), "numa,sda:1");
+        assert_eq!((options.device_timeout_s, options.affinity.to_string().as_str()), (60, "numa,sda:1"));
         assert_eq!(options.name, "pystachio");
     }
 

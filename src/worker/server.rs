@@ -13,7 +13,7 @@ use std::{
 
 use pystachio_engine::Engine;
 use pystachio_plan::{Error, ErrorKind, Result};
-use tokio::{net::UnixListener, runtime::Handle, task::JoinSet};
+use tokio::{net::UnixListener, runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{counters::Counters, session};
@@ -31,13 +31,16 @@ pub struct Host {
     counters: Arc<Counters>,
     libraries: Vec<String>,
     device_lost: CancellationToken,
+    /// Set when `device_lost` is, if what runs on the device will not end.
+    stuck: watch::Sender<Option<Error>>,
 }
 
 impl Host {
     /// An engine, the runtime whose threads compute, and a line about each library that the engine would use.
     pub fn new(engine: Arc<dyn Engine>, compute: Handle, libraries: Vec<String>) -> Arc<Self> {
         let device_lost = CancellationToken::new();
-        Arc::new(Self { engine, compute, counters: Arc::default(), libraries, device_lost })
+        let stuck = watch::Sender::default();
+        Arc::new(Self { engine, compute, counters: Arc::default(), libraries, device_lost, stuck })
     }
 
     /// A line about each library that the engine would use.
@@ -58,6 +61,20 @@ impl Host {
     /// Cancelled when a request has failed with [`ErrorKind::Device`]: this process is of no more use.
     pub fn device_lost(&self) -> &CancellationToken {
         &self.device_lost
+    }
+
+    /// Ends every answer that is on its way with this error, and then the server: what runs on the device will not end.
+    pub fn give_up(&self, error: Error) {
+        self.counters.record_error(&error);
+        self.stuck.send_replace(Some(error));
+        self.device_lost.cancel();
+    }
+
+    /// Waits until the host gives up.
+    pub(crate) async fn given_up(&self) -> Error {
+        let mut stuck = self.stuck.subscribe();
+        let error = stuck.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
+        error.unwrap_or_else(|| Error::internal("the server ended before its sessions"))
     }
 
     /// What is counted.

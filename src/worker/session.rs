@@ -174,8 +174,8 @@ impl Session {
     /// Writes an answer to its end. Returns whether the connection is still open.
     async fn answer(&mut self, job: Job, parts: Receiver<Part>) -> Result<bool> {
         let stop = CancellationToken::new();
-        let Self { reader, target, .. } = self;
-        let mut writing = pin!(write_answer(target, parts, &stop));
+        let Self { reader, target, host } = self;
+        let mut writing = pin!(write_answer(target, parts, &stop, host));
         loop {
             tokio::select! {
                 written = &mut writing => return written.map(|()| true),
@@ -192,17 +192,20 @@ impl Session {
     }
 }
 
-/// Writes parts as they come. After `stop` the frame that is half written is completed, and the answer
-/// ends there.
+/// Writes parts as they come. After `stop`, and when the host gives up, the frame that is half written is completed, and
+/// the answer ends there.
 async fn write_answer<W: AsyncWrite + Unpin>(
     target: &mut W,
     mut parts: Receiver<Part>,
     stop: &CancellationToken,
+    host: &Host,
 ) -> Result<()> {
+    let mut given_up = pin!(host.given_up());
     loop {
         let part = tokio::select! {
             biased;
             () = stop.cancelled() => return Frame::message(&Response::Failed(cancelled()))?.write(target).await,
+            error = &mut given_up => return Frame::message(&Response::Failed(error))?.write(target).await,
             part = parts.recv() => part,
         };
         let Some(part) = part else {

@@ -61,7 +61,7 @@ impl KernelPlatform for CudaPlatform {
         if grid == 0 {
             return Ok(());
         }
-        self.enter()?;
+        let _call = self.enter()?;
         let function = self.functions.get(kernel)?;
         let mut parameters = [arguments.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel has one parameter, laid out as abi.rs and kernels/abi share; addresses in it are

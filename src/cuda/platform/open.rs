@@ -1,12 +1,13 @@
 //! How a GPU is found, and what it is.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{
     result::{self, ctx, device, mem_pool, primary_ctx},
     sys::{CUdevice_attribute, CUmemPool_attribute},
 };
+use pystachio_engine::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{CudaPlatform, functions::Functions};
@@ -68,16 +69,18 @@ impl CudaPlatform {
             )
             .map_err(failed("keep its memory pool"))?;
         }
+        let calls = Arc::<CallWatch>::default();
         Ok(Self {
             context,
             functions: Functions::load()?,
-            staging: Staging::new()?,
+            staging: Staging::new(calls.clone())?,
             cufile: CuFile::new(),
             nvcomp: Nvcomp::open(context),
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
             idle_marks: Mutex::new(Vec::new()),
+            calls,
         })
     }
 

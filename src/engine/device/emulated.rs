@@ -19,7 +19,7 @@ use std::{
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
+use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
 use crate::{
     kernel::{Kernel, KernelDevice, KernelPlatform},
     operation::{Device, Lane},
@@ -41,6 +41,7 @@ pub struct EmulatedPlatform {
     slots_lent: AtomicUsize,
     has_gpudirect: bool,
     decompressor: Option<Box<dyn Decompressor>>,
+    calls: Arc<CallWatch>,
     started: Instant,
 }
 
@@ -53,6 +54,7 @@ impl EmulatedPlatform {
             slots_lent: AtomicUsize::new(0),
             has_gpudirect: false,
             decompressor: None,
+            calls: Arc::default(),
             started: Instant::now(),
         }
     }
@@ -116,6 +118,10 @@ fn layout(bytes: u64) -> Result<Layout> {
 impl Platform for EmulatedPlatform {
     fn name(&self) -> &'static str {
         "emulated"
+    }
+
+    fn calls(&self) -> Arc<CallWatch> {
+        self.calls.clone()
     }
 
     fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
@@ -276,6 +282,7 @@ impl KernelPlatform for EmulatedPlatform {
         // Argument structs hold 64-bit addresses.
         let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
         bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
+        let _call = self.calls.enter();
         // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
         // addresses in it are live buffers of this device.
         let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };

@@ -9,7 +9,7 @@
 //! - `decompressor.rs`: libraries that decompress what no kernel does
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
-//! - `activity.rs`: what was done for a query and when
+//! - `activity.rs`: what was done for a query and when; `call_watch.rs`: calls that do not return
 //!
 //! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
 //! [`Platform::wait`]. A buffer is freed in the order of the stream that it was allocated on.
@@ -18,6 +18,7 @@
 
 mod activity;
 mod arena;
+mod call_watch;
 mod column;
 mod decompressor;
 mod emulated;
@@ -29,6 +30,7 @@ mod upload;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
 pub use arena::{Claim, Reclaim};
+pub use call_watch::{CallGuard, CallWatch};
 pub use column::{
     AnyColumn, CODE_BYTES, CellType, Chunk, CodedColumn, Column, DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX,
     DECIMAL256_DIGITS_MAX, HeldMemory, Rows, StringCell,

@@ -4,7 +4,7 @@ use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use pystachio_plan::Result;
 
-use super::{Decompressor, DeviceFile, DeviceFileMode, Slot};
+use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Slot};
 use crate::operation::{Device, Lane};
 
 /// An order of work: what is enqueued on one stream happens one after another.
@@ -33,6 +33,9 @@ pub struct Mark(
 pub trait Platform: Send + Sync + 'static {
     /// `cuda` or `emulated`.
     fn name(&self) -> &'static str;
+
+    /// Which threads are within a call of the driver: one that does not return is a device that is lost.
+    fn calls(&self) -> Arc<CallWatch>;
 
     /// The device's operations on a lane, whose memory is this platform's.
     fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device>;

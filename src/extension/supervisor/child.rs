@@ -46,6 +46,7 @@ impl EngineProcess {
             .arg(format!("--device-ordinal={}", options.devices.first().copied().unwrap_or(0)))
             .arg(format!("--device-memory={}", options.device_memory))
             .arg(format!("--pinned-cache={}", options.pinned_cache_bytes))
+            .arg(format!("--device-timeout={}", options.device_timeout_s))
             .arg(format!("--affinity={}", options.affinity))
             .arg(format!("--spill-directory={}", home.directory().join("spill").display()))
             .arg(format!("--name={}", options.server_name))

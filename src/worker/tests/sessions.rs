@@ -238,6 +238,7 @@ struct TestServer {
     seen: Arc<Seen>,
     stop: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
+    host: Arc<Host>,
     _folder: tempfile::TempDir,
 }
 
@@ -254,8 +255,8 @@ impl TestServer {
             Host::new(Arc::new(FakeEngine(seen.clone())), compute.handle().clone(), vec!["a library".into()]);
         let stop = CancellationToken::new();
         let server = sockets.block_on(async { Server::bind(&socket).unwrap() });
-        let serving = sockets.spawn(server.serve(host, stop.clone()));
-        Self { sockets, compute, socket, seen, stop, serving, _folder: folder }
+        let serving = sockets.spawn(server.serve(host.clone(), stop.clone()));
+        Self { sockets, compute, socket, seen, stop, serving, host, _folder: folder }
     }
 
     fn run<T>(&self, test: impl Future<Output = T>) -> T {
@@ -487,6 +488,33 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
         let next = Server::bind(&server.socket).unwrap();
         tokio::spawn(next.serve(host, server.stop.clone()));
         assert_eq!(server.connect().await.query(Behaviour::ThreeBatches).await.batches.len(), 3);
+    });
+}
+
+#[test]
+fn a_host_that_gives_up_fails_what_is_under_way_and_ends() {
+    let mut server = TestServer::start();
+    let serving = std::mem::replace(&mut server.serving, server.sockets.spawn(async {}));
+    server.run(async {
+        let (mut idle, mut stuck, mut unread) =
+            (server.connect().await, server.connect().await, server.connect().await);
+        stuck.send(&query(Behaviour::NeverReady)).await;
+        unread.send(&query(Behaviour::Endless)).await;
+        while server.produced() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let given_up = Instant::now();
+        server.host.give_up(Error::new(ErrorKind::Device, "the device is stuck"));
+        for client in [&mut stuck, &mut unread] {
+            let error = failure(client.receive_answer().await.end);
+            assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Device, "the device is stuck"));
+        }
+        for client in [&mut idle, &mut stuck, &mut unread] {
+            assert!(client.receive().await.is_none());
+        }
+        serving.await.unwrap();
+        assert!(given_up.elapsed() < PROMPT, "{:?}", given_up.elapsed());
+        assert!(!server.socket.exists());
     });
 }
 

@@ -5,7 +5,7 @@ use std::{fs::File, ops::Range, path::Path, sync::atomic::AtomicU64};
 
 use super::*;
 use crate::{
-    device::{DeviceFile, DeviceFileMode, Mark, Slot, Stream},
+    device::{CallWatch, DeviceFile, DeviceFileMode, Mark, Slot, Stream},
     kernel::{Kernel, KernelDevice, KernelPlatform},
     operation::{Device, Lane},
 };
@@ -87,6 +87,10 @@ impl Watched {
 impl Platform for Watched {
     fn name(&self) -> &'static str {
         self.device.name()
+    }
+
+    fn calls(&self) -> Arc<CallWatch> {
+        self.device.calls()
     }
 
     fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {

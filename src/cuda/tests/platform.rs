@@ -1,13 +1,25 @@
-//! Files that the GPU reads by itself: the same bytes as pread gives.
+//! The GPU as a platform: files that it reads by itself have the same bytes as pread gives, and a call that does not
+//! return is seen.
 //!
-//! Without a GPU the test says so and passes; with PYSTACHIO_REQUIRE_GPU=1 that is a failure. A host without cuFile,
+//! Without a GPU the tests say so and pass; with PYSTACHIO_REQUIRE_GPU=1 that is a failure. A host without cuFile,
 //! or whose cuFile can't be used, says why; with PYSTACHIO_REQUIRE_CUFILE=1 that is a failure of the compatibility
 //! mode, which needs no hardware of its own.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
-use std::{fs::File, sync::Arc};
+use std::{
+    ffi::{CStr, c_void},
+    fs::File,
+    ptr,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 
+use cudarc::driver::{
+    result::{launch_kernel, module},
+    sys::CUstream,
+};
 use pystachio_cuda::CudaPlatform;
 use pystachio_engine::device::{DeviceFileMode, DeviceMemory, Platform};
 use pystachio_plan::ErrorKind;
@@ -20,16 +32,77 @@ fn is_required(name: &str) -> bool {
     std::env::var(name).as_deref() == Ok("1")
 }
 
-#[test]
-fn the_gpu_reads_what_the_file_has() {
-    let platform = match CudaPlatform::open(0) {
-        Ok(platform) => Arc::new(platform),
+fn gpu() -> Option<Arc<CudaPlatform>> {
+    match CudaPlatform::open(0) {
+        Ok(platform) => Some(Arc::new(platform)),
         Err(error) => {
             assert!(!is_required("PYSTACHIO_REQUIRE_GPU"), "{error}");
             println!("skipped: {error}");
-            return;
+            None
         }
-    };
+    }
+}
+
+/// Runs until a word of the host's memory is no longer zero.
+const WAITING_KERNEL: &CStr = c"
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry wait_for_word(.param .u64 word)
+{
+    .reg .u64 %address;
+    .reg .u32 %value;
+    .reg .pred %is_zero;
+    ld.param.u64 %address, [word];
+again:
+    ld.volatile.u32 %value, [%address];
+    setp.eq.u32 %is_zero, %value, 0;
+    @%is_zero bra again;
+    ret;
+}
+";
+
+#[test]
+#[expect(unsafe_code, reason = "a kernel of the test's own, and page-locked memory")]
+fn a_call_that_does_not_return_is_seen() {
+    // Under a sanitizer the launch itself waits.
+    let Some(platform) = gpu().filter(|_| !is_required("PYSTACHIO_SANITIZED")) else { return };
+    let calls = platform.calls();
+    let stream = platform.create_stream().expect("a stream");
+    let word = platform.allocate_host(4).expect("page-locked memory");
+    let word_pointer = ptr::with_exposed_provenance_mut::<u32>(word as usize);
+    // SAFETY: four bytes that nobody else has yet.
+    unsafe { word_pointer.write_volatile(0) };
+    // The context is this thread's from here on.
+    platform.wait_all().expect("an idle device");
+    let mut parameters = [(&raw const word).cast_mut().cast::<c_void>()];
+    // SAFETY: the kernel has one parameter, an address that the device can read, and is at its end before the word goes.
+    unsafe {
+        let loaded = module::load_data(WAITING_KERNEL.as_ptr().cast()).expect("the kernel");
+        let function = module::get_function(loaded, c"wait_for_word".to_owned()).expect("the kernel");
+        launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.0 as CUstream, &mut parameters)
+            .expect("a launch");
+    }
+    assert_eq!(calls.look(), 0);
+    let most_looks = thread::scope(|scope| {
+        let waiting = scope.spawn(|| platform.wait(stream));
+        let (begin, mut most_looks) = (Instant::now(), 0);
+        while most_looks < 5 && begin.elapsed() < Duration::from_secs(10) {
+            thread::sleep(Duration::from_millis(5));
+            most_looks = calls.look();
+        }
+        // SAFETY: the memory is there; the kernel waits for this.
+        unsafe { word_pointer.write_volatile(1) };
+        waiting.join().expect("no panic").expect("the kernel ends");
+        most_looks
+    });
+    assert_eq!((most_looks, calls.look()), (5, 0));
+    platform.release_host(word, 4);
+}
+
+#[test]
+fn the_gpu_reads_what_the_file_has() {
+    let Some(platform) = gpu() else { return };
     let memory = DeviceMemory::new(platform.clone(), MEMORY_BYTES);
     let lease = memory.lease_stream().expect("a stream");
     let test = std::env::current_exe().expect("this test's path");

@@ -1,0 +1,50 @@
+//! The end of a process whose device does not return from a call.
+//!
+//! Deliberately absent: an orderly end. Threads that wait for such a device can't be stopped, and what gives its memory
+//! back would wait as well.
+
+use std::{io, process::id, sync::Arc, thread, time::Duration};
+
+use pystachio_engine::device::CallWatch;
+use pystachio_plan::{Error, ErrorKind};
+
+use crate::Host;
+
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long sessions have to say what happened.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
+
+/// Ends the process, with 1, when a call of the device has not returned for `timeout_s` seconds. All that runs fails
+/// first.
+///
+/// # Errors
+///
+/// No thread can be started.
+pub fn watch_device(calls: Arc<CallWatch>, timeout_s: u32, host: Arc<Host>) -> io::Result<()> {
+    // A thread of its own: those of the runtimes may be the ones that wait.
+    thread::Builder::new().name("pystachio-watch".to_owned()).spawn(move || {
+        while calls.look() <= timeout_s {
+            thread::sleep(LOOK_INTERVAL);
+        }
+        let error = stuck(timeout_s);
+        tracing::error!(process = id(), hint = error.hint, "{error}");
+        host.give_up(error);
+        thread::sleep(ANSWER_WAIT);
+        end_now();
+    })?;
+    Ok(())
+}
+
+fn stuck(timeout_s: u32) -> Error {
+    let message = format!("the device has not returned from a call for {timeout_s} s, and is given up");
+    Error::new(ErrorKind::Device, message).with_hint(
+        "The engine is restarted by itself. If the device is only slow, raise the server option device_timeout.",
+    )
+}
+
+/// Ends the process without what is registered for its end, which would wait for the device.
+#[expect(unsafe_code, reason = "ends the process")]
+fn end_now() -> ! {
+    // SAFETY: never returns.
+    unsafe { libc::_exit(1) }
+}
