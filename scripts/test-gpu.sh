@@ -104,6 +104,8 @@ run_sanitizer() {
     rm -f "$results"/*.outcome
     for tool in ${SANITIZERS:-racecheck memcheck initcheck synccheck}; do
         while read -r executable name; do
+            # nvCOMP's own kernels read memory that nobody has written.
+            if [[ $tool == initcheck && $executable == */nvcomp && -n ${NVCOMP:-} ]]; then continue; fi
             while [[ $(jobs -rp | wc -l) -ge $jobs ]]; do wait -n; done
             if [[ $((SECONDS - begin)) -ge $limit_s ]]; then
                 printf 'unfinished\n' > "$results/$tool-$name.outcome"

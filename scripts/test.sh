@@ -77,8 +77,9 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
             --counts "$results/faults.json" || status=1
     fi
     if wanted emulated; then
-        # The GPU engine on the host: its kernels' own sources under the tests that the CPU engine was tested by.
-        emulated_folder=$("$project_root/scripts/cluster.sh" create emulated "$stage")
+        # The GPU engine on the host: its kernels' own sources under the tests that the CPU engine was tested by. The threads of a
+        # block run from the last to the first here and from the first to the last in the tests of Rust: a missing barrier shows.
+        emulated_folder=$(PYSTACHIO_EMULATED_ORDER=descending "$project_root/scripts/cluster.sh" create emulated "$stage")
         emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
         "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || status=1
         psql "$emulated dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' \

@@ -1,7 +1,7 @@
 // Fibers: the threads of a block on one host thread.
 //
 // A fiber has a stack of its own and gives way at a barrier. The scheduler lets every thread run to its next barrier,
-// in order, and opens a barrier once all threads that have not ended wait at it.
+// one after another, and opens a barrier once all threads that have not ended wait at it.
 #include "emulate.h"
 
 #include <stdio.h>
@@ -40,6 +40,15 @@ struct Block {
 };
 
 thread_local Block block;
+
+// Which of `count` threads or blocks runs at a place of the order.
+uint32_t at_place(uint32_t place, uint32_t count) {
+    static const bool is_descending = [] {
+        const char *order = getenv("PYSTACHIO_EMULATED_ORDER");
+        return order && strcmp(order, "descending") == 0;
+    }();
+    return is_descending ? count - 1 - place : place;
+}
 
 // Saves the callee-saved registers and the stack pointer in *from, and goes on where `to` was saved.
 extern "C" void emulate_switch(void **from, void *to);
@@ -182,7 +191,8 @@ void run_block(uint32_t threads) {
     for (uint32_t thread = 0; thread < threads; thread++) prepare_thread(thread);
     for (;;) {
         uint32_t ended = 0;
-        for (uint32_t thread = 0; thread < threads; thread++) {
+        for (uint32_t place = 0; place < threads; place++) {
+            uint32_t thread = at_place(place, threads);
             if (block.states[thread] == State::Ready) resume(thread);
             if (block.states[thread] == State::Ended) ended++;
         }
@@ -211,8 +221,8 @@ void run_grid(ThreadBody body, const void *arguments, uint32_t grid, uint32_t th
     block.arguments = arguments;
     block_size.x = threads;
     grid_size.x = grid;
-    for (uint32_t index = 0; index < grid; index++) {
-        block_index.x = index;
+    for (uint32_t place = 0; place < grid; place++) {
+        block_index.x = at_place(place, grid);
         run_block(threads);
     }
 }

@@ -1,10 +1,11 @@
 // CUDA's names for a host compiler: a block's threads are fibers of one host thread.
 //
-// Ordering: threads run in order of their number up to the next barrier. Atomics are plain operations, because the
-// fibers of one host thread never run at once; blocks of one launch run one after another. Launches of several host
-// threads run at once, so atomics on memory that they share use the compiler's atomics.
+// Ordering: threads run one after another up to the next barrier, and blocks one after another, by their numbers, or
+// from the last to the first with PYSTACHIO_EMULATED_ORDER=descending in the environment. What lacks a barrier gets
+// another thread's value in one of the two orders and not in the other. Launches of several host threads run at once,
+// so atomics use the compiler's.
 //
-// Deliberately absent: races, divergence, timing. compute-sanitizer finds those on a GPU.
+// Deliberately absent: races that two orders do not show, divergence, timing. compute-sanitizer finds those on a GPU.
 #pragma once
 
 #include <stdint.h>

@@ -6,6 +6,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -24,6 +25,8 @@ use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal,
 const MEMORY_BYTES: u64 = 8 << 30;
 /// Row groups of a file that are compared.
 const ROW_GROUPS_MAX: usize = 2;
+/// Column chunks of one type that operations are tried on under a sanitizer, where a launch takes milliseconds.
+const SANITIZED_CHUNKS_MAX: usize = 3;
 
 /// The emulated device and the GPU, or nothing without one.
 fn devices() -> Option<[Queue; 2]> {
@@ -52,11 +55,12 @@ fn parquet_files() -> Vec<PathBuf> {
     let folders = named.split(':').filter(|name| !name.is_empty()).map(PathBuf::from);
     let mut files = Vec::new();
     for folder in std::iter::once(own).chain(folders) {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let Ok(entries) = folder.canonicalize().and_then(std::fs::read_dir) else { continue };
         files.extend(entries.flatten().map(|entry| entry.path()));
     }
     files.retain(|path| path.extension().is_some_and(|extension| extension == "parquet"));
     files.sort();
+    files.dedup();
     files
 }
 
@@ -148,9 +152,16 @@ fn column_chunks_decode_alike() {
 #[test]
 fn operations_agree_over_every_type() {
     let Some(queues) = devices() else { return };
+    let is_sanitized = std::env::var("PYSTACHIO_SANITIZED").as_deref() == Ok("1");
+    let mut tried = HashMap::<DataType, usize>::new();
     let mut failed = Vec::new();
     for_every_column(&queues, |decoded| {
         let rows = decoded.row_count;
+        let tried_of_type = tried.entry(decoded.columns[0].data_type.clone()).or_default();
+        if is_sanitized && *tried_of_type == SANITIZED_CHUNKS_MAX {
+            return;
+        }
+        *tried_of_type += 1;
         let mut check = |what: &str, results: [RecordBatch; 2]| {
             if results[0] != results[1] {
                 failed.push(format!("{}: {what}", decoded.name));
