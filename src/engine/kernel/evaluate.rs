@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use bytemuck::{Zeroable, cast_slice};
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, Result};
 
 use super::{
     Kernel, KernelDevice,
@@ -22,9 +22,6 @@ use crate::{
 const GRID_MAX: u64 = 4096;
 /// Space that the first launch has for every text that a row makes.
 const TEXT_BYTES_A_ROW: u64 = 32;
-/// Launches with ever more space for text. A launch wants all that it got to know of, so that every nesting
-/// of functions that make text takes at most one more.
-const TEXT_LAUNCHES_MAX: usize = 64;
 const CELL_BYTES: usize = 16;
 
 /// The rows of a launch.
@@ -74,8 +71,8 @@ impl ProgramOperations for KernelDevice {
 }
 
 impl KernelDevice {
-    /// Launches until there is space for all text; gives the space. Where faults are looked at later, a row that
-    /// failed has values without a meaning until then: numbers, never addresses of text.
+    /// Launches with ever more space until all text has some; gives the space. Where faults are looked at later, a
+    /// row that failed has values without a meaning until then: numbers, never addresses of text.
     fn launch_program(
         &self,
         code: &Code,
@@ -98,7 +95,8 @@ impl KernelDevice {
             return Ok(None);
         }
         let mut text_bytes = TEXT_BYTES_A_ROW * arguments.row_count * needs.makes_text as u64;
-        for _ in 0..TEXT_LAUNCHES_MAX {
+        let mut least_bytes = 0;
+        loop {
             let outcome = memory.allocate_zeroed(size_of::<Outcome>() as u64, stream)?;
             let text = match text_bytes {
                 0 => None,
@@ -117,9 +115,11 @@ impl KernelDevice {
             if outcome.text_bytes <= text_bytes {
                 return Ok(text);
             }
-            text_bytes = outcome.text_bytes;
+            // A row that found no space did not come to the texts that it makes of that text. So with nested texts what
+            // launches ask for comes near to what is enough, but slowly, and in no known number of launches.
+            text_bytes = outcome.text_bytes.max(least_bytes);
+            least_bytes = 2 * text_bytes;
         }
-        Err(Error::new(ErrorKind::NotSupported, "texts nest too deep for the GPU"))
     }
 }
 

@@ -375,17 +375,20 @@ fn a_numeric_parameter_is_compared_at_its_own_scale() {
 #[test]
 fn made_text_gets_as_much_space_as_it_needs() {
     let device = Device::new();
-    let words: Vec<Value> = (0..600).map(|index| Value::Text("ab".repeat(index))).collect();
-    let columns = vec![(DataType::Text, words.clone())];
+    let growing: Vec<Value> = (0..600).map(|index| Value::Text("ab".repeat(index))).collect();
+    let shrinking: Vec<Value> = growing.iter().rev().cloned().collect();
     let word = || column(0, DataType::Text);
     let call = |function, arguments| Expression::call(function, arguments, DataType::Text);
     let upper = call(Function::Upper(Ctype::Ascii), vec![word()]);
     let twice = call(Function::Concat, vec![upper.clone(), upper]);
     let replaced = call(Function::Replace, vec![twice, text("B"), text("-long-")]);
-    let values = device.evaluate(&replaced, &columns, 600).expect("values");
-    for (word, value) in words.iter().zip(values) {
-        let Value::Text(word) = word else { panic!("a text") };
-        assert_eq!(value, Value::Text(word.repeat(2).to_uppercase().replace('B', "-long-")));
+    for words in [growing, shrinking] {
+        let columns = vec![(DataType::Text, words.clone())];
+        let values = device.evaluate(&replaced, &columns, 600).expect("values");
+        for (word, value) in words.iter().zip(values) {
+            let Value::Text(word) = word else { panic!("a text") };
+            assert_eq!(value, Value::Text(word.repeat(2).to_uppercase().replace('B', "-long-")));
+        }
     }
 }
 
