@@ -13,8 +13,8 @@
 #define RUN_TILE_ROWS 1024
 // Rows of a validity word.
 #define WORD_ROWS 32
-// Bytes after a page's last that may be read: kernels load whole words.
-#define PAGE_PADDING_BYTES 32
+// Bytes after a page's last that may be read: kernels load whole words, and eight numbers where fewer are left.
+#define PAGE_PADDING_BYTES 64
 // Where decompressed pages lie is a multiple of this. What comes between them is zeros.
 #define PAGE_ALIGNMENT 16
 // Threads of a block of locate_strings, of which one walks.

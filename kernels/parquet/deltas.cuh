@@ -126,7 +126,7 @@ DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first,
     return true;
 }
 
-// A thread's differences as numbers that wrap around; those that are not there are 0.
+// A thread's differences as numbers that wrap around; those that are not there are 0, though bytes are read for them.
 template <class Number>
 DEVICE void unpack_deltas(const DeltaStream &stream, const ThreadDeltas &own, Number *differences) {
     const uint64_t data = stream.data + own.bits;

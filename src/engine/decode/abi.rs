@@ -11,7 +11,7 @@ pub(super) const RUN_SEGMENT_VALUES: u32 = 512;
 /// Rows of a validity word.
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
-pub(super) const PAGE_PADDING_BYTES: u64 = 32;
+pub(super) const PAGE_PADDING_BYTES: u64 = 64;
 
 /// Decompressed pages start at multiples of this.
 pub(super) const PAGE_ALIGNMENT: u64 = 16;
