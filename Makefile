@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop test test-gpu kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop test test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -44,6 +44,10 @@ bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERI
 
 test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
 	@scripts/test-gpu.sh
+
+sanitize: ## The engine's tests with its kernels on the host under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/setup.sh
+	@scripts/sanitize.sh
 
 gpu-archive: ## Make target/gpu, which test-gpu and bench-gpu need on a host without Rust and PostgreSQL
 	@scripts/setup.sh

@@ -11,6 +11,8 @@
 #   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=150, and SANITIZER_JOBS=4 run at once
 #   PYSTACHIO_TEST_PARQUET=folder:…   further Parquet files for the tests of src/cuda
 #   NVCOMP=folder  where nvCOMP's library is: its tests then fail where they can't use it
+#   CUFILE=1       cuFile's test fails where its compatibility mode can't be used. It asks udev for a disk's file system: where
+#                  udev has no entry for the disk, as in containers, one is written (root)
 #   OUT=folder     logs; default: target/test-gpu
 source "$(dirname "$0")/environment.sh"
 source "$(dirname "$0")/gpu-host.sh"
@@ -50,6 +52,14 @@ fi
 if [[ $device == cuda ]]; then export PYSTACHIO_REQUIRE_GPU=1; fi
 if [[ -n ${NVCOMP:-} ]]; then
     export PYSTACHIO_REQUIRE_NVCOMP=1 LD_LIBRARY_PATH=$NVCOMP${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+if [[ ${CUFILE:-0} == 1 ]]; then
+    read -r number type < <(findmnt --noheadings --output MAJ:MIN,FSTYPE --target "$test_folder")
+    if [[ ! -e /run/udev/data/b$number ]]; then
+        mkdir -p /run/udev/data
+        printf 'E:ID_FS_USAGE=filesystem\nE:ID_FS_TYPE=%s\n' "$type" > "/run/udev/data/b$number"
+    fi
+    export PYSTACHIO_REQUIRE_CUFILE=1
 fi
 export PYSTACHIO_TEST_PARQUET=$project_root/regress/data${PYSTACHIO_TEST_PARQUET:+:$PYSTACHIO_TEST_PARQUET}
 
