@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The engine's tests with its kernels, as the emulated device runs them, under AddressSanitizer and UndefinedBehaviorSanitizer.
-# A read beyond a buffer shows from the first byte; compute-sanitizer on a GPU knows allocations of whole pages.
+# What reads or writes a byte beyond a buffer, or does what C++ leaves undefined, shows without a GPU.
 #
-# usage: scripts/sanitize.sh [TEST…]    texts in tests' names; by default all that need less than some minutes
+# usage: scripts/sanitize.sh [TEST…]    texts in tests' names; by default those of single operations, some minutes
 source "$(dirname "$0")/environment.sh"
 
 tests=("$@")
