@@ -5,6 +5,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
+mod gpu;
+
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -12,7 +14,6 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use pystachio_cuda::CudaPlatform;
 use pystachio_engine::{
     decode::{EncodedColumnChunk, check_column, chunk_range, decode_column_chunk},
     device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
@@ -30,14 +31,7 @@ const SANITIZED_CHUNKS_MAX: usize = 3;
 
 /// The emulated device and the GPU, or nothing without one.
 fn devices() -> Option<[Queue; 2]> {
-    let gpu = match CudaPlatform::open(0) {
-        Ok(platform) => platform,
-        Err(error) => {
-            assert!(std::env::var("PYSTACHIO_REQUIRE_GPU").as_deref() != Ok("1"), "{error}");
-            println!("skipped: {error}");
-            return None;
-        }
-    };
+    let gpu = gpu::open()?;
     let queue = |platform: Arc<dyn Platform>| {
         Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES)).expect("a queue")
     };
@@ -152,7 +146,7 @@ fn column_chunks_decode_alike() {
 #[test]
 fn operations_agree_over_every_type() {
     let Some(queues) = devices() else { return };
-    let is_sanitized = std::env::var("PYSTACHIO_SANITIZED").as_deref() == Ok("1");
+    let is_sanitized = gpu::is_set("PYSTACHIO_SANITIZED");
     let mut tried = HashMap::<DataType, usize>::new();
     let mut failed = Vec::new();
     for_every_column(&queues, |decoded| {

@@ -7,6 +7,7 @@
 
 #[path = "../../engine/decode/tests/checksums.rs"]
 mod checksums;
+mod gpu;
 
 use std::{
     path::Path,
@@ -40,23 +41,12 @@ use checksums::{page_bodies, with_checksums};
 
 const MEMORY_BYTES: u64 = 8 << 30;
 
-fn is_required(name: &str) -> bool {
-    std::env::var(name).as_deref() == Ok("1")
-}
-
 /// The GPU, or nothing without one; and whether it has nvCOMP.
-fn gpu() -> Option<(Arc<CudaPlatform>, bool)> {
-    let platform = match CudaPlatform::open(0) {
-        Ok(platform) => Arc::new(platform),
-        Err(error) => {
-            assert!(!is_required("PYSTACHIO_REQUIRE_GPU"), "{error}");
-            println!("skipped: {error}");
-            return None;
-        }
-    };
+fn open_gpu() -> Option<(Arc<CudaPlatform>, bool)> {
+    let platform = gpu::open().map(Arc::new)?;
     let has_nvcomp = platform.decompressor().is_some();
     println!("{}", library_lines().join("\n"));
-    assert!(has_nvcomp || !is_required("PYSTACHIO_REQUIRE_NVCOMP"), "{:?}", library_lines());
+    assert!(has_nvcomp || !gpu::is_set("PYSTACHIO_REQUIRE_NVCOMP"), "{:?}", library_lines());
     Some((platform, has_nvcomp))
 }
 
@@ -163,7 +153,7 @@ fn compressions() -> Vec<Compression> {
 
 #[test]
 fn compressed_pages_decode_as_on_the_host() {
-    let Some((platform, has_nvcomp)) = gpu() else { return };
+    let Some((platform, has_nvcomp)) = open_gpu() else { return };
     let queues = [queue(Arc::new(EmulatedPlatform::new())), queue(platform.clone())];
     for compression in compressions() {
         let mut names = std::collections::BTreeSet::new();
@@ -236,7 +226,7 @@ impl Progress {
 
 /// Damages pages bit by bit, but for their headers: the device must fail in the host's words, or have the host's values.
 fn compare_damaged(compression: Compression) {
-    let Some((platform, has_nvcomp)) = gpu() else { return };
+    let Some((platform, has_nvcomp)) = open_gpu() else { return };
     let queues = [queue(Arc::new(EmulatedPlatform::new())), queue(platform.clone())];
     let (mut random, progress) = (Random(5), Progress::watched());
     let (mut differing, mut failed) = (Vec::new(), 0);
@@ -299,7 +289,7 @@ fn corrupt_gzip_pages_fail_in_the_words_of_the_host() {
 /// GPU, and how fast nvCOMP alone is; the pages are the same.
 #[test]
 fn nvcomp_and_the_host_load_the_same_bytes() {
-    let Some((platform, has_nvcomp)) = gpu() else { return };
+    let Some((platform, has_nvcomp)) = open_gpu() else { return };
     if !has_nvcomp {
         println!("skipped: there is no nvCOMP");
         return;

@@ -7,6 +7,8 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
+mod gpu;
+
 use std::{
     ffi::{CStr, c_void},
     fs::File,
@@ -20,28 +22,12 @@ use cudarc::driver::{
     result::{launch_kernel, module},
     sys::CUstream,
 };
-use pystachio_cuda::CudaPlatform;
 use pystachio_engine::device::{DeviceFileMode, DeviceMemory, Platform};
 use pystachio_plan::ErrorKind;
 
 const MEMORY_BYTES: u64 = 1 << 30;
 /// More than one call of cuFile reads, and no multiple of a block.
 const FILE_BYTES: usize = (40 << 20) + 777;
-
-fn is_required(name: &str) -> bool {
-    std::env::var(name).as_deref() == Ok("1")
-}
-
-fn gpu() -> Option<Arc<CudaPlatform>> {
-    match CudaPlatform::open(0) {
-        Ok(platform) => Some(Arc::new(platform)),
-        Err(error) => {
-            assert!(!is_required("PYSTACHIO_REQUIRE_GPU"), "{error}");
-            println!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Runs until a word of the host's memory is no longer zero.
 const WAITING_KERNEL: &CStr = c"
@@ -66,7 +52,7 @@ again:
 #[expect(unsafe_code, reason = "a kernel of the test's own, and page-locked memory")]
 fn a_call_that_does_not_return_is_seen() {
     // Under a sanitizer the launch itself waits.
-    let Some(platform) = gpu().filter(|_| !is_required("PYSTACHIO_SANITIZED")) else { return };
+    let Some(platform) = gpu::open().filter(|_| !gpu::is_set("PYSTACHIO_SANITIZED")) else { return };
     let calls = platform.calls();
     let stream = platform.create_stream().expect("a stream");
     let word = platform.allocate_host(4).expect("page-locked memory");
@@ -102,7 +88,7 @@ fn a_call_that_does_not_return_is_seen() {
 
 #[test]
 fn the_gpu_reads_what_the_file_has() {
-    let Some(platform) = gpu() else { return };
+    let Some(platform) = gpu::open().map(Arc::new) else { return };
     let memory = DeviceMemory::new(platform.clone(), MEMORY_BYTES);
     let lease = memory.lease_stream().expect("a stream");
     let test = std::env::current_exe().expect("this test's path");
@@ -117,7 +103,7 @@ fn the_gpu_reads_what_the_file_has() {
             Ok(device_file) => device_file,
             Err(error) => {
                 let is_failure =
-                    mode == DeviceFileMode::Compatibility && is_required("PYSTACHIO_REQUIRE_CUFILE");
+                    mode == DeviceFileMode::Compatibility && gpu::is_set("PYSTACHIO_REQUIRE_CUFILE");
                 assert!(!is_failure && error.kind == ErrorKind::Unavailable, "{mode:?}: {error}");
                 println!("skipped {mode:?}: {error}");
                 continue;
