@@ -22,7 +22,7 @@ use crate::{
         ResidentChunk, RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
     },
     operation::Queue,
-    storage::{FileReader, FileWay, TableFile, is_in_page_cache, page_locations},
+    storage::{FileReader, FileWay, TableFile, page_locations},
 };
 
 /// Chunks are read and cached as wholes if at least one of so many rows is wanted; otherwise the pages are read that
@@ -193,7 +193,7 @@ impl ScanWork {
             && !reads
                 .iter()
                 .flat_map(ChunkRead::ranges)
-                .all(|(start, bytes)| is_in_page_cache(reader.handle(), start, bytes))
+                .all(|(start, bytes)| self.file_systems.is_in_page_cache(reader.handle(), start, bytes))
         {
             // A file system without direct reads is read through the page cache all the same.
             reader =

@@ -21,6 +21,8 @@ use super::{
     run::{DeviceStream, Run},
     timeline::Timelines,
 };
+#[cfg(test)]
+use crate::storage::PageCacheProbe;
 use crate::{
     ResultStream, StopFlag,
     affinity::{Affinity, Processors},
@@ -82,6 +84,13 @@ impl DeviceEngine {
             queries_run: Arc::default(),
             spill: SpillOptions { host, directory: Arc::new(options.spill_directory.clone()) },
         }
+    }
+
+    /// With a page cache of the caller's.
+    #[cfg(test)]
+    pub fn with_page_cache(self, page_cache: PageCacheProbe) -> Self {
+        let file_systems = FileSystems::new(self.memory.platform().clone(), Affinity::default());
+        Self { file_systems: Arc::new(file_systems.with_page_cache(page_cache)), ..self }
     }
 
     /// The device's memory.

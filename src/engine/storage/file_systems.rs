@@ -8,6 +8,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -16,6 +17,7 @@ use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
 use super::{
     TableFile,
     direct_reads::{DirectFile, ring_refusal},
+    page_cache::{PageCacheProbe, is_in_page_cache},
 };
 use crate::{
     affinity::Affinity,
@@ -26,6 +28,7 @@ use crate::{
 pub struct FileSystems {
     platform: Arc<dyn Platform>,
     affinity: Affinity,
+    page_cache: PageCacheProbe,
     /// By device number.
     known: Mutex<BTreeMap<u64, FileSystem>>,
 }
@@ -54,7 +57,19 @@ struct FileSystem {
 impl FileSystems {
     /// None is known yet.
     pub fn new(platform: Arc<dyn Platform>, affinity: Affinity) -> Self {
-        Self { platform, affinity, known: Mutex::default() }
+        Self { platform, affinity, page_cache: is_in_page_cache, known: Mutex::default() }
+    }
+
+    /// With a page cache of the caller's.
+    #[cfg(test)]
+    pub fn with_page_cache(mut self, page_cache: PageCacheProbe) -> Self {
+        self.page_cache = page_cache;
+        self
+    }
+
+    /// Whether the page cache holds a range of a file, as far as the file system tells without reading it.
+    pub fn is_in_page_cache(&self, file: &File, offset: u64, range_bytes: u64) -> bool {
+        (self.page_cache)(file, offset, range_bytes)
     }
 
     /// Takes a way to read a file, where `wanted` is what the user asked for and `otherwise` is for `Auto` on a

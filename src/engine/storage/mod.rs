@@ -33,7 +33,8 @@ pub use file_set::expand;
 pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
-pub use page_cache::is_in_page_cache;
+#[cfg(test)]
+pub use page_cache::PageCacheProbe;
 pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use pruning::{RowGroupBounds, refutes};
 pub use read_path::{FileReader, memory_available};

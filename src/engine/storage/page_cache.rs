@@ -1,19 +1,35 @@
 //! What the page cache holds of a file.
 #![expect(unsafe_code, reason = "a read that does not wait is libc's")]
 
-use std::{fs::File, os::fd::AsRawFd};
+use std::{
+    fs::File,
+    hash::{BuildHasher, RandomState},
+    os::fd::AsRawFd,
+};
+
+/// Tells whether the page cache holds a range of a file: its first byte, and how many they are.
+pub type PageCacheProbe = fn(&File, u64, u64) -> bool;
 
 /// Places of a range that are looked at.
-const PROBES: u64 = 3;
+const PROBES: u64 = 4;
 
-/// Whether the page cache holds a range of a file, as far as its first, middle and last byte tell. True where the
-/// file system does not tell.
+/// Whether the page cache holds a range of a file, as far as a few of its bytes tell. True where the file system does
+/// not tell.
 ///
 /// Source: preadv2(2), `RWF_NOWAIT`: a read that would have to wait for storage fails with `EAGAIN`. Unlike mincore(2)
-/// it needs no more rights than reading does.
+/// and cachestat(2) it needs no more rights than reading does. The kernel reads the page of such a byte all the same,
+/// after the call: other bytes are looked at each time, so that being looked at does not make a range look held.
 pub fn is_in_page_cache(file: &File, offset: u64, range_bytes: u64) -> bool {
-    let last = range_bytes.saturating_sub(1);
-    (0..PROBES).all(|probe| has_byte(file, offset + last / (PROBES - 1) * probe))
+    places(range_bytes, &RandomState::new()).all(|place| has_byte(file, offset + place))
+}
+
+/// A place in each of the range's equal parts.
+fn places(range_bytes: u64, random: &RandomState) -> impl Iterator<Item = u64> {
+    let part_start = move |part| range_bytes / PROBES * part + range_bytes % PROBES * part / PROBES;
+    (0..PROBES).map(move |part| {
+        let part_bytes = part_start(part + 1) - part_start(part);
+        part_start(part) + random.hash_one(part) % part_bytes.max(1)
+    })
 }
 
 fn has_byte(file: &File, offset: u64) -> bool {
@@ -27,46 +43,88 @@ fn has_byte(file: &File, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::unix::fs::FileExt};
+    use std::{collections::BTreeSet, io::Write, ops::Range};
 
     use super::*;
 
-    /// What the kernel says of the page at a place, whose file is ours.
-    fn is_resident(file: &File, offset: usize) -> bool {
-        let (length, mut flags) = (4096, [0_u8; 1]);
-        // SAFETY: a mapping of the open file for reading, unmapped again; one page has one flag.
-        unsafe {
-            let handle = file.as_raw_fd();
-            let address = libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                handle,
-                offset as libc::off_t,
-            );
+    const PAGE_BYTES: usize = 4096;
+
+    /// A page of a file, mapped.
+    struct MappedPage(*mut libc::c_void);
+
+    impl MappedPage {
+        fn new(file: &File, offset: usize) -> Self {
+            // SAFETY: a mapping of the open file for reading, at a place of the kernel's choice.
+            let address = unsafe {
+                let (handle, offset) = (file.as_raw_fd(), offset as libc::off_t);
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    PAGE_BYTES,
+                    libc::PROT_READ,
+                    libc::MAP_SHARED,
+                    handle,
+                    offset,
+                )
+            };
             assert_ne!(address, libc::MAP_FAILED);
-            assert_eq!(libc::mincore(address, length, flags.as_mut_ptr()), 0);
-            assert_eq!(libc::munmap(address, length), 0);
+            Self(address)
         }
-        flags[0] & 1 == 1
+
+        /// What the kernel says of a page whose file is ours.
+        fn is_resident(&self) -> bool {
+            let mut flags = [0_u8; 1];
+            // SAFETY: one mapped page has one flag.
+            assert_eq!(unsafe { libc::mincore(self.0, PAGE_BYTES, flags.as_mut_ptr()) }, 0);
+            flags[0] & 1 == 1
+        }
+
+        /// Reads the page, and keeps it in memory as long as it is mapped.
+        fn lock(&self) {
+            // SAFETY: the page is mapped.
+            assert_eq!(unsafe { libc::mlock(self.0, PAGE_BYTES) }, 0);
+        }
+    }
+
+    impl Drop for MappedPage {
+        fn drop(&mut self) {
+            // SAFETY: the mapping is this one's, and nothing refers into it.
+            assert_eq!(unsafe { libc::munmap(self.0, PAGE_BYTES) }, 0);
+        }
     }
 
     #[test]
-    fn what_was_just_written_is_held_and_what_was_dropped_is_not() {
+    fn a_page_that_is_kept_is_held_and_a_page_that_was_dropped_is_not() {
         // In the sources' folder: a file system in memory drops nothing.
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.write_all(&vec![7; 8 << 20]).unwrap();
-        assert!(is_in_page_cache(&file, 0, 8 << 20));
-        assert!(is_in_page_cache(&file, 100, 0));
         file.sync_all().unwrap();
         // SAFETY: the file is open; the call touches no memory of ours.
         let dropped = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(dropped, 0);
         let place = 4 << 20;
-        let expected = is_resident(&file, place);
-        assert_eq!(is_in_page_cache(&file, place as u64, 1), expected);
-        file.read_exact_at(&mut [0; 1], place as u64).unwrap();
-        assert!(is_in_page_cache(&file, place as u64, 1));
+        let page = MappedPage::new(&file, place);
+        if !page.is_resident() {
+            assert!(!is_in_page_cache(&file, place as u64, PAGE_BYTES as u64));
+        }
+        page.lock();
+        for length in [0, 1, PAGE_BYTES as u64] {
+            assert!(is_in_page_cache(&file, place as u64, length));
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_range_is_looked_at_and_other_places_each_time() {
+        let of = |range_bytes| places(range_bytes, &RandomState::new()).collect::<Vec<_>>();
+        assert_eq!(of(0), [0; PROBES as usize]);
+        assert_eq!(of(PROBES), (0..PROBES).collect::<Vec<_>>());
+        let parts: [Range<u64>; PROBES as usize] = [0..256, 256..513, 513..769, 769..1026];
+        let mut seen = BTreeSet::new();
+        for _ in 0..100 {
+            let found = of(1026);
+            assert!(parts.iter().zip(&found).all(|(part, place)| part.contains(place)), "{found:?}");
+            seen.extend(found);
+        }
+        assert!(seen.len() > 200, "{seen:?}");
+        assert!(of(u64::MAX).is_sorted());
     }
 }

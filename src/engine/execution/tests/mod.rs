@@ -265,10 +265,15 @@ impl Fixture {
     }
 
     /// With so much for column chunks on the device and on the host.
-    fn caching(
+    fn caching(platform: Arc<dyn Platform>, memory_bytes: u64, cache: (u64, u64)) -> Self {
+        Self::adapted(platform, memory_bytes, cache, |engine| engine)
+    }
+
+    fn adapted(
         platform: Arc<dyn Platform>,
         memory_bytes: u64,
         (cache_bytes, pinned_cache_bytes): (u64, u64),
+        adapt: impl FnOnce(DeviceEngine) -> DeviceEngine,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
@@ -281,7 +286,7 @@ impl Fixture {
             affinity: Affinity::default(),
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-        let engine = Arc::new(DeviceEngine::new(platform, &options));
+        let engine = Arc::new(adapt(DeviceEngine::new(platform, &options)));
         Self { engine, runtime, _folder: folder }
     }
 

@@ -1,11 +1,6 @@
 //! Every way from files to the device: the same rows, the same errors.
 
-#![expect(unsafe_code, reason = "pages are dropped from the page cache by libc")]
-
-use std::{
-    io::{Read, Seek, SeekFrom, Write},
-    os::fd::AsRawFd,
-};
+use std::io::{Read, Seek, SeekFrom, Write};
 
 use parquet::basic::{Compression, ZstdLevel};
 use pystachio_plan::{ErrorKind, StoragePath};
@@ -13,7 +8,7 @@ use pystachio_plan::{ErrorKind, StoragePath};
 use super::*;
 use crate::{
     decode::tests::host_library::{HostLibrary, LibraryFault},
-    storage::is_in_page_cache,
+    storage::PageCacheProbe,
 };
 
 const PATHS: [StoragePath; 6] = [
@@ -25,15 +20,8 @@ const PATHS: [StoragePath; 6] = [
     StoragePath::CuFileCompat,
 ];
 
-/// How often a file is read until all of it stays in the page cache.
-const TRIES_MAX: usize = 5;
-
 fn table() -> Table {
-    table_of(5000)
-}
-
-fn table_of(row_count: usize) -> Table {
-    let shape = Shape { seed: 71, row_count, key_count: 1 << 40, repeated_percent: 0, null_percent: 5 };
+    let shape = Shape { seed: 71, row_count: 5000, key_count: 1 << 40, repeated_percent: 0, null_percent: 5 };
     // Where temporary files are, there may be no direct reads.
     let test = std::env::current_exe().unwrap();
     Table::new_in(test.parent().unwrap(), shape.rows())
@@ -93,35 +81,23 @@ fn pages_that_a_library_decompresses_come_on_every_path() {
 
 #[test]
 fn what_the_page_cache_does_not_hold_is_read_past_it_if_the_device_keeps_it() {
-    // Large enough that reading the footer does not bring all of it into the page cache.
-    let table = table_of(60_000);
-    let file = std::fs::File::open(&table.path).unwrap();
-    let bytes = file.metadata().unwrap().len();
-    let drop_pages = || {
-        file.sync_all().unwrap();
-        // SAFETY: the file is open; the call touches no memory of ours.
-        assert_eq!(unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
-    };
-    let direct = run(&Fixture::new(PLENTY_BYTES), &table, StoragePath::Direct).unwrap().metrics.storage_paths;
-    let taken = |cache: bool| {
+    let table = table();
+    let past_it =
+        run(&Fixture::new(PLENTY_BYTES), &table, StoragePath::Direct).unwrap().metrics.storage_paths;
+    let taken = |page_cache, cache| {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let fixture = Fixture::adapted(platform, PLENTY_BYTES, (PLENTY_BYTES / 2, 0), |engine| {
+            engine.with_page_cache(page_cache)
+        });
         let settings = DeviceSettings { cache, ..DeviceSettings::default() };
-        let fixture =
-            Fixture::caching(Arc::new(EmulatedPlatform::new()), PLENTY_BYTES, (PLENTY_BYTES / 2, 0));
         fixture.run_with(plan(table.scan(0)), settings).unwrap().metrics.storage_paths
     };
-    drop_pages();
-    // A file system in memory drops nothing.
-    let is_dropped = !is_in_page_cache(&file, 0, bytes);
-    drop_pages();
-    // The end of the file may be there again, by reading the footer.
-    assert_eq!(taken(true).contains(&direct[0]), is_dropped);
-    drop_pages();
-    // The kernel may take pages back at any time: what was read once is there in one of a few tries.
-    let is_kept = (0..TRIES_MAX).any(|_| {
-        assert_eq!(taken(false), [StoragePath::PageCache]);
-        taken(true) == [StoragePath::PageCache]
-    });
-    assert!(is_kept, "{TRIES_MAX} tries");
+    let (all, none): (PageCacheProbe, PageCacheProbe) = (|_, _, _| true, |_, _, _| false);
+    let first_half: PageCacheProbe = |file, start, bytes| start + bytes <= file.metadata().unwrap().len() / 2;
+    assert_eq!(taken(all, true), [StoragePath::PageCache]);
+    assert_eq!(taken(none, true), past_it);
+    assert_eq!(taken(first_half, true), [&[StoragePath::PageCache], &past_it[..]].concat());
+    assert_eq!(taken(none, false), [StoragePath::PageCache]);
 }
 
 #[test]
