@@ -78,10 +78,13 @@ mod tests {
             flags[0] & 1 == 1
         }
 
-        /// Reads the page, and keeps it in memory as long as it is mapped.
+        /// Reads the page, and keeps it in memory as long as it is mapped, where a process may lock a page.
         fn lock(&self) {
-            // SAFETY: the page is mapped.
-            assert_eq!(unsafe { libc::mlock(self.0, PAGE_BYTES) }, 0);
+            // SAFETY: the page is mapped for reading.
+            unsafe {
+                libc::mlock(self.0, PAGE_BYTES);
+                std::ptr::read_volatile(self.0.cast::<u8>());
+            }
         }
     }
 
