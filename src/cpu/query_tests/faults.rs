@@ -190,7 +190,7 @@ async fn ends_soon(plan: impl Fn(&Path) -> Plan, end: impl Fn(StopFlag, Box<dyn 
     let ended = std::time::Instant::now();
     end(stop, stream);
     while fixture.engine.status().memory_used_bytes > 0 || fixture.engine.status().queries_running > 0 {
-        assert!(ended.elapsed().as_secs() < 5);
+        assert!(ended.elapsed().as_millis() < 500);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }

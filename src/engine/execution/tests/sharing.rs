@@ -11,7 +11,7 @@ use super::*;
 use crate::device::{Reclaim, Stream};
 
 /// What a cancel may take on the emulated device.
-const PROMPT: Duration = Duration::from_secs(5);
+const PROMPT: Duration = Duration::from_secs(2);
 
 fn table() -> Table {
     Table::made(Shape {
