@@ -25,11 +25,8 @@ pub fn is_in_page_cache(file: &File, offset: u64, range_bytes: u64) -> bool {
 
 /// A place in each of the range's equal parts.
 fn places(range_bytes: u64, random: &RandomState) -> impl Iterator<Item = u64> {
-    let part_start = move |part| range_bytes / PROBES * part + range_bytes % PROBES * part / PROBES;
-    (0..PROBES).map(move |part| {
-        let part_bytes = part_start(part + 1) - part_start(part);
-        part_start(part) + random.hash_one(part) % part_bytes.max(1)
-    })
+    let part_bytes = range_bytes / PROBES;
+    (0..PROBES).map(move |part| part_bytes * part + random.hash_one(part) % part_bytes.max(1))
 }
 
 fn has_byte(file: &File, offset: u64) -> bool {
@@ -43,23 +40,26 @@ fn has_byte(file: &File, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeSet, io::Write, ops::Range};
+    use std::{collections::BTreeSet, io::Write, ops::Range, sync::Arc};
 
     use super::*;
+    use crate::{affinity::Affinity, device::EmulatedPlatform, storage::FileSystems};
 
     const PAGE_BYTES: usize = 4096;
+    /// As many as any process may lock.
+    const MAPPED_BYTES: usize = 8 * PAGE_BYTES;
 
-    /// A page of a file, mapped.
-    struct MappedPage(*mut libc::c_void);
+    /// Pages of a file, mapped.
+    struct MappedPages(*mut libc::c_void);
 
-    impl MappedPage {
+    impl MappedPages {
         fn new(file: &File, offset: usize) -> Self {
             // SAFETY: a mapping of the open file for reading, at a place of the kernel's choice.
             let address = unsafe {
                 let (handle, offset) = (file.as_raw_fd(), offset as libc::off_t);
                 libc::mmap(
                     std::ptr::null_mut(),
-                    PAGE_BYTES,
+                    MAPPED_BYTES,
                     libc::PROT_READ,
                     libc::MAP_SHARED,
                     handle,
@@ -70,33 +70,35 @@ mod tests {
             Self(address)
         }
 
-        /// What the kernel says of a page whose file is ours.
-        fn is_resident(&self) -> bool {
-            let mut flags = [0_u8; 1];
-            // SAFETY: one mapped page has one flag.
-            assert_eq!(unsafe { libc::mincore(self.0, PAGE_BYTES, flags.as_mut_ptr()) }, 0);
-            flags[0] & 1 == 1
+        /// Whether the kernel has any of them, whose file is ours.
+        fn is_any_resident(&self) -> bool {
+            let mut flags = [0_u8; MAPPED_BYTES / PAGE_BYTES];
+            // SAFETY: each mapped page has a flag.
+            assert_eq!(unsafe { libc::mincore(self.0, MAPPED_BYTES, flags.as_mut_ptr()) }, 0);
+            flags.iter().any(|flag| flag & 1 == 1)
         }
 
-        /// Reads the page, and keeps it in memory as long as it is mapped, where a process may lock a page.
+        /// Reads them, and keeps them in memory as long as they are mapped, where a process may lock pages.
         fn lock(&self) {
-            // SAFETY: the page is mapped for reading.
+            // SAFETY: the pages are mapped for reading.
             unsafe {
-                libc::mlock(self.0, PAGE_BYTES);
-                std::ptr::read_volatile(self.0.cast::<u8>());
+                libc::mlock(self.0, MAPPED_BYTES);
+                for offset in (0..MAPPED_BYTES).step_by(PAGE_BYTES) {
+                    std::ptr::read_volatile(self.0.cast::<u8>().add(offset));
+                }
             }
         }
     }
 
-    impl Drop for MappedPage {
+    impl Drop for MappedPages {
         fn drop(&mut self) {
             // SAFETY: the mapping is this one's, and nothing refers into it.
-            assert_eq!(unsafe { libc::munmap(self.0, PAGE_BYTES) }, 0);
+            assert_eq!(unsafe { libc::munmap(self.0, MAPPED_BYTES) }, 0);
         }
     }
 
     #[test]
-    fn a_page_that_is_kept_is_held_and_a_page_that_was_dropped_is_not() {
+    fn pages_that_are_kept_are_held_and_pages_that_were_dropped_are_not() {
         // In the sources' folder: a file system in memory drops nothing.
         let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         file.write_all(&vec![7; 8 << 20]).unwrap();
@@ -105,13 +107,18 @@ mod tests {
         let dropped = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(dropped, 0);
         let place = 4 << 20;
-        let page = MappedPage::new(&file, place);
-        if !page.is_resident() {
-            assert!(!is_in_page_cache(&file, place as u64, PAGE_BYTES as u64));
+        let pages = MappedPages::new(&file, place);
+        // As an engine asks.
+        let systems = FileSystems::new(Arc::new(EmulatedPlatform::new()), Affinity::default());
+        let is_held = |skipped, range_bytes| {
+            systems.is_in_page_cache(&file, (place + skipped) as u64, range_bytes as u64)
+        };
+        if !pages.is_any_resident() {
+            assert!(!is_held(0, MAPPED_BYTES));
         }
-        page.lock();
-        for length in [0, 1, PAGE_BYTES as u64] {
-            assert!(is_in_page_cache(&file, place as u64, length));
+        pages.lock();
+        for (skipped, range_bytes) in [(0, MAPPED_BYTES), (100, MAPPED_BYTES - 100), (100, 0), (0, 1)] {
+            assert!(is_held(skipped, range_bytes), "{skipped} {range_bytes}");
         }
     }
 
@@ -120,7 +127,7 @@ mod tests {
         let of = |range_bytes| places(range_bytes, &RandomState::new()).collect::<Vec<_>>();
         assert_eq!(of(0), [0; PROBES as usize]);
         assert_eq!(of(PROBES), (0..PROBES).collect::<Vec<_>>());
-        let parts: [Range<u64>; PROBES as usize] = [0..256, 256..513, 513..769, 769..1026];
+        let parts: [Range<u64>; PROBES as usize] = [0..256, 256..512, 512..768, 768..1024];
         let mut seen = BTreeSet::new();
         for _ in 0..100 {
             let found = of(1026);
