@@ -125,7 +125,7 @@ impl FileCatalog {
         let mut footers = self.lock();
         footers.retain(|_, held| held.path != path);
         footers.insert(identity, footer.clone());
-        evict_footers(&mut footers);
+        evict_footers(&mut footers, FOOTER_BYTES_MAX);
         Ok(footer)
     }
 
@@ -338,13 +338,60 @@ fn with_decoded_type(field: &FieldRef, is_int96: bool) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-fn evict_footers(footers: &mut HashMap<FileIdentity, Arc<FileFooter>>) {
+fn evict_footers(footers: &mut HashMap<FileIdentity, Arc<FileFooter>>, bytes_max: usize) {
     let mut held_bytes: usize = footers.values().map(|footer| footer.metadata().memory_size()).sum();
-    while held_bytes > FOOTER_BYTES_MAX && footers.len() > 1 {
+    while held_bytes > bytes_max && footers.len() > 1 {
         let oldest = footers.iter().min_by_key(|(_, footer)| footer.last_use.load(Ordering::Relaxed));
         let Some(identity) = oldest.map(|(identity, _)| *identity) else { return };
         if let Some(footer) = footers.remove(&identity) {
             held_bytes = held_bytes.saturating_sub(footer.metadata().memory_size());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with the content of one of the SQL tests' files.
+    fn place(folder: &tempfile::TempDir, name: &str, content: &str) -> FileSet {
+        let path = folder.path().join(name);
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+        fs::copy(data.join(content), &path).unwrap();
+        FileSet { paths: vec![path.display().to_string()] }
+    }
+
+    fn open(catalog: &FileCatalog, files: &FileSet) -> Arc<FileFooter> {
+        catalog.open_all(files).unwrap().remove(0).footer
+    }
+
+    #[test]
+    fn a_footer_is_read_once_while_its_file_is_the_same() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), FileCatalog::default());
+        let files = place(&folder, "t.parquet", "edge_int4.parquet");
+        let first = open(&catalog, &files);
+        assert!(Arc::ptr_eq(&first, &open(&catalog, &files)));
+        place(&folder, "t.parquet", "edge_date.parquet");
+        let changed = open(&catalog, &files);
+        assert_ne!((first.identity, first.schema()), (changed.identity, changed.schema()));
+        assert!(Arc::ptr_eq(&changed, &open(&catalog, &files)));
+        assert_eq!(catalog.lock().keys().collect::<Vec<_>>(), [&changed.identity]);
+    }
+
+    #[test]
+    fn footers_that_were_not_used_for_longest_give_way() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), FileCatalog::default());
+        let [first, second, third] =
+            ["1", "2", "3"].map(|name| place(&folder, &format!("{name}.parquet"), "edge_int4.parquet"));
+        let footers = [&first, &second, &third, &first].map(|files| open(&catalog, files));
+        let mut held = catalog.lock();
+        let bytes: usize = footers[..3].iter().map(|footer| footer.metadata().memory_size()).sum();
+        evict_footers(&mut held, bytes);
+        assert_eq!(held.len(), 3);
+        evict_footers(&mut held, bytes - 1);
+        assert!(held.len() == 2 && !held.contains_key(&footers[1].identity));
+        // What was opened last stays, however large.
+        evict_footers(&mut held, 0);
+        assert_eq!(held.keys().collect::<Vec<_>>(), [&footers[0].identity]);
     }
 }

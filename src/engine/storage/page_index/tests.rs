@@ -2,7 +2,7 @@
 
 #![expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
 
-use std::sync::Arc;
+use std::{os::unix::fs::FileExt, sync::Arc};
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use parquet::{
@@ -233,4 +233,20 @@ fn damaged_indexes_are_errors_or_other_indexes() {
         let _ = decode_column_index(&damaged);
         let _ = decode_locations(&damaged);
     }
+}
+
+#[test]
+fn indexes_of_a_file_are_read_once() {
+    let (_folder, file) = table_file(WriterProperties::builder());
+    let condition = [integer(Function::Less, 0, 150)];
+    let first = left(&file, &condition);
+    assert_eq!(first, Some(vec![0..200]));
+    let chunk = file.footer.metadata().row_group(0).column(0);
+    let (offset, length) = (chunk.column_index_offset().unwrap(), chunk.column_index_length().unwrap());
+    let written = std::fs::File::options().write(true).open(&file.footer.path).unwrap();
+    written.write_all_at(&vec![0; length as usize], offset as u64).unwrap();
+    assert_eq!(left(&file, &condition), first);
+    let files = FileSet { paths: vec![file.footer.path.display().to_string()] };
+    let again = FileCatalog::default().open_all(&files).unwrap().remove(0);
+    assert_eq!(left(&again, &condition), None);
 }
