@@ -204,10 +204,14 @@ impl ScanWork {
             let metadata = sources[read.number].metadata;
             read.is_for_host =
                 is_decompressed_by_host(metadata, queue.memory(), || read.first_page(file, &reader))?;
-            if device_file.is_none() || read.is_for_host {
-                read.ranges().for_each(|(start, bytes)| reader.announce(start, bytes));
-            }
         }
+        // The host decompresses what comes by way of the page cache.
+        let is_announced = |read: &&ChunkRead| match read.is_for_host {
+            true => reader.path() == StoragePath::PageCache,
+            false => device_file.is_none(),
+        };
+        let announced: Vec<_> = reads.iter().filter(is_announced).flat_map(ChunkRead::ranges).collect();
+        reader.announce(&announced);
         for read in &mut reads {
             let source = &sources[read.number];
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);

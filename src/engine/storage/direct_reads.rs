@@ -85,10 +85,24 @@ impl DirectFile {
         }
         // SAFETY: whoever began the read keeps this memory for it, and the kernel has done with it.
         let memory = unsafe { std::slice::from_raw_parts_mut(read.memory, read.bytes) };
+        self.read_rest(read.position, memory, done)
+    }
+
+    /// Fills memory from a place in the file, and waits. Says how many bytes came, as [`DirectFile::wait`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of pread.
+    pub(super) fn read(&self, position: u64, memory: &mut [u8]) -> io::Result<usize> {
+        self.read_rest(position, memory, 0)
+    }
+
+    /// [`DirectFile::read`], where the first bytes are `done`.
+    fn read_rest(&self, position: u64, memory: &mut [u8], mut done: usize) -> io::Result<usize> {
         while done < memory.len() {
             done -= done % ALIGNMENT as usize;
             let wanted = &mut memory[done..];
-            match self.handle.read_at(wanted, read.position + done as u64) {
+            match self.handle.read_at(wanted, position + done as u64) {
                 Ok(0) => break,
                 // The last block of a file is short.
                 Ok(count) if !count.is_multiple_of(ALIGNMENT as usize) => return Ok(done + count),

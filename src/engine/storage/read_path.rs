@@ -2,7 +2,8 @@
 //!
 //! - the page cache: what was read before comes from memory, and what comes from storage stays there
 //! - direct: past the page cache (O_DIRECT), for tables that would only drive everything else out of it; by
-//!   io_uring, so that storage has several reads to do at once, or by pread
+//!   io_uring, so that storage has several reads to do at once, or by pread; small ranges that lie side by side are
+//!   one read, whose bytes the reader keeps until it has given them all away
 //!
 //! Invariants: a direct reader's file has the identity of the handle that it was made from.
 //!
@@ -21,6 +22,13 @@ use super::{
 };
 use crate::device::{PartSource, Slot};
 
+/// Larger ranges are reads of their own: they keep storage busy, and are not copied within the host.
+const NEIGHBOUR_BYTES_MAX: u64 = 1 << 20;
+/// What may lie between neighbours, and is read for nothing.
+const GAP_BYTES_MAX: u64 = 64 << 10;
+/// The most that is read at once for neighbours, and that a reader holds.
+const NEIGHBOURHOOD_BYTES_MAX: u64 = 4 << 20;
+
 /// Bytes of memory that the host can give without swapping; all there is if it does not tell.
 ///
 /// Source: MemAvailable of /proc/meminfo.
@@ -36,6 +44,56 @@ pub struct FileReader<'a> {
     file: &'a TableFile,
     handle: Arc<File>,
     direct: Option<DirectFile>,
+    /// Of several ranges each, which are read at once.
+    neighbourhoods: Vec<Range<u64>>,
+    held: Option<HeldBytes>,
+}
+
+/// Bytes of a file that were read directly.
+struct HeldBytes {
+    /// In the file.
+    start: u64,
+    /// From `skipped` on, where memory is aligned.
+    memory: Vec<u8>,
+    skipped: usize,
+    /// How many came.
+    bytes: usize,
+}
+
+impl HeldBytes {
+    /// Reads whole blocks with a range of the file, as far as there is a file.
+    fn read(direct: &DirectFile, range: &Range<u64>) -> std::io::Result<Self> {
+        let start = range.start - range.start % ALIGNMENT;
+        let wanted = (range.end - start).next_multiple_of(ALIGNMENT) as usize;
+        let mut memory = vec![0; wanted + ALIGNMENT as usize];
+        let skipped = memory.as_ptr().align_offset(ALIGNMENT as usize);
+        let bytes = direct.read(start, &mut memory[skipped..skipped + wanted])?;
+        Ok(Self { start, memory, skipped, bytes })
+    }
+
+    /// The bytes of a range, if they are there.
+    fn get(&self, position: u64, bytes: usize) -> Option<&[u8]> {
+        let first = usize::try_from(position.checked_sub(self.start)?).ok()?;
+        self.memory.get(self.skipped..self.skipped + self.bytes)?.get(first..first.checked_add(bytes)?)
+    }
+}
+
+/// What of ranges is read at once: small ones that follow one another closely.
+fn neighbourhoods(ranges: &[(u64, u64)]) -> Vec<Range<u64>> {
+    let mut found: Vec<(Range<u64>, usize)> = Vec::new();
+    for &(start, bytes) in ranges.iter().filter(|(_, bytes)| *bytes <= NEIGHBOUR_BYTES_MAX) {
+        let end = start.saturating_add(bytes);
+        match found.last_mut() {
+            Some((last, count))
+                if (last.end..=last.end.saturating_add(GAP_BYTES_MAX)).contains(&start)
+                    && end - last.start <= NEIGHBOURHOOD_BYTES_MAX =>
+            {
+                (last.end, *count) = (end, *count + 1);
+            }
+            _ => found.push((start..end, 1)),
+        }
+    }
+    found.into_iter().filter(|(_, count)| *count > 1).map(|(range, _)| range).collect()
 }
 
 impl<'a> FileReader<'a> {
@@ -53,7 +111,7 @@ impl<'a> FileReader<'a> {
             }
             _ => None,
         };
-        Ok(Self { file, handle, direct })
+        Ok(Self { file, handle, direct, neighbourhoods: Vec::new(), held: None })
     }
 
     /// The way that it takes.
@@ -70,9 +128,14 @@ impl<'a> FileReader<'a> {
         &self.handle
     }
 
-    /// Says that a range will be read soon, so that storage gets large requests and many at once.
-    pub fn announce(&self, offset: u64, range_bytes: u64) {
-        if self.direct.is_none() {
+    /// Says which ranges will be read next, in their order, so that storage gets large requests and many at once: each
+    /// one's first byte, and how many they are.
+    pub fn announce(&mut self, ranges: &[(u64, u64)]) {
+        if self.direct.is_some() {
+            self.neighbourhoods = neighbourhoods(ranges);
+            return;
+        }
+        for &(offset, range_bytes) in ranges {
             let (offset, range_bytes) = (offset as libc::off_t, range_bytes as libc::off_t);
             // A hint: without it the reads are as right.
             // SAFETY: the file is open; the call touches no memory of ours.
@@ -80,6 +143,22 @@ impl<'a> FileReader<'a> {
                 libc::posix_fadvise(self.handle.as_raw_fd(), offset, range_bytes, libc::POSIX_FADV_WILLNEED)
             };
         }
+    }
+
+    fn neighbourhood(&self, position: u64, bytes: u64) -> Option<&Range<u64>> {
+        let end = position.saturating_add(bytes);
+        self.neighbourhoods.iter().find(|range| range.start <= position && end <= range.end)
+    }
+
+    /// Bytes that lie in a neighbourhood, all of which is read if it is not held.
+    fn held(&mut self, position: u64, bytes: usize) -> std::io::Result<&[u8]> {
+        if self.held.as_ref().and_then(|held| held.get(position, bytes)).is_none()
+            && let (Some(direct), Some(range)) = (&self.direct, self.neighbourhood(position, bytes as u64))
+        {
+            self.held = Some(HeldBytes::read(direct, range)?);
+        }
+        let found = self.held.as_ref().and_then(|held| held.get(position, bytes));
+        found.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
     }
 
     /// The file's bytes from a place on, part by part.
@@ -100,7 +179,15 @@ struct Part {
     /// In the file.
     position: u64,
     bytes: usize,
-    direct: Option<DirectRead>,
+    way: PartWay,
+}
+
+/// Where a part comes from.
+enum PartWay {
+    PageCache,
+    Direct(DirectRead),
+    /// What the reader holds, or will.
+    Neighbourhood,
 }
 
 impl PartSource for FileParts<'_, '_> {
@@ -110,8 +197,11 @@ impl PartSource for FileParts<'_, '_> {
 
     fn begin(&mut self, start: u64, bytes_left: u64, slot: &mut Slot) -> Result<usize> {
         let position = self.offset + start;
+        let whole = bytes_left.min(slot.bytes as u64) as usize;
+        let is_neighbour = self.reader.neighbourhood(position, bytes_left).is_some();
         let part = match &mut self.reader.direct {
-            None => Part { position, bytes: bytes_left.min(slot.bytes as u64) as usize, direct: None },
+            None => Part { position, bytes: whole, way: PartWay::PageCache },
+            Some(_) if is_neighbour => Part { position, bytes: whole, way: PartWay::Neighbourhood },
             Some(direct) => {
                 let skipped = position % ALIGNMENT;
                 let read_bytes = (skipped + bytes_left).next_multiple_of(ALIGNMENT).min(slot.bytes as u64);
@@ -119,7 +209,7 @@ impl PartSource for FileParts<'_, '_> {
                 let memory = slot.address as *mut u8;
                 // SAFETY: the slot is the read's until `finish` or `abandon`.
                 let read = unsafe { direct.begin(position - skipped, memory, read_bytes as usize) };
-                Part { position, bytes, direct: Some(read) }
+                Part { position, bytes, way: PartWay::Direct(read) }
             }
         };
         let bytes = part.bytes;
@@ -130,18 +220,24 @@ impl PartSource for FileParts<'_, '_> {
     fn finish(&mut self, slot: &mut Slot) -> Result<Range<usize>> {
         let part = self.begun.pop_front().ok_or_else(|| Error::internal("no part of a file has begun"))?;
         let path = &self.reader.file.footer.path;
-        let read = match (&mut self.reader.direct, part.direct) {
-            (Some(direct), Some(read)) => direct.wait(read).and_then(|count| {
+        let read = match (&mut self.reader.direct, part.way) {
+            (Some(direct), PartWay::Direct(read)) => direct.wait(read).and_then(|count| {
                 let skipped = (part.position % ALIGNMENT) as usize;
                 if count < skipped + part.bytes {
                     return Err(std::io::ErrorKind::UnexpectedEof.into());
                 }
                 Ok(skipped..skipped + part.bytes)
             }),
-            _ => {
+            (_, way) => {
                 // SAFETY: nothing reads into the slot before this.
                 let target = unsafe { slot.memory() }.get_mut(..part.bytes).unwrap_or_default();
-                self.reader.handle.read_exact_at(target, part.position).map(|()| 0..part.bytes)
+                match way {
+                    PartWay::Neighbourhood => {
+                        self.reader.held(part.position, part.bytes).map(|held| target.copy_from_slice(held))
+                    }
+                    _ => self.reader.handle.read_exact_at(target, part.position),
+                }
+                .map(|()| 0..part.bytes)
             }
         };
         read.map_err(|error| from_io(path, "read", &error))
@@ -184,10 +280,14 @@ mod tests {
 
     /// A range of a file by way of the emulated device.
     fn read(reader: &mut FileReader<'_>, offset: u64, bytes: usize) -> Result<Vec<u8>> {
+        reader.announce(&[(offset, bytes as u64)]);
+        read_announced(reader, offset, bytes)
+    }
+
+    fn read_announced(reader: &mut FileReader<'_>, offset: u64, bytes: usize) -> Result<Vec<u8>> {
         let platform = Arc::new(EmulatedPlatform::new());
         let memory = DeviceMemory::new(platform.clone(), u64::MAX);
         let buffer = memory.allocate(bytes as u64, Stream(0))?;
-        reader.announce(offset, bytes as u64);
         let target = (bytes as u64, buffer.address());
         let uploaded = memory.upload_parts(target, Stream(0), &mut reader.parts(offset), &mut |_| Ok(()));
         assert_eq!(platform.slots_lent(), 0);
@@ -217,6 +317,59 @@ mod tests {
             assert!(reader.path() == path || path == StoragePath::Direct, "{path:?}");
             check_all_ranges(&mut reader, &bytes);
         }
+    }
+
+    #[test]
+    fn small_ranges_that_follow_closely_are_read_at_once() {
+        let (small, gap) = (NEIGHBOUR_BYTES_MAX, GAP_BYTES_MAX);
+        let of = |ranges: &[(u64, u64)]| {
+            neighbourhoods(ranges).into_iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[(4, 100), (104, 50), (154 + gap, 10)]), [(4, 164 + gap)]);
+        assert_eq!(of(&[(4, 100), (105 + gap, 50)]), []);
+        assert_eq!(of(&[(4, small + 1), (5 + small, 10)]), []);
+        assert_eq!(of(&[(4, 10), (14, small + 1), (15 + small, 10)]), []);
+        // Neighbours come in the file's order, and end where so much is read.
+        assert_eq!(of(&[(104, 50), (4, 100)]), []);
+        let many: Vec<_> = (0..6).map(|place| (4 + place * small, small)).collect();
+        assert_eq!(of(&many), [(4, 4 + 4 * small), (4 + 4 * small, 4 + 6 * small)]);
+        assert_eq!(of(&[(u64::MAX - 9, 5), (u64::MAX - 4, 99)]), [(u64::MAX - 9, u64::MAX)]);
+    }
+
+    #[test]
+    fn neighbours_are_given_what_one_read_brought() {
+        let (_folder, file, bytes) = table_file();
+        let ranges = [(5000, 3000), (8000, 1), (8101, 70_000), (4_000_000, 10), (4_000_010, 20)];
+        for path in PATHS {
+            let mut reader = FileReader::open(&file, path).unwrap();
+            reader.announce(&ranges);
+            let mut held = Vec::new();
+            for (offset, length) in ranges {
+                let found = read_announced(&mut reader, offset, length as usize).unwrap();
+                assert!(found == bytes[offset as usize..][..length as usize], "{path:?} {offset}");
+                held.extend(reader.held.as_ref().map(|held| (held.start, held.memory.as_ptr())));
+            }
+            held.dedup();
+            let starts: Vec<u64> = held.iter().map(|(start, _)| *start).collect();
+            assert_eq!(starts, if path == StoragePath::PageCache { vec![] } else { vec![4096, 3_997_696] });
+        }
+    }
+
+    #[test]
+    fn neighbours_that_the_file_has_lost_are_errors_and_others_are_not() {
+        let (folder, file, bytes) = table_file();
+        let mut reader = FileReader::open(&file, StoragePath::Direct).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(folder.path().join("t.parquet"))
+            .unwrap()
+            .set_len(9000)
+            .unwrap();
+        reader.announce(&[(5000, 4000), (9000, 100)]);
+        assert!(read_announced(&mut reader, 5000, 4000).unwrap() == bytes[5000..9000]);
+        let error = read_announced(&mut reader, 9000, 100).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::FileCorrupt);
+        assert!(error.message.contains("t.parquet"), "{error}");
     }
 
     #[test]
