@@ -240,7 +240,7 @@ fn indexes_of_a_file_are_read_once() {
     let (_folder, file) = table_file(WriterProperties::builder());
     let condition = [integer(Function::Less, 0, 150)];
     let first = left(&file, &condition);
-    assert_eq!(first, Some(vec![0..200]));
+    assert!(contains(&first, 149) && row_count(&first) < 200, "{first:?}");
     let chunk = file.footer.metadata().row_group(0).column(0);
     let (offset, length) = (chunk.column_index_offset().unwrap(), chunk.column_index_length().unwrap());
     let written = std::fs::File::options().write(true).open(&file.footer.path).unwrap();
