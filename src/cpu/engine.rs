@@ -17,10 +17,11 @@ use std::{
 
 use async_trait::async_trait;
 use datafusion::{
-    config::ConfigOptions,
+    config::{ConfigNonZeroUsize, ConfigOptions},
+    error::Result as DataFusionResult,
     execution::{
-        TaskContext,
-        disk_manager::{DiskManagerBuilder, DiskManagerMode},
+        TaskContext, TempFileFactory,
+        disk_manager::DiskManagerBuilder,
         memory_pool::{MemoryPool, TrackConsumersPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
@@ -29,7 +30,7 @@ use datafusion::{
 };
 use pystachio_engine::{
     Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{ScanSize, describe, from_io, scan_size},
+    storage::{ScanSize, describe, scan_size},
 };
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
@@ -48,6 +49,7 @@ use crate::{
     pool::EnginePool,
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
+    spill::{EXCHANGE_FILE_BYTES_MAX, SpillFolder},
     stream::{QueryStream, RunningQuery, micros},
 };
 
@@ -100,18 +102,23 @@ impl CpuEngine {
     /// `FileAccess` and `FilePermission` if the spill directory can't be made, `Unavailable` outside of a
     /// runtime.
     pub fn new(options: CpuOptions) -> Result<Self> {
+        let spill = SpillFolder::create(&options.spill_directory)?;
+        Self::with_spill_files(options, Arc::new(spill))
+    }
+
+    /// An engine that spills to files of `spill`.
+    pub(crate) fn with_spill_files(options: CpuOptions, spill: Arc<dyn TempFileFactory>) -> Result<Self> {
         let runtime = Handle::try_current()
             .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine needs a tokio runtime"))?;
-        std::fs::create_dir_all(&options.spill_directory)
-            .map_err(|error| from_io(&options.spill_directory, "create", &error))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
         let pool = TrackConsumersPool::new(EnginePool::new(memory_bytes), NAMED_CONSUMERS);
         let merge_fan_in = (memory_bytes / (options.threads.max(1) * SORT_RUN_BYTES)).clamp(2, SORT_RUNS_MAX);
-        let spill = DiskManagerMode::Directories(vec![options.spill_directory.clone()]);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(pool))
             .with_disk_manager_builder(
-                DiskManagerBuilder::default().with_mode(spill).with_max_spill_merge_fan_in(merge_fan_in),
+                DiskManagerBuilder::default()
+                    .with_temp_file_factory(spill)
+                    .with_max_spill_merge_fan_in(merge_fan_in),
             )
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
@@ -120,7 +127,8 @@ impl CpuEngine {
             cache: Arc::new(ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX))),
             threads: options.threads.max(1),
         };
-        let session = SessionConfig::from(settings(&options)).with_batch_size(BATCH_ROWS);
+        let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
+        let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
         Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
     }
 
@@ -211,17 +219,18 @@ fn lower(
 }
 
 /// DataFusion's settings, where they are not its defaults.
-fn settings(options: &CpuOptions) -> ConfigOptions {
+fn settings(options: &CpuOptions) -> DataFusionResult<ConfigOptions> {
     let mut config = ConfigOptions::new();
     config.execution.target_partitions = options.threads.max(1);
     // What each partition of a sort sets aside for merging what it spilled.
     let merge_bytes =
         usize::try_from(options.memory_bytes).unwrap_or(usize::MAX) / (8 * options.threads.max(1));
     config.execution.sort_spill_reservation_bytes = merge_bytes.min(SORT_MERGE_BYTES_MAX);
+    config.execution.max_spill_file_size_bytes = ConfigNonZeroUsize::try_new(EXCHANGE_FILE_BYTES_MAX)?;
     config.execution.collect_statistics = true;
     config.optimizer.enable_join_dynamic_filter_pushdown = true;
     config.optimizer.enable_topk_dynamic_filter_pushdown = true;
-    config
+    Ok(config)
 }
 
 #[async_trait]

@@ -3,7 +3,7 @@
 //! Invariants: an error of our own that travels through DataFusion as `External` comes out as it went in,
 //! however deep it is wrapped. An error that names a file keeps the name.
 
-use std::{any::Any, error::Error as StandardError};
+use std::{any::Any, error::Error as StandardError, io};
 
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
@@ -77,8 +77,10 @@ fn find_own(error: &(dyn StandardError + 'static)) -> Option<Error> {
             Some(DataFusionError::Collection(errors)) => {
                 return errors.iter().find_map(|error| find_own(error));
             }
-            _ => match error.downcast_ref::<ArrowError>() {
-                Some(ArrowError::ExternalError(inner)) => Some(inner.as_ref()),
+            _ => match (error.downcast_ref::<ArrowError>(), error.downcast_ref::<io::Error>()) {
+                (Some(ArrowError::ExternalError(inner)), _) => Some(inner.as_ref()),
+                // Its source is that of the error that it carries.
+                (_, Some(carrier)) => carrier.get_ref().map(|inner| inner as _),
                 _ => error.source(),
             },
         };

@@ -3,7 +3,7 @@
 //! - `engine.rs`: [`CpuEngine`], what the host starts
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
-//!   `pool.rs`: the memory of both
+//!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
 //! - `sample.rs`: rows for ANALYZE
 //! - `generate`: TPC-H data; `optimize`: files rewritten for reading on a GPU; `layout`: how such files are laid
 //!   out; `written_files.rs`, `admission.rs`: what both write, and the memory for it
@@ -30,6 +30,7 @@ mod optimize;
 mod pool;
 mod sample;
 mod scan;
+mod spill;
 mod stopping;
 mod stream;
 mod written_files;

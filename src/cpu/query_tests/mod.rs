@@ -21,7 +21,7 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
-use pystachio_engine::{Engine, ResultStream, StopFlag};
+use pystachio_engine::{Engine, StopFlag};
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Error, Expression, FileSet,
     Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn,
@@ -29,7 +29,10 @@ use pystachio_plan::{
 };
 use tempfile::TempDir;
 
-use crate::{CpuEngine, CpuOptions};
+use crate::{
+    CpuEngine, CpuOptions,
+    spill::{SpillFolder, tests::FullDisk},
+};
 
 /// An engine and a folder of files for it.
 struct Fixture {
@@ -51,9 +54,15 @@ impl Fixture {
 
     fn with_memory(memory_bytes: u64, cache_bytes: u64) -> Self {
         let folder = TempDir::new().unwrap();
-        let spill_directory = folder.path().join("spill");
-        let engine =
-            CpuEngine::new(CpuOptions { threads: 2, memory_bytes, cache_bytes, spill_directory }).unwrap();
+        let engine = CpuEngine::new(options(&folder, memory_bytes, cache_bytes)).unwrap();
+        Self { folder, engine }
+    }
+
+    /// Nothing can be written where queries spill to.
+    fn with_full_disk(memory_bytes: u64) -> Self {
+        let folder = TempDir::new().unwrap();
+        let spill = FullDisk(SpillFolder::create(folder.path()).unwrap());
+        let engine = CpuEngine::with_spill_files(options(&folder, memory_bytes, 0), Arc::new(spill)).unwrap();
         Self { folder, engine }
     }
 
@@ -100,6 +109,10 @@ impl Fixture {
         assert_eq!(metrics.row_count as usize, rows.len());
         Ok(Answer { rows, metrics })
     }
+}
+
+fn options(folder: &TempDir, memory_bytes: u64, cache_bytes: u64) -> CpuOptions {
+    CpuOptions { threads: 2, memory_bytes, cache_bytes, spill_directory: folder.path().join("spill") }
 }
 
 impl Answer {

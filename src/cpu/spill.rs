@@ -1,0 +1,295 @@
+//! Spill files of DataFusion's operators.
+//!
+//! A file here is a name: nothing is open but what is being written or read. DataFusion's own files keep a
+//! descriptor each for as long as they live, and exchanges may have thousands that nobody has read yet.
+//!
+//! Why so many: each batch that an exchange spills gets a file of its own ([`EXCHANGE_FILE_BYTES_MAX`]). An
+//! exchange (`RepartitionExec`) tells its reader of each batch that is in a file, and the reader then waits for
+//! the oldest file that is not finished. Two writers at once have two such files. DataFusion up to 55 waits for
+//! the older one even if the batch is in the younger one, and once the queues are full, for ever
+//! (apache/datafusion#24883). A file of one batch is finished by whoever began it, who waits for nothing.
+//!
+//! Invariants: a file is removed when its last user drops it, and the folder after its last file. What can't be
+//! written is an error: of the writer, or of an exchange's reader, which would wait for the file for ever if its
+//! writer failed.
+//!
+//! Deliberately absent: a limit of their size. The disk is the limit.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::{Bytes, BytesMut};
+use datafusion::{
+    error::Result as DataFusionResult,
+    execution::{SpillFile, SpillWriter, TempFileFactory},
+};
+use futures::{Stream, stream};
+use pystachio_engine::storage::from_io;
+use pystachio_plan::{Error, Result};
+use tempfile::{NamedTempFile, TempDir, TempPath};
+use tokio::io::AsyncReadExt;
+
+use crate::error::to_datafusion;
+
+/// DataFusion's setting `max_spill_file_size_bytes`, which only exchanges look at: a file is finished as soon as
+/// it holds more. Any batch is more.
+pub(crate) const EXCHANGE_FILE_BYTES_MAX: usize = 1;
+/// What exchanges give as the purpose of a file.
+const EXCHANGE_PURPOSE: &str = "SpillPool";
+const FOLDER_PREFIX: &str = "operators-";
+const READ_BYTES: usize = 128 << 10;
+
+/// Makes spill files in a folder of its own.
+#[derive(Debug)]
+pub(crate) struct SpillFolder {
+    folder: Arc<TempDir>,
+}
+
+/// A file that an operator spills to.
+struct OperatorFile {
+    path: TempPath,
+    /// Until it is written: opening it once more could fail.
+    unwritten: Mutex<Option<File>>,
+    written: Arc<Written>,
+    /// Whether an error of writing is told by who reads.
+    told_by_reader: bool,
+    _folder: Arc<TempDir>,
+}
+
+/// What is known of a file's contents.
+#[derive(Default)]
+struct Written {
+    bytes: AtomicU64,
+    failure: OnceLock<Error>,
+}
+
+struct OperatorFileWriter {
+    file: BufWriter<File>,
+    path: PathBuf,
+    written: Arc<Written>,
+    told_by_reader: bool,
+}
+
+impl SpillFolder {
+    /// Makes a folder in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn create(directory: &Path) -> Result<Self> {
+        let made = std::fs::create_dir_all(directory)
+            .and_then(|()| tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(directory));
+        let folder = made.map_err(|error| from_io(directory, "create", &error))?;
+        Ok(Self { folder: Arc::new(folder) })
+    }
+
+    fn create_file(&self, purpose: &str) -> DataFusionResult<OperatorFile> {
+        let folder = self.folder.path();
+        let file = NamedTempFile::new_in(folder).map_err(|error| to_datafusion(not_written(folder, &error)))?;
+        let (file, path) = file.into_parts();
+        Ok(OperatorFile {
+            path,
+            unwritten: Mutex::new(Some(file)),
+            written: Arc::default(),
+            told_by_reader: purpose == EXCHANGE_PURPOSE,
+            _folder: self.folder.clone(),
+        })
+    }
+}
+
+impl TempFileFactory for SpillFolder {
+    fn create_temp_file(&self, purpose: &str) -> DataFusionResult<Arc<dyn SpillFile>> {
+        Ok(Arc::new(self.create_file(purpose)?))
+    }
+}
+
+impl SpillFile for OperatorFile {
+    fn path(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn size(&self) -> Option<u64> {
+        Some(self.written.bytes.load(Ordering::Relaxed))
+    }
+
+    fn read_stream(&self) -> DataFusionResult<Pin<Box<dyn Stream<Item = DataFusionResult<Bytes>> + Send>>> {
+        let (path, written) = (self.path.to_path_buf(), self.written.clone());
+        let read = move |file: Option<tokio::fs::File>| {
+            let (path, written) = (path.clone(), written.clone());
+            async move {
+                if let Some(failure) = written.failure.get() {
+                    return Err(to_datafusion(failure.clone()));
+                }
+                read_on(&path, file).await.map_err(|error| to_datafusion(from_io(&path, "read", &error)))
+            }
+        };
+        Ok(Box::pin(stream::try_unfold(None, read)))
+    }
+
+    fn open_writer(&self) -> DataFusionResult<Box<dyn SpillWriter>> {
+        let file = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let file = file.ok_or_else(|| to_datafusion(Error::internal("a spill file is written once")))?;
+        Ok(Box::new(OperatorFileWriter {
+            file: BufWriter::new(file),
+            path: self.path.to_path_buf(),
+            written: self.written.clone(),
+            told_by_reader: self.told_by_reader,
+        }))
+    }
+}
+
+/// The error of what could not be written.
+fn not_written(path: &Path, error: &io::Error) -> Error {
+    from_io(path, "write", error).with_hint(
+        "What a query has no memory for is written to files. Make room for them, or increase the option \"memory\" \
+         of the foreign server.",
+    )
+}
+
+/// The next bytes, and the file to read on from. `None` at the end.
+async fn read_on(
+    path: &Path,
+    file: Option<tokio::fs::File>,
+) -> io::Result<Option<(Bytes, Option<tokio::fs::File>)>> {
+    let mut file = match file {
+        Some(file) => file,
+        None => tokio::fs::File::open(path).await?,
+    };
+    let mut bytes = BytesMut::with_capacity(READ_BYTES);
+    let count = file.read_buf(&mut bytes).await?;
+    Ok((count > 0).then(|| (bytes.freeze(), Some(file))))
+}
+
+impl OperatorFileWriter {
+    /// What became of writing, as the writer is to see it.
+    fn told(&self, result: io::Result<()>) -> io::Result<()> {
+        result.or_else(|error| {
+            let failure = not_written(&self.path, &error);
+            if !self.told_by_reader {
+                return Err(io::Error::new(error.kind(), failure));
+            }
+            // The first is the cause of all others.
+            self.written.failure.set(failure).ok();
+            Ok(())
+        })
+    }
+}
+
+impl Write for OperatorFileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.file.write_all(bytes);
+        self.written.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.told(result).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.file.flush();
+        self.told(result)
+    }
+}
+
+impl SpillWriter for OperatorFileWriter {
+    fn finish(&mut self) -> DataFusionResult<()> {
+        Ok(self.flush()?)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use datafusion::error::DataFusionError;
+    use futures::TryStreamExt;
+    use pystachio_plan::ErrorKind;
+
+    use crate::error::from_datafusion;
+
+    /// Makes files that nothing can be written to.
+    pub(crate) struct FullDisk(pub(crate) SpillFolder);
+
+    impl TempFileFactory for FullDisk {
+        fn create_temp_file(&self, purpose: &str) -> DataFusionResult<Arc<dyn SpillFile>> {
+            let mut file = self.0.create_file(purpose)?;
+            file.unwritten = Mutex::new(Some(File::options().write(true).open("/dev/full")?));
+            Ok(Arc::new(file))
+        }
+    }
+
+    fn folder() -> (TempDir, SpillFolder) {
+        let directory = TempDir::new().unwrap();
+        let folder = SpillFolder::create(directory.path()).unwrap();
+        (directory, folder)
+    }
+
+    async fn read(file: &dyn SpillFile) -> DataFusionResult<Vec<u8>> {
+        let parts: Vec<Bytes> = file.read_stream()?.try_collect().await?;
+        Ok(parts.concat())
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read_again() {
+        let (_directory, folder) = folder();
+        let file = folder.create_temp_file("Sorting").unwrap();
+        let bytes: Vec<u8> = (0..1_000_000_u32).map(|byte| byte as u8).collect();
+        let mut writer = file.open_writer().unwrap();
+        for part in bytes.chunks(77_777) {
+            writer.write_all(part).unwrap();
+        }
+        writer.flush().unwrap();
+        assert_eq!(read(file.as_ref()).await.unwrap(), bytes);
+        writer.write_all(b"more").unwrap();
+        writer.finish().unwrap();
+        assert_eq!(file.size(), Some(1_000_004));
+        assert_eq!(read(file.as_ref()).await.unwrap(), [&bytes, b"more".as_slice()].concat());
+        assert!(file.open_writer().is_err());
+    }
+
+    #[test]
+    fn files_and_their_folder_end_with_their_last_user() {
+        let (directory, folder) = folder();
+        let files = || std::fs::read_dir(directory.path()).unwrap().count();
+        let file = folder.create_temp_file("Sorting").unwrap();
+        let path = file.path().unwrap().to_owned();
+        drop(folder);
+        assert!(path.exists() && files() == 1);
+        drop(file);
+        assert!(!path.exists() && files() == 0);
+    }
+
+    #[test]
+    fn files_that_wait_to_be_read_hold_no_descriptor() {
+        let (_directory, folder) = folder();
+        let files: Vec<_> = (0..20).map(|_| folder.create_temp_file(EXCHANGE_PURPOSE).unwrap()).collect();
+        for file in &files {
+            file.open_writer().unwrap().write_all(b"rows").unwrap();
+        }
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+        let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
+        assert_eq!(targets.filter(|target| target.starts_with(folder.folder.path())).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_an_error_of_an_exchanges_reader_and_of_other_writers() {
+        let (_directory, folder) = folder();
+        let folder = FullDisk(folder);
+        for (purpose, told_by_reader) in [(EXCHANGE_PURPOSE, true), ("Sorting", false)] {
+            let file = folder.create_temp_file(purpose).unwrap();
+            let mut writer = file.open_writer().unwrap();
+            let written = writer.write_all(&[1; 100_000]).map_err(DataFusionError::from);
+            let written = written.and_then(|()| writer.finish());
+            assert_eq!(written.is_ok(), told_by_reader);
+            let error = if told_by_reader { read(file.as_ref()).await.err() } else { written.err() };
+            let error = from_datafusion(&error.unwrap());
+            assert_eq!(error.kind, ErrorKind::FileAccess);
+            assert!(error.message.contains(file.path().unwrap().to_str().unwrap()), "{error}");
+            assert!(error.hint.unwrap().contains("\"memory\""));
+        }
+    }
+}
