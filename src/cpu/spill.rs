@@ -93,7 +93,8 @@ impl SpillFolder {
 
     fn create_file(&self, purpose: &str) -> DataFusionResult<OperatorFile> {
         let folder = self.folder.path();
-        let file = NamedTempFile::new_in(folder).map_err(|error| to_datafusion(not_written(folder, &error)))?;
+        let file =
+            NamedTempFile::new_in(folder).map_err(|error| to_datafusion(not_written(folder, &error)))?;
         let (file, path) = file.into_parts();
         Ok(OperatorFile {
             path,

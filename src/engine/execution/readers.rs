@@ -38,6 +38,8 @@ use crate::{
 
 /// How often whoever waits looks whether the query is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a reader without work looks at what nobody tells it: free memory, and what joins have settled.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
@@ -203,7 +205,7 @@ impl ReaderPool {
                 state.waited = Some(scan.0);
                 shared.changed.notify_all();
             }
-            state = shared.wait(state);
+            state = shared.wait(state, WAIT_INTERVAL);
         }
     }
 
@@ -216,6 +218,8 @@ impl ReaderPool {
         let loaded = std::mem::take(&mut known.loaded);
         state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
         state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
+        drop(state);
+        self.shared.changed.notify_all();
     }
 
     fn start(&mut self) -> Result<()> {
@@ -254,8 +258,8 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        match self.changed.wait_timeout(state, WAIT_INTERVAL) {
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, interval: Duration) -> MutexGuard<'a, State> {
+        match self.changed.wait_timeout(state, interval) {
             Ok((state, _)) => state,
             Err(error) => error.into_inner().0,
         }
@@ -269,17 +273,16 @@ impl Shared {
         let queue = Queue::new(&self.memory);
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
-            match self.choose(&state) {
-                None => state = self.wait(state),
-                Some(Step::Read(scan)) => {
-                    self.read_next(state, scan, &queue);
-                    state = self.lock();
-                }
-                Some(Step::Load { scan, part }) => {
-                    self.load(state, scan, part, &queue);
-                    state = self.lock();
-                }
+            let Some(step) = self.choose(&state) else {
+                // Nothing has changed: readers that woke one another would never rest.
+                state = self.wait(state, LOOK_INTERVAL);
+                continue;
+            };
+            match step {
+                Step::Read(scan) => self.read_next(state, scan, &queue),
+                Step::Load { scan, part } => self.load(state, scan, part, &queue),
             }
+            state = self.lock();
             self.changed.notify_all();
         }
     }
@@ -299,6 +302,7 @@ impl Shared {
         {
             // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
             self.lock().drop_loaded();
+            self.changed.notify_all();
             if self.wait_wanted(number, part) {
                 chunk = attempt(queue, |queue| work.read_part(part, None, queue));
             }
@@ -346,7 +350,7 @@ impl Shared {
                 None => return false,
             }
             has_waited = true;
-            state = self.wait(state);
+            state = self.wait(state, WAIT_INTERVAL);
         }
         false
     }

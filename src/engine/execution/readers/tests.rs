@@ -15,6 +15,8 @@ struct Numbers {
     read: AtomicUsize,
     fails_at: usize,
     is_ready: AtomicBool,
+    /// How often somebody has looked.
+    looks: AtomicUsize,
     loaded: AtomicUsize,
     /// Parts that were read after they had been loaded.
     used: AtomicUsize,
@@ -28,6 +30,7 @@ impl Numbers {
             read: AtomicUsize::new(0),
             fails_at,
             is_ready: AtomicBool::new(true),
+            looks: AtomicUsize::new(0),
             loaded: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
         })
@@ -44,6 +47,7 @@ impl ReadParts for Numbers {
     }
 
     fn is_ready(&self) -> bool {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         self.is_ready.load(Ordering::SeqCst)
     }
 
@@ -130,6 +134,22 @@ fn a_scan_that_is_finished_is_not_read_further() {
     pool.finish(scan);
     drop(pool);
     assert!(work.read.load(Ordering::SeqCst) < 20);
+}
+
+/// While the query computes, readers that may not read ahead look from time to time, and don't wake one another.
+#[test]
+fn readers_without_work_rest() {
+    let (mut pool, _) = pool(true);
+    let work = Numbers::new(9, 1000, usize::MAX);
+    let scan = pool.add(work.clone(), 0);
+    pool.next_part(scan).unwrap();
+    let (began, before) = (std::time::Instant::now(), work.looks.load(Ordering::SeqCst));
+    std::thread::sleep(Duration::from_millis(200));
+    let looks = work.looks.load(Ordering::SeqCst) - before;
+    let intervals = began.elapsed().as_millis() / LOOK_INTERVAL.as_millis();
+    assert!(pool.threads.len() > 1 && looks > 0);
+    assert!(looks as u128 <= (intervals + 2) * pool.threads.len() as u128, "{looks}");
+    assert_eq!(work.read.load(Ordering::SeqCst), 1);
 }
 
 /// A scan that waits for a join, beside one that is read meanwhile.
