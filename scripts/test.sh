@@ -16,14 +16,33 @@ wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
 # Writes an area's counts: count NAME PASSED FAILED.
 count() { printf '{"passed": %d, "failed": %d}\n' "$2" "$3" > "$results/$1.json"; }
 
+# What the tests of Rust may take, once they are built: several times what they need on two cores.
+rust_seconds_max=2400
+
+# Tests that had begun long ago and have no result.
+unended() {
+    comm -23 <(sed -nE 's/^test (.*) has been running for over .*/\1/p' "$1" | sort) \
+        <(sed -nE 's/^test (.*) \.\.\. .*/\1/p' "$1" | sort) | paste -sd ' '
+}
+
 run_rust() {
-    local log=$results/rust.log passed failed
+    local log=$results/rust.log passed failed outcome=0
+    local tests=(cargo test --release --locked --workspace --exclude pystachio)
     cd "$project_root"
-    cargo test --release --locked --workspace --exclude pystachio --no-fail-fast 2>&1 | tee "$log" || status=1
+    if "${tests[@]}" --no-run 2>&1 | tee "$log"; then
+        timeout "$rust_seconds_max" "${tests[@]}" --no-fail-fast 2>&1 | tee "$log" || outcome=$?
+    else
+        outcome=1
+    fi
+    [[ $outcome == 0 ]] || status=1
     passed=$(sed -nE 's/^test result: .* ([0-9]+) passed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
     failed=$(sed -nE 's/^test result: .* ([0-9]+) failed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
-    # A crate that does not compile has no result line, and must count.
+    # A crate that does not compile has no result line, and must count. So must a test that does not end.
     if grep -qE '^error(\[|:)' "$log" && [[ $failed == 0 ]]; then failed=1; fi
+    if [[ $outcome == 124 ]]; then
+        say "tests of Rust did not end in $rust_seconds_max s; those that run: $(unended "$log")"
+        failed=$((failed + 1))
+    fi
     count rust "$passed" "$failed"
     grep -E '^test .* FAILED$|^error' "$log" > "$results/rust.failures" || true
 }

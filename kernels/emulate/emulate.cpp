@@ -1,7 +1,8 @@
 // Fibers: the threads of a block on one host thread.
 //
-// A fiber has a stack of its own and gives way at a barrier. The scheduler lets every thread run to its next barrier,
-// one after another, and opens a barrier once all threads that have not ended wait at it.
+// A fiber has a stack of its own and gives way at a barrier. The scheduler lets one warp after another run to the
+// block's next barrier, and the threads of a warp one after another to the warp's next. It opens a barrier once all
+// threads that have not ended wait at it.
 #include "emulate.h"
 
 #include <stdio.h>
@@ -147,62 +148,61 @@ void resume(uint32_t thread) {
     emulate_switch(&block.scheduler, block.fibers[thread]);
 }
 
-// Opens the barriers of warps whose threads all wait; says whether one opened.
-bool open_warps(uint32_t threads) {
-    bool opened = false;
-    for (uint32_t first = 0; first < threads; first += 32) {
-        uint32_t last = first + 32 < threads ? first + 32 : threads;
-        uint32_t waiting = 0, votes = 0;
-        bool all = true;
-        for (uint32_t thread = first; thread < last; thread++) {
-            if (block.states[thread] == State::AtWarp) {
-                waiting++;
-                if (block.flags[thread]) votes |= 1u << (thread - first);
-            } else if (block.states[thread] != State::Ended) {
-                all = false;
-            }
+// Opens the barrier of a warp whose threads all wait at it, but for those that have ended.
+bool open_warp(uint32_t first, uint32_t last) {
+    uint32_t waiting = 0, votes = 0;
+    for (uint32_t thread = first; thread < last; thread++) {
+        if (block.states[thread] == State::AtWarp) {
+            waiting++;
+            if (block.flags[thread]) votes |= 1u << (thread - first);
+        } else if (block.states[thread] != State::Ended) {
+            return false;
         }
-        if (!all || waiting == 0) continue;
-        block.votes[first / 32] = votes;
-        memcpy(block.left + first, block.values + first, (last - first) * sizeof(uint64_t));
-        for (uint32_t thread = first; thread < last; thread++) {
-            if (block.states[thread] == State::AtWarp) block.states[thread] = State::Ready;
-        }
-        opened = true;
     }
-    return opened;
+    if (waiting == 0) return false;
+    block.votes[first / 32] = votes;
+    memcpy(block.left + first, block.values + first, (last - first) * sizeof(uint64_t));
+    for (uint32_t thread = first; thread < last; thread++) {
+        if (block.states[thread] == State::AtWarp) block.states[thread] = State::Ready;
+    }
+    return true;
 }
 
+// Runs a warp until its threads have ended or wait for the block. One warp after another: the stacks of 32 threads
+// stay in the nearest cache while they exchange values.
+void run_warp(uint32_t first, uint32_t last) {
+    do {
+        for (uint32_t place = 0; place < last - first; place++) {
+            uint32_t thread = first + at_place(place, last - first);
+            if (block.states[thread] == State::Ready) resume(thread);
+        }
+    } while (open_warp(first, last));
+}
+
+// Opens the barrier of a block whose threads all wait at it, but for those that have ended; says whether any waited.
 bool open_block(uint32_t threads) {
     bool opened = false;
-    for (uint32_t thread = 0; thread < threads; thread++) {
-        if (block.states[thread] != State::AtBlock && block.states[thread] != State::Ended) return false;
-    }
     for (uint32_t thread = 0; thread < threads; thread++) {
         if (block.states[thread] == State::AtBlock) {
             block.states[thread] = State::Ready;
             opened = true;
+        } else if (block.states[thread] != State::Ended) {
+            fprintf(stderr, "emulated kernel: threads of a block wait at different barriers\n");
+            abort();
         }
     }
     return opened;
 }
 
 void run_block(uint32_t threads) {
+    uint32_t warps = (threads + 31) / 32;
     for (uint32_t thread = 0; thread < threads; thread++) prepare_thread(thread);
-    for (;;) {
-        uint32_t ended = 0;
-        for (uint32_t place = 0; place < threads; place++) {
-            uint32_t thread = at_place(place, threads);
-            if (block.states[thread] == State::Ready) resume(thread);
-            if (block.states[thread] == State::Ended) ended++;
+    do {
+        for (uint32_t place = 0; place < warps; place++) {
+            uint32_t first = 32 * at_place(place, warps);
+            run_warp(first, first + 32 < threads ? first + 32 : threads);
         }
-        if (ended == threads) return;
-        if (open_warps(threads)) continue;
-        if (!open_block(threads)) {
-            fprintf(stderr, "emulated kernel: threads of a block wait at different barriers\n");
-            abort();
-        }
-    }
+    } while (open_block(threads));
 }
 
 }  // namespace

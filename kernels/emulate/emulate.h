@@ -1,9 +1,9 @@
 // CUDA's names for a host compiler: a block's threads are fibers of one host thread.
 //
-// Ordering: threads run one after another up to the next barrier, and blocks one after another, by their numbers, or
-// from the last to the first with PYSTACHIO_EMULATED_ORDER=descending in the environment. What lacks a barrier gets
-// another thread's value in one of the two orders and not in the other. Launches of several host threads run at once,
-// so atomics use the compiler's.
+// Ordering: threads of a warp run one after another up to the warp's next barrier, warps up to the block's, and blocks
+// one after another, by their numbers, or from the last to the first with PYSTACHIO_EMULATED_ORDER=descending in the
+// environment. What lacks a barrier gets another thread's value in one of the two orders and not in the other.
+// Launches of several host threads run at once, so atomics use the compiler's.
 //
 // Deliberately absent: races that two orders do not show, divergence, timing. compute-sanitizer finds those on a GPU.
 #pragma once
