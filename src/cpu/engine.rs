@@ -49,7 +49,7 @@ use crate::{
     pool::EnginePool,
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
-    spill::{EXCHANGE_FILE_BYTES_MAX, SpillFolder},
+    spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles},
     stream::{QueryStream, RunningQuery, micros},
 };
 
@@ -102,7 +102,7 @@ impl CpuEngine {
     /// `FileAccess` and `FilePermission` if the spill directory can't be made, `Unavailable` outside of a
     /// runtime.
     pub fn new(options: CpuOptions) -> Result<Self> {
-        let spill = SpillFolder::create(&options.spill_directory)?;
+        let spill = OperatorFiles::create(&options.spill_directory)?;
         Self::with_spill_files(options, Arc::new(spill))
     }
 

@@ -49,7 +49,7 @@ const READ_BYTES: usize = 128 << 10;
 
 /// Makes spill files in a folder of its own.
 #[derive(Debug)]
-pub(crate) struct SpillFolder {
+pub(crate) struct OperatorFiles {
     folder: Arc<TempDir>,
 }
 
@@ -78,7 +78,7 @@ struct OperatorFileWriter {
     told_by_reader: bool,
 }
 
-impl SpillFolder {
+impl OperatorFiles {
     /// Makes a folder in `directory`.
     ///
     /// # Errors
@@ -106,7 +106,7 @@ impl SpillFolder {
     }
 }
 
-impl TempFileFactory for SpillFolder {
+impl TempFileFactory for OperatorFiles {
     fn create_temp_file(&self, purpose: &str) -> DataFusionResult<Arc<dyn SpillFile>> {
         Ok(Arc::new(self.create_file(purpose)?))
     }
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     use crate::error::from_datafusion;
 
     /// Makes files that nothing can be written to.
-    pub(crate) struct FullDisk(pub(crate) SpillFolder);
+    pub(crate) struct FullDisk(pub(crate) OperatorFiles);
 
     impl TempFileFactory for FullDisk {
         fn create_temp_file(&self, purpose: &str) -> DataFusionResult<Arc<dyn SpillFile>> {
@@ -223,9 +223,9 @@ pub(crate) mod tests {
         }
     }
 
-    fn folder() -> (TempDir, SpillFolder) {
+    fn folder() -> (TempDir, OperatorFiles) {
         let directory = TempDir::new().unwrap();
-        let folder = SpillFolder::create(directory.path()).unwrap();
+        let folder = OperatorFiles::create(directory.path()).unwrap();
         (directory, folder)
     }
 

@@ -31,7 +31,7 @@ use tempfile::TempDir;
 
 use crate::{
     CpuEngine, CpuOptions,
-    spill::{SpillFolder, tests::FullDisk},
+    spill::{OperatorFiles, tests::FullDisk},
 };
 
 /// An engine and a folder of files for it.
@@ -61,7 +61,7 @@ impl Fixture {
     /// Nothing can be written where queries spill to.
     fn with_full_disk(memory_bytes: u64) -> Self {
         let folder = TempDir::new().unwrap();
-        let spill = FullDisk(SpillFolder::create(folder.path()).unwrap());
+        let spill = FullDisk(OperatorFiles::create(folder.path()).unwrap());
         let engine = CpuEngine::with_spill_files(options(&folder, memory_bytes, 0), Arc::new(spill)).unwrap();
         Self { folder, engine }
     }
