@@ -281,6 +281,13 @@ impl TestServer {
         started.elapsed()
     }
 
+    /// Waits until so many queries run: what a session has not read when the device is lost gets no answer.
+    async fn wait_for_streams(&self, count: u64) {
+        while self.seen.streams_open.load(Ordering::SeqCst) < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     fn produced(&self) -> u64 {
         self.seen.produced.load(Ordering::SeqCst)
     }
@@ -468,6 +475,7 @@ fn a_lost_device_ends_the_server_once_other_queries_have_ended() {
         let (mut idle, mut busy) = (server.connect().await, server.connect().await);
         let mut failing = server.connect().await;
         busy.send(&query(Behaviour::Slow)).await;
+        server.wait_for_streams(1).await;
         let error = failure(failing.query(Behaviour::DeviceFails).await.end);
         assert_eq!(
             (error.kind, error.message.as_str()),
@@ -500,6 +508,7 @@ fn a_host_that_gives_up_fails_what_is_under_way_and_ends() {
             (server.connect().await, server.connect().await, server.connect().await);
         stuck.send(&query(Behaviour::NeverReady)).await;
         unread.send(&query(Behaviour::Endless)).await;
+        server.wait_for_streams(2).await;
         while server.produced() == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
