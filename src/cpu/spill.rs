@@ -9,9 +9,8 @@
 //! the older one even if the batch is in the younger one, and once the queues are full, for ever
 //! (apache/datafusion#24883). A file of one batch is finished by whoever began it, who waits for nothing.
 //!
-//! Invariants: a file is removed when its last user drops it, and the folder after its last file. What can't be
-//! written is an error: of the writer, or of an exchange's reader, which would wait for the file for ever if its
-//! writer failed.
+//! Invariants: a file is removed when its last user drops it. What can't be written is an error: of the writer, or of
+//! an exchange's reader, which would wait for the file for ever if its writer failed.
 //!
 //! Deliberately absent: a limit of their size. The disk is the limit.
 
@@ -26,16 +25,16 @@ use std::{
     },
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use datafusion::{
     error::Result as DataFusionResult,
     execution::{SpillFile, SpillWriter, TempFileFactory},
 };
-use futures::{Stream, stream};
+use futures::{Stream, TryStreamExt, stream};
 use pystachio_engine::storage::from_io;
 use pystachio_plan::{Error, Result};
-use tempfile::{NamedTempFile, TempDir, TempPath};
-use tokio::io::AsyncReadExt;
+use tempfile::{NamedTempFile, TempPath};
+use tokio_util::io::ReaderStream;
 
 use crate::error::to_datafusion;
 
@@ -44,13 +43,11 @@ use crate::error::to_datafusion;
 pub(crate) const EXCHANGE_FILE_BYTES_MAX: usize = 1;
 /// What exchanges give as the purpose of a file.
 const EXCHANGE_PURPOSE: &str = "SpillPool";
-const FOLDER_PREFIX: &str = "operators-";
 const READ_BYTES: usize = 128 << 10;
 
-/// Makes spill files in a folder of its own.
-#[derive(Debug)]
+/// Makes spill files in a folder.
 pub(crate) struct OperatorFiles {
-    folder: Arc<TempDir>,
+    folder: PathBuf,
 }
 
 /// A file that an operator spills to.
@@ -61,7 +58,6 @@ struct OperatorFile {
     written: Arc<Written>,
     /// Whether an error of writing is told by who reads.
     told_by_reader: bool,
-    _folder: Arc<TempDir>,
 }
 
 /// What is known of a file's contents.
@@ -79,29 +75,25 @@ struct OperatorFileWriter {
 }
 
 impl OperatorFiles {
-    /// Makes a folder in `directory`.
+    /// Files in `folder`, which is made if absent.
     ///
     /// # Errors
     ///
     /// Those of the file system.
-    pub(crate) fn create(directory: &Path) -> Result<Self> {
-        let made = std::fs::create_dir_all(directory)
-            .and_then(|()| tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir_in(directory));
-        let folder = made.map_err(|error| from_io(directory, "create", &error))?;
-        Ok(Self { folder: Arc::new(folder) })
+    pub(crate) fn create(folder: &Path) -> Result<Self> {
+        std::fs::create_dir_all(folder).map_err(|error| from_io(folder, "create", &error))?;
+        Ok(Self { folder: folder.to_owned() })
     }
 
     fn create_file(&self, purpose: &str) -> DataFusionResult<OperatorFile> {
-        let folder = self.folder.path();
-        let file =
-            NamedTempFile::new_in(folder).map_err(|error| to_datafusion(not_written(folder, &error)))?;
+        let file = NamedTempFile::new_in(&self.folder)
+            .map_err(|error| to_datafusion(not_written(&self.folder, &error)))?;
         let (file, path) = file.into_parts();
         Ok(OperatorFile {
             path,
             unwritten: Mutex::new(Some(file)),
             written: Arc::default(),
             told_by_reader: purpose == EXCHANGE_PURPOSE,
-            _folder: self.folder.clone(),
         })
     }
 }
@@ -123,16 +115,17 @@ impl SpillFile for OperatorFile {
 
     fn read_stream(&self) -> DataFusionResult<Pin<Box<dyn Stream<Item = DataFusionResult<Bytes>> + Send>>> {
         let (path, written) = (self.path.to_path_buf(), self.written.clone());
-        let read = move |file: Option<tokio::fs::File>| {
-            let (path, written) = (path.clone(), written.clone());
-            async move {
-                if let Some(failure) = written.failure.get() {
-                    return Err(to_datafusion(failure.clone()));
-                }
-                read_on(&path, file).await.map_err(|error| to_datafusion(from_io(&path, "read", &error)))
+        let reading = async move {
+            // An exchange's file is read when it is finished: what it failed with is known.
+            if let Some(failure) = written.failure.get() {
+                return Err(to_datafusion(failure.clone()));
             }
+            let opened = tokio::fs::File::open(&path).await;
+            let not_read = move |error| to_datafusion(from_io(&path, "read", &error));
+            let file = opened.map_err(&not_read)?;
+            Ok(ReaderStream::with_capacity(file, READ_BYTES).map_err(not_read))
         };
-        Ok(Box::pin(stream::try_unfold(None, read)))
+        Ok(Box::pin(stream::once(reading).try_flatten()))
     }
 
     fn open_writer(&self) -> DataFusionResult<Box<dyn SpillWriter>> {
@@ -153,20 +146,6 @@ fn not_written(path: &Path, error: &io::Error) -> Error {
         "What a query has no memory for is written to files. Make room for them, or increase the option \"memory\" \
          of the foreign server.",
     )
-}
-
-/// The next bytes, and the file to read on from. `None` at the end.
-async fn read_on(
-    path: &Path,
-    file: Option<tokio::fs::File>,
-) -> io::Result<Option<(Bytes, Option<tokio::fs::File>)>> {
-    let mut file = match file {
-        Some(file) => file,
-        None => tokio::fs::File::open(path).await?,
-    };
-    let mut bytes = BytesMut::with_capacity(READ_BYTES);
-    let count = file.read_buf(&mut bytes).await?;
-    Ok((count > 0).then(|| (bytes.freeze(), Some(file))))
 }
 
 impl OperatorFileWriter {
@@ -207,8 +186,8 @@ impl SpillWriter for OperatorFileWriter {
 pub(crate) mod tests {
     use super::*;
     use datafusion::error::DataFusionError;
-    use futures::TryStreamExt;
     use pystachio_plan::ErrorKind;
+    use tempfile::TempDir;
 
     use crate::error::from_datafusion;
 
@@ -225,7 +204,7 @@ pub(crate) mod tests {
 
     fn folder() -> (TempDir, OperatorFiles) {
         let directory = TempDir::new().unwrap();
-        let folder = OperatorFiles::create(directory.path()).unwrap();
+        let folder = OperatorFiles::create(&directory.path().join("spill")).unwrap();
         (directory, folder)
     }
 
@@ -253,9 +232,9 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn files_and_their_folder_end_with_their_last_user() {
+    fn files_end_with_their_last_user() {
         let (directory, folder) = folder();
-        let files = || std::fs::read_dir(directory.path()).unwrap().count();
+        let files = || std::fs::read_dir(directory.path().join("spill")).unwrap().count();
         let file = folder.create_temp_file("Sorting").unwrap();
         let path = file.path().unwrap().to_owned();
         drop(folder);
@@ -273,7 +252,7 @@ pub(crate) mod tests {
         }
         let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
         let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
-        assert_eq!(targets.filter(|target| target.starts_with(folder.folder.path())).count(), 0);
+        assert_eq!(targets.filter(|target| target.starts_with(&folder.folder)).count(), 0);
     }
 
     #[tokio::test]
