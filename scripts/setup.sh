@@ -61,14 +61,6 @@ check_cargo() {
   then run the same command again."
 }
 
-install_cargo_pgrx() {
-    local found
-    found=$(cargo pgrx --version 2>/dev/null || true)
-    [[ $found == "cargo-pgrx $PGRX_VERSION" ]] && return
-    say "installing cargo-pgrx $PGRX_VERSION (some minutes)"
-    cargo install cargo-pgrx --version "$PGRX_VERSION" --locked --force --target-dir "$CARGO_TARGET_DIR/cargo-pgrx" >&2
-}
-
 # The CUDA compiler, from PyPI: it needs no GPU and no driver. Without it the build has no CUDA kernels.
 NVCC_PACKAGES=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
     nvidia-cuda-runtime==13.0.96)
@@ -100,5 +92,4 @@ elif ! find_pg_config >/dev/null; then
     die "no apt-get here: install PostgreSQL ($SERVER_VERSIONS) with its server headers, libclang and pkg-config, and set PG_CONFIG"
 fi
 make_server_user
-install_cargo_pgrx
 install_nvcc
