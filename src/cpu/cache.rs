@@ -16,7 +16,7 @@ use std::{
 };
 
 use arrow::array::{Array, ArrayData, ArrayRef};
-use datafusion::execution::memory_pool::MemoryReservation;
+use crate::datafusion::execution::memory_pool::MemoryReservation;
 use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
 
 use pystachio_engine::storage::FileIdentity;

@@ -16,7 +16,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use datafusion::{
+use crate::datafusion::{
     config::{ConfigNonZeroUsize, ConfigOptions},
     error::Result as DataFusionResult,
     execution::{

@@ -18,7 +18,7 @@ use arrow::{
     array::RecordBatch,
     datatypes::{FieldRef, Schema, SchemaRef},
 };
-use datafusion::{
+use crate::datafusion::{
     common::{Statistics, tree_node::TreeNodeRecursion},
     error::{DataFusionError, Result as DataFusionResult},
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},

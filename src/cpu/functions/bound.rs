@@ -7,7 +7,7 @@
 //! value, which is false or true for every value and NULL for NULL.
 
 use arrow::datatypes::{DataType as ArrowType, i256};
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     logical_expr::{Expr, Operator, expr::InList, expr_fn::binary_expr},
 };

@@ -10,7 +10,7 @@ use arrow::{
     array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
     datatypes::DataType as ArrowType,
 };
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     error::Result as DataFusionResult,
     logical_expr::{

@@ -18,7 +18,7 @@ use arrow::{
         DataType as ArrowType, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, i256,
     },
 };
-use datafusion::logical_expr::ColumnarValue;
+use crate::datafusion::logical_expr::ColumnarValue;
 use pystachio_plan::{Function, Result};
 
 use super::{

@@ -12,7 +12,7 @@ use arrow::{
         DataType as ArrowType, Decimal128Type, Decimal256Type, Int16Type, Int32Type, Int64Type, i256,
     },
 };
-use datafusion::logical_expr::ColumnarValue;
+use crate::datafusion::logical_expr::ColumnarValue;
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
 
 use super::{

@@ -12,7 +12,7 @@ use arrow::{
     compute::cast,
     datatypes::{ArrowNativeType, DataType as ArrowType},
 };
-use datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
+use crate::datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
 use pystachio_plan::{Error, Result};
 
 use crate::error::{from_arrow, from_datafusion};

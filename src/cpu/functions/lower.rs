@@ -3,7 +3,7 @@
 use std::{cell::Cell, sync::Arc};
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType, IntervalMonthDayNano, i256};
-use datafusion::{
+use crate::datafusion::{
     common::{Column, ScalarValue},
     logical_expr::{Cast, Expr, Like},
 };

@@ -15,7 +15,7 @@ use arrow::{
         Int64Type, i256,
     },
 };
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     error::{DataFusionError, Result as DataFusionResult},
     logical_expr::{

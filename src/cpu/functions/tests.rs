@@ -23,7 +23,7 @@ use arrow::{
     },
 };
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, Timelike};
-use datafusion::{
+use crate::datafusion::{
     common::DFSchema, execution::context::ExecutionProps,
     logical_expr::physical_planning_context::PhysicalPlanningContext, physical_expr::create_physical_expr,
 };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::{
+use crate::datafusion::{
     common::DFSchema,
     config::ConfigOptions,
     execution::context::ExecutionProps,

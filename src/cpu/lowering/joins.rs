@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::{
+use crate::datafusion::{
     common::{JoinSide as Side, JoinType, NullEquality},
     physical_plan::{
         ExecutionPlan,

@@ -29,7 +29,7 @@ use arrow::{
     compute::SortOptions,
     datatypes::{Field, Schema},
 };
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     config::ConfigOptions,
     datasource::memory::MemorySourceConfig,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use arrow::datatypes::SchemaRef;
-use datafusion::{
+use crate::datafusion::{
     common::{ColumnStatistics, ScalarValue, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     config::ConfigOptions,
     error::Result as DataFusionResult,

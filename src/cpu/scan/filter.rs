@@ -10,7 +10,7 @@ use arrow::{
     compute::{and, prep_null_mask_filter},
     datatypes::SchemaRef,
 };
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     physical_expr::{
         PhysicalExpr,
@@ -172,7 +172,7 @@ impl JudgedCondition {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
-    use datafusion::{
+    use crate::datafusion::{
         logical_expr::Operator,
         physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit},
     };

@@ -10,7 +10,7 @@ use arrow::{
     compute::{BatchCoalescer, FilterBuilder},
     datatypes::SchemaRef,
 };
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::{
         TaskContext,

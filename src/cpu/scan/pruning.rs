@@ -6,7 +6,7 @@ use arrow::{
     array::{ArrayRef, BooleanArray, UInt64Array},
     datatypes::SchemaRef,
 };
-use datafusion::{
+use crate::datafusion::{
     common::{Column, ScalarValue, pruning::PruningStatistics},
     physical_expr::{PhysicalExpr, conjunction},
     physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder},

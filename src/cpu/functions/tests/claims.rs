@@ -9,7 +9,7 @@ use arrow::{
     buffer::NullBuffer,
     datatypes::{DataType as ArrowType, Decimal128Type, Field, Int32Type, Schema, SchemaRef},
 };
-use datafusion::logical_expr::Expr;
+use crate::datafusion::logical_expr::Expr;
 use num_bigint::BigInt;
 use pystachio_plan::{
     CaseBranch, ColumnId, Ctype, DataType, ErrorKind, Expression, Function, Literal, LocaleName, Result,
