@@ -5,8 +5,8 @@
 
 use std::{any::Any, error::Error as StandardError, io};
 
-use arrow::error::ArrowError;
 use crate::datafusion::error::DataFusionError;
+use arrow::error::ArrowError;
 use pystachio_plan::{Error, ErrorKind};
 
 /// Wraps an error of ours for a way through DataFusion; [`from_datafusion`] gives it back.

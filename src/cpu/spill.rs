@@ -25,11 +25,11 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::{SpillFile, SpillWriter, TempFileFactory},
 };
+use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream};
 use pystachio_engine::storage::from_io;
 use pystachio_plan::{Error, Result};

@@ -14,10 +14,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{FieldRef, Schema, SchemaRef},
-};
 use crate::datafusion::{
     common::{Statistics, tree_node::TreeNodeRecursion},
     error::{DataFusionError, Result as DataFusionResult},
@@ -30,6 +26,10 @@ use crate::datafusion::{
         execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
         statistics::StatisticsArgs,
     },
+};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use futures::Stream;
 use pystachio_engine::StopFlag;

@@ -38,8 +38,8 @@ mod tests;
 
 pub(crate) use self::call::normalize_float;
 
-use arrow::datatypes::SchemaRef;
 use crate::datafusion::logical_expr::Expr;
+use arrow::datatypes::SchemaRef;
 use pystachio_plan::{AggregateCall, Expression, Literal, Result};
 
 /// What an expression may refer to.

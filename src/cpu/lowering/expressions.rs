@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use crate::datafusion::{
     common::DFSchema,
     config::ConfigOptions,
@@ -14,6 +13,7 @@ use crate::datafusion::{
     logical_expr::{Expr, physical_planning_context::PhysicalPlanningContext},
     physical_expr::{PhysicalExpr, aggregate::LoweredAggregateBuilder, create_physical_expr},
 };
+use arrow::datatypes::SchemaRef;
 use pystachio_plan::{AggregateCall, DataType, Expression, Literal, Result};
 
 use crate::{

@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use crate::datafusion::{
     common::{JoinSide as Side, JoinType, NullEquality},
     physical_plan::{
@@ -17,6 +16,7 @@ use crate::datafusion::{
         },
     },
 };
+use arrow::datatypes::Schema;
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Relation, Result};
 
 use super::{

@@ -24,11 +24,6 @@ pub(crate) use self::{aggregates::aggregates_distinct_values, joins::swaps_join}
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions},
-    compute::SortOptions,
-    datatypes::{Field, Schema},
-};
 use crate::datafusion::{
     common::ScalarValue,
     config::ConfigOptions,
@@ -43,6 +38,11 @@ use crate::datafusion::{
         sorts::sort::SortExec,
         union::UnionExec,
     },
+};
+use arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    compute::SortOptions,
+    datatypes::{Field, Schema},
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{

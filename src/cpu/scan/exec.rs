@@ -9,7 +9,6 @@ use std::{
     },
 };
 
-use arrow::datatypes::SchemaRef;
 use crate::datafusion::{
     common::{ColumnStatistics, ScalarValue, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     config::ConfigOptions,
@@ -27,6 +26,7 @@ use crate::datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
+use arrow::datatypes::SchemaRef;
 use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
 
 use super::{

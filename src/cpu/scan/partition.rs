@@ -5,11 +5,6 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow::{
-    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
-    compute::{BatchCoalescer, FilterBuilder},
-    datatypes::SchemaRef,
-};
 use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::{
@@ -20,6 +15,11 @@ use crate::datafusion::{
         ExecutionPlan,
         metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
     },
+};
+use arrow::{
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
+    compute::{BatchCoalescer, FilterBuilder},
+    datatypes::SchemaRef,
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, ErrorKind};
