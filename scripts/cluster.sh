@@ -38,9 +38,22 @@ copy_server() {
             tar -C "$("$config" $place)" --exclude=./bitcode --exclude='./pgxs' --dereference -cf - . |
                 tar -C "$folder/server$("$config" $place)" -xf -
         done
+        copy_libraries "$("$config" --bindir)" "$("$config" --pkglibdir)"
+        printf '%s' "$("$config" --bindir)" > "$folder/server/bindir"
         printf '%s' "$stamp" > "$folder/server/stamp"
         chmod -R a+rX "$folder/server"
     fi
+}
+
+# A server that is not the system's may bring libraries in folders beside its own, which it too finds relative to itself.
+copy_libraries() {
+    local library
+    # Scripts among the files have none, which is an error to ldd.
+    { find "$@" -maxdepth 1 -type f -exec ldd {} + 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }' | xargs -r realpath -s | sort -u |
+        { grep -vE '^/(usr/)?lib(32|64)?/' || true; } | while read -r library; do
+            mkdir -p "$folder/server$(dirname "$library")"
+            cp -Ln "$library" "$folder/server$library"
+        done
 }
 
 install_stage() {
@@ -55,6 +68,9 @@ install_stage() {
 make_data() {
     local settings=("$project_root/regress/conf/single.conf")
     if [[ -f $project_root/regress/conf/$name.conf ]]; then settings+=("$project_root/regress/conf/$name.conf"); fi
+    if [[ -f $folder/data/PG_VERSION && $(cat "$folder/data/PG_VERSION") != "$(server_version "$config")" ]]; then
+        die "$folder/data is of PostgreSQL $(cat "$folder/data/PG_VERSION"), and $config is another version: cluster.sh create $name"
+    fi
     if [[ ! -f $folder/data/PG_VERSION ]]; then
         as_server_user "$bin/initdb" -D "$folder/data" --username=postgres --auth=trust --encoding=UTF8 \
             --locale=C.UTF-8 --no-sync > "$folder/initdb.log" 2>&1 ||
@@ -73,10 +89,13 @@ make_data() {
     chmod 0644 "$folder/pystachio.conf"
 }
 
+# Stops what runs, which may be a server of another version than the one that is wanted now.
 stop_server() {
-    [[ -f $folder/data/postmaster.pid ]] || return 0
-    as_server_user "$bin/pg_ctl" -D "$folder/data" -m fast -w -t 60 stop > /dev/null 2>&1 ||
-        as_server_user "$bin/pg_ctl" -D "$folder/data" -m immediate -w -t 60 stop > /dev/null 2>&1 || true
+    local control
+    [[ -f $folder/data/postmaster.pid && -f $folder/server/bindir ]] || return 0
+    control=$folder/server$(cat "$folder/server/bindir")/pg_ctl
+    as_server_user "$control" -D "$folder/data" -m fast -w -t 60 stop > /dev/null 2>&1 ||
+        as_server_user "$control" -D "$folder/data" -m immediate -w -t 60 stop > /dev/null 2>&1 || true
 }
 
 start_server() {
@@ -89,10 +108,10 @@ bin=$folder/server$("$config" --bindir)
 case $action in
     folder) printf '%s\n' "$folder" ;;
     conninfo) printf 'host=%s port=%s user=postgres\n' "$folder" "$port" ;;
-    stop) if [[ -x $bin/pg_ctl ]]; then stop_server; fi ;;
+    stop) stop_server ;;
     start | create)
         make_folder
-        if [[ -x $bin/pg_ctl ]]; then stop_server; fi
+        stop_server
         # Everything but the copy of the server: what earlier runs wrote would be in the way.
         if [[ $action == create ]]; then
             find "$folder" -mindepth 1 -maxdepth 1 ! -name server -exec rm -rf {} +

@@ -40,6 +40,20 @@ find_pg_config() {
     return 1
 }
 
+# Prints the pg_config of a version (16, or 16.2): of a package that is installed with its headers and pg_regress, else of
+# what scripts/servers.sh fetched.
+server_config() {
+    local installed=/usr/lib/postgresql/$1
+    if [[ -x $installed/bin/postgres && -x $installed/lib/pgxs/src/test/regress/pg_regress &&
+        -f /usr/include/postgresql/$1/server/postgres.h ]]; then
+        printf '%s\n' "$installed/bin/pg_config"
+        return
+    fi
+    installed=$cache_root/servers/$1
+    [[ -x $installed/bin/pg_config ]] || return 1
+    printf '%s\n' "$(realpath "$installed")/bin/pg_config"
+}
+
 # Prints the CUDA compiler to use: PYSTACHIO_NVCC, else one that is installed, else the one that setup.sh fetched.
 find_nvcc() {
     local candidate
@@ -62,6 +76,12 @@ server_version() {
     [[ " $SERVER_VERSIONS " == *" $text "* ]] ||
         die "$1 is PostgreSQL $text; pystachio builds for: $SERVER_VERSIONS"
     printf '%s\n' "$text"
+}
+
+# Prints the major version of the server that is used where PG_CONFIG names none; nothing where there is none.
+default_version() {
+    local config
+    if config=$(unset PG_CONFIG && find_pg_config); then server_version "$config"; fi
 }
 
 # Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.
