@@ -3,8 +3,9 @@
 
 usage: tally.py RESULTS STATUS AREA…
 
-RESULTS holds <area>.json with the counts of each. An area without one has not finished, which counts as a failure, as
-does a STATUS other than 0. What failed is named once more below an area's counts, from <area>.failures where there is one. <area>.seconds says how long an area took.
+RESULTS holds <area>.json with the counts of each; tests that a server can't run are counted as skipped. An area without one
+has not finished, which counts as a failure, as does a STATUS other than 0. What failed is named once more below an area's
+counts, from <area>.failures where there is one. <area>.seconds says how long an area took.
 """
 
 import json
@@ -30,7 +31,9 @@ def main():
         counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"passed": 0, "failed": 1}
         seconds = path.with_suffix(".seconds")
         duration = f" {seconds.read_text():>6} s" if seconds.exists() else ""
-        print(f"{area:<18} {counts['passed']:>6} passed {counts['failed']:>5} failed{duration}" + ("" if path.exists() else "  (did not finish)"))
+        skipped = f" {counts['skipped']:>3} skipped" if counts.get("skipped") else ""
+        unfinished = "" if path.exists() else "  (did not finish)"
+        print(f"{area:<18} {counts['passed']:>6} passed {counts['failed']:>5} failed{duration}{skipped}{unfinished}")
         for line in failures(folder / f"{area}.failures"):
             print(f"    {line}")
         passed, failed = passed + counts["passed"], failed + counts["failed"]

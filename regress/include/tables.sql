@@ -14,6 +14,17 @@ FROM unnest('{t0,t1,t2,t3}'::text[]) t
 SELECT format('CREATE TABLE heap.%s AS SELECT * FROM pq.%1$s', t) FROM unnest('{t0,t1,t2,t3}'::text[]) t
 \gexec
 ANALYZE;
+-- What the foreign scans of a query do, where versions of PostgreSQL plan differently around them.
+CREATE OR REPLACE FUNCTION public.pushed(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  plan jsonb;
+BEGIN
+  EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) ' || query INTO plan;
+  RETURN QUERY SELECT line FROM jsonb_path_query(plan, 'strict $.**') scan,
+    LATERAL (SELECT jsonb_array_elements_text(scan -> 'Engine Plan')
+             UNION ALL SELECT '  not pushed down: ' || jsonb_array_elements_text(scan -> 'Not Pushed Down')) lines (line)
+  WHERE scan ? 'Engine Plan';
+END $$;
 SET client_min_messages = notice;
 SET search_path = pq, public;
 \set ECHO all

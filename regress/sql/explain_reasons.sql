@@ -88,7 +88,6 @@ INSERT INTO public.queries (query) VALUES
   ('SELECT generate_series(1, 2), a FROM t3'),
   ('SELECT unnest(ARRAY[a, id]) FROM t3 ORDER BY 1'),
   ('SELECT a FROM t3 ORDER BY a FETCH FIRST 3 ROWS WITH TIES'),
-  ('SELECT c FROM t3 ORDER BY c COLLATE "en-x-icu"'),
   ('SELECT f, count(*) FROM t3 GROUP BY f'),
   ('SELECT DISTINCT f FROM t3'),
   ('SELECT string_agg(c, '','' ORDER BY id) FROM t3'),

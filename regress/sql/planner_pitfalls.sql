@@ -71,3 +71,13 @@ RESET from_collapse_limit;
 SELECT count(*) FROM heap.t1 x JOIN heap.t2 y ON x.a = y.a JOIN heap.t3 z ON y.c = z.c WHERE x.id < 30;
 DROP TABLE public.parted;
 DROP VIEW public.grouped;
+
+-- What a query groups by, which PostgreSQL 18 names in its own way, in HAVING and in subqueries there and among the columns.
+SELECT a + 1 AS x, count(*) FROM t1 GROUP BY a + 1 HAVING count(*) > 3 AND a + 1 > 2 ORDER BY 1;
+SELECT a + 1 AS x, count(*) FROM heap.t1 GROUP BY a + 1 HAVING count(*) > 3 AND a + 1 > 2 ORDER BY 1;
+SELECT a, (SELECT max(id) FROM t2 WHERE t2.a = t1.a) FROM t1 GROUP BY a HAVING EXISTS (SELECT 1 FROM t3 WHERE t3.i = t1.a) ORDER BY 1;
+SELECT a, (SELECT max(id) FROM heap.t2 WHERE t2.a = t1.a) FROM heap.t1 GROUP BY a HAVING EXISTS (SELECT 1 FROM heap.t3 WHERE t3.i = t1.a) ORDER BY 1;
+SELECT a, count(*) FROM t1 GROUP BY ROLLUP (a) HAVING a > (SELECT min(a) FROM t2) ORDER BY 1;
+SELECT a, count(*) FROM heap.t1 GROUP BY ROLLUP (a) HAVING a > (SELECT min(a) FROM heap.t2) ORDER BY 1;
+SELECT a, count(*) FROM t1 WHERE id NOT IN (SELECT id FROM t2 WHERE a > 3 GROUP BY id) GROUP BY ROLLUP (a) HAVING a IS NULL ORDER BY 1, 2;
+SELECT a, count(*) FROM heap.t1 WHERE id NOT IN (SELECT id FROM heap.t2 WHERE a > 3 GROUP BY id) GROUP BY ROLLUP (a) HAVING a IS NULL ORDER BY 1, 2;

@@ -76,7 +76,7 @@ SELECT count(*) FROM (
   UNION ALL (SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM heap.t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q EXCEPT ALL SELECT q::text FROM (SELECT n, m, sum(n * m) AS s FROM t3 WHERE id < 12 GROUP BY GROUPING SETS ((n, m), (m)) ORDER BY 1, 2, 3) q)) difference;
 
 -- A window above the groups stays in PostgreSQL.
-EXPLAIN (VERBOSE, COSTS OFF) SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5;
+SELECT public.pushed($$SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5$$);
 SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5;
 SELECT count(*) FROM (
   (SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q EXCEPT ALL SELECT q::text FROM (SELECT a, count(*) AS k, rank() OVER (ORDER BY count(*) DESC, a) AS r FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY r, a LIMIT 5) q)

@@ -14,9 +14,6 @@ SELECT count(*) FROM t3 WHERE random() >= 0;
 -- A heap table.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM t3 x JOIN heap.t2 y ON x.a = y.a;
 SELECT count(*) FROM t3 x JOIN heap.t2 y ON x.a = y.a;
--- Another collation.
-EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM t3 ORDER BY c COLLATE "en-x-icu", id LIMIT 5;
-SELECT id FROM t3 ORDER BY c COLLATE "en-x-icu", id LIMIT 5;
 -- A whole row.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT x FROM t3 x WHERE id < 3;
 SELECT x FROM t3 x WHERE id < 3 ORDER BY id;
