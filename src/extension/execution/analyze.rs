@@ -9,7 +9,7 @@ use crate::{
     client,
     error::{OrRaise, raise},
     options,
-    pg::list,
+    pg::{compat, list},
     scan_private::DisplayScale,
     types::{self, ColumnReader, ColumnSource, RowBlock},
 };
@@ -76,7 +76,9 @@ unsafe fn sample(
     let mut readers = Vec::new();
     for attribute in descriptor.iter() {
         let id = ColumnId(scan_columns.len() as u32);
-        let column = match attribute.attisdropped {
+        // Neither is in the files; ANALYZE looks at neither.
+        let is_absent = attribute.attisdropped || compat::is_virtual(attribute);
+        let column = match is_absent {
             true => None,
             false => {
                 let name = options::column_name(relation_oid, attribute.attnum);

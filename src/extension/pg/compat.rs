@@ -39,6 +39,40 @@ pub unsafe fn attribute<'a>(
     }
 }
 
+/// Whether a column is computed of others wherever it is read, as generated columns of PostgreSQL 18 and later can be.
+pub fn is_virtual(attribute: &pg_sys::FormData_pg_attribute) -> bool {
+    cfg!(feature = "pg18") && attribute.attgenerated as u8 == b'v'
+}
+
+/// Whether a column of a table is declared NOT NULL for all rows: PostgreSQL 18 and later have declarations that rows which were
+/// there before need not meet (NOT VALID).
+///
+/// # Safety
+///
+/// The column is of this table, on which the caller has a lock.
+pub unsafe fn is_not_null(table_oid: pg_sys::Oid, attribute: &pg_sys::FormData_pg_attribute) -> bool {
+    #[cfg(feature = "pg18")]
+    // SAFETY: as the caller says; the descriptor has an entry for each column, and its relation is held meanwhile.
+    unsafe {
+        if !attribute.attnotnull || attribute.attnum <= 0 {
+            return attribute.attnotnull;
+        }
+        let table = pg_sys::RelationIdGetRelation(table_oid);
+        if table.is_null() {
+            return false;
+        }
+        let known = (*(*table).rd_att).compact_attrs.as_ptr().add(attribute.attnum as usize - 1);
+        let is_valid = (*known).attnullability as u8 == pg_sys::ATTNULLABLE_VALID;
+        pg_sys::RelationClose(table);
+        is_valid
+    }
+    #[cfg(not(feature = "pg18"))]
+    {
+        let _ = table_oid;
+        attribute.attnotnull
+    }
+}
+
 /// Whether the user has USAGE on the server.
 pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
     // SAFETY: a catalog lookup.
@@ -132,21 +166,39 @@ pub unsafe fn expand_grouping_sets(query: *mut pg_sys::Query, limit: c_int) -> V
     }
 }
 
-/// Whether grouped columns are those of an entry of the range table, as in PostgreSQL 18 and later.
+/// The query with the expressions by which it groups in the places where PostgreSQL 18 and later have columns of an entry of
+/// the range table of their own for them, which it is then without: as earlier versions parse it.
+///
+/// A copy where there is such an entry, and otherwise the query itself. With grouping sets it is not one to be planned: later
+/// versions know by that entry which columns a set may make NULL.
 ///
 /// # Safety
 ///
 /// The query is valid.
-pub unsafe fn has_group_entry(query: *mut pg_sys::Query) -> bool {
+pub unsafe fn without_group_entry(query: *mut pg_sys::Query) -> *mut pg_sys::Query {
     #[cfg(feature = "pg18")]
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller says; the copy lives as long as the current memory context.
     unsafe {
-        (*query).hasGroupRTE
+        if !(*query).hasGroupRTE {
+            return query;
+        }
+        let copy: *mut pg_sys::Query = pg_sys::copyObjectImpl(query.cast()).cast();
+        let root = std::ptr::null_mut();
+        (*copy).targetList = pg_sys::flatten_group_exprs(root, copy, (*copy).targetList.cast()).cast();
+        (*copy).havingQual = pg_sys::flatten_group_exprs(root, copy, (*copy).havingQual);
+        (*copy).hasGroupRTE = false;
+        for entry in pointers::<pg_sys::RangeTblEntry>((*copy).rtable) {
+            // The entry keeps its number, for others may follow it; nothing names it.
+            if (*entry).rtekind == pg_sys::RTEKind::RTE_GROUP {
+                (*entry).rtekind = pg_sys::RTEKind::RTE_RESULT;
+                (*entry).groupexprs = NIL;
+            }
+        }
+        copy
     }
     #[cfg(not(feature = "pg18"))]
     {
-        let _ = query;
-        false
+        query
     }
 }
 

@@ -143,7 +143,7 @@ unsafe fn read_columns(
         let mut columns = HashMap::new();
         for place in 0..(*attributes).natts as usize {
             let attribute = compat::attribute(attributes, place);
-            if attribute.attisdropped {
+            if attribute.attisdropped || compat::is_virtual(attribute) {
                 continue;
             }
             let described =

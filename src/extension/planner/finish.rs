@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     error::OrRaise,
+    pg::compat,
     scan_private::{DisplayScale, ScanAttribute, ScanPrivate, encode_refusals},
 };
 
@@ -179,9 +180,10 @@ unsafe fn base_scan(relation: *mut pg_sys::RelOptInfo, info: &RelationInfo, tabl
         let mut builder = ScanBuilder::new(info);
         let mut result = Ok(());
         for place in 0..(*descriptor).natts as usize {
-            let attribute = crate::pg::compat::attribute(descriptor, place);
-            let is_needed =
-                !attribute.attisdropped && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
+            let attribute = compat::attribute(descriptor, place);
+            let is_needed = !attribute.attisdropped
+                && !compat::is_virtual(attribute)
+                && (needed.whole_row || needed.numbers.contains(&attribute.attnum));
             if !is_needed {
                 builder.add_absent(attribute.atttypid, attribute.atttypmod);
                 continue;

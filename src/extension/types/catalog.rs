@@ -4,7 +4,7 @@
 use pgrx::pg_sys;
 use pystachio_plan::{ColumnDescription, ColumnId, DataType, ScanColumn, TableDescription};
 
-use crate::options;
+use crate::{options, pg::compat};
 
 /// Bytes of the length word that typmods of character types and numeric include.
 const TYPMOD_OFFSET: i32 = 4;
@@ -63,7 +63,8 @@ pub fn scan_column(
         id,
         name: options::column_name(relation_oid, attribute.attnum),
         data_type,
-        not_null: attribute.attnotnull,
+        // SAFETY: whoever reads a table has locked it.
+        not_null: unsafe { compat::is_not_null(relation_oid, attribute) },
         length_max: has_length.then(|| (attribute.atttypmod - TYPMOD_OFFSET).unsigned_abs()),
         trim_blanks: attribute.atttypid == pg_sys::BPCHAROID,
     })

@@ -36,20 +36,20 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
             && !(*query).hasWindowFuncs
             && !(*query).hasTargetSRFs
             && !(*query).hasModifyingCTE
-            && !compat::has_group_entry(query)
             && !limit_reads_ctes(query)
             && !pg_sys::contain_volatile_functions(query.cast());
         if !is_plain {
             return false;
         }
+        let parsed = compat::without_group_entry(query);
         // A constant could be another one that only looks like it.
-        let mut keys = elements::<pg_sys::SortGroupClause>((*query).groupClause)
-            .map(|clause| (*pg_sys::get_sortgroupclause_tle(clause, (*query).targetList)).expr);
+        let mut keys = elements::<pg_sys::SortGroupClause>((*parsed).groupClause)
+            .map(|clause| (*pg_sys::get_sortgroupclause_tle(clause, (*parsed).targetList)).expr);
         if !keys.all(|key| pg_sys::contain_vars_of_level(key.cast(), 0)) {
             return false;
         }
-        let sets = compat::expand_grouping_sets(query, SETS_MAX);
-        let leaves: Option<Vec<_>> = sets.iter().map(|set| Groups::new(query, set).query(query)).collect();
+        let sets = compat::expand_grouping_sets(parsed, SETS_MAX);
+        let leaves: Option<Vec<_>> = sets.iter().map(|set| Groups::new(parsed, set).query(parsed)).collect();
         let Some(mut leaves) = leaves else { return false };
         if leaves.iter().any(|leaf| !has_no_rows(*leaf)) {
             leaves.retain(|leaf| !has_no_rows(*leaf));
@@ -59,7 +59,7 @@ pub unsafe fn rewrite(query: *mut pg_sys::Query) -> bool {
             [one] => *one,
             leaves => union_all(leaves),
         };
-        let outer = select_as(query, inner, &columns_above(query));
+        let outer = select_as(parsed, inner, &columns_above(parsed));
         std::ptr::copy_nonoverlapping(outer, query, 1);
         true
     }

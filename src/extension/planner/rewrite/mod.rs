@@ -30,6 +30,7 @@ use super::{
     nodes::{elements, node_as, tag_of, walk_expression},
     relation_info::is_ours_oid,
 };
+use crate::pg::compat;
 
 /// Whether a query has anything that could be rewritten; cheap, and false for most queries.
 pub unsafe fn has_candidates(query: *mut pg_sys::Query) -> bool {
@@ -74,6 +75,11 @@ pub unsafe fn rewrite_query(query: *mut pg_sys::Query, any_table: bool) -> bool 
         }
         if !any_table && !reads_only_ours(query) {
             return changed;
+        }
+        // Grouping sets have their own way with it.
+        if (*query).groupingSets.is_null() {
+            let parsed = compat::without_group_entry(query);
+            std::ptr::copy(parsed, query, 1);
         }
         changed |= inline_ctes(query);
         if (*query).hasSubLinks {

@@ -3,7 +3,10 @@
 use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 
-use crate::planner::nodes::{elements, node_as, tag_of, walk_expression};
+use crate::{
+    pg::compat,
+    planner::nodes::{elements, node_as, tag_of, walk_expression},
+};
 
 /// Whether an expression over the query's FROM is never NULL, as far as declarations prove it.
 pub unsafe fn is_never_null(query: *mut pg_sys::Query, node: *mut pg_sys::Node) -> bool {
@@ -54,7 +57,7 @@ unsafe fn column_is_not_null(table_oid: pg_sys::Oid, attribute_number: i16) -> b
             return false;
         }
         let attribute = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_attribute>();
-        let is_not_null = (*attribute).attnotnull;
+        let is_not_null = compat::is_not_null(table_oid, &*attribute);
         pg_sys::ReleaseSysCache(tuple);
         is_not_null
     }
