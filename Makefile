@@ -4,18 +4,20 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-cassert test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
 # Benchmarks: which queries ("1 6 14"; all if empty), and how many measured runs.
 QUERIES ?=
 RUNS ?= 5
-CLUSTERS := demo test bare emulated bench bench-gpu gpu
+# Versions of PostgreSQL to test on ("16 18"; all if empty).
+VERSIONS ?=
+CLUSTERS := demo test bare emulated bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 setup: ## Install what is missing: PostgreSQL and its headers, libclang, the CUDA compiler
 	@scripts/setup.sh
@@ -46,6 +48,10 @@ test-cassert: ## make test on a PostgreSQL 15 with assertions, which is built fr
 test-all: ## The same with every query of the long suites, of which make test runs a share
 	@scripts/setup.sh
 	@scripts/test.sh --whole
+
+test-versions: ## What depends on the version of PostgreSQL, on 15 to 18 in turn (VERSIONS="16 18")
+	@scripts/setup.sh
+	@scripts/test-versions.sh $(VERSIONS)
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh
@@ -81,5 +87,5 @@ lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
-	@for name in $(CLUSTERS); do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/package target/gpu target/bench-gpu
+	@for name in $(CLUSTERS) versions; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
+	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--only TEXT] [--bare CONNINFO FOLDER] [--counts FILE]
+"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--module NAME]… [--only TEXT] [--bare CONNINFO FOLDER] [--counts FILE]
 
 CONNINFO: a superuser's connection to a private cluster, without a database; the tests make `faults` in it and
 kill processes of its engines.
@@ -18,6 +18,8 @@ from harness import tables  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
+MODULES = {"access": access, "cancel": cancel, "files": files, "nesting": nesting, "processes": processes, "hang": hang}
+
 
 def generate(session, folder, scale):
     """TPC-H in a folder, unless it is there; returns the folder."""
@@ -30,6 +32,7 @@ def main():
     parser = argparse.ArgumentParser(description="Runs the fault tests.")
     parser.add_argument("conninfo")
     parser.add_argument("folder")
+    parser.add_argument("--module", action="append", choices=MODULES, help="by default all of them")
     parser.add_argument("--only", default="")
     parser.add_argument("--bare", nargs=2, metavar=("CONNINFO", "FOLDER"), help="a cluster without shared_preload_libraries")
     parser.add_argument("--counts")
@@ -49,8 +52,8 @@ def main():
         tables.tpch_foreign(session, work_folder, "work")
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
-    for module in (access, cancel, files, nesting, processes, hang):
-        for test in module.TESTS:
+    for module in options.module or MODULES:
+        for test in MODULES[module].TESTS:
             if options.only and options.only not in test.__name__:
                 continue
             begin = time.monotonic()
