@@ -7,7 +7,8 @@
 //!
 //! Page-locking is slow, so many slabs are locked at once, and one that is given back is kept for the next one.
 //!
-//! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it.
+//! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it. One copy
+//! stays within one extent: extents often lie side by side, and a driver refuses a range that two of them hold.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,8 +45,22 @@ struct State {
     extents: Vec<(u64, usize)>,
     /// Slabs of all extents.
     slab_count: usize,
-    /// Addresses of those that nobody uses.
-    idle: Vec<u64>,
+    /// Those that nobody uses.
+    idle: Vec<Slab>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slab {
+    address: u64,
+    /// The extent that it is a piece of, by its number.
+    extent: usize,
+}
+
+impl Slab {
+    /// Whether the other one lies behind it in the same extent, so that one copy may have both.
+    fn is_followed_by(self, other: Self, slab_bytes: u64) -> bool {
+        self.extent == other.extent && self.address + slab_bytes == other.address
+    }
 }
 
 impl HostMemory {
@@ -78,11 +93,12 @@ impl HostMemory {
             let wanted = (EXTENT_BYTES as usize / shared.slab_bytes).max(1);
             let slabs = wanted.min(shared.slabs_max - state.slab_count);
             match shared.platform.allocate_host(slabs * shared.slab_bytes) {
-                Ok(address) => {
-                    state.extents.push((address, slabs));
+                Ok(start) => {
+                    let extent = state.extents.len();
+                    state.extents.push((start, slabs));
                     state.slab_count += slabs;
-                    let starts = (0..slabs).rev().map(|slab| address + (slab * shared.slab_bytes) as u64);
-                    state.idle.extend(starts);
+                    let address = |slab| start + (slab * shared.slab_bytes) as u64;
+                    state.idle.extend((0..slabs).rev().map(|slab| Slab { address: address(slab), extent }));
                 }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(None),
                 Err(error) => return Err(error),
@@ -113,7 +129,7 @@ impl Drop for Shared {
 /// Bytes in page-locked memory, slab by slab.
 pub struct HostBytes {
     memory: HostMemory,
-    slabs: Vec<u64>,
+    slabs: Vec<Slab>,
     bytes: u64,
 }
 
@@ -185,7 +201,8 @@ impl HostBytes {
         debug_assert!(read.is_ok());
     }
 
-    /// Calls `copy` for every part of a range that lies side by side: its address, its place in the range, its bytes.
+    /// Calls `copy` for every part of a range that lies side by side in one extent: its address, its place in the range,
+    /// its bytes.
     fn pieces(
         &self,
         offset: u64,
@@ -200,11 +217,13 @@ impl HostBytes {
             let first = (start / slab_bytes) as usize;
             let mut last = first;
             let end_of = |slab: usize| (slab as u64 + 1) * slab_bytes;
-            while end_of(last) < offset + bytes && self.slabs[last + 1] == self.slabs[last] + slab_bytes {
+            while end_of(last) < offset + bytes
+                && self.slabs[last].is_followed_by(self.slabs[last + 1], slab_bytes)
+            {
                 last += 1;
             }
             let piece = end_of(last).min(offset + bytes) - start;
-            copy(self.slabs[first] + start % slab_bytes, done, piece as usize)?;
+            copy(self.slabs[first].address + start % slab_bytes, done, piece as usize)?;
             done += piece;
         }
         Ok(())
@@ -260,6 +279,30 @@ mod tests {
         let target = memory.allocate(9000, Stream(0)).unwrap();
         kept.upload(memory, 5000 + 10_000, (target.address(), 9000), Stream(0)).unwrap();
         assert_eq!(memory.download::<u8>(&target, 9000, Stream(0)).unwrap(), values[10_000..19_000]);
+    }
+
+    #[test]
+    fn one_copy_stays_within_one_extent_though_the_next_one_lies_beside_it() {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), 1 << 30);
+        // The largest slabs there are, and somewhat more than two extents.
+        let host = HostMemory::new(platform, 4 << 30);
+        let bytes = 2 * EXTENT_BYTES + 12_345;
+        let kept = host.allocate(bytes).unwrap().unwrap();
+        let starts: Vec<u64> = host.shared.lock().extents.iter().map(|(start, _)| *start).collect();
+        assert!(
+            starts.windows(2).all(|pair| pair[0].abs_diff(pair[1]) == EXTENT_BYTES),
+            "not side by side: {starts:x?}"
+        );
+        let values: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
+        let source = memory.upload(&values, Stream(0)).unwrap();
+        kept.download(&memory, 0, (source.address(), bytes), Stream(0)).unwrap();
+        let mut read = vec![0; bytes as usize];
+        kept.read(0, &mut read);
+        assert!(read == values);
+        let target = memory.allocate(bytes, Stream(0)).unwrap();
+        kept.upload(&memory, 0, (target.address(), bytes), Stream(0)).unwrap();
+        assert!(memory.download::<u8>(&target, bytes as usize, Stream(0)).unwrap() == values);
     }
 
     #[test]
