@@ -23,8 +23,10 @@ const SLABS_MIN: u64 = 4096;
 const SLAB_BYTES_MAX: u64 = 256 << 10;
 /// Slabs are no smaller.
 const SLAB_BYTES_MIN: u64 = 4 << 10;
-/// What is page-locked at once.
-const EXTENT_BYTES: u64 = 64 << 20;
+/// What is page-locked at once, or less where that would be most of the budget.
+const EXTENT_BYTES_MAX: u64 = 64 << 20;
+/// Extents that a budget is made of, unless they would be larger than `EXTENT_BYTES_MAX`.
+const EXTENTS_MIN: u64 = 16;
 
 /// Page-locked memory up to a budget. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ struct Shared {
     platform: Arc<dyn Platform>,
     slab_bytes: usize,
     slabs_max: usize,
+    slabs_per_extent: usize,
     state: Mutex<State>,
 }
 
@@ -67,8 +70,14 @@ impl HostMemory {
     /// Memory of which at most `bytes_max` are page-locked. None is before it is needed.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let slab_bytes = (bytes_max / SLABS_MIN).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
-        let slabs_max = (bytes_max / slab_bytes) as usize;
-        let shared = Shared { platform, slab_bytes: slab_bytes as usize, slabs_max, state: Mutex::default() };
+        let extent_bytes = (bytes_max / EXTENTS_MIN).min(EXTENT_BYTES_MAX);
+        let shared = Shared {
+            platform,
+            slab_bytes: slab_bytes as usize,
+            slabs_max: (bytes_max / slab_bytes) as usize,
+            slabs_per_extent: (extent_bytes / slab_bytes).max(1) as usize,
+            state: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -90,8 +99,7 @@ impl HostMemory {
             return Ok(None);
         }
         while state.idle.len() < count {
-            let wanted = (EXTENT_BYTES as usize / shared.slab_bytes).max(1);
-            let slabs = wanted.min(shared.slabs_max - state.slab_count);
+            let slabs = shared.slabs_per_extent.min(shared.slabs_max - state.slab_count);
             match shared.platform.allocate_host(slabs * shared.slab_bytes) {
                 Ok(start) => {
                     let extent = state.extents.len();
@@ -246,7 +254,8 @@ mod tests {
     fn bytes_come_back_whatever_slabs_they_cross() {
         let platform = Arc::new(EmulatedPlatform::new());
         let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-        let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
+        // An extent has 64 slabs.
+        let host = HostMemory::new(platform, 1024 * SLAB_BYTES_MIN);
         let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
         // Slabs that lie side by side, and slabs that do not.
@@ -284,16 +293,14 @@ mod tests {
     #[test]
     fn one_copy_stays_within_one_extent_though_the_next_one_lies_beside_it() {
         let platform = Arc::new(EmulatedPlatform::new());
-        let memory = DeviceMemory::new(platform.clone(), 1 << 30);
-        // The largest slabs there are, and somewhat more than two extents.
-        let host = HostMemory::new(platform, 4 << 30);
-        let bytes = 2 * EXTENT_BYTES + 12_345;
+        let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+        // Extents of four slabs each.
+        let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
+        let bytes = 9 * SLAB_BYTES_MIN + 123;
         let kept = host.allocate(bytes).unwrap().unwrap();
         let starts: Vec<u64> = host.shared.lock().extents.iter().map(|(start, _)| *start).collect();
-        assert!(
-            starts.windows(2).all(|pair| pair[0].abs_diff(pair[1]) == EXTENT_BYTES),
-            "not side by side: {starts:x?}"
-        );
+        let is_beside = |pair: &[u64]| pair[0].abs_diff(pair[1]) == 4 * SLAB_BYTES_MIN;
+        assert!(starts.len() == 3 && starts.windows(2).all(is_beside), "not side by side: {starts:x?}");
         let values: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
         kept.download(&memory, 0, (source.address(), bytes), Stream(0)).unwrap();
