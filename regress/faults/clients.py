@@ -12,11 +12,13 @@ from harness.libpq import QueryError
 _SERVER = "crowded"
 # By device: scale factor, its memory, and that of the host. Each of four queries has a quarter, and most of them spill; page-locked
 # memory for that is in several extents.
-_SIZES = {"cuda": (1, "64MB", "1GB"), "emulated": (TPCH_SCALE, "4MB", "64MB")}
+_SIZES = {"cuda": (1, "64MB", "1GB"), "emulated": (TPCH_SCALE, "4MB", "256MB")}
 _ROW_GROUP_ROWS = {"cuda": 100_000, "emulated": 4096}
 # How many clients there are, one after another, and for how many seconds.
 _COUNTS = {1: 5, 4: 10, 16: 10, 64: 5}
 _CANCELLED_SHARE = 0.1
+# A query waits for all that came before it.
+_QUERY_S_MAX = 600
 # Whose files are replaced, in copies of their own.
 _CHANGED = ("customer", "nation", "orders", "supplier")
 _CHANGED_QUERY = ("SELECT n_name, count(*), sum(o_totalprice), min(c_name) FROM orders JOIN customer ON o_custkey = c_custkey "
@@ -24,7 +26,8 @@ _CHANGED_QUERY = ("SELECT n_name, count(*), sum(o_totalprice), min(c_name) FROM 
 
 
 def _session(place, schema):
-    return place.session("SET client_min_messages = warning", "SET pystachio.engine_choice = gpu", f"SET search_path = {schema}, public")
+    return place.session("SET client_min_messages = warning", "SET pystachio.engine_choice = gpu", f"SET statement_timeout = '{_QUERY_S_MAX}s'",
+                         f"SET search_path = {schema}, public")
 
 
 def _prepare(place, device):

@@ -130,6 +130,12 @@ impl Arena {
         reclaimers.push(reclaimer);
     }
 
+    /// What caches may have beyond what they have.
+    pub(super) fn cache_room(&self) -> u64 {
+        let state = self.lock();
+        state.cache_bytes_max(self.bytes_max).saturating_sub(state.cached_bytes)
+    }
+
     fn lock(&self) -> MutexGuard<'_, ArenaState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

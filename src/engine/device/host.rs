@@ -26,7 +26,7 @@ const SLAB_BYTES_MIN: u64 = 4 << 10;
 /// What is page-locked at once, or less where that would be most of the budget.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
 /// Extents that a budget is made of, unless they would be larger than `EXTENT_BYTES_MAX`.
-const EXTENTS_MIN: u64 = 16;
+const EXTENTS_MIN: u64 = 256;
 
 /// Page-locked memory up to a budget. Cheap to clone.
 #[derive(Clone)]
@@ -71,11 +71,16 @@ impl HostMemory {
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let slab_bytes = (bytes_max / SLABS_MIN).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
         let extent_bytes = (bytes_max / EXTENTS_MIN).min(EXTENT_BYTES_MAX);
+        Self::of_slabs(platform, bytes_max, slab_bytes, (extent_bytes / slab_bytes).max(1))
+    }
+
+    /// Memory of slabs of one size, so many of which are locked at once.
+    fn of_slabs(platform: Arc<dyn Platform>, bytes_max: u64, slab_bytes: u64, slabs_per_extent: u64) -> Self {
         let shared = Shared {
             platform,
             slab_bytes: slab_bytes as usize,
             slabs_max: (bytes_max / slab_bytes) as usize,
-            slabs_per_extent: (extent_bytes / slab_bytes).max(1) as usize,
+            slabs_per_extent: slabs_per_extent as usize,
             state: Mutex::default(),
         };
         Self { shared: Arc::new(shared) }
@@ -254,8 +259,7 @@ mod tests {
     fn bytes_come_back_whatever_slabs_they_cross() {
         let platform = Arc::new(EmulatedPlatform::new());
         let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-        // An extent has 64 slabs.
-        let host = HostMemory::new(platform, 1024 * SLAB_BYTES_MIN);
+        let host = HostMemory::of_slabs(platform, 64 * SLAB_BYTES_MIN, SLAB_BYTES_MIN, 64);
         let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
         // Slabs that lie side by side, and slabs that do not.
@@ -294,8 +298,7 @@ mod tests {
     fn one_copy_stays_within_one_extent_though_the_next_one_lies_beside_it() {
         let platform = Arc::new(EmulatedPlatform::new());
         let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-        // Extents of four slabs each.
-        let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
+        let host = HostMemory::of_slabs(platform, 64 * SLAB_BYTES_MIN, SLAB_BYTES_MIN, 4);
         let bytes = 9 * SLAB_BYTES_MIN + 123;
         let kept = host.allocate(bytes).unwrap().unwrap();
         let starts: Vec<u64> = host.shared.lock().extents.iter().map(|(start, _)| *start).collect();

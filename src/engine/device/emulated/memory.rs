@@ -38,11 +38,11 @@ fn one_holds(ranges: &Ranges, address: u64, bytes: u64) -> bool {
     found.is_some_and(|(start, length)| address - start <= *length && bytes <= length - (address - start))
 }
 
-/// What a driver says to a range that is no allocation's.
-fn refused(action: &str, address: u64, bytes: u64) -> Error {
+/// What a driver says to a range that is no allocation's of the device's memory or of what is page-locked.
+fn refused(action: &str, memory: &str, address: u64, bytes: u64) -> Error {
     Error::internal(format!(
-        "the emulated device could not {action}: no single allocation holds the range: address={address:#x}, \
-         bytes={bytes}"
+        "the emulated device could not {action}: no single {memory} allocation holds the range: \
+         address={address:#x}, bytes={bytes}"
     ))
 }
 
@@ -125,7 +125,7 @@ impl EmulatedMemory {
     pub(super) fn check(&self, action: &str, address: u64, bytes: u64) -> Result<()> {
         match bytes == 0 || one_holds(&self.lock().live, address, bytes) {
             true => Ok(()),
-            false => Err(refused(action, address, bytes)),
+            false => Err(refused(action, "device", address, bytes)),
         }
     }
 
@@ -221,7 +221,7 @@ impl LockedMemory {
     pub(super) fn check(&self, action: &str, address: u64, bytes: u64) -> Result<()> {
         match bytes == 0 || one_holds(&self.lock().live, address, bytes) {
             true => Ok(()),
-            false => Err(refused(action, address, bytes)),
+            false => Err(refused(action, "page-locked", address, bytes)),
         }
     }
 }
@@ -260,7 +260,7 @@ mod tests {
         assert!(memory.check_arguments("fill", &[first, 17]).is_ok());
         memory.release(first, 1000, 0x5a);
         let error = memory.check("copy memory", first, 8).unwrap_err();
-        assert!(error.message.contains("could not copy memory: no single allocation"), "{error}");
+        assert!(error.message.contains("could not copy memory: no single device allocation"), "{error}");
         let error = memory.check_arguments("fill", &[17, first + 999]).unwrap_err();
         assert!(error.message.contains("could not launch fill"), "{error}");
         assert!(memory.check_arguments("fill", &[first + 1000]).is_ok());
