@@ -16,6 +16,7 @@ from report import number
 
 # The arena of the server `crowded` is this part of the data's bytes, as they are in the files.
 CROWDED_PART = 4
+CROWDED_BYTES_MIN = 4 << 20
 CROWDED = "crowded"
 CROWDED_CLIENTS = (16, 64)
 CANCELLED_SHARE = 0.1
@@ -49,6 +50,12 @@ class Engine:
         return None if now == self.identity else f"the engine is another one: {self.identity} before, {now} now"
 
 
+def chunks_loaded(bench, server):
+    """How often column chunks that are on the GPU came there, from files or from the host: clients that are hot bring none."""
+    with Session(bench.conninfo) as session:
+        return int(session.run(f"SELECT coalesce(sum(misses), 0)::bigint FROM pystachio.cache WHERE server = '{server}' AND tier = 'device'").scalar())
+
+
 def open_session(bench, server):
     """How a client connects."""
     options = bench.options
@@ -66,7 +73,7 @@ def answers_of_one(bench, server, queries):
 def make_crowded(bench):
     """The server with a small arena, and the tables over it."""
     options, schema = bench.options, bench.schema(CROWDED)
-    device_memory = sum(os.path.getsize(path) for path in bench.files) // CROWDED_PART
+    device_memory = max(sum(os.path.getsize(path) for path in bench.files) // CROWDED_PART, CROWDED_BYTES_MIN)
     with Session(bench.conninfo, ["SET client_min_messages = warning"]) as session:
         session.run(f"DROP SERVER IF EXISTS {CROWDED} CASCADE")
         session.run(f"CREATE SERVER {CROWDED} FOREIGN DATA WRAPPER pystachio OPTIONS (device '{options.device}', "
@@ -106,8 +113,10 @@ def run_phase(bench, server, load, counts, beside=None):
     for count in counts:
         if not bench.has_time():
             break
+        loaded = chunks_loaded(bench, server)
         outcome = outcomes[count] = run_clients(load, count, bench.options.load_seconds, beside)
-        print(f"load {server}  {outcome.line(outcomes.get(1))}", flush=True)
+        loaded = max(0, chunks_loaded(bench, server) - loaded)
+        print(f"load {server}  {outcome.line(outcomes.get(1))}, {loaded} column chunks loaded", flush=True)
         found = [*outcome.errors, *([engine.change()] if engine.change() else [])]
         for text in found[:5]:
             print(f"    {text}", flush=True)
