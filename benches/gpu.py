@@ -17,6 +17,7 @@ Steps, each for one scale factor:
 - calibrate: prints what decoding and operators take, as the constants that the code holds; needs pyarrow.
 - ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
 - spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
+- load: the queries by 1, 4, 16 and 64 clients at once; the same with little memory, cancels and files that change (gpu_load.py).
 - report: prints the report of what has been measured.
 
 Results are kept in FOLDER/gpu-results and written after every query, and with them the report, so a step that is
@@ -43,6 +44,7 @@ import gpu_watch  # noqa: E402
 import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
+from gpu_load import run_load  # noqa: E402
 from gpu_spill import run_spill  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
@@ -510,7 +512,8 @@ def run_report(bench):
 
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
          "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "timeline": gpu_watch.run_timeline,
-         "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "report": run_report}
+         "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "load": run_load,
+         "report": run_report}
 
 
 def main():
@@ -530,6 +533,8 @@ def main():
     parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
     parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
     parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")
+    parser.add_argument("--clients", default=[1, 4, 16, 64], type=lambda text: [int(word) for word in text.split()], help="of the step load")
+    parser.add_argument("--load-seconds", type=float, default=15, help="seconds for each number of clients")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which a step measures nothing more")
     parser.add_argument("--query-limit", type=int, default=120, help="seconds after which a query is given up")
     parser.add_argument("--drop-caches", action="store_true", help="cold: drop the whole page cache, not only the files'")

@@ -6,7 +6,7 @@
 #   kernels        the executable tests of src/cuda: every kernel's results against the emulated device's
 #   sanitizer      the same under compute-sanitizer: SANITIZERS="racecheck memcheck initcheck synccheck"
 #   regress        the SQL tests          differential    against heap tables, SUITES="data generated tpch spec spill edges …"
-#   faults         those that need no engine of the CPU's own: FAULTS=cancel (a text in their names; empty: all)
+#   faults         those that need no engine of the CPU's own: FAULTS=clients (a text in their names; empty: all)
 #   DEVICE=cuda    of every server; 'emulated' tests this script
 #   LIMIT_S=540    seconds for each area; each test under each sanitizer has SANITIZER_LIMIT_S=150, and SANITIZER_JOBS=4 run at once
 #   PYSTACHIO_TEST_PARQUET=folder:…   further Parquet files for the tests of src/cuda

@@ -145,7 +145,7 @@ impl Platform for CudaPlatform {
         self.use_context()?;
         for (place, part) in source.chunks(SLOT_BYTES).enumerate() {
             let address = target + (place * SLOT_BYTES) as u64;
-            self.staging.with_slot(handle(stream), |slot| {
+            self.staging.with_slot(part.len(), handle(stream), |slot| {
                 let slot = &mut slot[..part.len()];
                 slot.copy_from_slice(part);
                 let _call = self.calls.enter();
@@ -189,7 +189,7 @@ impl Platform for CudaPlatform {
         self.use_context()?;
         for (place, part) in target.chunks_mut(SLOT_BYTES).enumerate() {
             let address = source + (place * SLOT_BYTES) as u64;
-            self.staging.with_slot(handle(stream), |slot| {
+            self.staging.with_slot(part.len(), handle(stream), |slot| {
                 let _call = self.calls.enter();
                 let slot = &mut slot[..part.len()];
                 // SAFETY: the source has this many bytes; the slot is ours until the wait below ends.

@@ -1,6 +1,7 @@
 //! Page-locked memory that every copy from and to the host passes through.
 //!
-//! A copy of memory that is not page-locked waits for the whole device, even for four bytes.
+//! A copy of memory that is not page-locked waits for the whole device, even for four bytes. What is small has small
+//! slots of its own: it never waits for a slot that a read of a file has.
 //!
 //! Invariants: a slot is lent to one at a time. It is lent again only after the copy that read it has happened.
 #![expect(unsafe_code, reason = "page-locked memory and events are the driver's")]
@@ -12,7 +13,7 @@ use std::{
 
 use cudarc::driver::{
     result::{event, free_host, malloc_host},
-    sys::{CUevent, CUevent_flags, CUstream},
+    sys::{CUevent, CUevent_flags, CUresult, CUstream},
 };
 use pystachio_engine::device::{CallWatch, Slot};
 use pystachio_plan::Result;
@@ -23,11 +24,24 @@ use crate::fault::from_driver;
 pub(crate) const SLOT_BYTES: usize = 4 << 20;
 /// Slots: as many copies and reads may be under way.
 const SLOTS: usize = 64;
+/// Bytes of a small slot: descriptions of pages, programs, tables of constants.
+const SMALL_SLOT_BYTES: usize = 64 << 10;
+/// Small slots: several for every stream of some queries.
+const SMALL_SLOTS: usize = 256;
+/// How many idle slots are looked at for one whose copy has happened.
+const LOOKED_AT_MAX: usize = 8;
 /// Readable and writable by every context, and cached for the CPU's reads.
 pub(crate) const PORTABLE: u32 = 1;
 
-/// Page-locked slots, lent in the order in which they came back.
+/// Page-locked slots of both sizes.
 pub(crate) struct Staging {
+    large: Slots,
+    small: Slots,
+}
+
+/// Page-locked slots of one size, lent in the order in which they came back, as far as their copies have happened.
+struct Slots {
+    slot_bytes: usize,
     slots: Vec<SlotMemory>,
     idle: Mutex<VecDeque<IdleSlot>>,
     returned: Condvar,
@@ -53,24 +67,61 @@ struct IdleSlot {
 impl Staging {
     /// Slots in the current context.
     pub(crate) fn new(calls: Arc<CallWatch>) -> Result<Self> {
-        let mut slots = Vec::with_capacity(SLOTS);
-        for _ in 0..SLOTS {
+        let large = Slots::new(SLOTS, SLOT_BYTES, calls.clone())?;
+        Ok(Self { large, small: Slots::new(SMALL_SLOTS, SMALL_SLOT_BYTES, calls)? })
+    }
+
+    /// A large slot. Where all are lent: waits for one if `waits`, otherwise `None`.
+    pub(crate) fn lend(&self, waits: bool) -> Result<Option<Slot>> {
+        self.large.lend(waits)
+    }
+
+    /// Takes a large slot back that nothing touches.
+    pub(crate) fn give_back(&self, slot: Slot) {
+        self.large.give_back(slot);
+    }
+
+    /// Takes a large slot back that copies read which are enqueued on a stream.
+    pub(crate) fn give_back_after(&self, slot: Slot, stream: CUstream) -> Result<()> {
+        self.large.give_back_after(slot, stream)
+    }
+
+    /// Lends a slot for at most [`SLOT_BYTES`] to `work`, which enqueues copies on `stream`.
+    pub(crate) fn with_slot<T>(
+        &self,
+        bytes: usize,
+        stream: CUstream,
+        work: impl FnOnce(&mut [u8]) -> Result<T>,
+    ) -> Result<T> {
+        let slots = if bytes <= SMALL_SLOT_BYTES { &self.small } else { &self.large };
+        slots.with_slot(stream, work)
+    }
+}
+
+impl Slots {
+    fn new(count: usize, slot_bytes: usize, calls: Arc<CallWatch>) -> Result<Self> {
+        let mut slots = Vec::with_capacity(count);
+        for _ in 0..count {
             // SAFETY: a context is current.
-            let address = unsafe { malloc_host(SLOT_BYTES, PORTABLE) }
+            let address = unsafe { malloc_host(slot_bytes, PORTABLE) }
                 .map_err(|error| from_driver("allocate page-locked memory", error))?;
             let event = event::create(CUevent_flags::CU_EVENT_DISABLE_TIMING)
                 .map_err(|error| from_driver("create an event", error))?;
             slots.push(SlotMemory { address: address.cast(), event });
         }
-        let idle = (0..SLOTS).map(|number| IdleSlot { number, is_copied: false }).collect();
-        Ok(Self { slots, idle: Mutex::new(idle), returned: Condvar::new(), calls })
+        let idle = (0..count).map(|number| IdleSlot { number, is_copied: false }).collect();
+        Ok(Self { slot_bytes, slots, idle: Mutex::new(idle), returned: Condvar::new(), calls })
     }
 
-    /// The slot that has been idle the longest. Where all are lent: waits for one if `waits`, otherwise `None`.
-    pub(crate) fn lend(&self, waits: bool) -> Result<Option<Slot>> {
+    /// The slot that has been idle the longest and whose copy has happened, or the one that has been idle the longest, whose
+    /// copy is waited for. Where all are lent: waits for one if `waits`, otherwise `None`.
+    fn lend(&self, waits: bool) -> Result<Option<Slot>> {
         let mut idle = self.idle();
         let slot = loop {
-            match idle.pop_front() {
+            // A copy waits behind all that its stream has to do, which may be another query's.
+            let is_ready = |slot: &IdleSlot| !slot.is_copied || self.has_happened(slot.number);
+            let place = idle.iter().take(LOOKED_AT_MAX).position(is_ready).unwrap_or(0);
+            match idle.remove(place) {
                 Some(slot) => break slot,
                 None if !waits => return Ok(None),
                 None => idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner),
@@ -85,28 +136,28 @@ impl Staging {
             unsafe { event::synchronize(memory.event) }
                 .map_err(|error| from_driver("wait for a copy", error))?;
         }
-        Ok(Some(Slot { number: slot.number, address: memory.address as u64, bytes: SLOT_BYTES }))
+        Ok(Some(Slot { number: slot.number, address: memory.address as u64, bytes: self.slot_bytes }))
     }
 
-    /// Takes a slot back that nothing touches.
-    pub(crate) fn give_back(&self, slot: Slot) {
+    /// Whether the copy that was enqueued last has happened. A fault is found by whoever waits for it.
+    fn has_happened(&self, number: usize) -> bool {
+        // SAFETY: the event lives as long as the slot, and was recorded.
+        let asked = unsafe { event::query(self.slots[number].event) };
+        asked.map_or_else(|error| error.0 != CUresult::CUDA_ERROR_NOT_READY, |()| true)
+    }
+
+    fn give_back(&self, slot: Slot) {
         self.put(IdleSlot { number: slot.number, is_copied: false });
     }
 
-    /// Takes a slot back that copies read which are enqueued on a stream.
-    pub(crate) fn give_back_after(&self, slot: Slot, stream: CUstream) -> Result<()> {
+    fn give_back_after(&self, slot: Slot, stream: CUstream) -> Result<()> {
         // SAFETY: the stream lives as long as the platform.
         let recorded = unsafe { event::record(self.slots[slot.number].event, stream) };
         self.put(IdleSlot { number: slot.number, is_copied: recorded.is_ok() });
         recorded.map_err(|error| from_driver("record an event", error))
     }
 
-    /// Lends a slot to `work`, which enqueues copies on `stream`.
-    pub(crate) fn with_slot<T>(
-        &self,
-        stream: CUstream,
-        work: impl FnOnce(&mut [u8]) -> Result<T>,
-    ) -> Result<T> {
+    fn with_slot<T>(&self, stream: CUstream, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
         let Some(mut slot) = self.lend(true)? else {
             return Err(pystachio_plan::Error::internal("no page-locked slot was lent"));
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{
     result::{self, ctx, device, mem_pool, primary_ctx},
-    sys::{CUdevice_attribute, CUmemPool_attribute},
+    sys::{CUctx_flags, CUdevice_attribute, CUmemPool_attribute, cuDevicePrimaryCtxSetFlags_v2},
 };
 use pystachio_engine::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
@@ -45,6 +45,10 @@ impl CudaPlatform {
             )));
         }
         let device = device::get(number).map_err(failed("be opened"))?;
+        // Threads of several queries are more than processors: one that waits for the device must not keep another one from
+        // working. Where others have made the context already, it stays as it is.
+        // SAFETY: the device is there.
+        let _ = unsafe { cuDevicePrimaryCtxSetFlags_v2(device, CUctx_flags::CU_CTX_SCHED_YIELD as u32) };
         // SAFETY: the device is there; the primary context is kept until the process ends.
         let context = unsafe { primary_ctx::retain(device) }.map_err(failed("make a context"))?;
         // SAFETY: the context is retained.

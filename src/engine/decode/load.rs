@@ -419,9 +419,7 @@ fn decompress_on_host(loads: &[Load<'_>]) -> Result<Vec<Vec<Bytes>>> {
 #[cfg(test)]
 impl ResidentChunk {
     /// A chunk without pages that takes so many bytes.
-    pub(crate) fn for_tests(bytes: u64) -> Self {
-        let platform = Arc::new(crate::device::EmulatedPlatform::new());
-        let memory = DeviceMemory::new(platform, u64::MAX);
+    pub(crate) fn for_tests(memory: &DeviceMemory, bytes: u64) -> Self {
         Self {
             pages: PageList::default(),
             layouts: Vec::new(),

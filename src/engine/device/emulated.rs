@@ -1,8 +1,13 @@
 //! The emulated device: host memory, and the kernels' own sources compiled for the host.
 //!
 //! Invariants: everything has happened when a method returns, so streams need no order of their own.
-//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out.
+//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out. What a driver
+//! refuses is refused: a copy over a range that no single live allocation holds, on the device or on the host.
+//!
+//! - `memory.rs`: what is allocated, and what is refused
 #![expect(unsafe_code, reason = "device addresses are host pointers here")]
+
+mod memory;
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
@@ -19,6 +24,7 @@ use std::{
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
+use self::memory::{EmulatedMemory, LockedMemory};
 use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
 use crate::{
     kernel::{Kernel, KernelDevice, KernelPlatform},
@@ -26,7 +32,6 @@ use crate::{
     storage::from_io,
 };
 
-const ALIGNMENT_BYTES: usize = 256;
 /// What fresh memory holds, unless someone wants to see that it makes no difference.
 const POISON: u8 = 0xa5;
 
@@ -37,6 +42,8 @@ unsafe extern "C" {
 /// A device on the host.
 pub struct EmulatedPlatform {
     poison: u8,
+    memory: Arc<EmulatedMemory>,
+    locked: LockedMemory,
     streams: AtomicU64,
     slots_lent: AtomicUsize,
     has_gpudirect: bool,
@@ -50,6 +57,8 @@ impl EmulatedPlatform {
     pub fn new() -> Self {
         Self {
             poison: POISON,
+            memory: Arc::default(),
+            locked: LockedMemory::default(),
             streams: AtomicU64::new(0),
             slots_lent: AtomicUsize::new(0),
             has_gpudirect: false,
@@ -98,21 +107,26 @@ const SLOT_LAYOUT: Layout = match Layout::from_size_align(256 << 10, 4096) {
 struct EmulatedFile {
     file: File,
     path: PathBuf,
+    memory: Arc<EmulatedMemory>,
 }
 
 impl DeviceFile for EmulatedFile {
     fn read(&self, offset: u64, bytes: u64, target: u64) -> Result<()> {
+        self.memory.check("read a file", target, bytes)?;
         // SAFETY: the target is device memory of at least this size, which nobody else uses.
         let target = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes as usize) };
         self.file.read_exact_at(target, offset).map_err(|error| from_io(&self.path, "read", &error))
     }
 }
 
-fn layout(bytes: u64) -> Result<Layout> {
-    usize::try_from(bytes.max(1))
-        .ok()
-        .and_then(|bytes| Layout::from_size_align(bytes, ALIGNMENT_BYTES).ok())
-        .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, format!("no such amount of memory: bytes={bytes}")))
+const TO_DEVICE: &str = "copy to the device";
+const FROM_DEVICE: &str = "copy from the device";
+const WITHIN_DEVICE: &str = "copy memory";
+
+/// Copies bytes between addresses that have been checked.
+fn copy_bytes(source: u64, target: u64, bytes: u64) {
+    // SAFETY: both are memory of at least this size.
+    unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
 }
 
 impl Platform for EmulatedPlatform {
@@ -137,22 +151,11 @@ impl Platform for EmulatedPlatform {
     }
 
     fn allocate(&self, bytes: u64, _stream: Stream) -> Result<u64> {
-        let layout = layout(bytes)?;
-        // SAFETY: the layout has a size above zero.
-        let memory = unsafe { alloc(layout) };
-        if memory.is_null() {
-            return Err(Error::new(ErrorKind::OutOfMemory, format!("host memory is used up: bytes={bytes}")));
-        }
-        // SAFETY: it has just been allocated with this size.
-        unsafe { memory.write_bytes(self.poison, layout.size()) };
-        Ok(memory as u64)
+        self.memory.allocate(bytes, self.poison)
     }
 
     fn release(&self, address: u64, bytes: u64, _stream: Stream) {
-        if let Ok(layout) = layout(bytes) {
-            // SAFETY: callers give back what `allocate` gave them, with its size.
-            unsafe { dealloc(address as *mut u8, layout) };
-        }
+        self.memory.release(address, bytes, self.poison);
     }
 
     fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
@@ -164,8 +167,8 @@ impl Platform for EmulatedPlatform {
     }
 
     fn upload(&self, source: &[u8], target: u64, _stream: Stream) -> Result<()> {
-        // SAFETY: the target is device memory of at least this size, which nobody else writes.
-        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target as *mut u8, source.len()) };
+        self.memory.check(TO_DEVICE, target, source.len() as u64)?;
+        copy_bytes(source.as_ptr() as u64, target, source.len() as u64);
         Ok(())
     }
 
@@ -191,10 +194,15 @@ impl Platform for EmulatedPlatform {
         self.slots_lent.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
-        let copied = self.copy(slot.address + range.start as u64, target, range.len() as u64, stream);
+    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, _stream: Stream) -> Result<()> {
+        assert!(range.end <= slot.bytes, "bytes of a slot");
+        let bytes = range.len() as u64;
+        let checked = self.memory.check(TO_DEVICE, target, bytes);
+        if checked.is_ok() {
+            copy_bytes(slot.address + range.start as u64, target, bytes);
+        }
         self.return_slot(slot);
-        copied
+        checked
     }
 
     fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
@@ -202,12 +210,12 @@ impl Platform for EmulatedPlatform {
             return Err(Error::new(ErrorKind::Unavailable, "the emulated device has none"));
         }
         let file = file.try_clone().map_err(|error| from_io(path, "open", &error))?;
-        Ok(Box::new(EmulatedFile { file, path: path.to_owned() }))
+        Ok(Box::new(EmulatedFile { file, path: path.to_owned(), memory: self.memory.clone() }))
     }
 
     fn download(&self, source: u64, target: &mut [u8], _stream: Stream) -> Result<()> {
-        // SAFETY: the source is device memory of at least this size.
-        unsafe { std::ptr::copy_nonoverlapping(source as *const u8, target.as_mut_ptr(), target.len()) };
+        self.memory.check(FROM_DEVICE, source, target.len() as u64)?;
+        copy_bytes(source, target.as_mut_ptr() as u64, target.len() as u64);
         Ok(())
     }
 
@@ -220,28 +228,36 @@ impl Platform for EmulatedPlatform {
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
-        self.allocate(bytes as u64, Stream(0))
+        self.locked.allocate(bytes as u64, self.poison)
     }
 
     fn release_host(&self, address: u64, bytes: usize) {
-        self.release(address, bytes as u64, Stream(0));
+        self.locked.release(address, bytes as u64);
     }
 
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.copy(source, target, bytes as u64, stream)
+    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, _stream: Stream) -> Result<()> {
+        self.locked.check(TO_DEVICE, source, bytes as u64)?;
+        self.memory.check(TO_DEVICE, target, bytes as u64)?;
+        copy_bytes(source, target, bytes as u64);
+        Ok(())
     }
 
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.copy(source, target, bytes as u64, stream)
+    fn download_pinned(&self, source: u64, target: u64, bytes: usize, _stream: Stream) -> Result<()> {
+        self.memory.check(FROM_DEVICE, source, bytes as u64)?;
+        self.locked.check(FROM_DEVICE, target, bytes as u64)?;
+        copy_bytes(source, target, bytes as u64);
+        Ok(())
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, _stream: Stream) -> Result<()> {
-        // SAFETY: both are device memory of at least this size.
-        unsafe { std::ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
+        self.memory.check(WITHIN_DEVICE, source, bytes)?;
+        self.memory.check(WITHIN_DEVICE, target, bytes)?;
+        copy_bytes(source, target, bytes);
         Ok(())
     }
 
     fn fill(&self, target: u64, value: u8, bytes: u64, _stream: Stream) -> Result<()> {
+        self.memory.check("fill memory", target, bytes)?;
         // SAFETY: device memory of at least this size.
         unsafe { (target as *mut u8).write_bytes(value, bytes as usize) };
         Ok(())
@@ -282,6 +298,7 @@ impl KernelPlatform for EmulatedPlatform {
         // Argument structs hold 64-bit addresses.
         let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
         bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
+        self.memory.check_arguments(kernel.name(), &aligned)?;
         let _call = self.calls.enter();
         // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
         // addresses in it are live buffers of this device.

@@ -7,7 +7,8 @@
 //!
 //! Page-locking is slow, so many slabs are locked at once, and one that is given back is kept for the next one.
 //!
-//! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it.
+//! Invariants: no more than `bytes_max` are page-locked. A slab is given back after the copies from and to it. One copy
+//! stays within one extent: extents often lie side by side, and a driver refuses a range that two of them hold.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +23,10 @@ const SLABS_MIN: u64 = 4096;
 const SLAB_BYTES_MAX: u64 = 256 << 10;
 /// Slabs are no smaller.
 const SLAB_BYTES_MIN: u64 = 4 << 10;
-/// What is page-locked at once.
-const EXTENT_BYTES: u64 = 64 << 20;
+/// What is page-locked at once, or less where that would be most of the budget.
+const EXTENT_BYTES_MAX: u64 = 64 << 20;
+/// Extents that a budget is made of, unless they would be larger than `EXTENT_BYTES_MAX`.
+const EXTENTS_MIN: u64 = 256;
 
 /// Page-locked memory up to a budget. Cheap to clone.
 #[derive(Clone)]
@@ -35,6 +38,7 @@ struct Shared {
     platform: Arc<dyn Platform>,
     slab_bytes: usize,
     slabs_max: usize,
+    slabs_per_extent: usize,
     state: Mutex<State>,
 }
 
@@ -44,16 +48,41 @@ struct State {
     extents: Vec<(u64, usize)>,
     /// Slabs of all extents.
     slab_count: usize,
-    /// Addresses of those that nobody uses.
-    idle: Vec<u64>,
+    /// Those that nobody uses.
+    idle: Vec<Slab>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slab {
+    address: u64,
+    /// The extent that it is a piece of, by its number.
+    extent: usize,
+}
+
+impl Slab {
+    /// Whether the other one lies behind it in the same extent, so that one copy may have both.
+    fn is_followed_by(self, other: Self, slab_bytes: u64) -> bool {
+        self.extent == other.extent && self.address + slab_bytes == other.address
+    }
 }
 
 impl HostMemory {
     /// Memory of which at most `bytes_max` are page-locked. None is before it is needed.
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let slab_bytes = (bytes_max / SLABS_MIN).clamp(SLAB_BYTES_MIN, SLAB_BYTES_MAX);
-        let slabs_max = (bytes_max / slab_bytes) as usize;
-        let shared = Shared { platform, slab_bytes: slab_bytes as usize, slabs_max, state: Mutex::default() };
+        let extent_bytes = (bytes_max / EXTENTS_MIN).min(EXTENT_BYTES_MAX);
+        Self::of_slabs(platform, bytes_max, slab_bytes, (extent_bytes / slab_bytes).max(1))
+    }
+
+    /// Memory of slabs of one size, so many of which are locked at once.
+    fn of_slabs(platform: Arc<dyn Platform>, bytes_max: u64, slab_bytes: u64, slabs_per_extent: u64) -> Self {
+        let shared = Shared {
+            platform,
+            slab_bytes: slab_bytes as usize,
+            slabs_max: (bytes_max / slab_bytes) as usize,
+            slabs_per_extent: slabs_per_extent as usize,
+            state: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -75,14 +104,14 @@ impl HostMemory {
             return Ok(None);
         }
         while state.idle.len() < count {
-            let wanted = (EXTENT_BYTES as usize / shared.slab_bytes).max(1);
-            let slabs = wanted.min(shared.slabs_max - state.slab_count);
+            let slabs = shared.slabs_per_extent.min(shared.slabs_max - state.slab_count);
             match shared.platform.allocate_host(slabs * shared.slab_bytes) {
-                Ok(address) => {
-                    state.extents.push((address, slabs));
+                Ok(start) => {
+                    let extent = state.extents.len();
+                    state.extents.push((start, slabs));
                     state.slab_count += slabs;
-                    let starts = (0..slabs).rev().map(|slab| address + (slab * shared.slab_bytes) as u64);
-                    state.idle.extend(starts);
+                    let address = |slab| start + (slab * shared.slab_bytes) as u64;
+                    state.idle.extend((0..slabs).rev().map(|slab| Slab { address: address(slab), extent }));
                 }
                 Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(None),
                 Err(error) => return Err(error),
@@ -113,7 +142,7 @@ impl Drop for Shared {
 /// Bytes in page-locked memory, slab by slab.
 pub struct HostBytes {
     memory: HostMemory,
-    slabs: Vec<u64>,
+    slabs: Vec<Slab>,
     bytes: u64,
 }
 
@@ -185,7 +214,8 @@ impl HostBytes {
         debug_assert!(read.is_ok());
     }
 
-    /// Calls `copy` for every part of a range that lies side by side: its address, its place in the range, its bytes.
+    /// Calls `copy` for every part of a range that lies side by side in one extent: its address, its place in the range,
+    /// its bytes.
     fn pieces(
         &self,
         offset: u64,
@@ -200,11 +230,13 @@ impl HostBytes {
             let first = (start / slab_bytes) as usize;
             let mut last = first;
             let end_of = |slab: usize| (slab as u64 + 1) * slab_bytes;
-            while end_of(last) < offset + bytes && self.slabs[last + 1] == self.slabs[last] + slab_bytes {
+            while end_of(last) < offset + bytes
+                && self.slabs[last].is_followed_by(self.slabs[last + 1], slab_bytes)
+            {
                 last += 1;
             }
             let piece = end_of(last).min(offset + bytes) - start;
-            copy(self.slabs[first] + start % slab_bytes, done, piece as usize)?;
+            copy(self.slabs[first].address + start % slab_bytes, done, piece as usize)?;
             done += piece;
         }
         Ok(())
@@ -227,7 +259,7 @@ mod tests {
     fn bytes_come_back_whatever_slabs_they_cross() {
         let platform = Arc::new(EmulatedPlatform::new());
         let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-        let host = HostMemory::new(platform, 64 * SLAB_BYTES_MIN);
+        let host = HostMemory::of_slabs(platform, 64 * SLAB_BYTES_MIN, SLAB_BYTES_MIN, 64);
         let values: Vec<u8> = (0..20_000u32).map(|number| (number * 7 % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
         // Slabs that lie side by side, and slabs that do not.
@@ -260,6 +292,27 @@ mod tests {
         let target = memory.allocate(9000, Stream(0)).unwrap();
         kept.upload(memory, 5000 + 10_000, (target.address(), 9000), Stream(0)).unwrap();
         assert_eq!(memory.download::<u8>(&target, 9000, Stream(0)).unwrap(), values[10_000..19_000]);
+    }
+
+    #[test]
+    fn one_copy_stays_within_one_extent_though_the_next_one_lies_beside_it() {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+        let host = HostMemory::of_slabs(platform, 64 * SLAB_BYTES_MIN, SLAB_BYTES_MIN, 4);
+        let bytes = 9 * SLAB_BYTES_MIN + 123;
+        let kept = host.allocate(bytes).unwrap().unwrap();
+        let starts: Vec<u64> = host.shared.lock().extents.iter().map(|(start, _)| *start).collect();
+        let is_beside = |pair: &[u64]| pair[0].abs_diff(pair[1]) == 4 * SLAB_BYTES_MIN;
+        assert!(starts.len() == 3 && starts.windows(2).all(is_beside), "not side by side: {starts:x?}");
+        let values: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
+        let source = memory.upload(&values, Stream(0)).unwrap();
+        kept.download(&memory, 0, (source.address(), bytes), Stream(0)).unwrap();
+        let mut read = vec![0; bytes as usize];
+        kept.read(0, &mut read);
+        assert!(read == values);
+        let target = memory.allocate(bytes, Stream(0)).unwrap();
+        kept.upload(&memory, 0, (target.address(), bytes), Stream(0)).unwrap();
+        assert!(memory.download::<u8>(&target, bytes as usize, Stream(0)).unwrap() == values);
     }
 
     #[test]

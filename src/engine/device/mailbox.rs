@@ -90,7 +90,7 @@ impl Mailbox {
             .platform
             .download_pinned(source, slot, bytes, stream)
             .and_then(|()| self.platform.mark(stream));
-        // A slot whose copy may have been enqueued without a mark is nobody's any more: the device is lost then.
+        // A slot whose copy may have been enqueued without a mark is nobody's any more.
         let mark = sent?;
         let coming = Coming { mailbox: self.clone(), slot, bytes, mark, is_here: AtomicBool::new(false) };
         Ok(Letter { content: Content::Coming(coming) })

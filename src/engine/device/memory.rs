@@ -208,6 +208,11 @@ impl DeviceMemory {
         self.shared.arena.bytes_max()
     }
 
+    /// What caches may use beyond what they use, beside what queries have reserved.
+    pub(crate) fn cache_room(&self) -> u64 {
+        self.shared.arena.cache_room()
+    }
+
     /// Bytes of the arena in use.
     pub fn used_bytes(&self) -> u64 {
         self.shared.arena.used_bytes()

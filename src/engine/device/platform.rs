@@ -29,7 +29,8 @@ pub struct Mark(
 ///
 /// # Errors
 ///
-/// Every method: `Device` for a fault of the device, which is then lost to this process.
+/// Every method: `Device` for a fault of the device, which is then lost to this process; `Internal` for a call that the device
+/// refuses and survives, as a copy over a range that no single allocation holds.
 pub trait Platform: Send + Sync + 'static {
     /// `cuda` or `emulated`.
     fn name(&self) -> &'static str;

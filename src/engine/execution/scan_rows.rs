@@ -179,11 +179,12 @@ impl RowGroupDecoder<'_> {
             Some(loaded) => {
                 let chunks: Vec<Arc<ResidentChunk>> =
                     places.iter().map(|place| loaded[*place].clone()).collect();
-                // They may come from another reader.
-                chunks
-                    .iter()
-                    .flat_map(|chunk| chunk.buffers())
-                    .for_each(|buffer| buffer.adopt(queue.stream()));
+                // They may come from another reader. What pieces share is not this reader's to free: rows of another
+                // piece, which the query has, may have their text there.
+                if !row_group.is_piece() {
+                    let buffers = chunks.iter().flat_map(|chunk| chunk.buffers());
+                    buffers.for_each(|buffer| buffer.adopt(queue.stream()));
+                }
                 chunks
             }
             None => scan.load(queue, &WantedChunks { row_group, places, sources: &sources, rows })?,

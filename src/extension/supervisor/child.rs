@@ -17,6 +17,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Where cuFile logs, which otherwise is the working directory: that of the data.
 const CUFILE_LOG_VARIABLE: &str = "CUFILE_LOGFILE_PATH";
+/// How many streams a GPU takes work from at once. With the driver's 8, those of one query wait for one another, and for those of
+/// all other queries.
+const CONNECTIONS_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+const CONNECTIONS: &str = "32";
 /// `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
@@ -55,6 +59,9 @@ impl EngineProcess {
             .stdout(Stdio::null());
         if std::env::var_os(CUFILE_LOG_VARIABLE).is_none() {
             command.env(CUFILE_LOG_VARIABLE, home.directory().join("cufile.log"));
+        }
+        if std::env::var_os(CONNECTIONS_VARIABLE).is_none() {
+            command.env(CONNECTIONS_VARIABLE, CONNECTIONS);
         }
         let supervisor_pid = std::process::id();
         // SAFETY: only system calls that are allowed between fork and exec.

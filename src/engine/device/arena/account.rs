@@ -1,17 +1,17 @@
 //! What a query has of an arena, and what its operators claim.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Condvar, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{AccountState, Arena};
+use super::{AccountState, Arena, ArenaState};
 use crate::StopFlag;
 
-/// Queries that wait for memory at once; a query beyond them is refused.
-pub(super) const WAITING_MAX: usize = 64;
+/// Queries that wait for memory at once; a query beyond them is refused. As many as a server has sessions.
+pub(super) const WAITING_MAX: usize = 4096;
 /// How often a query that waits looks whether it is still wanted.
 const STOP_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -46,34 +46,33 @@ impl Account {
             return Err(Error::new(ErrorKind::OutOfMemory, message)
                 .with_hint("Raise the server option device_memory, or run fewer queries at once."));
         }
-        state.waiting.push_back(self.number);
+        let turn = Arc::new(Condvar::new());
+        state.waiting.push_back((self.number, turn.clone()));
+        let is_first =
+            |state: &ArenaState| state.waiting.front().is_some_and(|(first, _)| *first == self.number);
         loop {
             if stop.is_stopped() {
-                state.waiting.retain(|waiting| *waiting != self.number);
-                arena.freed.notify_all();
+                state.waiting.retain(|(waiting, _)| *waiting != self.number);
+                state.tell_next();
                 return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
             }
-            if state.waiting.front() == Some(&self.number) {
-                let before = state.account(self.number);
-                let after = AccountState { minimum_bytes, ..before };
-                let Err(missing) = state.check(before, after, arena.bytes_max) else {
-                    state.put(self.number, after);
-                    state.waiting.pop_front();
-                    arena.freed.notify_all();
-                    return Ok(());
-                };
-                drop(state);
-                arena.reclaim(missing);
-                state = arena.lock();
-                if state.check(before, after, arena.bytes_max).is_ok() {
-                    continue;
-                }
+            let before = state.account(self.number);
+            let after = AccountState { minimum_bytes, ..before };
+            if is_first(&state) && state.has_room(before, after, arena.bytes_max) {
+                state.put(self.number, after);
+                state.waiting.pop_front();
+                state.tell_next();
+                break;
             }
-            state = arena
-                .freed
-                .wait_timeout(state, STOP_POLL_INTERVAL)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
+            let waited = turn.wait_timeout(state, STOP_POLL_INTERVAL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        let surplus = state.cache_surplus(arena.bytes_max);
+        drop(state);
+        if surplus > 0 {
+            arena.reclaim(surplus);
+        }
+        Ok(())
     }
 
     pub(in crate::device) fn peak_bytes(&self) -> u64 {
@@ -84,34 +83,33 @@ impl Account {
     pub(in crate::device) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();
         let own = state.account(self.number);
-        let free = self.arena.bytes_max.saturating_sub(state.reserved_bytes) + state.cached_bytes;
-        (own.reserved_bytes() - own.used_bytes) + free
+        (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
     }
 
     /// Changes what claims have beyond their guarantees; says whether that was granted.
     fn change_excess(&self, before: u64, after: u64) -> bool {
         let bytes_max = self.arena.bytes_max;
-        self.arena.attempt(|state| {
-            let own = state.account(self.number);
-            let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
-            if after > before {
-                if !state.waiting.is_empty() {
-                    return Err(0);
-                }
-                // Caches keep what the claim leaves them: they give way only where the reservation needs it.
-                let others = state.reserved_bytes - own.reserved_bytes() - state.cached_bytes;
-                let room = bytes_max.saturating_sub(others + own.minimum_bytes);
-                if 2 * changed.excess_bytes > room {
-                    return Err(0);
-                }
-                state.check(own, changed, bytes_max)?;
+        let mut state = self.arena.lock();
+        let own = state.account(self.number);
+        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
+        if after > before {
+            let others = state.reserved_bytes - own.reserved_bytes();
+            let room = bytes_max.saturating_sub(others + own.minimum_bytes);
+            let is_granted = state.waiting.is_empty()
+                && 2 * changed.excess_bytes <= room
+                && state.has_room(own, changed, bytes_max);
+            if !is_granted {
+                return false;
             }
-            state.put(self.number, changed);
-            if !state.waiting.is_empty() {
-                self.arena.freed.notify_all();
-            }
-            Ok(())
-        })
+        }
+        state.put(self.number, changed);
+        state.tell_next();
+        let surplus = state.cache_surplus(bytes_max);
+        drop(state);
+        if surplus > 0 {
+            self.arena.reclaim(surplus);
+        }
+        true
     }
 }
 
@@ -121,7 +119,7 @@ impl Drop for Account {
         if let Some(own) = state.accounts.remove(&self.number) {
             state.reserved_bytes -= own.reserved_bytes();
         }
-        self.arena.freed.notify_all();
+        state.tell_next();
     }
 }
 

@@ -177,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shared_where_queries_have_reserved_all() {
+    fn caches_share_half_of_what_queries_have_reserved() {
         let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1000);
         let query = memory.open_account();
-        query.admit(950, &StopFlag::default()).unwrap();
-        let buffer = query.allocate(100, Stream(0)).unwrap();
-        assert!(!buffer.try_share());
-        drop(buffer);
+        query.admit(1000, &StopFlag::default()).unwrap();
+        let buffers = [query.allocate(500, Stream(0)).unwrap(), query.allocate(1, Stream(0)).unwrap()];
+        assert_eq!(buffers.each_ref().map(Buffer::try_share), [true, false]);
+        drop(buffers);
         assert_eq!(query.available_bytes(), 1000);
     }
 }

@@ -249,6 +249,8 @@ impl LoadClaim {
     ) {
         self.is_published = true;
         let (shared, bytes) = (&self.cache.shared, chunk.bytes());
+        let stream = self.cache.uses_host.then_some(stream);
+        let has_room = self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_share);
         let mut state = shared.lock();
         let mut kept = match state.entries.remove(&self.key) {
             Some(Entry::Kept(kept)) => kept,
@@ -264,22 +266,34 @@ impl LoadClaim {
             Some(_) => kept.uses.pinned += 1,
             None => kept.uses.file += 1,
         }
-        let room = shared.bytes_max.saturating_sub(state.device_bytes);
-        let missing = bytes.saturating_sub(room);
-        let has_room = state.victim_bytes(missing, self.evicts_before) >= missing
-            && chunk.buffers().all(Buffer::try_share);
-        let leaving = if has_room {
+        let mut leaving = Leaving::new();
+        // Another reader may have taken the room.
+        if has_room && state.device_bytes + bytes <= shared.bytes_max {
             kept.device = OnDevice::Here(chunk.clone());
             state.device_bytes += bytes;
-            state.take_victims(missing, self.evicts_before)
         } else {
-            vec![(self.key, chunk.clone(), kept.last_query)]
-        };
+            leaving.push((self.key, chunk.clone(), kept.last_query));
+        }
         state.entries.insert(self.key, Entry::Kept(kept));
         drop(state);
         shared.changed.notify_all();
-        let stream = self.cache.uses_host.then_some(stream);
         shared.dismiss(leaving, stream);
+    }
+
+    /// Makes chunks on the device give way to one of so many bytes; says whether there is room then, as far as these are
+    /// not in use.
+    fn make_room(&self, bytes: u64, stream: Option<Stream>) -> bool {
+        let shared = &self.cache.shared;
+        let mut state = shared.lock();
+        let room = shared.bytes_max.saturating_sub(state.device_bytes).min(shared.memory.cache_room());
+        let missing = bytes.saturating_sub(room);
+        if state.victim_bytes(missing, self.evicts_before) < missing {
+            return false;
+        }
+        let victims = state.take_victims(missing, self.evicts_before);
+        drop(state);
+        shared.dismiss(victims, stream);
+        true
     }
 }
 

@@ -95,20 +95,24 @@ impl State {
         leaving
     }
 
+    /// Those that nobody uses at the moment go first: only their memory is free at once.
     fn victims(&self, bytes: u64, query: u64) -> Vec<(ChunkKey, u64)> {
-        let mut candidates: Vec<(u64, u64, ChunkKey)> = self
+        if bytes == 0 {
+            return Vec::new();
+        }
+        let mut candidates: Vec<((bool, u64), u64, ChunkKey)> = self
             .entries
             .iter()
             .filter_map(|(key, entry)| match entry {
                 Entry::Kept(Kept { device: OnDevice::Here(chunk), last_query, .. })
                     if *last_query < query =>
                 {
-                    Some((*last_query, chunk.bytes(), *key))
+                    Some(((Arc::strong_count(chunk) > 1, *last_query), chunk.bytes(), *key))
                 }
                 _ => None,
             })
             .collect();
-        candidates.sort_unstable_by_key(|(last_query, ..)| *last_query);
+        candidates.sort_unstable_by_key(|(rank, ..)| *rank);
         let candidates = candidates.into_iter().map(|(_, chunk_bytes, key)| (key, chunk_bytes));
         as_many(candidates, bytes)
     }

@@ -13,8 +13,8 @@ fn key(row_group: usize) -> ChunkKey {
     ChunkKey { file, row_group, leaf: 0 }
 }
 
-fn chunk(bytes: u64) -> Arc<ResidentChunk> {
-    Arc::new(ResidentChunk::for_tests(bytes))
+fn chunk(cache: &ChunkCache, bytes: u64) -> Arc<ResidentChunk> {
+    Arc::new(ResidentChunk::for_tests(&cache.shared.memory, bytes))
 }
 
 fn origin() -> ChunkOrigin {
@@ -29,7 +29,7 @@ fn cache(bytes_max: u64, host_bytes: u64) -> ChunkCache {
 
 fn load(cache: &ChunkCache, row_group: usize, bytes: u64, query: u64) {
     let Claim::Mine(claim) = cache.claim(key(row_group), query) else { panic!("not to be loaded") };
-    claim.publish(&chunk(bytes), origin(), query, Stream(0));
+    claim.publish(&chunk(cache, bytes), origin(), query, Stream(0));
 }
 
 fn holds(cache: &ChunkCache, row_group: usize, query: u64) -> bool {
@@ -109,7 +109,7 @@ fn tiers(cache: &ChunkCache) -> Vec<(MemorySpace, u32, u64, u64)> {
 fn what_leaves_the_device_is_found_on_the_host_with_its_bytes() {
     let cache = cache(100, 64 * SLAB_BYTES);
     let Claim::Mine(claim) = cache.claim(key(0), 1) else { panic!("not to be loaded") };
-    let loaded = chunk(60);
+    let loaded = chunk(&cache, 60);
     let written: Vec<u8> = (0..60).collect();
     let buffer = loaded.buffers().next().unwrap().clone();
     cache.shared.memory.upload_to(&written, buffer.address(), Stream(0)).unwrap();
@@ -203,8 +203,8 @@ fn a_query_without_pinned_memory_reads_the_file() {
     let without = cache.without_host();
     let Claim::Mine(claim) = without.claim(key(0), 2) else { panic!("not to be loaded") };
     assert!(claim.pinned().is_none());
-    claim.publish(&chunk(200), origin(), 2, Stream(0));
+    claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
     let Claim::Mine(claim) = without.claim(key(5), 2) else { panic!("not to be loaded") };
-    claim.publish(&chunk(200), origin(), 2, Stream(0));
+    claim.publish(&chunk(&without, 200), origin(), 2, Stream(0));
     assert_eq!(tiers(&cache), [(MemorySpace::Pinned, 1, 0, 2)], "it was put on the host");
 }

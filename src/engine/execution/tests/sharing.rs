@@ -160,6 +160,26 @@ fn rows_go_to_files_where_the_host_has_no_memory_for_them() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "files are left over");
 }
 
+#[test]
+fn queries_that_have_reserved_all_leave_column_chunks_on_the_device() {
+    let table = table();
+    let memory_bytes = 16 * table.bytes();
+    let fixture = Fixture::caching(Arc::new(EmulatedPlatform::new()), memory_bytes, (memory_bytes / 2, 0));
+    let first = fixture.run(sort(&table)).unwrap();
+    assert!(first.metrics.bytes_read > 0 && first.metrics.cache_hits == 0, "{:?}", first.metrics);
+    let memory = fixture.engine.memory();
+    let others: Vec<_> = (0..3).map(|_| memory.open_account()).collect();
+    others.iter().for_each(|other| other.admit(memory_bytes / 4, &StopFlag::default()).unwrap());
+    let again = fixture.run(sort(&table)).unwrap();
+    assert_eq!(again.rows, first.rows);
+    assert_eq!((again.metrics.bytes_read, again.metrics.cache_misses), (0, 0), "{:?}", again.metrics);
+    // Nor is anything kept from coming there.
+    let cached = fixture.engine.cache_bytes().0;
+    let other_table = self::table();
+    fixture.run(sort(&other_table)).unwrap();
+    assert!(fixture.engine.cache_bytes().0 > cached);
+}
+
 /// A cache that holds buffers.
 struct Cache(Mutex<Vec<crate::device::Buffer>>);
 
