@@ -11,7 +11,7 @@ SF ?= 1
 # Benchmarks: which queries ("1 6 14"; all if empty), and how many measured runs.
 QUERIES ?=
 RUNS ?= 5
-CLUSTERS := demo test bare emulated bench bench-gpu gpu
+CLUSTERS := demo test bare emulated core bench bench-gpu gpu
 export PG_CONFIG
 
 help: ## List the targets
@@ -46,6 +46,11 @@ test-cassert: ## make test on a PostgreSQL 15 with assertions, which is built fr
 test-all: ## The same with every query of the long suites, of which make test runs a share
 	@scripts/setup.sh
 	@scripts/test.sh --whole
+
+test-core: ## PostgreSQL's own regression queries over foreign tables: all of them, in every mode (see regress/README.md)
+	@scripts/setup.sh
+	@mkdir -p target/results
+	@scripts/core.sh target/results/core.json
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh

@@ -159,6 +159,8 @@ def value_of(column, text):
         if kind in ("float4", "float8"):
             return float(text)
         if kind == "numeric":
+            if not decimal.Decimal(text).is_finite():
+                raise Unwritable(text)
             return decimal.Decimal(text).quantize(decimal.Decimal(1).scaleb(-column.scale), context=decimal.Context(prec=80))
         if kind == "bool":
             return text in ("t", "true")
