@@ -6,7 +6,8 @@ stays a view over the units below it. Each unit has schemas of its own, one for 
 - `f`: foreign tables of the CPU engine's server
 - `g`: the same files by the emulated device's server
 - `h`: heap tables of the same rows, from PostgreSQL's text and not from the files
-- `s`, `t`: heap tables of the same rows in other orders, made only when a difference has to be understood
+- `s`, `t`: heap tables of the same rows in other orders (in `s` a parent has its children's rows itself, as a heap scan
+  takes one child after the other), made only when a difference has to be understood
 
 - Units are made in a session of their own, whose rows are frozen: every snapshot of the suite's session sees them.
 - A unit lasts until the relation's definition or rows change, which is looked for after statements that may write: by the
@@ -79,7 +80,7 @@ class Part:
 
     def __init__(self, name, columns, heap, files, clause="", partitioned=""):
         self.name, self.columns, self.heap, self.files = name, columns, heap, files
-        self.clause, self.partitioned = clause, partitioned
+        self.clause, self.partitioned, self.foreign = clause, partitioned, False
 
 
 class Unit:
@@ -127,7 +128,7 @@ class Mirrors:
             made = self._view(session, relation, path, unit, depth)
         elif relation.kind == "p" or relation.has_children:
             made = self._tree(session, relation, unit)
-        made = made or self._plain(session, relation, unit)
+        made = made or self._plain(session, relation, path, unit)
         made.epoch = self.epoch
         if unit and made is not unit:
             self.dropped.append(unit)
@@ -158,8 +159,11 @@ class Mirrors:
             shutil.rmtree(self.folder / str(unit.number), ignore_errors=True)
         self.dropped = []
 
-    def _plain(self, session, relation, unit):
+    def _plain(self, session, relation, path, unit):
+        """A table with the rows of a relation, be it a view."""
         stored = relation.kind != "v"
+        if not stored:
+            session.run(f"SET LOCAL search_path = {path or literal('')}")  # its functions may need it
         marks = _marks(session, [relation]) if stored else None
         if stored and unit and unit.marks == marks:
             return unit
@@ -280,7 +284,7 @@ class Mirrors:
             schemas = [other.schema(role) for other in below]
             self.maker.run(f"SET LOCAL search_path = {', '.join([*schemas, *([path] if path else [])])}")
             self.maker.run(statement.replace("{schema}", schema, 1))
-        for place, part in enumerate(unit.parts):
+        for place, part in enumerate([_flattened(unit.parts)] if role == "s" and unit.parts else unit.parts):
             self._create_part(unit, role, schema, place, part)
         self.maker.run("COMMIT")
         unit.roles.add(role)
@@ -356,6 +360,18 @@ def _numeric_shape(typmod):
     """Digits and scale; the scale has eleven bits and a sign."""
     bits = typmod - _LENGTH_WORD
     return bits >> 16 & 0xffff, ((bits & 0x7ff) ^ 1024) - 1024
+
+
+def _flattened(parts):
+    """A tree as one table with all rows."""
+    root = parts[0]
+    order = [column.name for column in root.columns]
+    rows = []
+    for part in parts:
+        places = {column.name: place for place, column in enumerate(part.columns)}
+        cells = [row.split("\t") for row in part.heap]
+        rows.extend("\t".join(row[places[name]] for name in order) for row in cells)
+    return Part(root.name, root.columns, rows, [])
 
 
 def _marks(session, relations):
