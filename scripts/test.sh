@@ -133,6 +133,14 @@ stop_clusters() {
 
 area rust run_rust
 area kernels run_kernels
+# PostgreSQL's own regression queries: a slice of so many seconds, or all of them.
+core_seconds=60
+run_core() {
+    local slice=(--slice "$core_seconds")
+    if [[ $share == 1 ]]; then slice=(); fi
+    "$project_root/scripts/core.sh" "$results/core.json" --seed "$seed" "${slice[@]}"
+}
+
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")
@@ -146,9 +154,7 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
     area emulated run_emulated
 fi
 
-# PostgreSQL's own regression queries: so many seconds of them.
-core_seconds=60
-if wanted core; then "$project_root/scripts/core.sh" "$results/core.json" --slice "$core_seconds" || status=1; fi
+area core run_core
 
 if wanted differential; then areas+=(self-check); fi
 if wanted emulated; then areas+=(emulated-regress); fi

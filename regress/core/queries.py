@@ -72,7 +72,7 @@ class Query:
 
     @property
     def order_items(self):
-        """The expressions of the last ORDER BY outside parentheses, as lists of tokens."""
+        """The expressions of the last ORDER BY outside parentheses, as lists of Tokens."""
         items = []
         for place, token in enumerate(self.tokens):
             if token.nesting == 0 and token.word == "order":
@@ -84,8 +84,21 @@ class Query:
             elif token.nesting == 0 and token.text == ",":
                 items.append([])
             else:
-                items[-1].append(token.text)
-        return items
+                items[-1].append(token)
+        return [_without_direction(item) for item in items]
+
+    def with_keys(self, names):
+        """The query with every ORDER BY expression that is no column of the result (of columns `names`) added as one, and how many
+        these are; (None, 0) where that isn't a matter of text."""
+        words = [(place, token) for place, token in enumerate(self.tokens) if token.nesting == 0]
+        if self.tokens[0].word != "select" or {token.word for _, token in words} & {"union", "intersect", "except", "distinct", "values"}:
+            return None, 0
+        keys = [item for item in self.order_items if _column_of(item, names) is None]
+        begin = next((token.offset for _, token in words if token.word == "from"), None)
+        if not keys or begin is None:
+            return None, 0
+        added = ", ".join(f"({self.body[item[0].offset:item[-1].offset + len(item[-1].text)]})" for item in keys)
+        return f"{self.body[:begin]}, {added} {self.body[begin:]}", len(keys)
 
     def with_parameters(self):
         """The query with integers beside operators as parameters `$n`: (text, values). No values where there are none."""
@@ -176,12 +189,16 @@ def _without_into(text, found, into):
     return text[:found[into].offset] + (text[found[end].offset:] if end < len(found) else "")
 
 
-def _column_of(words, names):
+def _without_direction(item):
+    """An ORDER BY expression without ASC, DESC, NULLS FIRST, USING and the like."""
+    item = [token for token in item if token.word not in ("asc", "desc", "nulls", "first", "last")]
+    using = next((place for place, token in enumerate(item) if token.word == "using"), len(item))
+    return item[:using]
+
+
+def _column_of(item, names):
     """The place of the result's column that an ORDER BY expression is, or None."""
-    words = [word for word in words if word.lower() not in ("asc", "desc", "nulls", "first", "last")]
-    lowered = [word.lower() for word in words]
-    if "using" in lowered:
-        words = words[:lowered.index("using")]
+    words = [token.text for token in item]
     if len(words) == 1 and words[0].isdigit():
         return int(words[0]) - 1 if 0 < int(words[0]) <= len(names) else None
     if len(words) == 1 or len(words) == 3 and words[1] == ".":

@@ -48,6 +48,11 @@ class Queries(unittest.TestCase):
         self.assertTrue(query.ordered)
         self.assertEqual(query.order_keys(["a", "c"]), [1, 0])
 
+    def test_keys_as_columns(self):
+        query = query_of("SELECT a FROM t ORDER BY a, b <> c DESC NULLS LAST, f(1, 2) LIMIT 3", {})
+        self.assertEqual(query.with_keys(["a"]), ("SELECT a , (b <> c), (f(1, 2)) FROM t ORDER BY a, b <> c DESC NULLS LAST, f(1, 2) LIMIT 3", 2))
+        self.assertEqual(query_of("SELECT a FROM t UNION SELECT b FROM u ORDER BY a + 1", {}).with_keys(["a"]), (None, 0))
+
     def test_parameters(self):
         self.assertEqual(query_of("SELECT a - 1 FROM t WHERE a <= 5 AND f(3) LIMIT 4", {}).with_parameters(),
                          ("SELECT a - $1 FROM t WHERE a <= $2 AND f(3) LIMIT 4", ["1", "5"]))

@@ -6,7 +6,8 @@ use pgrx::{IntoDatum, pg_sys};
 use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval, Value};
 
 use super::{
-    Lowered, LoweredResult, Lowering, Refusal, Scale, check_determined, check_equality, check_order, function_name,
+    Lowered, LoweredResult, Lowering, Refusal, Scale, check_determined, check_equality, check_order,
+    function_name,
     numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
     type_name,
 };
