@@ -49,8 +49,7 @@ test-all: ## The same with every query of the long suites, of which make test ru
 
 test-core: ## PostgreSQL's own regression queries over foreign tables: all of them, in every mode (see regress/README.md)
 	@scripts/setup.sh
-	@mkdir -p target/results
-	@scripts/core.sh target/results/core.json
+	@scripts/test-core.sh
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh

@@ -21,7 +21,19 @@ if [[ $(cat "$cache_root/core-venv/installed" 2>/dev/null) != "$wanted" ]]; then
     "$cache_root/core-venv/bin/pip" install --quiet --disable-pip-version-check "$wanted" >&2
     printf '%s' "$wanted" > "$cache_root/core-venv/installed"
 fi
-suite=$(python3 "$project_root/regress/core/source.py" "$cache_root" "$version")
+# The suite's files; where Debian has no source package of the version, those of the oldest serve.
+sources=$cache_root/sources
+suite=
+for wanted in "$version" "${SERVER_VERSIONS%% *}"; do
+    [[ -z $suite && ! -f $sources/$wanted.absent ]] || continue
+    mkdir -p "$sources"
+    if found=$("$project_root/scripts/postgres-source.sh" "$wanted" "$sources/$wanted"); then
+        suite=$found/src/test/regress
+    elif [[ $wanted != "${SERVER_VERSIONS%% *}" ]]; then
+        touch "$sources/$wanted.absent"
+    fi
+done
+[[ -n $suite ]] || die "the sources of PostgreSQL, which have its regression suite, can't be had"
 for tests in test_statements test_queries test_forms; do
     "$python" "$project_root/regress/core/$tests.py" 2>&1 | tail -n 20 >&2
 done
