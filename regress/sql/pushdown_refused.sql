@@ -17,9 +17,9 @@ SELECT count(*) FROM t3 x JOIN heap.t2 y ON x.a = y.a;
 -- Another collation.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM t3 ORDER BY c COLLATE "en-x-icu", id LIMIT 5;
 SELECT id FROM t3 ORDER BY c COLLATE "en-x-icu", id LIMIT 5;
--- Several collations: PostgreSQL raises an error where text is compared, and needs none where it isn't.
+-- Text of several collations: PostgreSQL raises an error where it is compared.
 \set path :data '/t3.parquet'
-CREATE FOREIGN TABLE pq.collations (c text COLLATE "C", d text COLLATE "POSIX" OPTIONS (column_name 'c')) SERVER pystachio OPTIONS (path :'path');
+CREATE FOREIGN TABLE pq.collations (c text COLLATE "C", d text OPTIONS (column_name 'c') COLLATE "POSIX") SERVER pystachio OPTIONS (path :'path');
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM collations WHERE c < d;
 SELECT count(*) FROM collations WHERE c < d;
 SELECT count(*) FROM collations WHERE c = d;
