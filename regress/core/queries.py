@@ -101,14 +101,15 @@ class Query:
         return f"{self.body[:begin]}, {added} {self.body[begin:]}", len(keys)
 
     def with_parameters(self):
-        """The query with integers beside operators as parameters `$n`: (text, values). No values where there are none."""
+        """The query with integers beside operators as parameters `$n`, equal ones as one: (text, values)."""
         text, values, end, previous = "", [], 0, ""
         for token in self.tokens:
             text += self.body[end:token.offset]
             end = token.offset + len(token.text)
             if previous in _OPERATORS and re.fullmatch(r"\d{1,9}", token.text):
-                values.append(token.text)
-                text += f"${len(values)}"
+                if token.text not in values:
+                    values.append(token.text)
+                text += f"${values.index(token.text) + 1}"
             else:
                 text += token.text
             previous = token.text

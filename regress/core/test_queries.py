@@ -54,8 +54,8 @@ class Queries(unittest.TestCase):
         self.assertEqual(query_of("SELECT a FROM t UNION SELECT b FROM u ORDER BY a + 1", {}).with_keys(["a"]), (None, 0))
 
     def test_parameters(self):
-        self.assertEqual(query_of("SELECT a - 1 FROM t WHERE a <= 5 AND f(3) LIMIT 4", {}).with_parameters(),
-                         ("SELECT a - $1 FROM t WHERE a <= $2 AND f(3) LIMIT 4", ["1", "5"]))
+        self.assertEqual(query_of("SELECT a - 1 FROM t WHERE a <= 5 AND f(3) GROUP BY a - 1 LIMIT 4", {}).with_parameters(),
+                         ("SELECT a - $1 FROM t WHERE a <= $2 AND f(3) GROUP BY a - $1 LIMIT 4", ["1", "5"]))
 
     def test_hashes_know_neither_space_nor_comments(self):
         self.assertEqual(statement_hash("SELECT  1 -- one\n, 2"), statement_hash("SELECT 1, 2"))

@@ -43,11 +43,11 @@ class Trial:
         self.choose = random.Random(f"{options.seed} modes")
         self.prepared, self.number, self.file, self.client = {}, 0, "", None
         self.plain = f"{'debug_parallel_query' if int(options.version) >= 16 else 'force_parallel_mode'}"
-        self.types = {}
+        self.types, self.seen, self.settings = {}, set(), 0
 
     def begin_file(self, name, client):
         """A file begins in a new session."""
-        self.file, self.client, self.prepared = name, client, {}
+        self.file, self.client, self.prepared, self.seen = name, client, {}, set()
         self.mirrors.epoch += 1
 
     def before(self, statement, text):
@@ -57,6 +57,8 @@ class Trial:
             self._query(statement, text, query)
         if not query or query.kind != "select":
             self.mirrors.epoch += 1
+        if text.lstrip().lower().startswith(("set ", "reset ")):
+            self.settings += 1
 
     def _query(self, statement, text, query):
         if self.options.only and self.options.only != statement_hash(text):
@@ -112,6 +114,11 @@ class Trial:
         session.run(f"ROLLBACK TO SAVEPOINT core_aside; {_AS_OWNER}")
         if writes:
             self.mirrors.epoch += 1
+        again = (query.text, query.body, self.settings, *[unit.number for unit in units])
+        if again in self.seen:
+            self.counts["skipped: the same query again"] += 1
+            return
+        self.seen.add(again)
         expected = self._outcome(query, units, "h", [], path, HEAP_TIMEOUT)
         if expected.slow:
             self.counts["skipped: slow over heap tables"] += 1
