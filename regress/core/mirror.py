@@ -6,7 +6,7 @@ stays a view over the units below it. Each unit has schemas of its own, one for 
 - `f`: foreign tables of the CPU engine's server
 - `g`: the same files by the emulated device's server
 - `h`: heap tables of the same rows, from PostgreSQL's text and not from the files
-- `s`, `t`: heap tables of the same rows in other orders (in `s` a parent has its children's rows itself, as a heap scan
+- `s`, `t`, `u`, `v`: heap tables of the same rows in other orders (in `s` a parent has its children's rows itself, as a heap scan
   takes one child after the other), made only when a difference has to be understood
 
 - Units are made in a session of their own, whose rows are frozen: every snapshot of the suite's session sees them.
@@ -29,6 +29,7 @@ _PLAIN = {"bool", "int2", "int4", "int8", "float4", "float8", "date", "time", "t
 _TEXTS = {"text", "varchar", "bpchar", "json"}
 _ITEMS = {"bool", "int2", "int4", "int8", "float4", "float8", "text", "varchar", "uuid"}
 _HEAP_PARTITIONS = 0.2
+SHUFFLED = ("t", "u", "v")
 SERVERS = {"f": "pystachio", "g": "core_emulated"}
 _LENGTH_WORD = 4
 
@@ -136,7 +137,7 @@ class Mirrors:
         return made
 
     def reordered(self, unit, role):
-        """Makes the heap tables of `unit` with their rows in another order (`s`: backwards, `t`: shuffled)."""
+        """Makes the heap tables of `unit` with their rows in another order (`s`: backwards, the others shuffled)."""
         if role in unit.roles:
             return
         below = unit.view[1] if unit.view else []
@@ -304,8 +305,8 @@ class Mirrors:
             rows = list(part.heap)
             if role == "s":
                 rows.reverse()
-            elif role == "t":
-                random.Random(self.seed).shuffle(rows)
+            elif role in SHUFFLED:
+                random.Random(f"{self.seed} {role}").shuffle(rows)
             text = "".join(row + "\n" for row in rows)
             names = ", ".join(quoted(column.name) for column in part.columns)
             self.maker.run_with_rows(f"COPY {name} ({names}) FROM STDIN (FREEZE)", lambda: text)

@@ -24,7 +24,7 @@ MODES = {
     "generic": ("f", ["plan_cache_mode = 'force_generic_plan'"]),
 }
 # Other plans of heap tables: where they disagree, so may an engine.
-_VARIANTS = [("s", []), ("t", []), ("t", ["enable_hashagg = off", "enable_hashjoin = off"]),
+_VARIANTS = [("s", []), ("t", []), ("u", []), ("v", []), ("t", ["enable_hashagg = off", "enable_hashjoin = off"]),
              ("s", ["enable_sort = off", "enable_nestloop = off"]), ("h", ["enable_mergejoin = off", "enable_hashjoin = off"])]
 _AS_OWNER = "SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL client_encoding = 'UTF8'"
 # The texts that the files are written from.
