@@ -15,13 +15,14 @@ stays a view over the units below it. Each unit has schemas of its own, one for 
 - A column is declared with its own type where foreign tables can have it, with its domain's base type, else as text.
 """
 
+import decimal
 import hashlib
 import random
 import shutil
 
 from harness.libpq import QueryError
 
-from .forms import Form, Unwritable, decimal_shape
+from .forms import Form, Unwritable, array_items, decimal_shape, value_of
 
 ROWS_MAX = 60_000
 DEPTH_MAX = 8
@@ -424,7 +425,6 @@ def _split_rows(columns, lines):
 
 def _numerics(column, texts):
     """Numerics of one scale: a Parquet column has one, so what prints with another gets it in heap tables too."""
-    from .forms import value_of
     values = [unescaped(text) for text in texts]
     try:
         if column.precision is None or column.declared == "numeric":
@@ -432,17 +432,15 @@ def _numerics(column, texts):
         written = [None if value is None else str(value_of(column, value)) for value in values]
     except Unwritable as error:
         raise _MustBeText(column.name) from error
-    return ["\\N" if value is None else f"{_plain_decimal(value)}" for value in written], written
+    return ["\\N" if value is None else _plain_decimal(value) for value in written], written
 
 
 def _plain_decimal(text):
     """`str` of a Decimal may have an exponent (0E-20), which stands for no other value."""
-    from decimal import Decimal
-    return format(Decimal(text), "f")
+    return format(decimal.Decimal(text), "f")
 
 
 def _check_writable(column, values):
-    from .forms import array_items, value_of
     try:
         for value in values:
             if value is not None:

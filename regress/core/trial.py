@@ -42,7 +42,7 @@ class Trial:
         self.options, self.mirrors, self.known, self.claims, self.counts = options, mirrors, known, claims, counts
         self.choose = random.Random(f"{options.seed} modes")
         self.prepared, self.number, self.file, self.client = {}, 0, "", None
-        self.plain = f"{'debug_parallel_query' if int(options.version) >= 16 else 'force_parallel_mode'}"
+        self.parallel = "debug_parallel_query" if int(options.version) >= 16 else "force_parallel_mode"
         self.types, self.seen, self.settings = {}, set(), 0
 
     def begin_file(self, name, client):
@@ -138,7 +138,7 @@ class Trial:
 
     def _mode(self, mode, statement, text, query, units, path, expected):
         role, settings = MODES[mode]
-        settings = [setting.replace("{parallel}", self.plain) for setting in settings]
+        settings = [setting.replace("{parallel}", self.parallel) for setting in settings]
         actual = self._outcome(query, units, role, settings, path, FOREIGN_TIMEOUT, mode == "generic")
         key = statement_hash(text)
         found = difference(query, expected, actual, self._type_name)
