@@ -13,7 +13,7 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test bare emulated bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test bare emulated core bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets
@@ -52,6 +52,9 @@ test-all: ## The same with every query of the long suites, of which make test ru
 test-versions: ## What depends on the version of PostgreSQL, on 15 to 18 in turn (VERSIONS="16 18")
 	@scripts/setup.sh
 	@scripts/test-versions.sh $(VERSIONS)
+test-core: ## PostgreSQL's own regression queries over foreign tables: all of them, in every mode (see regress/README.md)
+	@scripts/setup.sh
+	@scripts/test-core.sh
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh

@@ -28,7 +28,7 @@ if [[ -z $(unpacked) ]]; then
     command -v apt-get >/dev/null || die "Debian's source package is needed, and there is no apt-get here"
     mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
     for mirror in $(mirrors); do
-        for suite in bookworm bookworm-updates bookworm-security trixie trixie-updates trixie-security; do
+        for suite in bookworm bookworm-updates bookworm-security trixie trixie-updates trixie-security forky; do
             case $mirror,$suite in *-security,*-security | *-security/,*-security) ;; *-security* | *,*-security) continue ;; esac
             printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"
         done

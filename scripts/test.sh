@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [--whole] [rust|kernels|regress|differential|faults|emulated]…    all areas by default
+# usage: scripts/test.sh [--whole] [rust|kernels|regress|differential|core|faults|emulated]…    all areas by default
 #
 # Of the long suites a share runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED;
 # by default the commit's, so that every commit tries other queries and a run can be repeated). --whole runs all of them.
@@ -14,7 +14,7 @@ if [[ ${1:-} == --whole ]]; then
 fi
 seed=$(test_seed "$share")
 areas=("$@")
-[[ $# -gt 0 ]] || areas=(rust kernels regress differential faults emulated)
+[[ $# -gt 0 ]] || areas=(rust kernels regress differential core faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -133,6 +133,14 @@ stop_clusters() {
 
 area rust run_rust
 area kernels run_kernels
+# PostgreSQL's own regression queries: a slice of so many seconds, or all of them.
+core_seconds=60
+run_core() {
+    local slice=(--slice "$core_seconds")
+    if [[ $share == 1 ]]; then slice=(); fi
+    "$project_root/scripts/core.sh" "$results/core.json" --seed "$seed" "${slice[@]}"
+}
+
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")
@@ -145,6 +153,8 @@ if wanted regress || wanted differential || wanted faults || wanted emulated; th
     area faults run_faults
     area emulated run_emulated
 fi
+
+area core run_core
 
 if wanted differential; then areas+=(self-check); fi
 if wanted emulated; then areas+=(emulated-regress); fi

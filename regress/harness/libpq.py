@@ -16,7 +16,8 @@ import socket
 import time
 
 _CONNECTION_OK = 0
-_EMPTY_QUERY, _COMMAND_OK, _TUPLES_OK, _COPY_OUT = 0, 1, 2, 3
+_EMPTY_QUERY, _COMMAND_OK, _TUPLES_OK, _COPY_OUT, _COPY_IN = 0, 1, 2, 3, 4
+_TRANSACTION_STATUS = {0: "idle", 1: "active", 2: "open", 3: "failed"}
 _DIAG = {"severity": b"S", "sqlstate": b"C", "message": b"M", "detail": b"D", "hint": b"H"}
 
 
@@ -54,6 +55,9 @@ def _load():
         "PQfreeCancel": (None, [pointer]),
         "PQgetCopyData": (number, [pointer, ctypes.POINTER(pointer), number]),
         "PQfreemem": (None, [pointer]),
+        "PQputCopyData": (number, [pointer, text, number]),
+        "PQputCopyEnd": (number, [pointer, text]),
+        "PQtransactionStatus": (number, [pointer]),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
@@ -126,6 +130,36 @@ class Session:
             self._take(result)
         else:
             _pq.PQclear(result)
+
+    def run_with_rows(self, sql, rows):
+        """Runs statements, giving the text that `rows()` returns to each of them that copies rows in, and returns the result of
+        the last one that has one. The first error is raised when all have run."""
+        self.start(sql)
+        last, error = None, None
+        while True:
+            result = _pq.PQgetResult(self._connection)
+            if not result:
+                break
+            if _pq.PQresultStatus(result) == _COPY_IN:
+                _pq.PQclear(result)
+                data = rows().encode()
+                _pq.PQputCopyData(self._connection, data, len(data))
+                _pq.PQputCopyEnd(self._connection, None)
+                continue
+            try:
+                last = self._take(result)
+            except QueryError as failure:
+                error = error or failure
+                if failure.sqlstate == "08006":
+                    break
+        if error:
+            raise error
+        return last
+
+    @property
+    def transaction(self):
+        """Where the session's transaction stands: `idle`, `active`, `open`, `failed`, or `unknown` once the connection is lost."""
+        return _TRANSACTION_STATUS.get(_pq.PQtransactionStatus(self._connection), "unknown")
 
     def start(self, sql):
         """Sends statements and returns at once; `finish` waits for them."""

@@ -14,6 +14,25 @@ SELECT count(*) FROM t3 WHERE random() >= 0;
 -- A heap table.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM t3 x JOIN heap.t2 y ON x.a = y.a;
 SELECT count(*) FROM t3 x JOIN heap.t2 y ON x.a = y.a;
+-- Text of several collations: PostgreSQL raises an error where it is compared.
+\set path :data '/t3.parquet'
+CREATE FOREIGN TABLE pq.collations (c text COLLATE "C", d text OPTIONS (column_name 'c') COLLATE "POSIX") SERVER pystachio OPTIONS (path :'path');
+EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM collations WHERE c < d;
+SELECT count(*) FROM collations WHERE c < d;
+SELECT count(*) FROM collations WHERE c = d;
+SELECT count(*) FROM collations WHERE c LIKE d;
+SELECT count(*) FROM collations WHERE starts_with(c, d);
+SELECT count(*) FROM collations WHERE strpos(c, d) > 0;
+SELECT greatest(c, d) FROM collations;
+SELECT max(c || d) FROM collations;
+SELECT count(DISTINCT c || d) FROM collations;
+SELECT c || d FROM collations GROUP BY 1;
+SELECT DISTINCT c || d FROM collations;
+SELECT count(*) FROM collations x JOIN collations y ON x.c = y.d;
+SELECT count(*) FROM (SELECT c FROM collations UNION ALL SELECT d FROM collations) s;
+SELECT c FROM collations UNION ALL SELECT d FROM collations ORDER BY 1;
+SELECT count(*) FROM collations WHERE c || d || 'x' IS NOT NULL;
+DROP FOREIGN TABLE pq.collations;
 -- A whole row.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT x FROM t3 x WHERE id < 3;
 SELECT x FROM t3 x WHERE id < 3 ORDER BY id;

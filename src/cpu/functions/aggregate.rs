@@ -60,13 +60,17 @@ fn lower_argument(
         }
         _ => lower(argument, input)?,
     };
-    // Arrow tells -0 from 0 and one NaN from another, and puts negative NaN first.
-    let by_value = aggregate.function != Aggregate::AnyValue
-        && (aggregate.function != Aggregate::Count || aggregate.distinct);
-    if data_type.is_float() && by_value {
-        return Ok(call::normalize_float(lowered, data_type));
+    if !data_type.is_float() {
+        return Ok(lowered);
     }
-    Ok(lowered)
+    // Arrow tells -0 from 0 and one NaN from another, and puts negative NaN first.
+    Ok(match aggregate.function {
+        // The least of zeros is one of them: where there is -0 alone, it is -0.
+        Aggregate::Min | Aggregate::Max => call::normalize_nan(lowered, data_type),
+        Aggregate::AnyValue => lowered,
+        Aggregate::Count if !aggregate.distinct => lowered,
+        _ => call::normalize_float(lowered, data_type),
+    })
 }
 
 fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {

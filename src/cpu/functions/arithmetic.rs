@@ -55,11 +55,11 @@ pub(super) fn square_root(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(values.into_array::<Float64Type>()))
 }
 
-/// A float with one NaN and one zero.
-pub(super) fn normalize_float(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// A float with one NaN and, where `one_zero` is set, one zero.
+pub(super) fn normalize_float(call: &Invocation<'_>, one_zero: bool) -> Result<ArrayRef> {
     match call.result {
-        DataType::Float32 => normalize::<Float32Type>(call),
-        DataType::Float64 => normalize::<Float64Type>(call),
+        DataType::Float32 => normalize::<Float32Type>(call, one_zero),
+        DataType::Float64 => normalize::<Float64Type>(call, one_zero),
         _ => Err(call.not_supported("normalization")),
     }
 }
@@ -328,7 +328,7 @@ where
     Ok(Arc::new(values.into_array::<P>()))
 }
 
-fn normalize<P>(call: &Invocation<'_>) -> Result<ArrayRef>
+fn normalize<P>(call: &Invocation<'_>, one_zero: bool) -> Result<ArrayRef>
 where
     P: ArrowPrimitiveType,
     P::Native: Float,
@@ -336,8 +336,12 @@ where
     let values = map_lanes(
         &call.lanes::<P>(0)?,
         call.rows,
-        // Adding zero turns -0 into 0 and leaves everything else.
-        |a| (if a.is_nan() { P::Native::NAN } else { a.add(P::Native::ZERO) }, false),
+        |a| match (a.is_nan(), one_zero) {
+            (true, _) => (P::Native::NAN, false),
+            // Adding zero turns -0 into 0 and leaves everything else.
+            (false, true) => (a.add(P::Native::ZERO), false),
+            (false, false) => (a, false),
+        },
         |_| Error::internal("normalizing a float has failed"),
     )?;
     Ok(Arc::new(values.into_array::<P>()))

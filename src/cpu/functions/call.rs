@@ -42,6 +42,8 @@ pub(super) enum Kernel {
     NullWhere,
     /// A float with one NaN and one zero.
     NormalizeFloat,
+    /// A float with one NaN, and both zeros as they are.
+    NormalizeNan,
     /// The same value in another Arrow type of the same plan type.
     Align,
 }
@@ -86,6 +88,11 @@ pub(super) fn call(kernel: Kernel, arguments: Vec<Expr>, result: &DataType) -> E
 /// A float with one NaN and one zero.
 pub(crate) fn normalize_float(value: Expr, data_type: &DataType) -> Expr {
     call(Kernel::NormalizeFloat, vec![value], data_type)
+}
+
+/// A float with one NaN, and both zeros as they are: for what hands one of its values on.
+pub(super) fn normalize_nan(value: Expr, data_type: &DataType) -> Expr {
+    call(Kernel::NormalizeNan, vec![value], data_type)
 }
 
 impl ScalarCall {
@@ -182,7 +189,8 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
         Kernel::Lower(case) => text::change_case(case.lower(), call),
         Kernel::ILike(case) => like::like(Some(case.lower()), call),
         Kernel::NullWhere => comparison::null_where(call),
-        Kernel::NormalizeFloat => arithmetic::normalize_float(call),
+        Kernel::NormalizeFloat => arithmetic::normalize_float(call, true),
+        Kernel::NormalizeNan => arithmetic::normalize_float(call, false),
         Kernel::Align => cast::align(call),
     }
 }

@@ -142,6 +142,20 @@ async fn float_groups_join_zeros_and_nans() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bounds_of_negative_zeros_are_negative() {
+    let fixture = Fixture::new();
+    let floats = arrow::array::Float64Array::from(vec![-0.0, -0.0]);
+    let path = fixture.write("t", vec![("v", Arc::new(floats))], 3);
+    let value = || Some(Expression::column(ColumnId(1), DataType::Float64));
+    let calls = vec![
+        call(2, Aggregate::Min, value(), DataType::Float64),
+        call(3, Aggregate::Max, value(), DataType::Float64),
+    ];
+    let plan = aggregate(scan(&path, &[(1, "v", DataType::Float64)]), Vec::new(), calls);
+    assert_eq!(fixture.run(plan, &[2, 3]).await.unwrap().lines(), ["-0.0|-0.0"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counts_and_bounds_come_from_footers() {
     let fixture = Fixture::new();
     let path = table(&fixture);

@@ -171,9 +171,13 @@ fn lower(
 
 #[test]
 fn floats_are_counted_and_ordered_with_one_nan_and_one_zero() {
-    for (function, distinct) in [(Aggregate::Min, false), (Aggregate::Max, false), (Aggregate::Count, true)] {
+    for (function, distinct, normalized) in [
+        (Aggregate::Min, false, "normalizenan(c0)"),
+        (Aggregate::Max, false, "normalizenan(c0)"),
+        (Aggregate::Count, true, "normalizefloat(c0)"),
+    ] {
         let lowered = lower(function, DataType::Float64, DataType::Float64, distinct).expect("an aggregate");
-        assert!(lowered.to_string().contains("normalizefloat(c0)"), "{lowered}");
+        assert!(lowered.to_string().contains(normalized), "{lowered}");
     }
     let array: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, f64::NAN, -f64::NAN]));
     let schema = Arc::new(Schema::new(vec![Field::new("c0", ArrowType::Float64, true)]));

@@ -6,7 +6,8 @@ use pgrx::{IntoDatum, pg_sys};
 use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval, Value};
 
 use super::{
-    Lowered, LoweredResult, Lowering, Refusal, Scale, check_equality, check_order, function_name,
+    Lowered, LoweredResult, Lowering, Refusal, Scale, check_determined, check_equality, check_order,
+    function_name,
     numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
     type_name,
 };
@@ -173,10 +174,12 @@ impl CallSite {
                 }
                 Ok(())
             }
-            Shipping::Like { .. } | Shipping::Position | Shipping::Replace | Shipping::StartsWith
-                if !collation::is_deterministic(self.collation_oid) =>
-            {
-                Err(self.refuse("under a nondeterministic collation"))
+            Shipping::Like { .. } | Shipping::Position | Shipping::Replace | Shipping::StartsWith => {
+                check_determined(first, self.collation_oid)?;
+                if !collation::is_deterministic(self.collation_oid) {
+                    return Err(self.refuse("under a nondeterministic collation"));
+                }
+                Ok(())
             }
             _ => Ok(()),
         }

@@ -687,8 +687,19 @@ fn check_padding(type_oid: pg_sys::Oid) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether text has a collation. It has none where operands of several collations meet: to compare it is then an error, which
+/// PostgreSQL raises with its first row.
+pub fn check_determined(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    let is_text = matches!(type_oid, pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID);
+    if is_text && collation_oid == pg_sys::InvalidOid {
+        return Err(Refusal::new("text of several collations"));
+    }
+    Ok(())
+}
+
 /// Whether an engine orders values of the type as PostgreSQL does.
 pub fn check_order(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    check_determined(type_oid, collation_oid)?;
     match type_oid {
         pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID
             if !collation::is_byte_order(collation_oid) =>
@@ -703,6 +714,7 @@ pub fn check_order(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<
 
 /// Whether equality of values of the type is that of their bytes.
 pub fn check_equality(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    check_determined(type_oid, collation_oid)?;
     if !collation::is_deterministic(collation_oid) {
         let name = collation_name(collation_oid);
         return Err(Refusal(format!("equality under the nondeterministic collation {name}")));

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# PostgreSQL's own regression queries over foreign tables, compared with heap tables: regress/core. On the server of PG_CONFIG.
+#
+# usage: scripts/core.sh COUNTS_FILE [OPTION…]     options: those of regress/core/run.py, such as --slice SECONDS, --file NAME
+#
+# The suite's SQL files come from Debian's source package and pyarrow from PyPI, into the cache folder.
+source "$(dirname "$0")/environment.sh"
+
+[[ $# -ge 1 ]] || die "usage: core.sh COUNTS_FILE [OPTION…]"
+counts=$1
+shift
+config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
+version=$(server_version "$config")
+
+# The Python that writes Parquet files, in an environment of its own.
+python=$cache_root/core-venv/bin/python
+wanted=$(grep '^pyarrow==' "$project_root/benches/requirements.txt")
+if [[ $(cat "$cache_root/core-venv/installed" 2>/dev/null) != "$wanted" ]]; then
+    say "making the private environment of regress/core in $cache_root/core-venv"
+    python3 -m venv "$cache_root/core-venv"
+    "$cache_root/core-venv/bin/pip" install --quiet --disable-pip-version-check "$wanted" >&2
+    printf '%s' "$wanted" > "$cache_root/core-venv/installed"
+fi
+# The suite's files; where Debian has no source package of the version, those of the oldest serve.
+sources=$cache_root/sources
+suite=
+for wanted in "$version" "${SERVER_VERSIONS%% *}"; do
+    [[ -z $suite && ! -f $sources/$wanted.absent ]] || continue
+    mkdir -p "$sources"
+    if found=$("$project_root/scripts/postgres-source.sh" "$wanted" "$sources/$wanted"); then
+        suite=$found/src/test/regress
+    elif [[ $wanted != "${SERVER_VERSIONS%% *}" ]]; then
+        touch "$sources/$wanted.absent"
+    fi
+done
+[[ -n $suite ]] || die "the sources of PostgreSQL, which have its regression suite, can't be had"
+for tests in test_statements test_queries test_forms; do
+    "$python" "$project_root/regress/core/$tests.py" 2>&1 | tail -n 20 >&2
+done
+
+stage=$("$project_root/scripts/build.sh")
+folder=$("$project_root/scripts/cluster.sh" create core "$stage")
+# shellcheck disable=SC2064
+trap "'$project_root/scripts/cluster.sh' stop core" EXIT
+"$python" "$project_root/regress/core/run.py" "$("$project_root/scripts/cluster.sh" conninfo core)" --suite "$suite" \
+    --data "$folder/core" --version "$version" --counts "$counts" "$@"
