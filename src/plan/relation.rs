@@ -295,6 +295,27 @@ impl Relation {
         Arc::new(Relation { operator, estimate: self.estimate })
     }
 
+    /// The same operator over what `change` makes of its inputs.
+    pub fn map_inputs(&self, change: &mut dyn FnMut(&Arc<Relation>) -> Arc<Relation>) -> Arc<Relation> {
+        let mut operator = self.operator.clone();
+        match &mut operator {
+            Operator::Scan { .. } | Operator::Values { .. } => {}
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Aggregate { input, .. }
+            | Operator::Sort { input, .. }
+            | Operator::Limit { input, .. } => *input = change(input),
+            Operator::Join { left, right, .. } => {
+                *left = change(left);
+                *right = change(right);
+            }
+            Operator::UnionAll { inputs, .. } => {
+                inputs.iter_mut().for_each(|(input, _)| *input = change(input));
+            }
+        }
+        Arc::new(Relation { operator, estimate: self.estimate })
+    }
+
     /// The expressions of this operator alone.
     pub fn expressions(&self) -> Vec<&Expression> {
         match &self.operator {

@@ -1,6 +1,7 @@
 //! The scan node: running a plan in the engine and giving its rows to PostgreSQL.
 //!
 //! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters
+//! - `kept_rows.rs`: the rows of scans that are read again
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
 //! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
@@ -10,6 +11,7 @@
 
 mod analyze;
 mod explain;
+mod kept_rows;
 mod parameters;
 mod query;
 mod scan;

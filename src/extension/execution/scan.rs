@@ -2,9 +2,10 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, QueryRequest, Request, Result};
+use pystachio_plan::{Error, Plan, QueryRequest, Request, Result, close_gates};
 
 use super::{
+    kept_rows::KeptRows,
     parameters::Parameters,
     query::{QueryCost, RunningQuery},
 };
@@ -21,10 +22,14 @@ pub struct ScanState {
     /// What the planner left.
     pub private: ScanPrivate,
     parameters: Option<Parameters>,
+    /// The parameters of PostgreSQL's executor that those are computed from.
+    reads: *mut pg_sys::Bitmapset,
     columns: Vec<ColumnReader>,
     block: RowBlock,
     batch: Option<(arrow_array::RecordBatch, usize)>,
     query: Option<RunningQuery>,
+    /// The rows of this and later times, once the scan was started again with nothing changed.
+    kept: Option<KeptRows>,
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
@@ -47,6 +52,7 @@ impl ScanState {
             Some(parameters) => unsafe { parameters.bind(plan, context)? },
             None => (plan.clone(), Vec::new()),
         };
+        let plan = Plan { root: close_gates(&plan.root, &parameters), outputs: plan.outputs };
         let request = Request::Run(Box::new(QueryRequest {
             plan,
             parameters,
@@ -99,10 +105,12 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let state = ScanState {
             private,
             parameters,
+            reads: pg_sys::pull_paramids((*scan).fdw_exprs.cast()),
             columns,
             block: RowBlock::default(),
             batch: None,
             query: None,
+            kept: None,
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
@@ -121,9 +129,18 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     unsafe {
         let state = &mut *(*node).fdw_state.cast::<ScanState>();
         let slot = (*node).ss.ss_ScanTupleSlot;
+        if let Some(kept) = &mut state.kept
+            && let Some((values, nulls)) = kept.next_row()
+        {
+            store_row(slot, values, nulls);
+            return slot;
+        }
         loop {
             if let Some((values, nulls)) = state.block.next_row() {
                 store_row(slot, values, nulls);
+                if let Some(kept) = &mut state.kept {
+                    kept.add(values, nulls);
+                }
                 return slot;
             }
             if state.query.is_none() {
@@ -139,8 +156,24 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
 /// Starts again, perhaps with other parameters.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: as of `iterate_foreign_scan`.
-    unsafe { (*(*node).fdw_state.cast::<ScanState>()).stop() }
+    // SAFETY: as of `iterate_foreign_scan`; what the slot holds may be a kept row.
+    unsafe {
+        let state = &mut *(*node).fdw_state.cast::<ScanState>();
+        pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+        if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) {
+            state.stop();
+            if let Some(kept) = state.kept.take() {
+                kept.end();
+            }
+        } else if let Some(kept) = &mut state.kept {
+            kept.rewind();
+        } else if state.query.is_some() {
+            state.stop();
+            let former = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
+            state.kept = Some(KeptRows::new((*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor));
+            pg_sys::MemoryContextSwitchTo(former);
+        }
+    }
 }
 
 /// Ends the scan; what the engine still does for it stops.
@@ -150,6 +183,10 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     unsafe {
         if let Some(state) = (*node).fdw_state.cast::<ScanState>().as_mut() {
             state.stop();
+            if let Some(kept) = state.kept.take() {
+                pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+                kept.end();
+            }
         }
     }
 }

@@ -192,7 +192,17 @@ pub unsafe fn geqo(
 
 const NIL: *mut pg_sys::List = std::ptr::null_mut();
 
-/// A path for a base relation.
+/// The path as one that only the leader may take: an engine's query belongs to one backend, and so do the InitPlans of the
+/// subqueries in it.
+unsafe fn for_leader_only(path: *mut pg_sys::ForeignPath) -> *mut pg_sys::ForeignPath {
+    // SAFETY: the path was just made.
+    unsafe {
+        (*path).path.parallel_safe = false;
+    }
+    path
+}
+
+/// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
 ///
 /// # Safety
 ///
@@ -205,7 +215,7 @@ pub unsafe fn create_foreign_scan_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreignscan_path(
+        for_leader_only(pg_sys::create_foreignscan_path(
             root,
             relation,
             std::ptr::null_mut(),
@@ -215,12 +225,12 @@ pub unsafe fn create_foreign_scan_path(
             startup_cost,
             total_cost,
             NIL,
-            std::ptr::null_mut(),
+            (*relation).lateral_relids,
             std::ptr::null_mut(),
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 
@@ -238,7 +248,7 @@ pub unsafe fn create_foreign_join_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreign_join_path(
+        for_leader_only(pg_sys::create_foreign_join_path(
             root,
             relation,
             std::ptr::null_mut(),
@@ -253,7 +263,7 @@ pub unsafe fn create_foreign_join_path(
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 
@@ -272,7 +282,7 @@ pub unsafe fn create_foreign_upper_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreign_upper_path(
+        for_leader_only(pg_sys::create_foreign_upper_path(
             root,
             relation,
             target,
@@ -286,7 +296,7 @@ pub unsafe fn create_foreign_upper_path(
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     lower::{Lowered, Lowering, Refusal, Scale, type_name},
     nodes::{elements, list_of, text_of},
     planning::with_planning,
-    relation_info::{RelationInfo, place_placeholders},
+    relation_info::{Place, RelationInfo, place_placeholders},
     scope::Scope,
 };
 use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
         let description = describe(&table).or_raise();
         (*relation).tuples = description.row_count as f64;
         pg_sys::set_baserel_size_estimates(root, relation);
-        let info = build(relation, table_oid, &table, &description).or_raise();
+        let info = build(root, relation, table_oid, &table, &description).or_raise();
         info.attach(relation);
     }
 }
@@ -76,6 +76,7 @@ pub fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
 }
 
 unsafe fn build(
+    root: *mut pg_sys::PlannerInfo,
     relation: *mut pg_sys::RelOptInfo,
     table_oid: pg_sys::Oid,
     table: &TableOptions,
@@ -106,7 +107,8 @@ unsafe fn build(
         };
         let rows = (*relation).rows;
         let scan = Relation::new(scan, rows);
-        let (scan, scope) = match place_placeholders(scan.clone(), scope.clone(), (*relation).reltarget) {
+        let place = Place { root, relation, inputs: &[] };
+        let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
             Ok(placed) => placed,
             Err(Refusal(reason)) => {
                 with_planning(|planning| planning.refuse(format!("column of {name}: {reason}")));

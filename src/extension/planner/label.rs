@@ -15,7 +15,7 @@ use super::{
     lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
     nodes::elements,
     planning::with_planning,
-    relation_info::{RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
+    relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
     scope::Scope,
 };
 
@@ -39,7 +39,7 @@ pub unsafe fn label_relation(
         let built = if (*entry).inh {
             label_union(root, relation)
         } else if is_subquery {
-            label_subquery(relation, entry)
+            label_subquery(root, relation, entry)
         } else {
             return;
         };
@@ -69,7 +69,11 @@ pub unsafe fn label_relation(
 
 type Labelled = Result<Option<(*mut pg_sys::FdwRoutine, RelationInfo)>, Refusal>;
 
-unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::RangeTblEntry) -> Labelled {
+unsafe fn label_subquery(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+) -> Labelled {
     unsafe {
         let subroot = (*relation).subroot;
         if subroot.is_null() || !(*(*subroot).parse).rowMarks.is_null() {
@@ -100,7 +104,7 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
             projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
         }
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut labelled = finish_label(relation, info, projected, scope)?;
+        let mut labelled = finish_label(&Place { root, relation, inputs: &[] }, info, projected, scope)?;
         labelled.absorbed.push(subroot);
         Ok(Some(((*last).fdwroutine, labelled)))
     }
@@ -159,20 +163,21 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
             absorbed,
             is_sorted: false,
         };
-        let (placed, scope) =
-            place_placeholders(info.relation.clone(), info.scope.clone(), (*relation).reltarget)?;
+        let place = Place { root, relation, inputs: &[] };
+        let (placed, scope) = place_placeholders(&place, info.relation.clone(), info.scope.clone())?;
         Ok(Some((routine, RelationInfo { relation: placed, scope, ..info })))
     }
 }
 
 /// Applies the conditions that core could not push into a subquery.
 unsafe fn finish_label(
-    relation: *mut pg_sys::RelOptInfo,
+    place: &Place<'_>,
     info: &RelationInfo,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
 ) -> Result<RelationInfo, Refusal> {
     unsafe {
+        let relation = place.relation;
         let mut filters = Vec::new();
         for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
             filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
@@ -181,7 +186,7 @@ unsafe fn finish_label(
         if let Some(predicate) = Expression::all_of(filters) {
             projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
         }
-        let (projected, scope) = place_placeholders(projected, scope, (*relation).reltarget)?;
+        let (projected, scope) = place_placeholders(place, projected, scope)?;
         Ok(info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows))
     }
 }

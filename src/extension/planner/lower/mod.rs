@@ -21,7 +21,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use pystachio_plan::{
     CaseBranch, DataType, EXPRESSION_DEPTH_MAX, Expression, ExpressionSize, Function, RELATION_DEPTH_MAX,
-    Relation, Value,
+    Relation, Value, could_fail,
 };
 
 pub use self::aggregate::LoweredAggregate;
@@ -131,6 +131,12 @@ impl Lowered {
             }
             _ => value,
         }
+    }
+
+    /// Whether computing the value, or its scale, could fail for some row.
+    pub fn could_fail(&self) -> bool {
+        let fails = |expression| could_fail(expression, &|_| false);
+        fails(&self.expression) || matches!(&self.scale, Scale::Varies(scale) if fails(scale))
     }
 
     /// The same with its expressions (the value, and the scale if that varies) changed.
@@ -284,7 +290,11 @@ impl<'scope> Lowering<'scope> {
                 }
                 NodeTag::T_Aggref => Err(Refusal::new("an aggregate outside its grouping")),
                 NodeTag::T_WindowFunc => Err(Refusal::new("a window function")),
-                NodeTag::T_GroupingFunc => Err(Refusal::new("GROUPING()")),
+                // Groups of several sets are never lowered, and all else is grouped by every key.
+                NodeTag::T_GroupingFunc if (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup == 0 => {
+                    Ok(Lowered::plain(Expression::int32(0)))
+                }
+                NodeTag::T_GroupingFunc => Err(Refusal::new("GROUPING() of another level")),
                 other => Err(Refusal(format!("an expression of kind {other:?}"))),
             }
         }
@@ -393,7 +403,7 @@ impl<'scope> Lowering<'scope> {
     }
 
     /// Lowers something that need not be evaluated for every row.
-    unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> LoweredResult {
+    pub unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> LoweredResult {
         let outside = self.conditional.replace(true);
         let lowered = unsafe { self.lower(node) };
         self.conditional.set(outside);
