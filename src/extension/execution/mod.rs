@@ -1,7 +1,7 @@
 //! The scan node: running a plan in the engine and giving its rows to PostgreSQL.
 //!
 //! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters
-//! - `kept_rows.rs`: the rows of scans that are read again
+//! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
 //! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
@@ -12,6 +12,7 @@
 mod analyze;
 mod explain;
 mod kept_rows;
+mod lookup;
 mod parameters;
 mod query;
 mod scan;

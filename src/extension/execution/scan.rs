@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, Plan, QueryRequest, Request, Result, close_gates};
+use pystachio_plan::{Error, Literal, Plan, QueryRequest, Request, Result, close_gates};
 
 use super::{
     kept_rows::KeptRows,
+    lookup::{LookupPlan, LookupTable, QUERIES_MAX},
     parameters::Parameters,
     query::{QueryCost, RunningQuery},
 };
@@ -30,9 +31,20 @@ pub struct ScanState {
     query: Option<RunningQuery>,
     /// The rows of this and later times, once the scan was started again with nothing changed.
     kept: Option<KeptRows>,
+    lookup: Lookup,
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
+}
+
+/// How far a scan that is asked for one key after another is.
+enum Lookup {
+    /// The engine was asked so often with other parameters than before.
+    Asked(u32),
+    /// All rows are here. The parameters' values now, if the scan has started, and how many of their rows it gave.
+    Loaded { table: LookupTable, sought: Option<(Vec<Literal>, usize)> },
+    /// The rows are too many, or of a plan that can't be looked up in.
+    Unfit,
 }
 
 impl ScanState {
@@ -52,7 +64,19 @@ impl ScanState {
             Some(parameters) => unsafe { parameters.bind(plan, context)? },
             None => (plan.clone(), Vec::new()),
         };
+        if matches!(self.lookup, Lookup::Asked(QUERIES_MAX..)) {
+            self.load()?;
+        }
+        if let Lookup::Loaded { sought, .. } = &mut self.lookup {
+            *sought = Some((parameters, 0));
+            return Ok(());
+        }
         let plan = Plan { root: close_gates(&plan.root, &parameters), outputs: plan.outputs };
+        self.query = Some(self.run(plan, parameters)?);
+        Ok(())
+    }
+
+    fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
         let request = Request::Run(Box::new(QueryRequest {
             plan,
             parameters,
@@ -61,12 +85,43 @@ impl ScanState {
             device: settings::device(),
             engine: settings::engine_choice(),
         }));
-        self.query = Some(RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)?);
+        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
+    }
+
+    /// Reads the rows of all keys, if they are few enough.
+    fn load(&mut self) -> Result<()> {
+        self.lookup = Lookup::Unfit;
+        let Some(plan) = LookupPlan::of(&self.private.plan, self.private.parameters.len()) else {
+            return Ok(());
+        };
+        let (plan, mut table) = LookupTable::new(plan, hash_memory_bytes());
+        self.query = Some(self.run(plan, Vec::new())?);
+        while let Some(query) = &mut self.query
+            && let Some(batch) = query.next_batch()?
+        {
+            if !table.add(batch) {
+                self.stop();
+                return Ok(());
+            }
+        }
+        self.stop();
+        self.lookup = Lookup::Loaded { table, sought: None };
         Ok(())
+    }
+
+    /// Whether the scan gives rows, or has given all.
+    fn has_started(&self) -> bool {
+        self.query.is_some() || matches!(self.lookup, Lookup::Loaded { sought: Some(_), .. })
     }
 
     /// Fills the block with the next rows; `false` after the last.
     fn fill_block(&mut self) -> Result<bool> {
+        if let Lookup::Loaded { table, sought: Some((parameters, given)) } = &mut self.lookup {
+            let Some(row) = table.row(parameters, *given) else { return Ok(false) };
+            *given += 1;
+            self.block.fill(&row, 0, &mut self.columns)?;
+            return Ok(true);
+        }
         // Datums of the last block may point into the batch, so it goes only now.
         loop {
             if let Some((batch, row_offset)) = &mut self.batch
@@ -111,6 +166,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             batch: None,
             query: None,
             kept: None,
+            lookup: Lookup::Asked(0),
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
@@ -143,7 +199,7 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
                 }
                 return slot;
             }
-            if state.query.is_none() {
+            if !state.has_started() {
                 state.start((*node).ss.ps.ps_ExprContext).or_raise();
             }
             if !state.fill_block().or_raise() {
@@ -160,7 +216,13 @@ pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignSc
     unsafe {
         let state = &mut *(*node).fdw_state.cast::<ScanState>();
         pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-        if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) {
+        if let Lookup::Loaded { sought, .. } = &mut state.lookup {
+            *sought = None;
+            state.block.clear();
+        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) {
+            if let (Lookup::Asked(count), true) = (&mut state.lookup, state.query.is_some()) {
+                *count += 1;
+            }
             state.stop();
             if let Some(kept) = state.kept.take() {
                 kept.end();
@@ -259,6 +321,13 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
         })?);
     }
     Ok(columns)
+}
+
+/// What PostgreSQL lets a hash table take.
+fn hash_memory_bytes() -> usize {
+    // SAFETY: settings of this backend.
+    let (kilobytes, factor) = unsafe { (pg_sys::work_mem, pg_sys::hash_mem_multiplier) };
+    (f64::from(kilobytes) * 1024.0 * factor) as usize
 }
 
 /// Stores a row as a virtual tuple.
