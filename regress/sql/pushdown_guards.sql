@@ -48,6 +48,12 @@ SELECT same($$SELECT x.id FROM t1 x LEFT JOIN t2 y ON x.id = y.id AND y.a <> 0 A
 SELECT same($$SELECT x.id, y.id FROM t1 x JOIN t2 y ON x.i = y.i AND 100 / (x.a - y.a) > 20 AND x.a <> y.a$$);
 SELECT same($$SELECT i FROM t1 GROUP BY i HAVING 100 / (count(*) - 1) > 10 AND count(*) > 1$$);
 
+-- Conditions beside each other guard as PostgreSQL orders them: cheap ones first.
+SELECT same($$SELECT id FROM t1 WHERE 100 / a > 20 AND a <> 0$$);
+SELECT same($$SELECT id FROM t1 WHERE to_char(a, '9') <> ' 0' AND 100 / (a * 2) > 5$$);
+SELECT same($$SELECT q.id, q.v FROM (SELECT id, max(a) AS v FROM t1 GROUP BY id) q JOIN t2 y ON q.id = y.id WHERE 100 / q.v > 20 AND q.v <> 0$$);
+EXPLAIN (VERBOSE, COSTS OFF) SELECT id FROM t1 WHERE to_char(a, '9') <> ' 0' AND 100 / (a * 2) > 5 AND i > 0;
+
 -- A condition without columns is tested before anything is read.
 SELECT same($$SELECT a FROM t1 WHERE 1 / a > 0 GROUP BY a HAVING NULL > avg(a)$$);
 SELECT same($$SELECT count(*) FROM t1 WHERE 1 / a > 0 HAVING NULL > avg(a)$$);
@@ -64,6 +70,30 @@ PREPARE guarded(integer) AS SELECT CASE WHEN $1 <> 0 THEN to_char(a / $1, '999')
 EXECUTE guarded(0);
 EXECUTE guarded(2);
 DEALLOCATE guarded;
+-- Values of parameters are computed where PostgreSQL would.
+PREPARE either(integer) AS SELECT count(*) FROM t1 WHERE $1 = 0 OR a > 100 / $1;
+EXPLAIN (COSTS OFF) EXECUTE either(0);
+EXECUTE either(0);
+EXECUTE either(50);
+DEALLOCATE either;
+PREPARE both_true(integer) AS SELECT count(*) FROM t1 WHERE $1 <> 0 AND a > 100 / $1;
+EXECUTE both_true(0);
+EXECUTE both_true(50);
+DEALLOCATE both_true;
+PREPARE branch(integer) AS SELECT id, CASE WHEN $1 = 0 OR a = 0 THEN 0 ELSE a + 100 / $1 / a END FROM t1 WHERE id < 4 ORDER BY id;
+EXECUTE branch(0);
+EXECUTE branch(10);
+DEALLOCATE branch;
+PREPARE ranges(numeric, date) AS SELECT count(*) FROM t1 WHERE n BETWEEN $1 AND $1 + 10 OR (k AND d < $2 + 3);
+EXPLAIN (VERBOSE, COSTS OFF) EXECUTE ranges(1, '1994-09-01');
+EXECUTE ranges(1, '1994-09-01');
+EXECUTE ranges(1, 'infinity');
+DEALLOCATE ranges;
+PREPARE optional(integer, date) AS SELECT count(*) FROM t1 WHERE (a = $1 OR $1 IS NULL) AND (d < $2 OR $2 IS NULL OR $2 = 'infinity');
+EXPLAIN (COSTS OFF) EXECUTE optional(1, '1994-09-01');
+EXECUTE optional(1, '1994-09-01');
+EXECUTE optional(NULL, 'infinity');
+DEALLOCATE optional;
 RESET plan_cache_mode;
 
 -- GROUPING without grouping sets is 0.

@@ -1,7 +1,7 @@
 //! Conditions without columns: PostgreSQL tests them once, before it reads a row of what they stand above
 //! (a One-Time Filter), so nothing below one that is not true may be computed, or fail.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{DataType, Expression, Function, JoinKind, Literal, Operator, Relation, Value};
 
@@ -30,6 +30,42 @@ pub fn close_gates(relation: &Arc<Relation>, parameters: &[Literal]) -> Arc<Rela
         return relation.clone();
     }
     relation.map_inputs(&mut |input| close_gates(input, parameters))
+}
+
+/// The parameters that are conditions without columns, which tell whether others are needed.
+pub fn gate_parameters(relation: &Relation) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    visit(relation, &mut |expression| {
+        if let Expression::Parameter { index, data_type: DataType::Bool } = expression {
+            found.insert(*index);
+        }
+    });
+    found
+}
+
+/// The parameters that a tree reads.
+pub fn parameters_of(relation: &Relation) -> BTreeSet<u32> {
+    let mut found = BTreeSet::new();
+    visit(relation, &mut |expression| {
+        expression.walk(&mut |part| {
+            if let Expression::Parameter { index, .. } = part {
+                found.insert(*index);
+            }
+        });
+    });
+    found
+}
+
+/// Visits the expressions of all operators, conjuncts one by one.
+fn visit(relation: &Relation, visitor: &mut dyn FnMut(&Expression)) {
+    let mut waiting = relation.expressions();
+    while let Some(expression) = waiting.pop() {
+        match expression {
+            Expression::Call { function: Function::And, arguments, .. } => waiting.extend(arguments),
+            other => visitor(other),
+        }
+    }
+    relation.inputs().into_iter().for_each(|input| visit(input, visitor));
 }
 
 /// Whether there could be a gate below, so that trees without one, which are most, are not copied.
@@ -125,6 +161,16 @@ mod tests {
         let own = scan(vec![failing(), Expression::literal(Value::Null, DataType::Bool)]);
         let above = Relation::new(Operator::Limit { input: own, offset: None, count: None }, 1.0);
         assert_eq!(filters_of(&close_gates(&above, &[])), closed);
+    }
+
+    #[test]
+    fn what_only_a_closed_part_reads_is_not_needed() {
+        let other = Expression::Parameter { index: 1, data_type: DataType::Int32 };
+        let condition = Expression::predicate(Function::Less, vec![other, Expression::int32(1)]);
+        let tree = scan(vec![condition, parameter()]);
+        assert_eq!(gate_parameters(&tree), [0].into());
+        assert_eq!(parameters_of(&tree), [0, 1].into());
+        assert!(parameters_of(&close_gates(&tree, &bool_of(Value::Null))).is_empty());
     }
 
     #[test]

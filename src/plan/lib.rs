@@ -52,7 +52,7 @@ pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
-pub use gate::close_gates;
+pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,

@@ -77,15 +77,9 @@ impl LookupPlan {
 fn as_key(filter: &Expression) -> Option<(ColumnId, usize)> {
     let Expression::Call { function: Function::Equal, arguments, .. } = filter else { return None };
     let [a, b] = arguments.as_slice() else { return None };
+    let (a, b) = (before_widening(a), before_widening(b));
     let (column, parameter) = if matches!(a, Expression::Parameter { .. }) { (b, a) } else { (a, b) };
     let Expression::Parameter { index, data_type } = parameter else { return None };
-    let column = match column {
-        // An integer is the same number in a wider type.
-        Expression::Call { function: Function::Cast, arguments, data_type: to } if to.is_integer() => {
-            arguments.first().filter(|from| from.data_type().is_integer())?
-        }
-        other => other,
-    };
     let Expression::Column { id, data_type: column_type } = column else { return None };
     let is_same = column_type == data_type || (column_type.is_integer() && data_type.is_integer());
     let is_exact = data_type.is_integer()
@@ -100,6 +94,19 @@ fn as_key(filter: &Expression) -> Option<(ColumnId, usize)> {
                 | DataType::Uuid
         );
     (is_same && is_exact).then_some((*id, *index as usize))
+}
+
+/// An integer is the same number in a wider type.
+fn before_widening(expression: &Expression) -> &Expression {
+    match expression {
+        Expression::Call { function: Function::Cast, arguments, .. }
+            if !could_fail(expression, &|_| false) =>
+        {
+            let is_integer = |part: &&Expression| part.data_type().is_integer();
+            arguments.first().filter(|_| is_integer(&expression)).filter(is_integer).unwrap_or(expression)
+        }
+        _ => expression,
+    }
 }
 
 fn has_parameters(expression: &Expression) -> bool {

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, Literal, Plan, QueryRequest, Request, Result, close_gates};
+use pystachio_plan::{Error, Literal, Plan, QueryRequest, Request, Result};
 
 use super::{
     kept_rows::KeptRows,
@@ -71,7 +71,6 @@ impl ScanState {
             *sought = Some((parameters, 0));
             return Ok(());
         }
-        let plan = Plan { root: close_gates(&plan.root, &parameters), outputs: plan.outputs };
         self.query = Some(self.run(plan, parameters)?);
         Ok(())
     }

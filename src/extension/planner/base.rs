@@ -5,10 +5,11 @@ use std::{collections::HashMap, rc::Rc};
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn,
-    TableDescription, Value,
+    TableDescription, Value, could_fail,
 };
 
 use super::{
+    clauses::in_order,
     cost,
     lower::{Lowered, Lowering, Refusal, Scale, type_name},
     nodes::{elements, list_of, text_of},
@@ -90,9 +91,17 @@ unsafe fn build(
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
         let mut filters = Vec::new();
         let mut local_clauses = Vec::new();
-        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
+        for clause in in_order(root, (*relation).baserestrictinfo) {
             match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
-                Ok(filter) => filters.push(filter),
+                // A condition guards those that PostgreSQL tests after it.
+                Ok(filter) if local_clauses.is_empty() || !could_fail(&filter, &|_| false) => {
+                    filters.push(filter);
+                }
+                Ok(_) => {
+                    let reason = "a condition that could fail, after one that PostgreSQL tests";
+                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
+                    local_clauses.push(clause);
+                }
                 Err(Refusal(reason)) => {
                     with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
                     local_clauses.push(clause);

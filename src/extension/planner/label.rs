@@ -10,6 +10,7 @@ use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation};
 
 use super::{
+    clauses::in_order,
     cost,
     join::may_push,
     lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
@@ -179,7 +180,7 @@ unsafe fn finish_label(
     unsafe {
         let relation = place.relation;
         let mut filters = Vec::new();
-        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
+        for clause in in_order(place.root, (*relation).baserestrictinfo) {
             filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
         }
         let rows = (*relation).rows;

@@ -32,7 +32,7 @@ use super::{
     nodes::{contains, elements, is_deeper, node_as, tag_of, text_of},
     planning::with_planning,
     scope::Scope,
-    shippable::Comparison,
+    shippable::{Comparison, Shipping, shipping_of},
 };
 use crate::types::data_type;
 
@@ -306,8 +306,10 @@ impl<'scope> Lowering<'scope> {
             if tag_of(node) == NodeTag::T_Const {
                 return Ok(None);
             }
-            if !self.is_runtime_value(node)? {
-                return Ok(None);
+            match self.is_runtime_value(node) {
+                Ok(false) => return Ok(None),
+                Err(refusal) => return self.lower_where_reached(node).map(Some).ok_or(refusal),
+                Ok(true) => {}
             }
             let type_oid = pg_sys::exprType(node);
             let Some(data_type) = data_type(type_oid, -1).filter(|known| !is_list(known)) else {
@@ -322,6 +324,24 @@ impl<'scope> Lowering<'scope> {
             let magnitude = numeric::type_magnitude(&data_type);
             Ok(Some(Lowered::number(parameter, Scale::None, magnitude)))
         }
+    }
+
+    /// A runtime expression as an expression over values that are given, which an engine evaluates for rows that reach it.
+    unsafe fn lower_where_reached(&self, node: *mut pg_sys::Node) -> Option<Lowered> {
+        let lowered = unsafe { self.lower_node(node) }.ok()?;
+        let mut has_dates = false;
+        lowered.expression.walk(&mut |part| {
+            // A parameter may be infinite, which no column of these types is.
+            has_dates = has_dates
+                || matches!(
+                    part,
+                    Expression::Parameter {
+                        data_type: DataType::Date | DataType::Timestamp | DataType::TimestampTz,
+                        ..
+                    }
+                );
+        });
+        (!has_dates).then_some(lowered)
     }
 
     /// Whether PostgreSQL can evaluate the expression when the query starts.
@@ -343,8 +363,7 @@ impl<'scope> Lowering<'scope> {
             if has_columns || pg_sys::contain_volatile_functions(node) {
                 return Ok(false);
             }
-            let is_simple = matches!(tag_of(node), NodeTag::T_Param | NodeTag::T_SQLValueFunction);
-            if self.conditional.get() && !is_simple {
+            if self.conditional.get() && !is_harmless(node) {
                 // Evaluating it early could raise an error that PostgreSQL would not raise.
                 return Err(Refusal::new("a runtime expression in a branch that may not be taken"));
             }
@@ -358,9 +377,17 @@ impl<'scope> Lowering<'scope> {
     }
 
     unsafe fn lower_bool(&self, expression: &pg_sys::BoolExpr) -> LoweredResult {
-        let arguments = unsafe { elements::<pg_sys::Node>(expression.args) };
-        let arguments: Result<Vec<_>, _> =
-            arguments.map(|node| unsafe { self.lower_condition(node) }).collect();
+        let outside = self.conditional.get();
+        let mut arguments = Ok(Vec::new());
+        for (place, node) in unsafe { elements::<pg_sys::Node>(expression.args) }.enumerate() {
+            // The first may decide alone.
+            self.conditional.set(outside || place > 0);
+            arguments = arguments.and_then(|mut lowered: Vec<Expression>| {
+                lowered.push(unsafe { self.lower_condition(node)? });
+                Ok(lowered)
+            });
+        }
+        self.conditional.set(outside);
         let function = match expression.boolop {
             pg_sys::BoolExprType::AND_EXPR => Function::And,
             pg_sys::BoolExprType::OR_EXPR => Function::Or,
@@ -686,6 +713,63 @@ impl<'scope> Lowering<'scope> {
             }
             Ok(None)
         }
+    }
+}
+
+/// Whether evaluating a runtime expression for nobody raises no error: a value that is given, and what can't leave the
+/// range of its type.
+unsafe fn is_harmless(node: *mut pg_sys::Node) -> bool {
+    unsafe { !contains(node, &|part| !is_harmless_itself(part)) }
+}
+
+unsafe fn is_harmless_itself(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        match tag_of(node) {
+            NodeTag::T_Const
+            | NodeTag::T_Param
+            | NodeTag::T_SQLValueFunction
+            | NodeTag::T_RelabelType
+            | NodeTag::T_NullTest
+            | NodeTag::T_BooleanTest
+            | NodeTag::T_BoolExpr
+            | NodeTag::T_CoalesceExpr
+            | NodeTag::T_ArrayExpr
+            | NodeTag::T_List => true,
+            NodeTag::T_FuncExpr => has_no_range((*node.cast::<pg_sys::FuncExpr>()).funcid, node),
+            NodeTag::T_OpExpr | NodeTag::T_DistinctExpr => {
+                let operator = &mut *node.cast::<pg_sys::OpExpr>();
+                pg_sys::set_opfuncid(operator);
+                has_no_range(operator.opfuncid, node)
+            }
+            NodeTag::T_ScalarArrayOpExpr => {
+                let operator = &mut *node.cast::<pg_sys::ScalarArrayOpExpr>();
+                pg_sys::set_sa_opfuncid(operator);
+                has_no_range(operator.opfuncid, node)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether no arguments make a function fail, or none near what is given in the call.
+unsafe fn has_no_range(function_oid: pg_sys::Oid, call: *mut pg_sys::Node) -> bool {
+    if u32::from(function_oid) >= pg_sys::FirstNormalObjectId {
+        return false;
+    }
+    let name = function_name(function_oid);
+    match name.as_str() {
+        "now" | "transaction_timestamp" | "statement_timestamp" => true,
+        "numeric_add" | "numeric_sub" | "numeric_mul" | "numeric_uminus" | "numeric_uplus" => true,
+        // Near the current moment, or a constant.
+        "date_pli"
+        | "date_mii"
+        | "date_pl_interval"
+        | "date_mi_interval"
+        | "timestamp_pl_interval"
+        | "timestamp_mi_interval"
+        | "timestamptz_pl_interval"
+        | "timestamptz_mi_interval" => unsafe { !contains(call, &|part| tag_of(part) == NodeTag::T_Param) },
+        _ => matches!(shipping_of(&name), Some(Shipping::Compare(_))),
     }
 }
 
