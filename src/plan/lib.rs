@@ -8,6 +8,7 @@
 //! - `types.rs`: the value types and their Arrow layout
 //! - `value.rs`: single values: literals, parameters, statistics
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
+//! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
@@ -28,6 +29,7 @@ mod depth;
 mod error;
 mod explain;
 mod expression;
+mod failure;
 mod frame;
 mod function;
 mod memory;
@@ -43,6 +45,7 @@ pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
+pub use failure::{call_could_fail, could_fail};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
