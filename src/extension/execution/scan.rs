@@ -11,6 +11,7 @@ use super::{
 use crate::{
     error::OrRaise,
     pg::list,
+    privileges,
     scan_private::{ScanPrivate, decode_refusals},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
@@ -40,6 +41,11 @@ impl ScanState {
         }
     }
 
+    /// Whether what was counted would tell the current role of rows that are hidden from it.
+    pub fn hides_counts(&self) -> bool {
+        self.private.hides_rows && !privileges::reads_all_statistics()
+    }
+
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
         let plan = &self.private.plan;
         let (plan, parameters) = match &self.parameters {
@@ -54,6 +60,7 @@ impl ScanState {
             batch_rows_max: settings::batch_rows(),
             device: settings::device(),
             engine: settings::engine_choice(),
+            role: privileges::current_role(),
         }));
         self.query = Some(RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)?);
         Ok(())
@@ -150,6 +157,21 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     unsafe {
         if let Some(state) = (*node).fdw_state.cast::<ScanState>().as_mut() {
             state.stop();
+        }
+    }
+}
+
+/// Nothing more is read, and EXPLAIN ANALYZE may come: what PostgreSQL has counted of rows that a policy hides is
+/// forgotten where the role may not know.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: as of `end_foreign_scan`; a node that is not watched has no instrument.
+    unsafe {
+        let state = (*node).fdw_state.cast::<ScanState>().as_ref();
+        if let (Some(state), Some(instrument)) = (state, (*node).ss.ps.instrument.as_mut())
+            && state.hides_counts()
+        {
+            instrument.nfiltered1 = 0.0;
         }
     }
 }

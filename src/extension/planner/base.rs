@@ -10,11 +10,12 @@ use pystachio_plan::{
 
 use super::{
     cost,
-    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    lower::{Lowered, Refusal, Scale, type_name},
     nodes::{elements, list_of, text_of},
     planning::with_planning,
     relation_info::{RelationInfo, place_placeholders},
     scope::Scope,
+    security::leveled_conditions,
 };
 use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
 
@@ -87,25 +88,17 @@ unsafe fn build(
         let width = (*(*relation).reltarget).exprs;
         let column_count = elements::<pg_sys::Node>(width).count().max(1);
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut filters = Vec::new();
-        let mut local_clauses = Vec::new();
-        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
-            match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
-                Ok(filter) => filters.push(filter),
-                Err(Refusal(reason)) => {
-                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
-                    local_clauses.push(clause);
-                }
-            }
-        }
+        let conditions = leveled_conditions(relation, &scope, &name);
         let scan = Operator::Scan {
             table: name.clone(),
             files: table.files.clone(),
             columns: scan_columns,
-            filters,
+            filters: conditions.scan,
         };
         let rows = (*relation).rows;
-        let scan = Relation::new(scan, rows);
+        let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
+            Relation::new(Operator::Filter { input, predicate }, rows)
+        });
         let (scan, scope) = match place_placeholders(scan.clone(), scope.clone(), (*relation).reltarget) {
             Ok(placed) => placed,
             Err(Refusal(reason)) => {
@@ -120,7 +113,7 @@ unsafe fn build(
             scope,
             rows,
             cost,
-            local_clauses,
+            local_clauses: conditions.local,
             absorbed: Vec::new(),
             is_sorted: false,
         })

@@ -9,6 +9,7 @@ use super::{
     nodes::{contains, elements, list_of, node_as, tag_of},
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
+    security,
 };
 use crate::{
     error::OrRaise,
@@ -23,7 +24,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
     table_oid: pg_sys::Oid,
     path: *mut pg_sys::ForeignPath,
     target_list: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
+    clauses: *mut pg_sys::List,
     outer_plan: *mut pg_sys::Plan,
 ) -> *mut pg_sys::ForeignScan {
     unsafe {
@@ -38,9 +39,10 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         };
         let (scan, entries) = scan.or_raise();
         move_init_plans(root, info);
-        let local: Vec<_> = info.local_clauses.iter().map(|clause| (**clause).clause).collect();
+        let local = security::in_order(clauses, &info.local_clauses);
         let scan_relation = if is_base { (*relation).relid } else { 0 };
-        let (scan, parameters) = bind_parameters(scan);
+        let (mut scan, parameters) = bind_parameters(scan);
+        scan.hides_rows = security::hides_rows(root, info);
         let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
         let node = pg_sys::make_foreignscan(
             target_list,
@@ -54,7 +56,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         );
         if is_base {
             // Rows that are checked again (EvalPlanQual) were read with these conditions.
-            let all = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+            let all = elements::<pg_sys::RestrictInfo>(clauses);
             (*node).fdw_recheck_quals = list_of(all.map(|clause| (*clause).clause));
         }
         node
@@ -316,6 +318,7 @@ impl<'a> ScanBuilder<'a> {
             plan,
             attributes: self.attributes,
             parameters: Vec::new(),
+            hides_rows: false,
         }
     }
 }

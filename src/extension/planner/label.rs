@@ -7,7 +7,7 @@
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation};
+use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation, could_fail};
 
 use super::{
     cost,
@@ -78,9 +78,6 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
         let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
         let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
         let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
-        if (*entry).security_barrier && !(*relation).baserestrictinfo.is_null() {
-            return Err(Refusal::new("conditions above a security barrier"));
-        }
         let target = (*subroot).upper_targets[kind as usize];
         let mut computed = Vec::new();
         let mut columns = HashMap::new();
@@ -100,7 +97,7 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
             projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
         }
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut labelled = finish_label(relation, info, projected, scope)?;
+        let mut labelled = finish_label(relation, info, projected, scope, (*entry).security_barrier)?;
         labelled.absorbed.push(subroot);
         Ok(Some(((*last).fdwroutine, labelled)))
     }
@@ -165,17 +162,22 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
     }
 }
 
-/// Applies the conditions that core could not push into a subquery.
+/// Applies the conditions that core could not push into a subquery. Above a security barrier none may fail: engines
+/// push conditions down, and an error would show what the barrier hides.
 unsafe fn finish_label(
     relation: *mut pg_sys::RelOptInfo,
     info: &RelationInfo,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
+    is_barrier: bool,
 ) -> Result<RelationInfo, Refusal> {
     unsafe {
         let mut filters = Vec::new();
         for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
             filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
+        }
+        if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
+            return Err(Refusal::new("a condition above a security barrier that could fail"));
         }
         let rows = (*relation).rows;
         if let Some(predicate) = Expression::all_of(filters) {
