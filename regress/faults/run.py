@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, bare, cancel, files, hang, nesting, processes  # noqa: E402
+from faults import access, bare, cancel, files, hang, nesting, policies, processes, roles, views  # noqa: E402
 from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
@@ -49,7 +49,7 @@ def main():
         tables.tpch_foreign(session, work_folder, "work")
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
-    for module in (access, cancel, files, nesting, processes, hang):
+    for module in (access, views, policies, roles, cancel, files, nesting, processes, hang):
         for test in module.TESTS:
             if options.only and options.only not in test.__name__:
                 continue

@@ -25,6 +25,7 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
     routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
     routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
     routine.EndForeignScan = Some(scan::end_foreign_scan);
+    routine.ShutdownForeignScan = Some(scan::shutdown_foreign_scan);
     routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
 }

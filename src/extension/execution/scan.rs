@@ -13,6 +13,7 @@ use super::{
 use crate::{
     error::OrRaise,
     pg::list,
+    privileges,
     scan_private::{ScanPrivate, decode_refusals},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
@@ -57,6 +58,11 @@ impl ScanState {
         }
     }
 
+    /// Whether what was counted would tell the current role of rows that are hidden from it.
+    pub fn hides_counts(&self) -> bool {
+        self.private.hides_rows && !privileges::reads_all_statistics()
+    }
+
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
         let plan = &self.private.plan;
         let (plan, parameters) = match &self.parameters {
@@ -83,6 +89,7 @@ impl ScanState {
             batch_rows_max: settings::batch_rows(),
             device: settings::device(),
             engine: settings::engine_choice(),
+            role: privileges::current_role(),
         }));
         RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
     }
@@ -248,6 +255,21 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
                 pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
                 kept.end();
             }
+        }
+    }
+}
+
+/// Nothing more is read, and EXPLAIN ANALYZE may come: what PostgreSQL has counted of rows that a policy hides is
+/// forgotten where the role may not know.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: as of `end_foreign_scan`; a node that is not watched has no instrument.
+    unsafe {
+        let state = (*node).fdw_state.cast::<ScanState>().as_ref();
+        if let (Some(state), Some(instrument)) = (state, (*node).ss.ps.instrument.as_mut())
+            && state.hides_counts()
+        {
+            instrument.nfiltered1 = 0.0;
         }
     }
 }

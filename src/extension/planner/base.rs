@@ -5,17 +5,17 @@ use std::{collections::HashMap, rc::Rc};
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn,
-    TableDescription, Value, could_fail,
+    TableDescription, Value,
 };
 
 use super::{
-    clauses::in_order,
     cost,
-    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    lower::{Lowered, Refusal, Scale, type_name},
     nodes::{elements, list_of, text_of},
     planning::with_planning,
     relation_info::{Place, RelationInfo, place_placeholders},
     scope::Scope,
+    security::leveled_conditions,
 };
 use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
 
@@ -89,33 +89,17 @@ unsafe fn build(
         let width = (*(*relation).reltarget).exprs;
         let column_count = elements::<pg_sys::Node>(width).count().max(1);
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut filters = Vec::new();
-        let mut local_clauses = Vec::new();
-        for clause in in_order(root, (*relation).baserestrictinfo) {
-            match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
-                // A condition guards those that PostgreSQL tests after it.
-                Ok(filter) if local_clauses.is_empty() || !could_fail(&filter, &|_| false) => {
-                    filters.push(filter);
-                }
-                Ok(_) => {
-                    let reason = "a condition that could fail, after one that PostgreSQL tests";
-                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
-                    local_clauses.push(clause);
-                }
-                Err(Refusal(reason)) => {
-                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
-                    local_clauses.push(clause);
-                }
-            }
-        }
+        let conditions = leveled_conditions(root, relation, &scope, &name);
         let scan = Operator::Scan {
             table: name.clone(),
             files: table.files.clone(),
             columns: scan_columns,
-            filters,
+            filters: conditions.scan,
         };
         let rows = (*relation).rows;
-        let scan = Relation::new(scan, rows);
+        let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
+            Relation::new(Operator::Filter { input, predicate }, rows)
+        });
         let place = Place { root, relation, inputs: &[] };
         let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
             Ok(placed) => placed,
@@ -131,7 +115,7 @@ unsafe fn build(
             scope,
             rows,
             cost,
-            local_clauses,
+            local_clauses: conditions.local,
             absorbed: Vec::new(),
             is_sorted: false,
         })

@@ -10,6 +10,7 @@ use super::{
     outputs::{output_modifier, outputs_of},
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
+    security,
 };
 use crate::{
     error::OrRaise,
@@ -41,7 +42,8 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         move_init_plans(root, info);
         let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
         let scan_relation = if is_base { (*relation).relid } else { 0 };
-        let (scan, parameters) = bind_parameters(scan);
+        let (mut scan, parameters) = bind_parameters(scan);
+        scan.hides_rows = security::hides_rows(root, info);
         let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
         let node = pg_sys::make_foreignscan(
             target_list,
@@ -55,7 +57,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         );
         if is_base {
             // Rows that are checked again (EvalPlanQual) were read with these conditions.
-            let all = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+            let all = elements::<pg_sys::RestrictInfo>(clauses);
             (*node).fdw_recheck_quals = list_of(all.map(|clause| (*clause).clause));
         }
         node
@@ -228,6 +230,7 @@ impl<'a> ScanBuilder<'a> {
             plan,
             attributes: self.attributes,
             parameters: Vec::new(),
+            hides_rows: false,
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation};
+use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation, could_fail};
 
 use super::{
     clauses::in_order,
@@ -83,9 +83,6 @@ unsafe fn label_subquery(
         let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
         let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
         let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
-        if (*entry).security_barrier && !(*relation).baserestrictinfo.is_null() {
-            return Err(Refusal::new("conditions above a security barrier"));
-        }
         let target = (*subroot).upper_targets[kind as usize];
         let mut computed = Vec::new();
         let mut columns = HashMap::new();
@@ -105,7 +102,8 @@ unsafe fn label_subquery(
             projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
         }
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut labelled = finish_label(&Place { root, relation, inputs: &[] }, info, projected, scope)?;
+        let place = Place { root, relation, inputs: &[] };
+        let mut labelled = finish_label(&place, info, projected, scope, (*entry).security_barrier)?;
         labelled.absorbed.push(subroot);
         Ok(Some(((*last).fdwroutine, labelled)))
     }
@@ -170,18 +168,23 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
     }
 }
 
-/// Applies the conditions that core could not push into a subquery.
+/// Applies the conditions that core could not push into a subquery. Above a security barrier none may fail: engines
+/// push conditions down, and an error would show what the barrier hides.
 unsafe fn finish_label(
     place: &Place<'_>,
     info: &RelationInfo,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
+    is_barrier: bool,
 ) -> Result<RelationInfo, Refusal> {
     unsafe {
         let relation = place.relation;
         let mut filters = Vec::new();
         for clause in in_order(place.root, (*relation).baserestrictinfo) {
             filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
+        }
+        if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
+            return Err(Refusal::new("a condition above a security barrier that could fail"));
         }
         let rows = (*relation).rows;
         if let Some(predicate) = Expression::all_of(filters) {

@@ -13,6 +13,7 @@
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
 //! - `clauses.rs`: the order in which conditions are tested
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
+//! - `security.rs`: which conditions of a table must wait for others
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
@@ -46,6 +47,7 @@ mod planning;
 mod relation_info;
 mod rewrite;
 mod scope;
+mod security;
 mod shippable;
 mod statistics;
 mod upper;

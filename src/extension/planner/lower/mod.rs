@@ -706,7 +706,9 @@ impl<'scope> Lowering<'scope> {
             if let Some(list) = node_as::<pg_sys::ArrayExpr>(array, NodeTag::T_ArrayExpr)
                 && !list.multidims
             {
-                return self.lower_list(list.elements).map(Some);
+                let items = elements::<pg_sys::Node>(list.elements);
+                let items = items.map(|item| self.lower(call::name_as_text(item)));
+                return items.collect::<Result<Vec<_>, _>>().map(Some);
             }
             if let Some(relabel) = node_as::<pg_sys::RelabelType>(array, NodeTag::T_RelabelType) {
                 return self.lower_array_items(relabel.arg.cast());
@@ -795,8 +797,13 @@ pub fn check_order(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<
     }
 }
 
-/// Whether equality of values of the type is that of their bytes.
+/// Whether equality of values of the type is that of their bytes. Text of two collations has none: PostgreSQL raises an
+/// error when it compares the first row.
 pub fn check_equality(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
+    let is_text = matches!(type_oid, pg_sys::TEXTOID | pg_sys::VARCHAROID | pg_sys::BPCHAROID);
+    if is_text && collation_oid == pg_sys::InvalidOid {
+        return Err(Refusal::new("a comparison of text of different collations"));
+    }
     if !collation::is_deterministic(collation_oid) {
         let name = collation_name(collation_oid);
         return Err(Refusal(format!("equality under the nondeterministic collation {name}")));
