@@ -91,8 +91,10 @@ GRANT SELECT ON @extschema@.engines, @extschema@.cache TO PUBLIC;
 COMMENT ON FUNCTION @extschema@.version() IS 'The version of the library';
 COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'How the engine of a server is: a row a rank; starts nothing';
 COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'What an engine keeps of columns between queries; starts nothing';
-COMMENT ON VIEW @extschema@.engines IS 'The engines of this database''s pystachio servers that you may use';
-COMMENT ON VIEW @extschema@.cache IS 'Columns that the engines hold between queries, in each tier: device, pinned, host';
+COMMENT ON VIEW @extschema@.engines IS
+  'The engines of this database''s pystachio servers that you may use; paths, and errors of others, are for pg_read_all_stats';
+COMMENT ON VIEW @extschema@.cache IS
+  'Columns that the engines hold between queries, in each tier: device, pinned, host; which they are is for pg_read_all_stats';
 
 --
 -- Where the time of a query went
@@ -125,7 +127,8 @@ CREATE FUNCTION @extschema@.timeline_trace(query bigint DEFAULT NULL, server tex
 
 COMMENT ON FUNCTION @extschema@.timeline(bigint, text) IS
   'Reads, copies and kernels of a query whose timeline was noted; the last one unless a query is named';
-COMMENT ON FUNCTION @extschema@.timeline_queries(text) IS 'The queries whose timelines an engine keeps';
+COMMENT ON FUNCTION @extschema@.timeline_queries(text) IS
+  'Your queries whose timelines an engine keeps; those of all roles for pg_read_all_stats';
 COMMENT ON FUNCTION @extschema@.timeline_trace(bigint, text) IS
   'A timeline in the Trace Event Format, which Perfetto and Chrome show';
 

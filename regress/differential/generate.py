@@ -440,6 +440,102 @@ class Generator:
                      prepare=[f"SET plan_cache_mode = {mode}", f"PREPARE generated({types}) AS {body}"],
                      cleanup=["DEALLOCATE generated", "RESET plan_cache_mode"], explain=f"EXECUTE generated({arguments})")
 
+    # -- guards, sets and LATERAL: PostgreSQL keeps a part of each ------------------------------------------
+
+    def failing(self, aliases):
+        """A condition, and a text that fails for rows for which that is not true, with a function that is not pushed down."""
+        column, other = self.column(aliases, INTEGERS), self.column(aliases, INTEGERS)
+        divisor = self.pick([column, f"({column} - {other})", f"({column} % 3)", f"(length({self.column(aliases, ['c'])}) - 1)"])
+        value, form = self.pick([(f"100 / {divisor}", "'S9999'"), (f"{other} % {divisor}", "'S999'"), (f"1.5 / {divisor}", "'S99D999'")])
+        long = self.column(aliases, ["b"])
+        return self.pick([
+            (f"{divisor} <> 0", f"to_char({value}, {form})"), (f"{divisor} > 0", f"to_char({value}, {form})"),
+            (f"{column} > 0", f"quote_nullable(substring({self.column(aliases, ['c'])}, 1, {column} - 1))"),
+            (f"abs({long}) < 1000", f"to_char({long}::integer * 1000, 'S9999999')"),
+        ])
+
+    def guarded_text(self, aliases):
+        """A text whose failing part is evaluated only where it does not fail."""
+        guard, text = self.failing(aliases)
+        atom = self.atom(aliases)
+        return self.pick([
+            f"CASE WHEN {guard} THEN {text} END", f"CASE WHEN {guard} AND {atom} THEN {text} ELSE '-' END",
+            f"CASE WHEN ({guard}) IS NOT TRUE THEN 'none' WHEN {atom} THEN {text} ELSE {self.text(aliases)} END",
+            f"coalesce(CASE WHEN ({guard}) IS NOT TRUE THEN 'none' END, {text})", f"({guard} AND {text} > '+2')",
+            f"(({guard}) IS NOT TRUE OR {text} > '+2')", f"CASE ({guard}) IS TRUE WHEN true THEN {text} END",
+            f"upper(CASE WHEN {guard} THEN {text} END)",
+        ])
+
+    def guarded(self, name):
+        source, aliases = self.grouped_source()
+        where = f" WHERE {self.predicate(aliases)}" if self.chance(0.5) else ""
+        value = self.guarded_text(aliases)
+        kind = self.pick(["plain", "plain", "group", "filter", "derived", "where", "aggregates"])
+        if kind == "group":
+            return self.either(name, [value, "count(*)"], f"FROM {source}{where} GROUP BY 1", explain=None)
+        if kind == "filter":
+            guard, text = self.failing(aliases)
+            columns = [f"min({text}) FILTER (WHERE {guard})", "count(*)", self.aggregate(aliases)]
+            return self.either(name, columns, f"FROM {source}{where}", explain=None)
+        if kind == "derived":
+            inner = f"SELECT {aliases[0]}.id AS g, {value} AS v FROM {source}{where}"
+            return self.either(name, ["z.id", "q.v"], f"FROM t3 z LEFT JOIN ({inner}) q ON z.id = q.g", explain=None)
+        if kind == "where":
+            guard, text = self.failing(aliases)
+            return self.either(name, ["count(*)"], f"FROM {source} WHERE CASE WHEN {guard} THEN {text} > '+2' END", explain=None)
+        if kind == "aggregates":
+            over = f"CASE WHEN count({aliases[0]}.a) > 0 THEN to_char(sum({aliases[0]}.i) / count({aliases[0]}.a), 'S999') END"
+            key = self.column(aliases, JOIN_KEYS)
+            return self.either(name, [key, over, "grouping(" + key + ")"], f"FROM {source}{where} GROUP BY 1", explain=None)
+        return self.either(name, [f"{alias}.id" for alias in aliases] + [value], f"FROM {source}{where}", explain=None)
+
+    def sets(self, name):
+        """Functions in the target list that return sets, which PostgreSQL calls."""
+        source, aliases = self.grouped_source()
+        where = f" WHERE {self.predicate(aliases)}" if self.chance(0.6) else ""
+        column = self.column(aliases, ["a", "i"])
+        series = self.pick([
+            "generate_series(1, 2)", f"generate_series(1, least({column}, 4))", f"unnest(ARRAY[{column}, {self.column(aliases, INTEGERS)}])",
+            f"generate_series(1, 2) + {column}", f"unnest(ARRAY[{self.integer(aliases)}, 0])",
+        ])
+        kind = self.pick(["plain", "plain", "distinct", "group", "aggregates", "derived", "limit"])
+        if kind == "distinct":
+            return Query(name, f"SELECT DISTINCT {series}, {column} > 1 FROM {source}{where}", explain=None)
+        if kind == "group":
+            return self.either(name, [series, "count(*)", self.aggregate(aliases)], f"FROM {source}{where} GROUP BY 1", explain=None)
+        if kind == "aggregates":
+            columns = [column, "count(*)", "generate_series(1, least(count(*), 3))"]
+            return self.either(name, columns, f"FROM {source}{where} GROUP BY 1", explain=None)
+        if kind == "derived":
+            return self.either(name, ["q.u", "count(*)"], f"FROM (SELECT {series} AS u FROM {source}{where}) q GROUP BY 1", explain=None)
+        if kind == "limit":
+            keys = ", ".join(f"{alias}.id" for alias in aliases)
+            sql = f"SELECT {keys}, generate_series(1, 2) AS g FROM {source}{where} ORDER BY {keys}, g LIMIT 7"
+            return Query(name, sql, ordered=True, explain=None)
+        return self.either(name, [f"{alias}.id" for alias in aliases] + [series], f"FROM {source}{where}", explain=None)
+
+    def lateral_outer(self, name):
+        """Columns of the outer side below an outer join, NULL where that finds no partner."""
+        outer = self.pick(["x.a + 1", "coalesce(y.a, x.a)", "least(x.a, y.a)", "x.a", "x.c", "coalesce(x.c, '-')", "1", "coalesce(y.a, 7)",
+                           "y.i"])
+        inner = f"SELECT y.id, y.a, y.i, {outer} AS v FROM {self.table()} y"
+        if self.chance(0.3):
+            inner += f" {self.pick(['LEFT JOIN', 'JOIN'])} {self.table()} w ON {self.condition('y', 'w')}"
+        if self.chance(0.3):
+            inner += f" WHERE {self.predicate(['y'], 1)}"
+        on = f"s.{self.pick(['id', 'a', 'i'])} = x.{self.pick(['id', 'a', 'i'])}"
+        if self.chance(0.6):
+            on += f" AND {self.pick([self.atom(['x']), 's.a > 1', 's.v IS NOT NULL'])}"
+        source = f"{self.table()} x LEFT JOIN LATERAL ({inner}) s ON {on}"
+        columns = ["x.id", "s.id", "s.v"]
+        if self.chance(0.3):
+            source += f" LEFT JOIN LATERAL (SELECT z.id, s.v AS w FROM t3 z) t ON t.id = x.{self.pick(['id', 'a'])}"
+            columns.append("t.w")
+        if self.chance(0.3):
+            return self.either(name, ["s.v", "count(*)"], f"FROM {source} GROUP BY 1", explain=None)
+        where = f" WHERE {self.pick([self.atom(['x']), 's.v IS NULL', 's.v IS NOT NULL', 's.id IS NULL OR s.a > 0'])}" if self.chance(0.5) else ""
+        return self.either(name, columns, f"FROM {source}{where}", explain=None)
+
     def beyond(self, name):
         """What is not pushed down whole must still be right."""
         return Query(name, self.pick([
@@ -466,7 +562,7 @@ SHAPES = [
     ("join_two", 70), ("join_three", 45), ("nested", 80), ("nested_join", 25), ("scalar_select", 25), ("group", 75),
     ("distinct", 20), ("set_operation", 30), ("union_all", 20), ("with_query", 20), ("lateral", 15), ("top", 30),
     ("derived", 25), ("local", 30), ("prepared", 40), ("beyond", 25),
-    ("grouping_sets", 50),
+    ("grouping_sets", 50), ("guarded", 45), ("sets", 30), ("lateral_outer", 40),
 ]
 
 

@@ -10,6 +10,7 @@
 //! - `client/`: the connection to an engine; `supervisor/`: the workers that keep engines running
 //! - `options.rs`, `settings.rs`, `fdw.rs`: the wrapper, its options and its settings
 //! - `functions/`: what SQL can call; `import.rs`: IMPORT FOREIGN SCHEMA
+//! - `privileges.rs`: who may be shown what engines remember and count
 //! - `pg/`: narrow wrappers over `pg_sys`; `pg/compat.rs`: everything that differs between versions
 //!
 //! Invariants: an error of the engine becomes an ERROR with SQLSTATE, detail and hint (`error.rs`). No
@@ -28,6 +29,7 @@ mod import;
 mod options;
 mod pg;
 mod planner;
+mod privileges;
 mod scan_private;
 mod settings;
 mod supervisor;

@@ -247,9 +247,16 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
     }
 }
 
-/// Whether the user has USAGE on the server.
+/// Whether there is such a server, it is ours, and the user has USAGE on it.
 pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
-    compat::may_use_server(server_oid)
+    // SAFETY: catalog lookups. A server may be gone, and its wrapper may have no handler.
+    let has_handler = unsafe {
+        let server = pg_sys::GetForeignServerExtended(server_oid, pg_sys::FSV_MISSING_OK as u16).as_ref();
+        server.is_some_and(|server| {
+            (*pg_sys::GetForeignDataWrapper(server.fdwid)).fdwhandler != pg_sys::InvalidOid
+        })
+    };
+    has_handler && execution::is_our_server(server_oid) && compat::may_use_server(server_oid)
 }
 
 /// The server of this name. Raises an ERROR if there is none, it is not ours, or the user may not use it.

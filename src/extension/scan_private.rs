@@ -18,6 +18,8 @@ pub struct ScanPrivate {
     pub attributes: Vec<ScanAttribute>,
     /// The types that the values of `fdw_exprs` are converted to, in order.
     pub parameters: Vec<DataType>,
+    /// Whether a row-security policy or a security barrier hides rows of what is read.
+    pub hides_rows: bool,
 }
 
 /// Where an attribute of the scan's tuple slot comes from.

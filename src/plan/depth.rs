@@ -83,6 +83,7 @@ mod tests {
             batch_rows_max: 1,
             device: DeviceSettings::default(),
             engine: EngineChoice::Cpu,
+            role: 0,
         };
         let frame = encode_message(&Request::Run(Box::new(request))).unwrap();
         decode_message(&frame[FRAME_HEADER_BYTES..])

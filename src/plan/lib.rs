@@ -8,8 +8,10 @@
 //! - `types.rs`: the value types and their Arrow layout
 //! - `value.rs`: single values: literals, parameters, statistics
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
+//! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
+//! - `gate.rs`: what is not computed because a condition without columns is not true
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
 //! - `memory.rs`: amounts of memory, and where memory is
@@ -28,8 +30,10 @@ mod depth;
 mod error;
 mod explain;
 mod expression;
+mod failure;
 mod frame;
 mod function;
+mod gate;
 mod memory;
 mod message;
 mod prune;
@@ -43,10 +47,12 @@ pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use error::{Error, ErrorKind, Result};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
+pub use failure::{call_could_fail, could_fail};
 pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
+pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,

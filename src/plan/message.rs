@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,6 +120,9 @@ pub struct QueryRequest {
     pub device: DeviceSettings,
     /// Which of the host's engines runs it, where there are two.
     pub engine: EngineChoice,
+    /// Who asks, by a number of the database server's. An engine keeps it with what it remembers of the query, so that
+    /// others are not shown that.
+    pub role: u32,
 }
 
 /// Techniques of the device's engine, each of which can be done without, so that its worth can be measured.
@@ -475,6 +478,8 @@ pub struct OperatorMetrics {
 pub struct QueryTimeline {
     /// Queries of an engine are numbered from 1 in the order of their start.
     pub query: u64,
+    /// Who asked: [`QueryRequest::role`].
+    pub role: u32,
     /// When it started, in microseconds since 1970.
     pub started_unix_us: u64,
     /// How long it ran.
@@ -572,6 +577,8 @@ pub struct EngineStatus {
     pub resident_bytes: u64,
     /// The last query's error, if any had one.
     pub last_error: Option<String>,
+    /// Who ran that query: [`QueryRequest::role`]; none if the error was no query's.
+    pub last_error_role: Option<u32>,
     /// The file systems that were read from, and the ways to the device's memory that each of them has; a line
     /// each.
     pub storage_paths: Vec<String>,

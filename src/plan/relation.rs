@@ -43,7 +43,7 @@ pub enum Operator {
         files: FileSet,
         /// What is read, and as which type. May be empty: then only the count of rows matters.
         columns: Vec<ScanColumn>,
-        /// Conditions that every row must meet (AND).
+        /// Conditions that every row must meet (AND), in no order: what must come after others is a `Filter` above.
         filters: Vec<Expression>,
     },
     /// Rows written in the plan. Columns: `columns`.
@@ -53,7 +53,8 @@ pub enum Operator {
         /// Each row has one literal or parameter a column.
         rows: Vec<Vec<Expression>>,
     },
-    /// The rows for which `predicate` is true. Columns: the input's.
+    /// The rows for which `predicate` is true. Columns: the input's. A predicate that could fail is not evaluated for a
+    /// row that conditions below, of filters and of the scan, drop: what a policy hides, no condition above it sees.
     Filter {
         /// Input.
         input: Arc<Relation>,
@@ -290,6 +291,27 @@ impl Relation {
             }
             Operator::UnionAll { inputs, .. } => {
                 inputs.iter_mut().for_each(|(input, _)| *input = input.map_expressions(change));
+            }
+        }
+        Arc::new(Relation { operator, estimate: self.estimate })
+    }
+
+    /// The same operator over what `change` makes of its inputs.
+    pub fn map_inputs(&self, change: &mut dyn FnMut(&Arc<Relation>) -> Arc<Relation>) -> Arc<Relation> {
+        let mut operator = self.operator.clone();
+        match &mut operator {
+            Operator::Scan { .. } | Operator::Values { .. } => {}
+            Operator::Filter { input, .. }
+            | Operator::Project { input, .. }
+            | Operator::Aggregate { input, .. }
+            | Operator::Sort { input, .. }
+            | Operator::Limit { input, .. } => *input = change(input),
+            Operator::Join { left, right, .. } => {
+                *left = change(left);
+                *right = change(right);
+            }
+            Operator::UnionAll { inputs, .. } => {
+                inputs.iter_mut().for_each(|(input, _)| *input = change(input));
             }
         }
         Arc::new(Relation { operator, estimate: self.estimate })

@@ -12,7 +12,8 @@ use pystachio_plan::{EngineStatus, Error, ErrorKind};
 pub struct Counters {
     queries_run: AtomicU64,
     queries_running: AtomicU64,
-    last_error: Mutex<Option<String>>,
+    /// With the role whose query it was.
+    last_error: Mutex<Option<(String, Option<u32>)>>,
 }
 
 /// A query that runs as long as this is held.
@@ -26,10 +27,11 @@ impl Counters {
         RunningQuery(self.clone())
     }
 
-    /// Remembers why a request failed. A cancelled one did not fail.
-    pub fn record_error(&self, error: &Error) {
+    /// Remembers why a request failed, and whose it was. A cancelled one did not fail.
+    pub fn record_error(&self, error: &Error, role: Option<u32>) {
         if error.kind != ErrorKind::Cancelled {
-            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.message.clone());
+            let error = (error.message.clone(), role);
+            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     }
 
@@ -37,7 +39,11 @@ impl Counters {
     pub fn fill_status(&self, status: &mut EngineStatus) {
         status.queries_run = self.queries_run.load(Ordering::Relaxed);
         status.queries_running = self.queries_running.load(Ordering::Relaxed);
-        status.last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (status.last_error, status.last_error_role) = match last_error {
+            Some((message, role)) => (Some(message), role),
+            None => (None, None),
+        };
     }
 }
 

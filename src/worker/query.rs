@@ -35,16 +35,19 @@ pub struct Answer {
     host: Arc<Host>,
     parts: Sender<Part>,
     started: Instant,
+    /// Who asked, where a query is run.
+    role: Option<u32>,
 }
 
 impl Answer {
     /// An answer of which nothing is sent yet.
     pub fn new(host: Arc<Host>, parts: Sender<Part>) -> Self {
-        Self { host, parts, started: Instant::now() }
+        Self { host, parts, started: Instant::now(), role: None }
     }
 
     /// Runs a plan, for as long as it is wanted.
-    pub async fn run(self, request: QueryRequest, stop: StopFlag) {
+    pub async fn run(mut self, request: QueryRequest, stop: StopFlag) {
+        self.role = Some(request.role);
         let running = self.host.counters().start_query();
         let work = async { self.send_rows(self.host.engine().run(request, stop).await?).await };
         let last = settle(work).await;
@@ -137,7 +140,7 @@ impl Answer {
     async fn finish(&self, last: Result<Response>) {
         let is_device_lost = matches!(&last, Err(error) if error.kind == ErrorKind::Device);
         let response = last.unwrap_or_else(|error| {
-            self.host.counters().record_error(&error);
+            self.host.counters().record_error(&error, self.role);
             tracing::debug!(kind = ?error.kind, message = error.message, "request failed");
             Response::Failed(error)
         });

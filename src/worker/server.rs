@@ -65,7 +65,7 @@ impl Host {
 
     /// Ends every answer that is on its way with this error, and then the server: what runs on the device will not end.
     pub fn give_up(&self, error: Error) {
-        self.counters.record_error(&error);
+        self.counters.record_error(&error, None);
         self.stuck.send_replace(Some(error));
         self.device_lost.cancel();
     }

@@ -18,7 +18,7 @@ use arrow::{
     datatypes::DataType as ArrowType,
 };
 use pystachio_engine::{LetterCase, variance::VarianceForm};
-use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
+use pystachio_plan::{DataType, Error, ErrorKind, Function, Result, call_could_fail};
 
 use super::{
     arithmetic, cast, comparison, datetime, decimal,
@@ -105,6 +105,22 @@ impl ScalarCall {
             other => format!("{other:?}").to_lowercase(),
         };
         Self { kernel, name, result, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+
+    /// Whether it could fail for some row. Its arguments are not known here, so that it may be said not to be sure.
+    pub(super) fn could_fail(&self) -> bool {
+        match &self.kernel {
+            // A negative count is an error.
+            Kernel::Function(Function::Substring) => true,
+            Kernel::Function(function) => call_could_fail(*function, &[], &self.result),
+            // The pattern may end within an escape.
+            Kernel::ILike(_) => true,
+            Kernel::Upper(_)
+            | Kernel::Lower(_)
+            | Kernel::NullWhere
+            | Kernel::NormalizeFloat
+            | Kernel::Align => false,
+        }
     }
 
     fn evaluate(&self, arguments: &[ColumnarValue], rows: usize) -> Result<ColumnarValue> {

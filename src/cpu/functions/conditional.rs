@@ -8,12 +8,11 @@ use crate::datafusion::{
     common::ScalarValue,
     logical_expr::{Case, Expr, and, or},
 };
-use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result};
+use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result, could_fail};
 
 use super::{
     LoweringInput,
     call::{Kernel, call},
-    like::is_simple_pattern,
     lower::{lower, lower_aligned},
 };
 
@@ -84,57 +83,7 @@ pub(super) fn lower_or(conditions: &[Expression], input: &LoweringInput<'_>) -> 
 
 /// Whether evaluating an expression for rows that PostgreSQL would not evaluate it for could be an error.
 pub(super) fn may_fail(expression: &Expression) -> bool {
-    let own = match expression {
-        Expression::Call { function, arguments, data_type } => {
-            function_may_fail(*function, arguments, data_type)
-        }
-        _ => false,
-    };
-    own || expression.children().into_iter().any(may_fail)
-}
-
-fn function_may_fail(function: Function, arguments: &[Expression], data_type: &DataType) -> bool {
-    match function {
-        // The precision of a decimal result is a bound that holds for every row.
-        Function::Add | Function::Subtract | Function::Multiply | Function::Negate | Function::Absolute => {
-            !data_type.is_decimal()
-        }
-        Function::Divide
-        | Function::Modulo
-        | Function::DivideDecimal
-        | Function::Variance { .. }
-        | Function::SquareRoot
-        | Function::DateTrunc(_)
-        | Function::AddDays
-        | Function::SubtractDays
-        | Function::DaysBetween
-        | Function::AddInterval
-        | Function::TimestampDifference => true,
-        Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => data_type.is_decimal(),
-        Function::Cast => match (arguments.first().map(Expression::data_type), data_type) {
-            (Some(from), to) if from == to => false,
-            (Some(DataType::Int16), DataType::Int32 | DataType::Int64)
-            | (Some(DataType::Int32), DataType::Int64) => false,
-            (Some(from), to) if from.is_integer() && (to.is_float() || to.is_decimal()) => false,
-            (_, to) => *to != DataType::Text,
-        },
-        Function::Substring => match arguments.get(2) {
-            Some(Expression::Literal(count)) => {
-                matches!(count.value, pystachio_plan::Value::Int(count) if count < 0)
-            }
-            other => other.is_some(),
-        },
-        Function::Like | Function::ILike(_) => match arguments.get(1) {
-            Some(Expression::Literal(pattern)) => match &pattern.value {
-                pystachio_plan::Value::Text(pattern) => {
-                    !is_simple_pattern(pattern) && pattern.ends_with('\\')
-                }
-                _ => false,
-            },
-            _ => true,
-        },
-        _ => false,
-    }
+    could_fail(expression, &|_| false)
 }
 
 /// `absorbing` decides alone: false for AND, true for OR.

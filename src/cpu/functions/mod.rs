@@ -3,6 +3,7 @@
 //! - `lower.rs`: plan expressions become DataFusion expressions; `bound.rs`: comparisons with constants
 //! - `conditional.rs`: CASE, COALESCE, AND and OR, and which expressions may fail
 //! - `call.rs`: the scalar function that every other function of the plan language becomes
+//! - `failure.rs`: which expressions of DataFusion's could fail
 //! - `lanes.rs`: columns and constants as slices, and the loops over them
 //! - `comparison.rs`, `arithmetic.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`, `format.rs`,
 //!   `text.rs`, `like.rs`, `datetime.rs`, `calendar.rs`: the functions by family
@@ -24,6 +25,7 @@ mod comparison;
 mod conditional;
 mod datetime;
 mod decimal;
+mod failure;
 mod format;
 mod lanes;
 mod like;
@@ -36,7 +38,7 @@ mod variance;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::call::normalize_float;
+pub(crate) use self::{call::normalize_float, failure::could_fail};
 
 use crate::datafusion::logical_expr::Expr;
 use arrow::datatypes::SchemaRef;

@@ -53,7 +53,7 @@ impl Lowering<'_> {
         grouping.expressions().for_each(|expression| require_columns(expression, &mut needed));
         let plan = if matches!(input.operator, Operator::Scan { .. }) {
             // Without groups, min and max of columns may come from statistics.
-            self.lower_scan(input, &needed, groups.is_empty())?
+            self.lower_scan(input, &[], &needed, groups.is_empty())?
         } else {
             self.lower(input, &needed, depth + 1)?
         };

@@ -102,7 +102,7 @@ impl Lowering<'_> {
             return Err(Error::new(ErrorKind::NotSupported, message));
         }
         match &relation.operator {
-            Operator::Scan { .. } => self.lower_scan(relation, required, false),
+            Operator::Scan { .. } => self.lower_scan(relation, &[], required, false),
             Operator::Values { columns, rows } => self.lower_values(columns, rows),
             Operator::Filter { input, predicate } => self.lower_filter(input, predicate, required, depth),
             Operator::Project { input, expressions } => {
@@ -137,10 +137,12 @@ impl Lowering<'_> {
         }
     }
 
-    /// A scan; `with_bounds` if its reader may answer from bounds of whole columns.
+    /// A scan with the conditions of the filters above it, the lowest first: a condition is evaluated for the rows that
+    /// those before it keep. `with_bounds` if its reader may answer from bounds of whole columns.
     fn lower_scan(
         &self,
         relation: &Relation,
+        above: &[&Expression],
         required: &Required,
         with_bounds: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -151,7 +153,7 @@ impl Lowering<'_> {
         let request = ScanRequest { table, files, columns, output: required, estimate_rows, with_bounds };
         let lower_filters = |schema| {
             let input = PhysicalInput::new(schema, self.parameters, self.config)?;
-            filters.iter().map(|filter| input.physical(filter)).collect()
+            filters.iter().chain(above.iter().copied()).map(|filter| input.physical(filter)).collect()
         };
         Ok(Arc::new(RowGroupScanExec::try_new(self.scans, &request, lower_filters)?))
     }
@@ -163,6 +165,17 @@ impl Lowering<'_> {
         required: &Required,
         depth: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        // DataFusion would push filters into a scan too, but the highest first.
+        let mut predicates = vec![predicate];
+        let mut lowest = input;
+        while let Operator::Filter { input, predicate } = &lowest.operator {
+            predicates.push(predicate);
+            lowest = input;
+        }
+        if matches!(lowest.operator, Operator::Scan { .. }) {
+            predicates.reverse();
+            return self.lower_scan(lowest, &predicates, required, false);
+        }
         let mut needed = required.clone();
         require_columns(predicate, &mut needed);
         let plan = self.lower(input, &needed, depth + 1)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::datafusion::{
-    common::tree_node::{Transformed, TreeNode},
+    common::tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     config::ConfigOptions,
     error::Result as DataFusionResult,
     physical_optimizer::{
@@ -18,13 +18,15 @@ use crate::datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
         coalesce_partitions::CoalescePartitionsExec,
+        filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
+        projection::{ProjectionExec, remove_unnecessary_projections},
         sorts::{sort::SortExec, sort_preserving_merge::SortPreservingMergeExec},
     },
 };
 use pystachio_plan::Result;
 
-use crate::{error::from_datafusion, stopping::StoppableExec};
+use crate::{error::from_datafusion, functions::could_fail, stopping::StoppableExec};
 
 /// Places exchanges, pushes filters and limits, answers from statistics; one partition comes out, in the
 /// order of the plan.
@@ -47,7 +49,7 @@ pub(super) fn optimize(
         Arc::new(TopKAggregation::new()),
         Arc::new(LimitPushdown::new()),
         Arc::new(TopKRepartition::new()),
-        Arc::new(ProjectionPushdown::new()),
+        Arc::new(SafeProjections),
         Arc::new(EnsureCooperative::new()),
         Arc::new(FilterPushdown::new_post_optimization()),
         Arc::new(StoppableOutputs),
@@ -57,6 +59,62 @@ pub(super) fn optimize(
         plan = rule.optimize(plan, config).map_err(|error| from_datafusion(&error))?;
     }
     Ok(merge_partitions(plan))
+}
+
+/// DataFusion's `ProjectionPushdown`, for what can't fail. It moves projections below filters, and parts of a nested
+/// loop's condition, out of a CASE too, below the join: there they are computed for rows that the filter drops and
+/// that no branch takes.
+#[derive(Debug)]
+struct SafeProjections;
+
+impl PhysicalOptimizerRule for SafeProjections {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let mut has_unsafe = false;
+        plan.apply(|node| {
+            has_unsafe = projects_unsafe(node) || joins_unsafe(node);
+            Ok(if has_unsafe { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if !has_unsafe {
+            return ProjectionPushdown::new().optimize(plan, config);
+        }
+        // Projections are merged on their way down, so what stops them stands above each filter meanwhile.
+        let stopped = plan.transform_up(|node| match node.is::<FilterExec>() {
+            true => Ok(Transformed::yes(Arc::new(StoppableExec::new(node)) as _)),
+            false => Ok(Transformed::no(node)),
+        })?;
+        let pushed = stopped.data.transform_down(remove_unnecessary_projections)?;
+        let filters = pushed.data.transform_up(|node| match node.children().as_slice() {
+            [filter] if node.is::<StoppableExec>() && filter.is::<FilterExec>() => {
+                Ok(Transformed::yes(Arc::clone(filter)))
+            }
+            _ => Ok(Transformed::no(node)),
+        })?;
+        Ok(filters.data)
+    }
+
+    fn name(&self) -> &str {
+        "safe_projections"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the node is a projection of what could fail.
+fn projects_unsafe(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let projection = node.downcast_ref::<ProjectionExec>();
+    projection.is_some_and(|projection| projection.expr().iter().any(|named| could_fail(&named.expr)))
+}
+
+/// Whether the node is a nested loop with a condition that could fail.
+fn joins_unsafe(node: &Arc<dyn ExecutionPlan>) -> bool {
+    let join = node.downcast_ref::<NestedLoopJoinExec>();
+    join.and_then(NestedLoopJoinExec::filter).is_some_and(|filter| could_fail(filter.expression()))
 }
 
 /// Makes joins and sorts stop and yield. One batch of a join's input may become any number of batches of its

@@ -111,6 +111,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
+        role: 0,
     };
     let mut stream = fixture.engine.run(request, StopFlag::default()).await?;
     assert!(stream.next_batch().await?.is_some());
@@ -191,6 +192,7 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
+        role: 0,
     };
     let mut stream = fixture.engine.run(request, StopFlag::default()).await.unwrap();
     let waited = tokio::time::timeout(std::time::Duration::from_millis(200), stream.next_batch()).await;

@@ -96,6 +96,7 @@ impl Fixture {
             batch_rows_max: 1000,
             device: DeviceSettings::default(),
             engine: EngineChoice::Cpu,
+            role: 0,
         };
         let mut stream = self.engine.run(request, StopFlag::default()).await?;
         let schema = stream.schema();

@@ -36,7 +36,7 @@ use super::{
 };
 use pystachio_engine::storage::FileCatalog;
 
-use crate::cache::ColumnCache;
+use crate::{cache::ColumnCache, functions::could_fail};
 
 /// What scans of an engine share.
 #[derive(Clone, Debug)]
@@ -411,7 +411,10 @@ impl ExecutionPlan for RowGroupScanExec {
             if self.fetch.is_some() {
                 answers.push(PushedDown::No);
             } else if DynamicFilterTracking::classify(&filter).contains_dynamic_filter() {
-                copy.dynamic_filters.push(filter);
+                // They are evaluated for rows that the conditions drop too.
+                if !could_fail(&filter) {
+                    copy.dynamic_filters.push(filter);
+                }
                 answers.push(PushedDown::No);
             } else {
                 copy.filters.push(filter);

@@ -134,6 +134,7 @@ impl DeviceEngine {
         let readers = ReaderPool::new(queue.memory(), &memory, stop.clone(), settings, processors);
         QueryContext {
             number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
+            role: request.role,
             settings,
             queue,
             memory,

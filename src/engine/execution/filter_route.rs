@@ -15,11 +15,10 @@ use std::sync::Arc;
 
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, Expression, Function, JoinKey, JoinKind, JoinSide,
-    NamedExpression, Operator, Relation, ScanColumn,
+    NamedExpression, Operator, Relation, ScanColumn, could_fail,
 };
 
 use super::runtime_filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
-use crate::program::could_fail;
 
 /// Digits of a decimal that every number of rows fits.
 const COUNT_DIGITS_MIN: u8 = 12;

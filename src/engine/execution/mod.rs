@@ -91,6 +91,8 @@ type Columns = Vec<(ColumnId, DataType)>;
 struct QueryContext {
     /// Queries of an engine are numbered in the order of their start.
     number: u64,
+    /// Who asks.
+    role: u32,
     settings: DeviceSettings,
     queue: Queue,
     memory: QueryMemory,

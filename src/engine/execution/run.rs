@@ -171,7 +171,7 @@ impl Watched<'_> {
         let memory_max_bytes = context.queue.memory().bytes_max();
         metrics.device_work = Some(DeviceWork { read_rate_max, memory_max_bytes, ..work });
         let activities = noted.into_iter().map(|noted| noted.activity).collect();
-        self.timelines.add(context.number, activities, elapsed);
+        self.timelines.add(context.number, context.role, activities, elapsed);
     }
 }
 

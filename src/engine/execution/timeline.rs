@@ -25,11 +25,12 @@ pub(super) struct Timelines {
 }
 
 impl Timelines {
-    /// Adds a query that has just ended after it ran for `elapsed`.
-    pub(super) fn add(&self, query: u64, activities: Vec<Activity>, elapsed: Duration) {
+    /// Adds a role's query that has just ended after it ran for `elapsed`.
+    pub(super) fn add(&self, query: u64, role: u32, activities: Vec<Activity>, elapsed: Duration) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timeline = QueryTimeline {
             query,
+            role,
             started_unix_us: now.saturating_sub(elapsed).as_micros() as u64,
             elapsed_us: elapsed.as_micros() as u64,
             activities,

@@ -47,7 +47,6 @@ pub use code::Code;
 pub(crate) use instruction::{
     Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
 };
-pub(crate) use laziness::could_fail;
 pub(crate) use status::status_error;
 
 use self::{

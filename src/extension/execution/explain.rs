@@ -29,6 +29,7 @@ use crate::{
     client,
     error::OrRaise,
     options::{self, Device},
+    privileges,
     scan_private::ScanPrivate,
     settings,
 };
@@ -44,12 +45,13 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
         let state = &*(*node).fdw_state.cast::<ScanState>();
         let writer = Writer { explain };
         let private = &state.private;
+        let hides_counts = state.hides_counts();
         writer.text("Engine", &engine_name(pg_sys::Oid::from(private.server_oid)));
         let cost = if (*explain).analyze { state.cost() } else { None };
         let metrics = cost.as_ref().and_then(|cost| cost.metrics.as_ref());
         let facts = PlanFacts {
             estimates: (*explain).costs,
-            actual_rows: metrics.map_or(&[], |metrics| &metrics.actual_rows),
+            actual_rows: metrics.filter(|_| !hides_counts).map_or(&[], |metrics| &metrics.actual_rows),
             run_count: cost.as_ref().map_or(0, |cost| cost.run_count),
         };
         writer.lines("Engine Plan", &plan_lines(&private.plan, facts));
@@ -60,10 +62,10 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             }
         }
         if (*explain).costs && !(*explain).analyze && private.parameters.is_empty() {
-            write_preview(&writer, private);
+            write_preview(&writer, private, hides_counts);
         }
         if let Some(cost) = &cost {
-            write_cost(&writer, cost, (*explain).timing);
+            write_cost(&writer, cost, (*explain).timing, hides_counts);
         }
     }
 }
@@ -129,7 +131,10 @@ fn engine_name(server_oid: pg_sys::Oid) -> String {
 }
 
 /// What the query would read. A file that can't be read is left for the query itself to report.
-fn write_preview(writer: &Writer, private: &ScanPrivate) {
+fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
+    if hides_counts {
+        return write_hidden(writer);
+    }
     let request = QueryRequest {
         plan: private.plan.clone(),
         parameters: Vec::new(),
@@ -137,11 +142,18 @@ fn write_preview(writer: &Writer, private: &ScanPrivate) {
         batch_rows_max: settings::batch_rows(),
         device: settings::device(),
         engine: settings::engine_choice(),
+        role: privileges::current_role(),
     };
     if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
         write_device(writer, "Runs On", &metrics);
         write_reading(writer, &metrics);
     }
+}
+
+/// In place of what would tell of rows that the role may not see: how many there are, and by what statistics of files
+/// rule out, between which values.
+fn write_hidden(writer: &Writer) {
+    writer.text("Engine Counts", "hidden, as row security or a security barrier hides rows");
 }
 
 /// Which engine it is, where there are two, and the times that were expected of both.
@@ -163,11 +175,14 @@ fn write_reading(writer: &Writer, metrics: &QueryMetrics) {
     writer.number("Row Groups Pruned", metrics.row_groups_pruned);
 }
 
-fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool) {
+fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool, hides_counts: bool) {
     let Some(metrics) = &cost.metrics else {
         writer.text("Engine Result", "not read to its end");
         return;
     };
+    if hides_counts {
+        return write_hidden(writer);
+    }
     write_device(writer, "Ran On", metrics);
     writer.number("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);

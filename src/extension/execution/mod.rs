@@ -1,6 +1,7 @@
 //! The scan node: running a plan in the engine and giving its rows to PostgreSQL.
 //!
 //! - `scan.rs`: the executor's callbacks; `query.rs`: one running query; `parameters.rs`: its parameters
+//! - `kept_rows.rs`: the rows of scans that are read again; `lookup.rs`: those of scans that are asked for key after key
 //! - `explain.rs`: what EXPLAIN shows; `analyze.rs`: sampling for ANALYZE
 //!
 //! Invariants: a query starts when its first row is wanted, and its connection is closed as soon as its
@@ -10,6 +11,8 @@
 
 mod analyze;
 mod explain;
+mod kept_rows;
+mod lookup;
 mod parameters;
 mod query;
 mod scan;
@@ -22,6 +25,7 @@ pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
     routine.IterateForeignScan = Some(scan::iterate_foreign_scan);
     routine.ReScanForeignScan = Some(scan::rescan_foreign_scan);
     routine.EndForeignScan = Some(scan::end_foreign_scan);
+    routine.ShutdownForeignScan = Some(scan::shutdown_foreign_scan);
     routine.ExplainForeignScan = Some(explain::explain_foreign_scan);
     routine.AnalyzeForeignTable = Some(analyze::analyze_foreign_table);
 }

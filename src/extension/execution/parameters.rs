@@ -3,8 +3,13 @@
 //! Single values travel beside the plan. Arrays are written into it: `x = ANY (array)` becomes `x IN (…)`.
 #![expect(unsafe_code, reason = "evaluates PostgreSQL's expressions")]
 
+use std::collections::BTreeSet;
+
 use pgrx::pg_sys;
-use pystachio_plan::{DataType, Error, Expression, Function, Literal, Plan, Result, Value};
+use pystachio_plan::{
+    DataType, Error, Expression, Function, Literal, Plan, Result, Value, close_gates, gate_parameters,
+    parameters_of,
+};
 
 use crate::{pg::list, types};
 
@@ -55,7 +60,8 @@ impl Parameters {
         Ok(Self { parameters })
     }
 
-    /// The plan with the values of its arrays now, and its other parameters' values.
+    /// The plan with the values of its arrays now, and its other parameters' values. Nothing is read, and no other
+    /// parameter evaluated, below a condition without columns that is not true.
     ///
     /// # Errors
     ///
@@ -69,28 +75,52 @@ impl Parameters {
         plan: &Plan,
         context: *mut pg_sys::ExprContext,
     ) -> Result<(Plan, Vec<Literal>)> {
-        let mut literals = Vec::with_capacity(self.parameters.len());
-        let mut lists = Vec::with_capacity(self.parameters.len());
-        for (index, parameter) in self.parameters.iter().enumerate() {
-            // SAFETY: as the caller says.
+        let mut values = Values {
+            literals: self.parameters.iter().map(Parameter::null).collect(),
+            lists: vec![None; self.parameters.len()],
+        };
+        let gates = gate_parameters(&plan.root);
+        // SAFETY: as the caller says.
+        unsafe { self.evaluate(&gates, context, &mut values)? };
+        let root = close_gates(&plan.root, &values.literals);
+        let others = parameters_of(&root).difference(&gates).copied().collect();
+        // SAFETY: as the caller says.
+        unsafe { self.evaluate(&others, context, &mut values)? };
+        let Values { literals, lists } = values;
+        let root = match lists.iter().any(Option::is_some) {
+            true => root.map_expressions(&mut |expression| expand(expression, &lists)),
+            false => root,
+        };
+        Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
+    }
+
+    unsafe fn evaluate(
+        &self,
+        wanted: &BTreeSet<u32>,
+        context: *mut pg_sys::ExprContext,
+        values: &mut Values,
+    ) -> Result<()> {
+        for index in wanted.iter().map(|index| *index as usize) {
+            let Some(parameter) = self.parameters.get(index) else { continue };
+            // SAFETY: the caller of `bind` says so.
             let value = unsafe { parameter.evaluate(context) }.map_err(|mut error| {
                 error.message = format!("${}: {}", index + 1, error.message);
                 error
             })?;
-            let (literal, list) = match value {
-                ParameterValue::Single(literal) => (literal, None),
-                // Nobody reads the parameter once the plan has its elements.
-                ParameterValue::List(list) => (types::null_literal(&DataType::Bool), Some(list)),
-            };
-            literals.push(literal);
-            lists.push(list);
+            match value {
+                ParameterValue::Single(literal) => values.literals[index] = literal,
+                ParameterValue::List(list) => values.lists[index] = Some(list),
+            }
         }
-        let root = match lists.iter().any(Option::is_some) {
-            true => plan.root.map_expressions(&mut |expression| expand(expression, &lists)),
-            false => plan.root.clone(),
-        };
-        Ok((Plan { root, outputs: plan.outputs.clone() }, literals))
+        Ok(())
     }
+}
+
+/// The values of parameters, by index. Those of arrays are lists, and their literals are read by nobody once the plan has
+/// the elements.
+struct Values {
+    literals: Vec<Literal>,
+    lists: Vec<Option<List>>,
 }
 
 enum ParameterValue {
@@ -102,6 +132,14 @@ enum ParameterValue {
 type List = Option<Vec<Option<Literal>>>;
 
 impl Parameter {
+    /// What stands for a value that nobody reads.
+    fn null(&self) -> Literal {
+        match &self.data_type {
+            DataType::List(_) => types::null_literal(&DataType::Bool),
+            data_type => types::null_literal(data_type),
+        }
+    }
+
     unsafe fn evaluate(&self, context: *mut pg_sys::ExprContext) -> Result<ParameterValue> {
         let mut is_null = false;
         // SAFETY: the expression was prepared for this context's node; the datum has the expression's type.

@@ -2,15 +2,18 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, QueryRequest, Request, Result};
+use pystachio_plan::{Error, Literal, Plan, QueryRequest, Request, Result};
 
 use super::{
+    kept_rows::KeptRows,
+    lookup::{LookupPlan, LookupTable, QUERIES_MAX},
     parameters::Parameters,
     query::{QueryCost, RunningQuery},
 };
 use crate::{
     error::OrRaise,
     pg::list,
+    privileges,
     scan_private::{ScanPrivate, decode_refusals},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
@@ -21,13 +24,28 @@ pub struct ScanState {
     /// What the planner left.
     pub private: ScanPrivate,
     parameters: Option<Parameters>,
+    /// The parameters of PostgreSQL's executor that those are computed from.
+    reads: *mut pg_sys::Bitmapset,
     columns: Vec<ColumnReader>,
     block: RowBlock,
     batch: Option<(arrow_array::RecordBatch, usize)>,
     query: Option<RunningQuery>,
+    /// The rows of this and later times, once the scan was started again with nothing changed.
+    kept: Option<KeptRows>,
+    lookup: Lookup,
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
+}
+
+/// How far a scan that is asked for one key after another is.
+enum Lookup {
+    /// The engine was asked so often with other parameters than before.
+    Asked(u32),
+    /// All rows are here. The parameters' values now, if the scan has started, and how many of their rows it gave.
+    Loaded { table: LookupTable, sought: Option<(Vec<Literal>, usize)> },
+    /// The rows are too many, or of a plan that can't be looked up in.
+    Unfit,
 }
 
 impl ScanState {
@@ -40,6 +58,11 @@ impl ScanState {
         }
     }
 
+    /// Whether what was counted would tell the current role of rows that are hidden from it.
+    pub fn hides_counts(&self) -> bool {
+        self.private.hides_rows && !privileges::reads_all_statistics()
+    }
+
     fn start(&mut self, context: *mut pg_sys::ExprContext) -> Result<()> {
         let plan = &self.private.plan;
         let (plan, parameters) = match &self.parameters {
@@ -47,6 +70,18 @@ impl ScanState {
             Some(parameters) => unsafe { parameters.bind(plan, context)? },
             None => (plan.clone(), Vec::new()),
         };
+        if matches!(self.lookup, Lookup::Asked(QUERIES_MAX..)) {
+            self.load()?;
+        }
+        if let Lookup::Loaded { sought, .. } = &mut self.lookup {
+            *sought = Some((parameters, 0));
+            return Ok(());
+        }
+        self.query = Some(self.run(plan, parameters)?);
+        Ok(())
+    }
+
+    fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
         let request = Request::Run(Box::new(QueryRequest {
             plan,
             parameters,
@@ -54,13 +89,45 @@ impl ScanState {
             batch_rows_max: settings::batch_rows(),
             device: settings::device(),
             engine: settings::engine_choice(),
+            role: privileges::current_role(),
         }));
-        self.query = Some(RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)?);
+        RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
+    }
+
+    /// Reads the rows of all keys, if they are few enough.
+    fn load(&mut self) -> Result<()> {
+        self.lookup = Lookup::Unfit;
+        let Some(plan) = LookupPlan::of(&self.private.plan, self.private.parameters.len()) else {
+            return Ok(());
+        };
+        let (plan, mut table) = LookupTable::new(plan, hash_memory_bytes());
+        self.query = Some(self.run(plan, Vec::new())?);
+        while let Some(query) = &mut self.query
+            && let Some(batch) = query.next_batch()?
+        {
+            if !table.add(batch) {
+                self.stop();
+                return Ok(());
+            }
+        }
+        self.stop();
+        self.lookup = Lookup::Loaded { table, sought: None };
         Ok(())
+    }
+
+    /// Whether the scan gives rows, or has given all.
+    fn has_started(&self) -> bool {
+        self.query.is_some() || matches!(self.lookup, Lookup::Loaded { sought: Some(_), .. })
     }
 
     /// Fills the block with the next rows; `false` after the last.
     fn fill_block(&mut self) -> Result<bool> {
+        if let Lookup::Loaded { table, sought: Some((parameters, given)) } = &mut self.lookup {
+            let Some(row) = table.row(parameters, *given) else { return Ok(false) };
+            *given += 1;
+            self.block.fill(&row, 0, &mut self.columns)?;
+            return Ok(true);
+        }
         // Datums of the last block may point into the batch, so it goes only now.
         loop {
             if let Some((batch, row_offset)) = &mut self.batch
@@ -99,10 +166,13 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
         let state = ScanState {
             private,
             parameters,
+            reads: pg_sys::pull_paramids((*scan).fdw_exprs.cast()),
             columns,
             block: RowBlock::default(),
             batch: None,
             query: None,
+            kept: None,
+            lookup: Lookup::Asked(0),
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
@@ -121,12 +191,21 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
     unsafe {
         let state = &mut *(*node).fdw_state.cast::<ScanState>();
         let slot = (*node).ss.ss_ScanTupleSlot;
+        if let Some(kept) = &mut state.kept
+            && let Some((values, nulls)) = kept.next_row()
+        {
+            store_row(slot, values, nulls);
+            return slot;
+        }
         loop {
             if let Some((values, nulls)) = state.block.next_row() {
                 store_row(slot, values, nulls);
+                if let Some(kept) = &mut state.kept {
+                    kept.add(values, nulls);
+                }
                 return slot;
             }
-            if state.query.is_none() {
+            if !state.has_started() {
                 state.start((*node).ss.ps.ps_ExprContext).or_raise();
             }
             if !state.fill_block().or_raise() {
@@ -139,8 +218,30 @@ pub unsafe extern "C-unwind" fn iterate_foreign_scan(
 /// Starts again, perhaps with other parameters.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn rescan_foreign_scan(node: *mut pg_sys::ForeignScanState) {
-    // SAFETY: as of `iterate_foreign_scan`.
-    unsafe { (*(*node).fdw_state.cast::<ScanState>()).stop() }
+    // SAFETY: as of `iterate_foreign_scan`; what the slot holds may be a kept row.
+    unsafe {
+        let state = &mut *(*node).fdw_state.cast::<ScanState>();
+        pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+        if let Lookup::Loaded { sought, .. } = &mut state.lookup {
+            *sought = None;
+            state.block.clear();
+        } else if pg_sys::bms_overlap((*node).ss.ps.chgParam, state.reads) {
+            if let (Lookup::Asked(count), true) = (&mut state.lookup, state.query.is_some()) {
+                *count += 1;
+            }
+            state.stop();
+            if let Some(kept) = state.kept.take() {
+                kept.end();
+            }
+        } else if let Some(kept) = &mut state.kept {
+            kept.rewind();
+        } else if state.query.is_some() {
+            state.stop();
+            let former = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.state).es_query_cxt);
+            state.kept = Some(KeptRows::new((*(*node).ss.ss_ScanTupleSlot).tts_tupleDescriptor));
+            pg_sys::MemoryContextSwitchTo(former);
+        }
+    }
 }
 
 /// Ends the scan; what the engine still does for it stops.
@@ -150,6 +251,25 @@ pub unsafe extern "C-unwind" fn end_foreign_scan(node: *mut pg_sys::ForeignScanS
     unsafe {
         if let Some(state) = (*node).fdw_state.cast::<ScanState>().as_mut() {
             state.stop();
+            if let Some(kept) = state.kept.take() {
+                pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+                kept.end();
+            }
+        }
+    }
+}
+
+/// Nothing more is read, and EXPLAIN ANALYZE may come: what PostgreSQL has counted of rows that a policy hides is
+/// forgotten where the role may not know.
+#[pg_guard]
+pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::ForeignScanState) {
+    // SAFETY: as of `end_foreign_scan`; a node that is not watched has no instrument.
+    unsafe {
+        let state = (*node).fdw_state.cast::<ScanState>().as_ref();
+        if let (Some(state), Some(instrument)) = (state, (*node).ss.ps.instrument.as_mut())
+            && state.hides_counts()
+        {
+            instrument.nfiltered1 = 0.0;
         }
     }
 }
@@ -222,6 +342,13 @@ unsafe fn columns(node: *mut pg_sys::ForeignScanState, private: &ScanPrivate) ->
         })?);
     }
     Ok(columns)
+}
+
+/// What PostgreSQL lets a hash table take.
+fn hash_memory_bytes() -> usize {
+    // SAFETY: settings of this backend.
+    let (kilobytes, factor) = unsafe { (pg_sys::work_mem, pg_sys::hash_mem_multiplier) };
+    (f64::from(kilobytes) * 1024.0 * factor) as usize
 }
 
 /// Stores a row as a virtual tuple.

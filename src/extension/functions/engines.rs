@@ -5,7 +5,7 @@ use pgrx::{pg_sys, prelude::*};
 use crate::{
     client,
     error::OrRaise,
-    options,
+    options, privileges,
     supervisor::{EngineHome, EnginePhase},
 };
 
@@ -15,7 +15,8 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// One row: how the engine of a server is. Starts nothing.
+/// One row: how the engine of a server is. Starts nothing. Paths are for those who may read all statistics, and so is the
+/// last error, but for the role whose query it was.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn engine_status(
@@ -59,8 +60,11 @@ fn engine_status(
     };
     let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let device_memory = status.as_ref().and_then(|status| status.device_memory);
-    let last_query_error = status.as_ref().and_then(|status| status.last_error.clone());
-    let last_exit = state.as_ref().and_then(|state| state.last_error.clone());
+    let sees_all = privileges::reads_all_statistics();
+    let for_all = status.as_ref().filter(|_| sees_all);
+    let own_error = status.as_ref().filter(|status| privileges::may_see(status.last_error_role));
+    let last_query_error = own_error.and_then(|status| status.last_error.clone());
+    let last_exit = state.as_ref().filter(|_| sees_all).and_then(|state| state.last_error.clone());
     TableIterator::once((
         0,
         device,
@@ -73,13 +77,14 @@ fn engine_status(
         status.as_ref().map(|status| count(status.queries_running)),
         status.as_ref().map(|status| count(status.queries_run)),
         state.as_ref().map(|state| count(state.restarts)),
-        status.as_ref().map(|status| status.storage_paths.clone()),
-        status.as_ref().map(|status| status.libraries.clone()),
+        for_all.map(|status| status.storage_paths.clone()),
+        for_all.map(|status| status.libraries.clone()),
         last_exit.map(|reason| format!("engine process {reason}")).or(last_query_error),
     ))
 }
 
-/// What the column caches of a server's engine hold, in each memory space. Starts nothing.
+/// What the column caches of a server's engine hold, in each memory space. Starts nothing. Which columns these are, and
+/// how they are used, is for those who may read all statistics.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn cache_entries(
@@ -87,23 +92,28 @@ fn cache_entries(
 ) -> TableIterator<
     'static,
     (
-        name!(path, String),
-        name!(column, String),
+        name!(path, Option<String>),
+        name!(column, Option<String>),
         name!(tier, String),
-        name!(row_groups, i64),
+        name!(row_groups, Option<i64>),
         name!(memory, i64),
-        name!(hits, i64),
-        name!(misses, i64),
+        name!(hits, Option<i64>),
+        name!(misses, Option<i64>),
     ),
 > {
     if !options::may_use_server(server) {
         return TableIterator::empty();
     }
     let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let sees_all = privileges::reads_all_statistics();
     let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
-        let row_groups = i64::from(entry.row_group_count);
         let (memory, tier) = (count(entry.memory_bytes), entry.space.to_string());
-        (entry.path, entry.column, tier, row_groups, memory, count(entry.hits), count(entry.misses))
+        if !sees_all {
+            return (None, None, tier, None, memory, None, None);
+        }
+        let row_groups = Some(i64::from(entry.row_group_count));
+        let (hits, misses) = (Some(count(entry.hits)), Some(count(entry.misses)));
+        (Some(entry.path), Some(entry.column), tier, row_groups, memory, hits, misses)
     });
     TableIterator::new(entries.collect::<Vec<_>>())
 }

@@ -1,9 +1,10 @@
-//! What a GPU did for the last queries: as rows, and as a trace that browsers show.
+//! What a GPU did for the last queries: as rows, and as a trace that browsers show. A role sees its own queries, and
+//! all if it may read all statistics; others are as if they had not been.
 
-use pgrx::{pg_sys, prelude::*};
+use pgrx::prelude::*;
 use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 
-use crate::{client, error::OrRaise, options};
+use crate::{client, error::OrRaise, options, privileges};
 
 /// What the GPU of a server's engine did for a query: one row a read, copy or kernel. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
@@ -54,7 +55,7 @@ fn timeline_queries(
         name!(activities, i64),
     ),
 > {
-    let timelines = client::timelines(options::usable_server(server)).or_raise();
+    let timelines = visible_timelines(server).or_raise();
     let rows = timelines.into_iter().map(|timeline| {
         let started = pgrx::datum::to_timestamp(timeline.started_unix_us as f64 / 1e6);
         let activities = count(timeline.activities.len() as u64);
@@ -98,9 +99,15 @@ fn lanes(activities: &[Activity]) -> Vec<(u32, String)> {
     lanes.into_iter().map(|lane| (lane, name(lane))).collect()
 }
 
+/// The timelines that the current role may see, the last one last.
+fn visible_timelines(server: &str) -> Result<Vec<QueryTimeline>> {
+    let mut timelines = client::timelines(options::usable_server(server))?;
+    timelines.retain(|timeline| privileges::may_see(Some(timeline.role)));
+    Ok(timelines)
+}
+
 fn find(server: &str, query: Option<i64>) -> Result<Option<QueryTimeline>> {
-    let server_oid: pg_sys::Oid = options::usable_server(server);
-    let mut timelines = client::timelines(server_oid)?;
+    let mut timelines = visible_timelines(server)?;
     let Some(query) = query else { return Ok(timelines.pop()) };
     let known: Vec<String> = timelines.iter().map(|timeline| timeline.query.to_string()).collect();
     match timelines.into_iter().find(|timeline| count(timeline.query) == query) {

@@ -244,7 +244,17 @@ pub unsafe fn geqo(
 
 const NIL: *mut pg_sys::List = std::ptr::null_mut();
 
-/// A path for a base relation.
+/// The path as one that only the leader may take: an engine's query belongs to one backend, and so do the InitPlans of the
+/// subqueries in it.
+unsafe fn for_leader_only(path: *mut pg_sys::ForeignPath) -> *mut pg_sys::ForeignPath {
+    // SAFETY: the path was just made.
+    unsafe {
+        (*path).path.parallel_safe = false;
+    }
+    path
+}
+
+/// A path for a base relation, with columns of the relations that it has to be joined below (LATERAL).
 ///
 /// # Safety
 ///
@@ -257,7 +267,7 @@ pub unsafe fn create_foreign_scan_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreignscan_path(
+        for_leader_only(pg_sys::create_foreignscan_path(
             root,
             relation,
             std::ptr::null_mut(),
@@ -267,12 +277,12 @@ pub unsafe fn create_foreign_scan_path(
             startup_cost,
             total_cost,
             NIL,
-            std::ptr::null_mut(),
+            (*relation).lateral_relids,
             std::ptr::null_mut(),
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 
@@ -290,7 +300,7 @@ pub unsafe fn create_foreign_join_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreign_join_path(
+        for_leader_only(pg_sys::create_foreign_join_path(
             root,
             relation,
             std::ptr::null_mut(),
@@ -305,7 +315,7 @@ pub unsafe fn create_foreign_join_path(
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 
@@ -324,7 +334,7 @@ pub unsafe fn create_foreign_upper_path(
 ) -> *mut pg_sys::ForeignPath {
     // SAFETY: as the caller says.
     unsafe {
-        pg_sys::create_foreign_upper_path(
+        for_leader_only(pg_sys::create_foreign_upper_path(
             root,
             relation,
             target,
@@ -338,11 +348,11 @@ pub unsafe fn create_foreign_upper_path(
             #[cfg(any(feature = "pg17", feature = "pg18"))]
             NIL,
             NIL,
-        )
+        ))
     }
 }
 
-/// Appends the tables of an absorbed subquery to a statement, so that the executor checks their
+/// Appends the tables and views of an absorbed subquery to a statement, so that the executor checks their
 /// permissions and locks them, and the plan is made anew when they change.
 ///
 /// # Safety
@@ -352,28 +362,37 @@ pub unsafe fn append_range_table(statement: *mut pg_sys::PlannedStmt, query: *mu
     // SAFETY: range tables are lists of entries, and a subquery's entry has its query or none.
     unsafe {
         for entry in pointers::<pg_sys::RangeTblEntry>((*query).rtable) {
-            if !(*entry).subquery.is_null() && (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY {
+            let is_subquery = (*entry).rtekind == pg_sys::RTEKind::RTE_SUBQUERY;
+            if is_subquery && !(*entry).subquery.is_null() {
                 append_range_table(statement, (*entry).subquery);
             }
-            if (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION {
-                append_table(statement, query, entry);
+            // From PostgreSQL 16 on the entry of a view's query is the view's own too. Before, the view is an
+            // entry of that query, and the subquery's has no relation.
+            let is_view = is_subquery && (*entry).relid != pg_sys::InvalidOid;
+            if is_view || (*entry).rtekind == pg_sys::RTEKind::RTE_RELATION {
+                append_relation(statement, query, entry);
             }
         }
     }
 }
 
-unsafe fn append_table(
+unsafe fn append_relation(
     statement: *mut pg_sys::PlannedStmt,
     query: *mut pg_sys::Query,
     entry: *mut pg_sys::RangeTblEntry,
 ) {
     // SAFETY: as the caller says; the copy lives as long as the statement.
     unsafe {
-        let copy: *mut pg_sys::RangeTblEntry = pg_sys::copyObjectImpl(entry.cast()).cast();
-        // As core flattens its own: what only the parser needed is dropped.
+        let copy = pg_sys::palloc(size_of::<pg_sys::RangeTblEntry>()).cast::<pg_sys::RangeTblEntry>();
+        entry.copy_to_nonoverlapping(copy, 1);
+        // As core flattens its own: what only the parser and the planner needed is dropped.
         (*copy).tablesample = std::ptr::null_mut();
+        (*copy).subquery = std::ptr::null_mut();
         (*copy).joinaliasvars = NIL;
+        (*copy).joinleftcols = NIL;
+        (*copy).joinrightcols = NIL;
         (*copy).functions = NIL;
+        (*copy).tablefunc = std::ptr::null_mut();
         (*copy).values_lists = NIL;
         (*copy).securityQuals = NIL;
         #[cfg(not(feature = "pg15"))]
@@ -382,9 +401,7 @@ unsafe fn append_table(
                 let permissions = pg_sys::getRTEPermissionInfo((*query).rteperminfos, entry);
                 (*copy).perminfoindex = 0;
                 let added = pg_sys::addRTEPermissionInfo(&raw mut (*statement).permInfos, copy);
-                let index = (*copy).perminfoindex;
                 *added = *permissions;
-                (*copy).perminfoindex = index;
             }
         }
         #[cfg(feature = "pg15")]

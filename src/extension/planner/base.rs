@@ -10,11 +10,12 @@ use pystachio_plan::{
 
 use super::{
     cost,
-    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    lower::{Lowered, Refusal, Scale, type_name},
     nodes::{elements, list_of, text_of},
     planning::with_planning,
-    relation_info::{RelationInfo, place_placeholders},
+    relation_info::{Place, RelationInfo, place_placeholders},
     scope::Scope,
+    security::leveled_conditions,
 };
 use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
 
@@ -43,7 +44,7 @@ pub unsafe extern "C-unwind" fn get_foreign_rel_size(
         let description = describe(&table).or_raise();
         (*relation).tuples = description.row_count as f64;
         pg_sys::set_baserel_size_estimates(root, relation);
-        let info = build(relation, table_oid, &table, &description).or_raise();
+        let info = build(root, relation, table_oid, &table, &description).or_raise();
         info.attach(relation);
     }
 }
@@ -76,6 +77,7 @@ pub fn describe(table: &TableOptions) -> Result<Rc<TableDescription>, Error> {
 }
 
 unsafe fn build(
+    root: *mut pg_sys::PlannerInfo,
     relation: *mut pg_sys::RelOptInfo,
     table_oid: pg_sys::Oid,
     table: &TableOptions,
@@ -87,26 +89,19 @@ unsafe fn build(
         let width = (*(*relation).reltarget).exprs;
         let column_count = elements::<pg_sys::Node>(width).count().max(1);
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut filters = Vec::new();
-        let mut local_clauses = Vec::new();
-        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
-            match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
-                Ok(filter) => filters.push(filter),
-                Err(Refusal(reason)) => {
-                    with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));
-                    local_clauses.push(clause);
-                }
-            }
-        }
+        let conditions = leveled_conditions(root, relation, &scope, &name);
         let scan = Operator::Scan {
             table: name.clone(),
             files: table.files.clone(),
             columns: scan_columns,
-            filters,
+            filters: conditions.scan,
         };
         let rows = (*relation).rows;
-        let scan = Relation::new(scan, rows);
-        let (scan, scope) = match place_placeholders(scan.clone(), scope.clone(), (*relation).reltarget) {
+        let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {
+            Relation::new(Operator::Filter { input, predicate }, rows)
+        });
+        let place = Place { root, relation, inputs: &[] };
+        let (scan, scope) = match place_placeholders(&place, scan.clone(), scope.clone()) {
             Ok(placed) => placed,
             Err(Refusal(reason)) => {
                 with_planning(|planning| planning.refuse(format!("column of {name}: {reason}")));
@@ -120,7 +115,7 @@ unsafe fn build(
             scope,
             rows,
             cost,
-            local_clauses,
+            local_clauses: conditions.local,
             absorbed: Vec::new(),
             is_sorted: false,
         })

@@ -5,10 +5,12 @@ use pystachio_plan::{ColumnId, Expression, NamedExpression, Operator, Plan, Rela
 
 use super::{
     base::unreadable_column,
-    lower::{Lowered, Lowering, Refusal, Scale, type_name},
-    nodes::{contains, elements, list_of, node_as, tag_of},
+    lower::{Lowered, Refusal, Scale},
+    nodes::{elements, list_of, node_as},
+    outputs::{output_modifier, outputs_of},
     planning::with_planning,
     relation_info::{RelationInfo, name_column, pass_through},
+    security,
 };
 use crate::{
     error::OrRaise,
@@ -24,7 +26,7 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
     table_oid: pg_sys::Oid,
     path: *mut pg_sys::ForeignPath,
     target_list: *mut pg_sys::List,
-    _clauses: *mut pg_sys::List,
+    clauses: *mut pg_sys::List,
     outer_plan: *mut pg_sys::Plan,
 ) -> *mut pg_sys::ForeignScan {
     unsafe {
@@ -39,9 +41,10 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         };
         let (scan, entries) = scan.or_raise();
         move_init_plans(root, info);
-        let local: Vec<_> = info.local_clauses.iter().map(|clause| (**clause).clause).collect();
+        let local = if is_base { local_clauses(relation, info, clauses) } else { Vec::new() };
         let scan_relation = if is_base { (*relation).relid } else { 0 };
-        let (scan, parameters) = bind_parameters(scan);
+        let (mut scan, parameters) = bind_parameters(scan);
+        scan.hides_rows = security::hides_rows(root, info);
         let scan_list = if is_base { std::ptr::null_mut() } else { scan_target_list(&entries) };
         let node = pg_sys::make_foreignscan(
             target_list,
@@ -55,120 +58,31 @@ pub unsafe extern "C-unwind" fn get_foreign_plan(
         );
         if is_base {
             // Rows that are checked again (EvalPlanQual) were read with these conditions.
-            let all = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+            let all = elements::<pg_sys::RestrictInfo>(clauses);
             (*node).fdw_recheck_quals = list_of(all.map(|clause| (*clause).clause));
         }
         node
     }
 }
 
+/// What PostgreSQL checks on the rows of a base relation, in the order in which it would: the conditions that stayed with
+/// it, and those that a path with outer columns takes over from the joins above.
+unsafe fn local_clauses(
+    relation: *mut pg_sys::RelOptInfo,
+    info: &RelationInfo,
+    clauses: *mut pg_sys::List,
+) -> Vec<*mut pg_sys::Expr> {
+    unsafe {
+        let is_local = |clause: &*mut pg_sys::RestrictInfo| {
+            info.local_clauses.contains(clause)
+                || !elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).any(|own| own == *clause)
+        };
+        elements::<pg_sys::RestrictInfo>(clauses).filter(is_local).map(|clause| (*clause).clause).collect()
+    }
+}
+
 /// What a scan's tuple is made of.
 type Built = Result<(ScanPrivate, Vec<*mut pg_sys::Node>), pystachio_plan::Error>;
-
-/// The outputs that the expressions of a target need: as a whole where the engine can compute them, and
-/// otherwise the parts from which PostgreSQL's own projection computes them.
-///
-/// # Errors
-///
-/// A refusal if a column is needed that the relation does not have.
-pub unsafe fn outputs_of(
-    info: &RelationInfo,
-    target: *mut pg_sys::PathTarget,
-) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
-    let mut outputs: Vec<(*mut pg_sys::Node, Lowered)> = Vec::new();
-    // A stack of its own: expressions may nest deeper than calls may.
-    let mut waiting: Vec<_> = unsafe { elements::<pg_sys::Node>((*target).exprs) }.collect();
-    waiting.reverse();
-    while let Some(node) = waiting.pop() {
-        unsafe {
-            if !add_output(info, node, &mut outputs)? {
-                let first = waiting.len();
-                super::nodes::walk_expression(node, &mut |part| {
-                    if part == node {
-                        return true;
-                    }
-                    waiting.push(part);
-                    false
-                });
-                waiting[first..].reverse();
-            }
-        }
-    }
-    Ok(outputs)
-}
-
-/// Adds a node to the outputs, if the engine can compute it as a whole. False if its parts are needed.
-unsafe fn add_output(
-    info: &RelationInfo,
-    node: *mut pg_sys::Node,
-    outputs: &mut Vec<(*mut pg_sys::Node, Lowered)>,
-) -> Result<bool, Refusal> {
-    unsafe {
-        if node.is_null() || outputs.iter().any(|(known, _)| pg_sys::equal((*known).cast(), node.cast())) {
-            return Ok(true);
-        }
-        let is_leaf = matches!(
-            tag_of(node),
-            pg_sys::NodeTag::T_Var | pg_sys::NodeTag::T_Aggref | pg_sys::NodeTag::T_PlaceHolderVar
-        );
-        if !is_leaf && !has_columns(node) {
-            // PostgreSQL evaluates what has no columns.
-            return Ok(true);
-        }
-        if node_as::<pg_sys::List>(node, pg_sys::NodeTag::T_List).is_some() {
-            return Ok(false);
-        }
-        let lowered = if is_whole(node) {
-            Lowering::new(&info.scope).lower(node)
-        } else {
-            Err(Refusal::new("a part of an expression"))
-        };
-        match lowered {
-            Ok(lowered) if output_modifier(node, &lowered).is_some() => {
-                outputs.push((node, lowered));
-                Ok(true)
-            }
-            Err(refusal) if is_leaf => Err(refusal),
-            Ok(_) if is_leaf => {
-                Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))))
-            }
-            _ => Ok(false),
-        }
-    }
-}
-
-/// Whether the node's value can be computed apart from the node above. What compares a SubPlan's rows names
-/// parameters that have values only inside it.
-unsafe fn is_whole(node: *mut pg_sys::Node) -> bool {
-    unsafe {
-        !matches!(tag_of(node), pg_sys::NodeTag::T_CaseWhen | pg_sys::NodeTag::T_TargetEntry)
-            && !contains(node, &|part| {
-                node_as::<pg_sys::Param>(part, pg_sys::NodeTag::T_Param)
-                    .is_some_and(|parameter| parameter.paramkind == pg_sys::ParamKind::PARAM_EXEC)
-            })
-    }
-}
-
-unsafe fn has_columns(node: *mut pg_sys::Node) -> bool {
-    unsafe {
-        contains(node, &|part| {
-            matches!(
-                tag_of(part),
-                pg_sys::NodeTag::T_Var | pg_sys::NodeTag::T_Aggref | pg_sys::NodeTag::T_PlaceHolderVar
-            )
-        })
-    }
-}
-
-/// The type modifier with which an expression's values are printed; `None` for `character` of unknown
-/// length, whose blanks the engine has not kept.
-unsafe fn output_modifier(node: *mut pg_sys::Node, lowered: &Lowered) -> Option<i32> {
-    let modifier = unsafe { pg_sys::exprTypmod(node) };
-    if unsafe { pg_sys::exprType(node) } != pg_sys::BPCHAROID {
-        return Some(modifier);
-    }
-    [modifier, lowered.modifier].into_iter().find(|modifier| *modifier > pg_sys::VARHDRSZ as i32)
-}
 
 /// The scan of one foreign table: its tuple has all the table's attributes, and those that nobody looks at
 /// are NULL.
@@ -318,6 +232,7 @@ impl<'a> ScanBuilder<'a> {
             plan,
             attributes: self.attributes,
             parameters: Vec::new(),
+            hides_rows: false,
         }
     }
 }

@@ -11,12 +11,13 @@ use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Operator
 
 use super::{
     base::replace_paths,
+    clauses::in_order,
     cost::{self, JoinInput},
-    finish::outputs_of,
     lower::{Lowered, Lowering, Refusal, check_depth},
     nodes::{elements, node_as},
+    outputs::outputs_of,
     planning::with_planning,
-    relation_info::{RelationInfo, place_placeholders},
+    relation_info::{Place, RelationInfo, place_placeholders},
     scope::{Scope, VarKey},
 };
 use crate::{pg::compat, settings};
@@ -35,7 +36,8 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
         if !may_push(root) {
             return;
         }
-        if !(*joined).lateral_relids.is_null() {
+        // Engines join relations without columns of outside only.
+        if [joined, outer, inner].iter().any(|relation| !(**relation).lateral_relids.is_null()) {
             with_planning(|planning| planning.refuse("join: LATERAL".into()));
             return;
         }
@@ -55,7 +57,9 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
         if left.server_oid != right.server_oid {
             return;
         }
+        let inputs = [outer, inner];
         let candidate = Candidate {
+            place: Place { root, relation: joined, inputs: &inputs },
             kind,
             left,
             right,
@@ -64,7 +68,7 @@ pub unsafe extern "C-unwind" fn get_foreign_join_paths(
             rows: (*joined).rows,
         };
         let known_cost = RelationInfo::of(joined).map(|info| info.cost);
-        match candidate.build(joined, (*extra).restrictlist, known_cost) {
+        match candidate.build((*extra).restrictlist, known_cost) {
             Ok(Some(info)) => info.attach(joined),
             Ok(None) => {}
             Err(Refusal(reason)) => {
@@ -92,6 +96,7 @@ pub unsafe fn may_push(root: *mut pg_sys::PlannerInfo) -> bool {
 }
 
 struct Candidate<'a> {
+    place: Place<'a>,
     kind: JoinKind,
     left: &'a RelationInfo,
     right: &'a RelationInfo,
@@ -117,7 +122,6 @@ impl Candidate<'_> {
     /// The join, if it costs less than what is known.
     unsafe fn build(
         &self,
-        joined: *mut pg_sys::RelOptInfo,
         clauses: *mut pg_sys::List,
         known_cost: Option<f64>,
     ) -> Result<Option<RelationInfo>, Refusal> {
@@ -137,17 +141,16 @@ impl Candidate<'_> {
                 return Ok(None);
             }
             let scope = Scope::Join(self.left.scope.clone(), self.right.scope.clone());
-            let conditions = self.conditions(joined, clauses, &scope)?;
-            let info = self.relation(joined, conditions, build, own_cost)?;
+            let conditions = self.conditions(clauses, &scope)?;
+            let info = self.relation(conditions, build, own_cost)?;
             check_depth(&info.relation)?;
-            outputs_of(&info, (*joined).reltarget)?;
+            outputs_of(&info, (*self.place.relation).reltarget)?;
             Ok(Some(info))
         }
     }
 
     unsafe fn relation(
         &self,
-        joined: *mut pg_sys::RelOptInfo,
         mut conditions: Conditions,
         build: JoinSide,
         own_cost: f64,
@@ -174,7 +177,7 @@ impl Candidate<'_> {
             relation = Relation::new(Operator::Filter { input: relation, predicate }, self.rows);
         }
         let scope = self.result_scope(conditions.equal_to_left);
-        let (relation, scope) = unsafe { place_placeholders(relation, scope, (*joined).reltarget)? };
+        let (relation, scope) = unsafe { place_placeholders(&self.place, relation, scope)? };
         let mut info = self.left.above(relation, scope, self.rows, self.right.cost + own_cost);
         info.absorbed.extend(&self.right.absorbed);
         Ok(info)
@@ -194,19 +197,15 @@ impl Candidate<'_> {
         }
     }
 
-    unsafe fn conditions(
-        &self,
-        joined: *mut pg_sys::RelOptInfo,
-        clauses: *mut pg_sys::List,
-        scope: &Scope,
-    ) -> Result<Conditions, Refusal> {
+    unsafe fn conditions(&self, clauses: *mut pg_sys::List, scope: &Scope) -> Result<Conditions, Refusal> {
         unsafe {
             let is_outer = self.kind != JoinKind::Inner && self.kind != JoinKind::Semi;
             let mut conditions = Conditions::default();
-            for clause in elements::<pg_sys::RestrictInfo>(clauses) {
+            let joined = (*self.place.relation).relids;
+            for clause in in_order(self.place.root, clauses) {
                 let is_above = is_outer
                     && ((*clause).is_pushed_down
-                        || !pg_sys::bms_is_subset((*clause).required_relids, (*joined).relids));
+                        || !pg_sys::bms_is_subset((*clause).required_relids, joined));
                 if is_above {
                     let above = self.result_scope(HashMap::new());
                     let lowered = Lowering::new(&above).lower_condition((*clause).clause.cast())?;

@@ -7,15 +7,16 @@
 use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation};
+use pystachio_plan::{ColumnId, DataType, Expression, NamedExpression, Operator, Relation, could_fail};
 
 use super::{
+    clauses::in_order,
     cost,
     join::may_push,
     lower::{Lowered, Lowering, Refusal, Scale, check_depth, common_scale, retype, unify_branches},
     nodes::elements,
     planning::with_planning,
-    relation_info::{RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
+    relation_info::{Place, RelationInfo, defer_or_name, name_column, pass_through, place_placeholders},
     scope::Scope,
 };
 
@@ -39,7 +40,7 @@ pub unsafe fn label_relation(
         let built = if (*entry).inh {
             label_union(root, relation)
         } else if is_subquery {
-            label_subquery(relation, entry)
+            label_subquery(root, relation, entry)
         } else {
             return;
         };
@@ -69,7 +70,11 @@ pub unsafe fn label_relation(
 
 type Labelled = Result<Option<(*mut pg_sys::FdwRoutine, RelationInfo)>, Refusal>;
 
-unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::RangeTblEntry) -> Labelled {
+unsafe fn label_subquery(
+    root: *mut pg_sys::PlannerInfo,
+    relation: *mut pg_sys::RelOptInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+) -> Labelled {
     unsafe {
         let subroot = (*relation).subroot;
         if subroot.is_null() || !(*(*subroot).parse).rowMarks.is_null() {
@@ -78,9 +83,6 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
         let kind = pg_sys::UpperRelationKind::UPPERREL_FINAL;
         let last = pg_sys::fetch_upper_rel(subroot, kind, std::ptr::null_mut());
         let Some(info) = RelationInfo::complete_of(last) else { return Ok(None) };
-        if (*entry).security_barrier && !(*relation).baserestrictinfo.is_null() {
-            return Err(Refusal::new("conditions above a security barrier"));
-        }
         let target = (*subroot).upper_targets[kind as usize];
         let mut computed = Vec::new();
         let mut columns = HashMap::new();
@@ -100,7 +102,8 @@ unsafe fn label_subquery(relation: *mut pg_sys::RelOptInfo, entry: *mut pg_sys::
             projected = Relation::new(Operator::Project { input: projected, expressions }, rows);
         }
         let scope = Rc::new(Scope::Base { relation_index: (*relation).relid, columns });
-        let mut labelled = finish_label(relation, info, projected, scope)?;
+        let place = Place { root, relation, inputs: &[] };
+        let mut labelled = finish_label(&place, info, projected, scope, (*entry).security_barrier)?;
         labelled.absorbed.push(subroot);
         Ok(Some(((*last).fdwroutine, labelled)))
     }
@@ -159,29 +162,35 @@ unsafe fn label_union(root: *mut pg_sys::PlannerInfo, relation: *mut pg_sys::Rel
             absorbed,
             is_sorted: false,
         };
-        let (placed, scope) =
-            place_placeholders(info.relation.clone(), info.scope.clone(), (*relation).reltarget)?;
+        let place = Place { root, relation, inputs: &[] };
+        let (placed, scope) = place_placeholders(&place, info.relation.clone(), info.scope.clone())?;
         Ok(Some((routine, RelationInfo { relation: placed, scope, ..info })))
     }
 }
 
-/// Applies the conditions that core could not push into a subquery.
+/// Applies the conditions that core could not push into a subquery. Above a security barrier none may fail: engines
+/// push conditions down, and an error would show what the barrier hides.
 unsafe fn finish_label(
-    relation: *mut pg_sys::RelOptInfo,
+    place: &Place<'_>,
     info: &RelationInfo,
     mut projected: Arc<Relation>,
     scope: Rc<Scope>,
+    is_barrier: bool,
 ) -> Result<RelationInfo, Refusal> {
     unsafe {
+        let relation = place.relation;
         let mut filters = Vec::new();
-        for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
+        for clause in in_order(place.root, (*relation).baserestrictinfo) {
             filters.push(Lowering::new(&scope).lower_condition((*clause).clause.cast())?);
+        }
+        if is_barrier && filters.iter().any(|filter| could_fail(filter, &|_| false)) {
+            return Err(Refusal::new("a condition above a security barrier that could fail"));
         }
         let rows = (*relation).rows;
         if let Some(predicate) = Expression::all_of(filters) {
             projected = Relation::new(Operator::Filter { input: projected, predicate }, rows);
         }
-        let (projected, scope) = place_placeholders(projected, scope, (*relation).reltarget)?;
+        let (projected, scope) = place_placeholders(place, projected, scope)?;
         Ok(info.above(projected, scope, rows, cost::EVALUATE_ROW_COST * info.rows))
     }
 }

@@ -11,11 +11,13 @@
 //! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
+//! - `clauses.rs`: the order in which conditions are tested
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
+//! - `security.rs`: which conditions of a table must wait for others
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
-//! - `finish.rs`: the ForeignScan; `leftover.rs`: what stands above it in the finished plan, and why
+//! - `finish.rs`: the ForeignScan; `outputs.rs`: what it returns of a target; `leftover.rs`: what stands above it in the finished plan, and why
 //!
 //! Invariants: a relation has a [`relation_info::RelationInfo`] only if all below it, every clause
 //! included, can be computed by one server's engine (base relations may keep clauses for PostgreSQL, and
@@ -30,6 +32,7 @@
 )]
 
 mod base;
+mod clauses;
 mod collation;
 mod cost;
 mod finish;
@@ -39,10 +42,12 @@ mod label;
 mod leftover;
 mod lower;
 mod nodes;
+mod outputs;
 mod planning;
 mod relation_info;
 mod rewrite;
 mod scope;
+mod security;
 mod shippable;
 mod statistics;
 mod upper;

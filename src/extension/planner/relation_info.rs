@@ -74,9 +74,11 @@ impl RelationInfo {
         }
     }
 
-    /// The info of a relation that nothing of is left to PostgreSQL.
+    /// The info of a relation that nothing of is left to PostgreSQL, neither clauses nor columns of outside.
     pub unsafe fn complete_of<'a>(relation: *mut pg_sys::RelOptInfo) -> Option<&'a RelationInfo> {
-        unsafe { Self::of(relation).filter(|info| info.is_complete()) }
+        unsafe {
+            Self::of(relation).filter(|info| info.is_complete() && (*relation).lateral_relids.is_null())
+        }
     }
 }
 
@@ -103,24 +105,60 @@ pub unsafe fn is_ours_oid(server_oid: pg_sys::Oid) -> bool {
     unsafe { server_oid != pg_sys::InvalidOid && is_ours(pg_sys::GetFdwRoutineByServerId(server_oid)) }
 }
 
+/// Where PlaceHolderVars are computed.
+pub struct Place<'a> {
+    /// The planner's state.
+    pub root: *mut pg_sys::PlannerInfo,
+    /// The relation.
+    pub relation: *mut pg_sys::RelOptInfo,
+    /// What it joins.
+    pub inputs: &'a [*mut pg_sys::RelOptInfo],
+}
+
+impl Place<'_> {
+    /// Refuses a PlaceHolderVar that is not this relation's to compute.
+    unsafe fn check(&self, placeholder: &pg_sys::PlaceHolderVar) -> Result<(), Refusal> {
+        unsafe {
+            let known = elements::<pg_sys::PlaceHolderInfo>((*self.root).placeholder_list)
+                .find(|known| (**known).phid == placeholder.phid);
+            let Some(known) = known else {
+                return Err(Refusal::new("an expression of a subquery of another level"));
+            };
+            if !(*known).ph_lateral.is_null() {
+                return Err(Refusal::new("an expression of LATERAL columns below an outer join"));
+            }
+            // Here it would not be NULL where an outer join between has found no partner.
+            if self.inputs.iter().any(|input| pg_sys::bms_is_subset((*known).ph_eval_at, (**input).relids)) {
+                return Err(Refusal::new("an expression below an outer join that the input does not have"));
+            }
+            Ok(())
+        }
+    }
+}
+
 /// Computes the PlaceHolderVars that the relation must have and its inputs don't.
 ///
-/// A PlaceHolderVar is evaluated at the lowest relation whose target has it, so that outer joins above
+/// A PlaceHolderVar is evaluated at the lowest relation that has all its columns, so that outer joins above
 /// turn it into NULL.
+///
+/// # Errors
+///
+/// A refusal if one can't be computed, or not here.
 pub unsafe fn place_placeholders(
+    place: &Place<'_>,
     relation: Arc<Relation>,
     scope: Rc<Scope>,
-    target: *mut pg_sys::PathTarget,
 ) -> Result<(Arc<Relation>, Rc<Scope>), Refusal> {
     let mut placeholders = std::collections::HashMap::new();
     let mut computed = Vec::new();
-    for node in unsafe { elements::<pg_sys::Node>((*target).exprs) } {
+    for node in unsafe { elements::<pg_sys::Node>((*(*place.relation).reltarget).exprs) } {
         let placeholder =
             unsafe { node_as::<pg_sys::PlaceHolderVar>(node, pg_sys::NodeTag::T_PlaceHolderVar) };
         let Some(placeholder) = placeholder else { continue };
         if unsafe { scope.find(node) }.is_some() {
             continue;
         }
+        unsafe { place.check(placeholder)? };
         let lowered = unsafe { Lowering::new(&scope).lower(placeholder.phexpr.cast())? };
         placeholders.insert(placeholder.phid, name_column(lowered, &mut computed));
     }

@@ -283,13 +283,25 @@ fn comparison_of(name: &str) -> Option<Comparison> {
         "bytea",
         "interval_",
     ];
-    // `date_lt_timestamp` and its like: the operator is in the middle.
+    // `texteqname` and `namelttext`: the operator is in the middle.
+    if let Some(operator) = name
+        .strip_prefix("text")
+        .and_then(|rest| rest.strip_suffix("name"))
+        .or_else(|| name.strip_prefix("name")?.strip_suffix("text"))
+    {
+        return comparison_of_suffix(operator);
+    }
+    // `date_lt_timestamp` and its like: here too.
     let name = match name {
         _ if name.starts_with("date_") => name.strip_suffix("_timestamp").unwrap_or(name),
         _ if name.starts_with("timestamp_") => name.strip_suffix("_date").unwrap_or(name),
         _ => name,
     };
-    PREFIXES.iter().find_map(|prefix| match name.strip_prefix(prefix)? {
+    PREFIXES.iter().find_map(|prefix| comparison_of_suffix(name.strip_prefix(prefix)?))
+}
+
+fn comparison_of_suffix(operator: &str) -> Option<Comparison> {
+    match operator {
         "eq" => Some(Comparison::Equal),
         "ne" => Some(Comparison::NotEqual),
         "lt" => Some(Comparison::Less),
@@ -297,7 +309,7 @@ fn comparison_of(name: &str) -> Option<Comparison> {
         "gt" => Some(Comparison::Greater),
         "ge" => Some(Comparison::GreaterEqual),
         _ => None,
-    })
+    }
 }
 
 fn arithmetic_of(name: &str) -> Option<Arithmetic> {
@@ -333,6 +345,8 @@ mod tests {
         assert_eq!(shipping_of("date_le_timestamp"), Some(Shipping::Compare(Comparison::LessEqual)));
         assert_eq!(shipping_of("texteq"), Some(Shipping::Compare(Comparison::Equal)));
         assert_eq!(shipping_of("text_ge"), Some(Shipping::Compare(Comparison::GreaterEqual)));
+        assert_eq!(shipping_of("texteqname"), Some(Shipping::Compare(Comparison::Equal)));
+        assert_eq!(shipping_of("namegttext"), Some(Shipping::Compare(Comparison::Greater)));
         assert_eq!(shipping_of("numeric_mul"), Some(Shipping::Arithmetic(Arithmetic::Multiply)));
         assert_eq!(shipping_of("float84div"), Some(Shipping::Arithmetic(Arithmetic::Divide)));
     }

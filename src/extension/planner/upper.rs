@@ -7,11 +7,12 @@ use pystachio_plan::{AggregateCall, DataType, Expression, Operator, Relation, So
 
 use super::{
     base::replace_paths,
+    clauses::conditions_in_order,
     cost,
-    finish::outputs_of,
     join::may_push,
     lower::{Lowered, LoweredAggregate, Lowering, Refusal, Scale, check_depth, check_equality, check_order},
-    nodes::{elements, list_of, node_as, walk_expression},
+    nodes::{elements, list_of, node_as, tag_of, walk_expression},
+    outputs::outputs_of,
     planning::with_planning,
     relation_info::{RelationInfo, defer_or_name, name_column, pass_through},
     scope::Scope,
@@ -34,6 +35,12 @@ pub unsafe extern "C-unwind" fn get_foreign_upper_paths(
             return;
         }
         let Some(info) = RelationInfo::complete_of(input) else { return };
+        if (*(*root).parse).hasTargetSRFs && expands_sets(input) {
+            with_planning(|planning| {
+                planning.refuse("a function in the target that returns a set".into());
+            });
+            return;
+        }
         let upper = Upper { root, parse: (*root).parse, info };
         let (word, target, built) = match stage {
             pg_sys::UpperRelationKind::UPPERREL_GROUP_AGG => {
@@ -132,7 +139,7 @@ impl Upper<'_> {
             let scope = Rc::new(Scope::Expressions(found));
             let mut rows = rows;
             let mut filters = Vec::new();
-            for condition in elements::<pg_sys::Node>(having) {
+            for condition in conditions_in_order(self.root, having) {
                 filters.push(Lowering::new(&scope).lower_condition(condition)?);
             }
             if let Some(predicate) = Expression::all_of(filters) {
@@ -299,6 +306,20 @@ impl Upper<'_> {
             return Err(Refusal::new("a limit that is no bigint"));
         }
         Ok(Some(lowered.expression))
+    }
+}
+
+/// Whether core has put functions that return sets between the relation's plan and what is above: then a row of the plan is
+/// not a row of the relation.
+unsafe fn expands_sets(relation: *mut pg_sys::RelOptInfo) -> bool {
+    unsafe {
+        let has_set_below = |path: *mut pg_sys::Path| {
+            let projection =
+                node_as::<pg_sys::ProjectionPath>(path.cast(), pg_sys::NodeTag::T_ProjectionPath);
+            let path = projection.map_or(path, |projection| projection.subpath);
+            tag_of(path.cast()) == pg_sys::NodeTag::T_ProjectSetPath
+        };
+        elements::<pg_sys::Path>((*relation).pathlist).any(has_set_below)
     }
 }
 

@@ -38,6 +38,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long anything may take before a test fails.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Who runs the queries.
+const ROLE: u32 = 16_384;
 /// What a cancel may take.
 const PROMPT: Duration = Duration::from_millis(500);
 
@@ -368,6 +370,7 @@ fn query(behaviour: Behaviour) -> Request {
         batch_rows_max: 100,
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
+        role: ROLE,
     }))
 }
 
@@ -633,6 +636,7 @@ fn error_comes_after_the_batches_before_it() {
         let Response::Status(status) = client.ask(&Request::Status).await else { panic!() };
         assert_eq!((status.queries_run, status.queries_running), (1, 0));
         assert_eq!(status.last_error.as_deref(), Some("division by zero"));
+        assert_eq!(status.last_error_role, Some(ROLE));
         assert!(status.resident_bytes > 0 && status.device == "fake");
         assert_eq!(status.libraries, ["a library"]);
     });

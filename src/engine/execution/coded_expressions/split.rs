@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use pystachio_plan::{ColumnId, Expression, Function};
+use pystachio_plan::{ColumnId, Expression, Function, could_fail};
 
 use super::{Input, columns_of};
-use crate::program::could_fail;
 
 /// A part of an expression, over one column.
 pub(super) struct Part {

@@ -73,6 +73,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
         engine: EngineChoice::Device,
+        role: 0,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

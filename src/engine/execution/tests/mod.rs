@@ -333,6 +333,7 @@ fn request(plan: Plan) -> QueryRequest {
         batch_rows_max: 1000,
         device: DeviceSettings::default(),
         engine: EngineChoice::Device,
+        role: 0,
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::planner::{
     collation,
-    nodes::elements,
+    nodes::{elements, list_of},
     shippable::{Comparison, Shipping, Whole, shipping_of},
 };
 use crate::types::{data_type, numeric_modifier};
@@ -47,8 +47,11 @@ impl Lowering<'_> {
         unsafe {
             let refused = || Refusal(format!("function {}", function_name(function_oid)));
             let shipping = shipping_of_oid(function_oid).ok_or_else(refused)?;
-            let types: Vec<_> =
-                elements::<pg_sys::Node>(arguments).map(|node| pg_sys::exprType(node)).collect();
+            let mut arguments: Vec<_> = elements::<pg_sys::Node>(arguments).collect();
+            if matches!(shipping, Shipping::Compare(_)) {
+                arguments.iter_mut().for_each(|argument| *argument = name_as_text(*argument));
+            }
+            let types: Vec<_> = arguments.iter().map(|node| pg_sys::exprType(*node)).collect();
             if types.iter().any(|type_oid| data_type(*type_oid, -1).is_none()) {
                 return Err(refused());
             }
@@ -58,10 +61,11 @@ impl Lowering<'_> {
                 collation_oid,
                 result_type: pg_sys::exprType(node),
                 result_modifier: pg_sys::exprTypmod(node),
-                modifiers: elements::<pg_sys::Node>(arguments).map(|node| pg_sys::exprTypmod(node)).collect(),
+                modifiers: arguments.iter().map(|node| pg_sys::exprTypmod(*node)).collect(),
             };
             site.check_operands(shipping)?;
-            let arguments = self.lower_list(arguments)?;
+            let arguments: Result<Vec<_>, _> = arguments.into_iter().map(|node| self.lower(node)).collect();
+            let arguments = arguments?;
             if !matches!(shipping, Shipping::Compare(_))
                 && arguments.iter().any(|argument| *argument.data_type() == DataType::Numeric)
             {
@@ -88,6 +92,25 @@ impl Lowering<'_> {
             }
             _ => Err(Refusal(format!("function {}", function_name(function_oid)))),
         }
+    }
+}
+
+/// A value of type `name`, such as `current_user`, as the text that comparisons of `name` with `text` take it for;
+/// anything else as it is.
+pub(super) unsafe fn name_as_text(node: *mut pg_sys::Node) -> *mut pg_sys::Node {
+    unsafe {
+        if pg_sys::exprType(node) != pg_sys::NAMEOID {
+            return node;
+        }
+        let cast = pg_sys::makeFuncExpr(
+            pg_sys::Oid::from(pg_sys::F_TEXT_NAME),
+            pg_sys::TEXTOID,
+            list_of([node]),
+            pg_sys::DEFAULT_COLLATION_OID,
+            pg_sys::C_COLLATION_OID,
+            pg_sys::CoercionForm::COERCE_IMPLICIT_CAST,
+        );
+        cast.cast()
     }
 }
 

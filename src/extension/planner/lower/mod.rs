@@ -21,7 +21,7 @@ use pgrx::pg_sys;
 use pgrx::pg_sys::NodeTag;
 use pystachio_plan::{
     CaseBranch, DataType, EXPRESSION_DEPTH_MAX, Expression, ExpressionSize, Function, RELATION_DEPTH_MAX,
-    Relation, Value,
+    Relation, Value, could_fail,
 };
 
 pub use self::aggregate::LoweredAggregate;
@@ -32,7 +32,7 @@ use super::{
     nodes::{contains, elements, is_deeper, node_as, tag_of, text_of},
     planning::with_planning,
     scope::Scope,
-    shippable::Comparison,
+    shippable::{Comparison, Shipping, shipping_of},
 };
 use crate::types::data_type;
 
@@ -131,6 +131,12 @@ impl Lowered {
             }
             _ => value,
         }
+    }
+
+    /// Whether computing the value, or its scale, could fail for some row.
+    pub fn could_fail(&self) -> bool {
+        let fails = |expression| could_fail(expression, &|_| false);
+        fails(&self.expression) || matches!(&self.scale, Scale::Varies(scale) if fails(scale))
     }
 
     /// The same with its expressions (the value, and the scale if that varies) changed.
@@ -284,7 +290,11 @@ impl<'scope> Lowering<'scope> {
                 }
                 NodeTag::T_Aggref => Err(Refusal::new("an aggregate outside its grouping")),
                 NodeTag::T_WindowFunc => Err(Refusal::new("a window function")),
-                NodeTag::T_GroupingFunc => Err(Refusal::new("GROUPING()")),
+                // Groups of several sets are never lowered, and all else is grouped by every key.
+                NodeTag::T_GroupingFunc if (*node.cast::<pg_sys::GroupingFunc>()).agglevelsup == 0 => {
+                    Ok(Lowered::plain(Expression::int32(0)))
+                }
+                NodeTag::T_GroupingFunc => Err(Refusal::new("GROUPING() of another level")),
                 other => Err(Refusal(format!("an expression of kind {other:?}"))),
             }
         }
@@ -296,8 +306,10 @@ impl<'scope> Lowering<'scope> {
             if tag_of(node) == NodeTag::T_Const {
                 return Ok(None);
             }
-            if !self.is_runtime_value(node)? {
-                return Ok(None);
+            match self.is_runtime_value(node) {
+                Ok(false) => return Ok(None),
+                Err(refusal) => return self.lower_where_reached(node).map(Some).ok_or(refusal),
+                Ok(true) => {}
             }
             let type_oid = pg_sys::exprType(node);
             let Some(data_type) = data_type(type_oid, -1).filter(|known| !is_list(known)) else {
@@ -312,6 +324,24 @@ impl<'scope> Lowering<'scope> {
             let magnitude = numeric::type_magnitude(&data_type);
             Ok(Some(Lowered::number(parameter, Scale::None, magnitude)))
         }
+    }
+
+    /// A runtime expression as an expression over values that are given, which an engine evaluates for rows that reach it.
+    unsafe fn lower_where_reached(&self, node: *mut pg_sys::Node) -> Option<Lowered> {
+        let lowered = unsafe { self.lower_node(node) }.ok()?;
+        let mut has_dates = false;
+        lowered.expression.walk(&mut |part| {
+            // A parameter may be infinite, which no column of these types is.
+            has_dates = has_dates
+                || matches!(
+                    part,
+                    Expression::Parameter {
+                        data_type: DataType::Date | DataType::Timestamp | DataType::TimestampTz,
+                        ..
+                    }
+                );
+        });
+        (!has_dates).then_some(lowered)
     }
 
     /// Whether PostgreSQL can evaluate the expression when the query starts.
@@ -333,8 +363,7 @@ impl<'scope> Lowering<'scope> {
             if has_columns || pg_sys::contain_volatile_functions(node) {
                 return Ok(false);
             }
-            let is_simple = matches!(tag_of(node), NodeTag::T_Param | NodeTag::T_SQLValueFunction);
-            if self.conditional.get() && !is_simple {
+            if self.conditional.get() && !is_harmless(node) {
                 // Evaluating it early could raise an error that PostgreSQL would not raise.
                 return Err(Refusal::new("a runtime expression in a branch that may not be taken"));
             }
@@ -348,9 +377,17 @@ impl<'scope> Lowering<'scope> {
     }
 
     unsafe fn lower_bool(&self, expression: &pg_sys::BoolExpr) -> LoweredResult {
-        let arguments = unsafe { elements::<pg_sys::Node>(expression.args) };
-        let arguments: Result<Vec<_>, _> =
-            arguments.map(|node| unsafe { self.lower_condition(node) }).collect();
+        let outside = self.conditional.get();
+        let mut arguments = Ok(Vec::new());
+        for (place, node) in unsafe { elements::<pg_sys::Node>(expression.args) }.enumerate() {
+            // The first may decide alone.
+            self.conditional.set(outside || place > 0);
+            arguments = arguments.and_then(|mut lowered: Vec<Expression>| {
+                lowered.push(unsafe { self.lower_condition(node)? });
+                Ok(lowered)
+            });
+        }
+        self.conditional.set(outside);
         let function = match expression.boolop {
             pg_sys::BoolExprType::AND_EXPR => Function::And,
             pg_sys::BoolExprType::OR_EXPR => Function::Or,
@@ -393,7 +430,7 @@ impl<'scope> Lowering<'scope> {
     }
 
     /// Lowers something that need not be evaluated for every row.
-    unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> LoweredResult {
+    pub unsafe fn lower_conditionally(&self, node: *mut pg_sys::Node) -> LoweredResult {
         let outside = self.conditional.replace(true);
         let lowered = unsafe { self.lower(node) };
         self.conditional.set(outside);
@@ -669,13 +706,72 @@ impl<'scope> Lowering<'scope> {
             if let Some(list) = node_as::<pg_sys::ArrayExpr>(array, NodeTag::T_ArrayExpr)
                 && !list.multidims
             {
-                return self.lower_list(list.elements).map(Some);
+                let items = elements::<pg_sys::Node>(list.elements);
+                let items = items.map(|item| self.lower(call::name_as_text(item)));
+                return items.collect::<Result<Vec<_>, _>>().map(Some);
             }
             if let Some(relabel) = node_as::<pg_sys::RelabelType>(array, NodeTag::T_RelabelType) {
                 return self.lower_array_items(relabel.arg.cast());
             }
             Ok(None)
         }
+    }
+}
+
+/// Whether evaluating a runtime expression for nobody raises no error: a value that is given, and what can't leave the
+/// range of its type.
+unsafe fn is_harmless(node: *mut pg_sys::Node) -> bool {
+    unsafe { !contains(node, &|part| !is_harmless_itself(part)) }
+}
+
+unsafe fn is_harmless_itself(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        match tag_of(node) {
+            NodeTag::T_Const
+            | NodeTag::T_Param
+            | NodeTag::T_SQLValueFunction
+            | NodeTag::T_RelabelType
+            | NodeTag::T_NullTest
+            | NodeTag::T_BooleanTest
+            | NodeTag::T_BoolExpr
+            | NodeTag::T_CoalesceExpr
+            | NodeTag::T_ArrayExpr
+            | NodeTag::T_List => true,
+            NodeTag::T_FuncExpr => has_no_range((*node.cast::<pg_sys::FuncExpr>()).funcid, node),
+            NodeTag::T_OpExpr | NodeTag::T_DistinctExpr => {
+                let operator = &mut *node.cast::<pg_sys::OpExpr>();
+                pg_sys::set_opfuncid(operator);
+                has_no_range(operator.opfuncid, node)
+            }
+            NodeTag::T_ScalarArrayOpExpr => {
+                let operator = &mut *node.cast::<pg_sys::ScalarArrayOpExpr>();
+                pg_sys::set_sa_opfuncid(operator);
+                has_no_range(operator.opfuncid, node)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether no arguments make a function fail, or none near what is given in the call.
+unsafe fn has_no_range(function_oid: pg_sys::Oid, call: *mut pg_sys::Node) -> bool {
+    if u32::from(function_oid) >= pg_sys::FirstNormalObjectId {
+        return false;
+    }
+    let name = function_name(function_oid);
+    match name.as_str() {
+        "now" | "transaction_timestamp" | "statement_timestamp" => true,
+        "numeric_add" | "numeric_sub" | "numeric_mul" | "numeric_uminus" | "numeric_uplus" => true,
+        // Near the current moment, or a constant.
+        "date_pli"
+        | "date_mii"
+        | "date_pl_interval"
+        | "date_mi_interval"
+        | "timestamp_pl_interval"
+        | "timestamp_mi_interval"
+        | "timestamptz_pl_interval"
+        | "timestamptz_mi_interval" => unsafe { !contains(call, &|part| tag_of(part) == NodeTag::T_Param) },
+        _ => matches!(shipping_of(&name), Some(Shipping::Compare(_))),
     }
 }
 
@@ -712,7 +808,8 @@ pub fn check_order(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<
     }
 }
 
-/// Whether equality of values of the type is that of their bytes.
+/// Whether equality of values of the type is that of their bytes. Text of two collations has none: PostgreSQL raises an
+/// error when it compares the first row.
 pub fn check_equality(type_oid: pg_sys::Oid, collation_oid: pg_sys::Oid) -> Result<(), Refusal> {
     check_determined(type_oid, collation_oid)?;
     if !collation::is_deterministic(collation_oid) {

@@ -1,0 +1,70 @@
+--
+-- LATERAL: a relation with columns of others is joined by PostgreSQL, and what an outer join makes NULL is NULL.
+--
+\getenv abs_srcdir PG_ABS_SRCDIR
+\i :abs_srcdir/include/tables.sql
+\i :abs_srcdir/include/same.sql
+
+EXPLAIN (COSTS OFF) SELECT x.a, s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999;
+SELECT DISTINCT s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999;
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999$$);
+SELECT same($$SELECT x.id, s.v, s.id FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a > 3$$);
+SELECT same($$SELECT count(*) FROM t1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM t2 y) s ON x.i = s.i WHERE s.t = s.a$$);
+SELECT same($$SELECT x.id, s.t FROM t1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM t2 y) s ON x.i = s.i WHERE s.t = s.a OR s.t IS NULL$$);
+SELECT same($$SELECT x.id, s.* FROM t3 x LEFT JOIN LATERAL (SELECT y.a AS ya, z.a AS za, least(x.a, y.a, z.a) AS v FROM t2 y CROSS JOIN t3 z) s ON x.i = s.ya$$);
+SELECT same($$SELECT * FROM t3 x LEFT JOIN LATERAL (SELECT coalesce(x) FROM t2 y WHERE x.a = y.a) k ON true$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.a, x.a) AS v FROM t2 y WHERE y.i > 0) s ON x.id = s.id$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.a, x.a) AS v FROM t2 y LEFT JOIN t3 z ON y.id = z.id) s ON x.id = s.id$$);
+SELECT same($$SELECT x.id, s.v, t.w FROM t1 x LEFT JOIN LATERAL (SELECT y.id, x.a + 1 AS v FROM t2 y) s ON x.id = s.id AND x.a > 2 LEFT JOIN LATERAL (SELECT z.id, s.v + 1 AS w FROM t3 z) t ON t.id = x.id AND x.i > 0$$);
+SELECT same($$SELECT s.v, count(*) FROM t1 x LEFT JOIN LATERAL (SELECT y.id, x.a AS v FROM t2 y) s ON x.id = s.id AND x.i > 0 GROUP BY s.v ORDER BY 1$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN LATERAL (SELECT x.a + 1 AS v) s ON x.i > 0$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN (SELECT y.id, 1 AS v FROM t2 y) s ON x.id = s.id AND x.i > 0$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN (SELECT y.id, coalesce(y.a, z.a, 7) AS v FROM t2 y LEFT JOIN t3 z ON y.a = z.a) s ON x.id = s.id AND x.i > 0$$);
+SELECT same($$SELECT x.id, s.v FROM t1 x FULL JOIN (SELECT y.id, coalesce(y.a, 7) AS v FROM t2 y JOIN t3 z ON y.a = z.id) s ON x.id = s.id$$);
+SELECT same($$SELECT x.id, s.k FROM t1 x LEFT JOIN LATERAL (SELECT count(*) AS k FROM t2 y WHERE y.a = x.a) s ON x.i > 0$$);
+SELECT same($$SELECT x.id, s.id FROM t1 x CROSS JOIN LATERAL (SELECT y.id FROM t2 y WHERE y.a = x.a ORDER BY y.id LIMIT 1) s$$);
+SELECT same($$SELECT x.id FROM t1 x WHERE EXISTS (SELECT 1 FROM t2 y LEFT JOIN LATERAL (SELECT z.id, y.a AS v FROM t3 z) s ON s.id = y.id AND y.i > 0 WHERE s.v = x.a)$$);
+
+-- What is computed in a view below an outer join is pushed down, if its columns are the view's own.
+EXPLAIN (COSTS OFF) SELECT x.id, s.v FROM t1 x LEFT JOIN (SELECT y.id, coalesce(y.a, 7) AS v FROM t2 y) s ON x.id = s.id;
+
+-- A scan that is read again for every row of another asks the engine once more, and then no more.
+SET pystachio.rewrite = off;
+SET enable_memoize = off;
+CREATE FUNCTION public.engine_runs(query text) RETURNS SETOF text LANGUAGE plpgsql SET search_path = pq, public AS $$
+DECLARE
+  line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || query LOOP
+    IF line ~ ' Scan t[0-9] \[' THEN
+      RETURN NEXT trim(line);
+    END IF;
+  END LOOP;
+END $$;
+SELECT line FROM public.engine_runs($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.i, x.a) AS v FROM t2 y) s ON x.id = s.id$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$) line;
+SELECT same($$SELECT x.id, s.v FROM t3 x LEFT JOIN LATERAL (SELECT y.id, coalesce(y.i, x.a) AS v FROM t2 y) s ON x.id = s.id$$);
+SELECT same($$SELECT x.id, (SELECT min(x.a + y.i) FROM t2 y WHERE to_char(y.id, '999') = to_char(x.id, '999')) FROM t3 x$$);
+SELECT same($$SELECT x.id, EXISTS (SELECT 1 FROM t2 y WHERE to_char(y.id, '999') <> to_char(x.id, '999')) FROM t3 x$$);
+RESET pystachio.rewrite;
+-- One that is asked for one key after another reads all its rows, if they are few enough.
+SELECT line FROM public.engine_runs($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$) line;
+SELECT line FROM public.engine_runs($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$) line;
+SELECT same($$SELECT (SELECT max((SELECT y.a FROM t1 y WHERE y.id = x.id))) FROM t1 x$$);
+SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.id = x.a) FROM t1 x$$);
+SELECT same($$SELECT x.id, (SELECT string_agg(y.c, ',' ORDER BY y.id) FROM t2 y WHERE y.c = x.c AND y.b = x.i) FROM t1 x$$);
+SELECT same($$SELECT x.id, (SELECT string_agg(y.id::text, ',' ORDER BY y.id) FROM t2 y WHERE y.d = x.d AND y.k) FROM t1 x$$);
+SELECT same($$SELECT x.id, (SELECT string_agg(y.id::text, ',' ORDER BY y.id) FROM t2 y WHERE y.ts = x.ts AND y.a + 1 > 2) FROM t1 x$$);
+SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
+RESET enable_memoize;
+
+-- Parallel plans forced: an engine's query and the InitPlans in it stay with the leader.
+DO $$BEGIN
+  EXECUTE format('SET %s = on', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END);
+END$$;
+SELECT * FROM (SELECT min(id) FROM t1 x WHERE NOT EXISTS (SELECT 1 FROM t2 y WHERE y.id = 10000)) s;
+SELECT count(*) FROM t1 x JOIN (SELECT a, count(*) AS k FROM t2 WHERE n > (SELECT avg(n) FROM t3) GROUP BY a) q ON x.a = q.a;
+SELECT same($$SELECT * FROM (SELECT min(id) FROM t1 x WHERE NOT EXISTS (SELECT 1 FROM t2 y WHERE y.id = 10000)) s$$);
+SELECT same($$SELECT a, generate_series(1, 2) AS g FROM t1 WHERE id > (SELECT avg(id) FROM t2) ORDER BY a, g$$);
+SELECT same($$SELECT x.id, (SELECT max(s.k) FROM (SELECT a, count(*) AS k FROM t2 WHERE n > (SELECT avg(n) FROM t3) GROUP BY a) s WHERE s.a = x.a) FROM t1 x$$);

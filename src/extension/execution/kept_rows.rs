@@ -1,0 +1,89 @@
+//! The rows of a scan, kept for those who read them again.
+//!
+//! PostgreSQL starts a scan anew for every row of an outer relation, or of a query around it. Where nothing that the
+//! engine was told has changed, the rows are the same: from the second time on they are kept (in `work_mem`, then in
+//! temporary files), as far as they are read, and no time after that asks the engine for them.
+#![expect(unsafe_code, reason = "calls PostgreSQL's tuple store")]
+
+use pgrx::pg_sys;
+
+/// Rows in the order in which they came, and a place among them.
+pub struct KeptRows {
+    store: *mut pg_sys::Tuplestorestate,
+    /// Holds the row that was read last.
+    slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl KeptRows {
+    /// A place for rows of the descriptor, in the current memory context.
+    ///
+    /// # Safety
+    ///
+    /// `descriptor` is valid, and outlives the rows.
+    pub unsafe fn new(descriptor: pg_sys::TupleDesc) -> Self {
+        // SAFETY: as the caller says; the operations are PostgreSQL's own.
+        unsafe {
+            Self {
+                store: pg_sys::tuplestore_begin_heap(false, false, pg_sys::work_mem),
+                slot: pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple),
+            }
+        }
+    }
+
+    /// The next kept row's datums and NULL flags, valid until the next call; `None` after the last.
+    ///
+    /// # Safety
+    ///
+    /// As `new`.
+    pub unsafe fn next_row(&mut self) -> Option<(&[pg_sys::Datum], &[bool])> {
+        // SAFETY: the slot has the attributes of the descriptor that its rows were made for.
+        unsafe {
+            if pg_sys::tuplestore_ateof(self.store)
+                || !pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot)
+            {
+                return None;
+            }
+            let width = (*(*self.slot).tts_tupleDescriptor).natts;
+            if width == 0 {
+                return Some((&[], &[]));
+            }
+            pg_sys::slot_getsomeattrs_int(self.slot, width);
+            let width = width as usize;
+            let values = std::slice::from_raw_parts((*self.slot).tts_values, width);
+            Some((values, std::slice::from_raw_parts((*self.slot).tts_isnull, width)))
+        }
+    }
+
+    /// Keeps a row. All kept before were read, and this one counts as read.
+    ///
+    /// # Safety
+    ///
+    /// The datums are of the descriptor's types.
+    pub unsafe fn add(&mut self, values: &[pg_sys::Datum], nulls: &[bool]) {
+        // SAFETY: as the caller says; PostgreSQL copies the row.
+        unsafe {
+            let descriptor = (*self.slot).tts_tupleDescriptor;
+            let (values, nulls) = (values.as_ptr().cast_mut(), nulls.as_ptr().cast_mut());
+            pg_sys::tuplestore_putvalues(self.store, descriptor, values, nulls);
+        }
+    }
+
+    /// Goes back to the first row.
+    pub fn rewind(&mut self) {
+        // SAFETY: the store is this one's own.
+        unsafe { pg_sys::tuplestore_rescan(self.store) }
+    }
+
+    /// Frees the rows.
+    ///
+    /// # Safety
+    ///
+    /// No slot holds a row of these any more.
+    pub unsafe fn end(self) {
+        // SAFETY: store and slot are this one's own.
+        unsafe {
+            pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+            pg_sys::tuplestore_end(self.store);
+        }
+    }
+}

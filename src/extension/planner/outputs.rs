@@ -1,0 +1,183 @@
+//! What a scan returns for a target: whole expressions where an engine can compute them, and otherwise the parts from
+//! which PostgreSQL's own projection computes them.
+//!
+//! ```text
+//! CASE WHEN n <> 0 THEN to_char(s / n, '999') END  ─►  n <> 0, s, n
+//! to_char(s / n, '999')                            ─►  s / n
+//! ```
+//!
+//! An engine computes a part for every row. So a part that could fail is one only if PostgreSQL computes it for every
+//! row too: not below what decides whether it is evaluated (CASE, COALESCE, AND, OR, and everything of which
+//! that is not known). There the part's own parts are returned, down to columns.
+//!
+//! Invariants: no returned expression returns a set, and none has parameters that have values only inside a SubPlan.
+
+use pgrx::pg_sys::{self, NodeTag};
+
+use super::{
+    lower::{Lowered, Lowering, Refusal, type_name},
+    nodes::{contains, elements, node_as, tag_of, walk_expression},
+    relation_info::RelationInfo,
+};
+
+/// The outputs that the expressions of a target need.
+///
+/// # Errors
+///
+/// A refusal if a column is needed that the relation does not have, or if a set is asked for.
+pub unsafe fn outputs_of(
+    info: &RelationInfo,
+    target: *mut pg_sys::PathTarget,
+) -> Result<Vec<(*mut pg_sys::Node, Lowered)>, Refusal> {
+    unsafe {
+        if pg_sys::expression_returns_set((*target).exprs.cast()) {
+            return Err(Refusal::new("a function in the target that returns a set"));
+        }
+        let mut outputs = Outputs { info, found: Vec::new() };
+        // A stack of its own: expressions may nest deeper than calls may.
+        let mut waiting: Vec<_> = elements::<pg_sys::Node>((*target).exprs).map(Part::always).collect();
+        waiting.reverse();
+        while let Some(part) = waiting.pop() {
+            if !outputs.add(part)? {
+                waiting.extend(part.parts().into_iter().rev());
+            }
+        }
+        Ok(outputs.found)
+    }
+}
+
+/// A part of an expression.
+#[derive(Clone, Copy)]
+struct Part {
+    node: *mut pg_sys::Node,
+    /// PostgreSQL evaluates it for some rows only, for all that is known.
+    is_guarded: bool,
+}
+
+impl Part {
+    fn always(node: *mut pg_sys::Node) -> Self {
+        Self { node, is_guarded: false }
+    }
+
+    /// The parts directly below this one.
+    unsafe fn parts(self) -> Vec<Self> {
+        let mut below = Vec::new();
+        unsafe {
+            walk_expression(self.node, &mut |node| {
+                let is_entered = node == self.node || tag_of(node) == NodeTag::T_List;
+                if !is_entered {
+                    below.push(node);
+                }
+                is_entered
+            });
+        }
+        let evaluated = unsafe { evaluated_parts(self.node) };
+        let part = |(place, node)| Self { node, is_guarded: self.is_guarded || place >= evaluated };
+        below.into_iter().enumerate().map(part).collect()
+    }
+}
+
+/// How many of the nodes directly below a node, first ones first, PostgreSQL evaluates whenever it evaluates the node.
+unsafe fn evaluated_parts(node: *mut pg_sys::Node) -> usize {
+    unsafe {
+        match tag_of(node) {
+            // All arguments are evaluated before one that is NULL makes the result NULL.
+            NodeTag::T_FuncExpr
+            | NodeTag::T_OpExpr
+            | NodeTag::T_DistinctExpr
+            | NodeTag::T_NullIfExpr
+            | NodeTag::T_ScalarArrayOpExpr
+            | NodeTag::T_RelabelType
+            | NodeTag::T_CoerceViaIO
+            | NodeTag::T_ArrayExpr
+            | NodeTag::T_RowExpr
+            | NodeTag::T_MinMaxExpr
+            | NodeTag::T_NullTest
+            | NodeTag::T_BooleanTest => usize::MAX,
+            // Of CASE the operand if there is one, else the first condition.
+            NodeTag::T_CaseExpr | NodeTag::T_CoalesceExpr => 1,
+            NodeTag::T_BoolExpr => match (*node.cast::<pg_sys::BoolExpr>()).boolop {
+                pg_sys::BoolExprType::NOT_EXPR => usize::MAX,
+                _ => 1,
+            },
+            _ => 0,
+        }
+    }
+}
+
+struct Outputs<'a> {
+    info: &'a RelationInfo,
+    found: Vec<(*mut pg_sys::Node, Lowered)>,
+}
+
+impl Outputs<'_> {
+    /// Adds a part, if the engine can compute it as a whole. False if its own parts are needed.
+    unsafe fn add(&mut self, part: Part) -> Result<bool, Refusal> {
+        let node = part.node;
+        unsafe {
+            if self.found.iter().any(|(known, _)| pg_sys::equal((*known).cast(), node.cast())) {
+                return Ok(true);
+            }
+            let is_leaf = is_column(node);
+            if !is_leaf && !contains(node, &|part| is_column(part)) {
+                // PostgreSQL evaluates what has no columns.
+                return Ok(true);
+            }
+            match self.lower(part) {
+                Ok(lowered) if output_modifier(node, &lowered).is_some() => {
+                    self.found.push((node, lowered));
+                    Ok(true)
+                }
+                Err(refusal) if is_leaf => Err(refusal),
+                Ok(_) if is_leaf => {
+                    Err(Refusal(format!("a {} of unknown length", type_name(pg_sys::exprType(node)))))
+                }
+                _ => Ok(false),
+            }
+        }
+    }
+
+    unsafe fn lower(&self, part: Part) -> Result<Lowered, Refusal> {
+        unsafe {
+            if !is_whole(part.node) {
+                return Err(Refusal::new("a part of an expression"));
+            }
+            let lowering = Lowering::new(&self.info.scope);
+            if !part.is_guarded || is_column(part.node) {
+                return lowering.lower(part.node);
+            }
+            let lowered = lowering.lower_conditionally(part.node)?;
+            if lowered.could_fail() {
+                return Err(Refusal::new("what could fail where PostgreSQL does not evaluate it"));
+            }
+            Ok(lowered)
+        }
+    }
+}
+
+/// Whether the node's value can be computed apart from the node above. What compares a SubPlan's rows names
+/// parameters that have values only inside it.
+unsafe fn is_whole(node: *mut pg_sys::Node) -> bool {
+    unsafe {
+        tag_of(node) != NodeTag::T_TargetEntry
+            && !contains(node, &|part| {
+                node_as::<pg_sys::Param>(part, NodeTag::T_Param)
+                    .is_some_and(|parameter| parameter.paramkind == pg_sys::ParamKind::PARAM_EXEC)
+            })
+    }
+}
+
+/// Whether the relation must have the node, because PostgreSQL can't compute it of others.
+unsafe fn is_column(node: *mut pg_sys::Node) -> bool {
+    unsafe { matches!(tag_of(node), NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_PlaceHolderVar) }
+}
+
+/// The type modifier with which an expression's values are printed; `None` for `character` of unknown
+/// length, whose blanks the engine has not kept.
+pub unsafe fn output_modifier(node: *mut pg_sys::Node, lowered: &Lowered) -> Option<i32> {
+    let modifier = unsafe { pg_sys::exprTypmod(node) };
+    if unsafe { pg_sys::exprType(node) } != pg_sys::BPCHAROID {
+        return Some(modifier);
+    }
+    [modifier, lowered.modifier].into_iter().find(|modifier| *modifier > pg_sys::VARHDRSZ as i32)
+}
