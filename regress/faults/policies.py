@@ -61,7 +61,7 @@ EXPRESSIONS = [
 ]
 POLICIES = {
     "of the current user": ["USING (n_name = current_user)"],
-    "that is NULL": ["USING (nullif(n_regionkey, 4) = 3 AND n_name = 'FRANCE')"],
+    "that is NULL": ["USING (nullif(n_regionkey, 4::bigint) = 3 AND n_name = 'FRANCE')"],
     "of several levels, one of which fails for rows that another hides": [
         "AS RESTRICTIVE USING (n_nationkey > 5)", "USING (100 / (n_nationkey - 5) > 50)"],
     "that PostgreSQL evaluates": ["USING (secure.is_own(n_name))"],

@@ -119,8 +119,9 @@ def cached_plans_are_checked(place):
                 for number, (_, name) in enumerate(queries):
                     expect_error(session, f"EXECUTE q{number}", _DENIED, [name])
         for number, (query, _) in enumerate(queries):
+            # All columns are read: core removes a join of which none is, and 16.2 forgets the views in it over heap tables too.
             boss.run(f"CREATE FUNCTION seen.f{number}() RETURNS bigint LANGUAGE plpgsql AS "
-                     f"$f$DECLARE n bigint; BEGIN SELECT count(*) INTO n FROM ({query}) counted; RETURN n; END$f$")
+                     f"$f$DECLARE n bigint; BEGIN SELECT count(counted::text) INTO n FROM ({query}) counted; RETURN n; END$f$")
         with place.session("SET plan_cache_mode = force_generic_plan") as session:
             for number in range(len(queries)):
                 session.run(f"SELECT seen.f{number}()")
