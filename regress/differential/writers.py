@@ -10,8 +10,8 @@ import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What an imported column may be besides the type of the rows: libraries have types of their own for bytes of one length.
-OTHER_TYPES = {"uuid": {"bytea"}, "smallint": {"integer"}, "integer": {"bigint", "smallint"}}
+# What an imported column may be besides the type of the rows: bytes of one length need not be a UUID, and INT96 has no zone.
+OTHER_TYPES = {"uuid": {"bytea"}, "timestamptz": {"timestamp without time zone"}}
 # Conditions over every column, of which the seed picks some for each file. {v}, {w}: values of the column.
 CONDITIONS = ["{c} = {v}", "{c} < {v}", "{c} <= {v}", "{c} > {v}", "{c} >= {v}", "{c} <> {v}", "{c} BETWEEN {v} AND {w}", "{c} IN ({v}, {w})",
               "{c} IS NULL", "{c} IS NOT NULL", "NOT {c} > {v}"]
@@ -54,15 +54,15 @@ def imported_types(session, table):
 
 def is_type(expected, imported):
     """Whether an imported type can have the values of a column of the rows."""
-    expected = {"timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone", "time": "time without time zone"}.get(expected, expected)
-    return imported == expected or imported in OTHER_TYPES.get(expected, ())
+    names = {"timestamp": "timestamp without time zone", "timestamptz": "timestamp with time zone", "time": "time without time zone"}
+    return imported == names.get(expected, expected) or imported in OTHER_TYPES.get(expected, ())
 
 
 def heap_column(name, expected, imported):
     """A column of the heap rows as the imported type has it."""
     if imported == "bytea" and expected == "uuid":
         return f"uuid_send({name})"
-    return name if is_type(expected, imported) and imported not in OTHER_TYPES.get(expected, ()) else f"{name}::{imported}"
+    return f"{name}::{imported}" if imported in OTHER_TYPES.get(expected, ()) else name
 
 
 def quoted(text, sql):

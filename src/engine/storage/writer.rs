@@ -81,6 +81,8 @@ impl Writer {
                 "parquet-rs" => self.is_from([5, 2, 0]),
                 // Bounds of categories are in the order of the categories.
                 "fastparquet-python" => false,
+                // Releases that do not say which they are got bytes of several pages wrong.
+                "polars" => false,
                 _ => true,
             },
             ValueOrder::Unsigned => match application {
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn bounds_are_believed_by_writer_and_order() {
         use ValueOrder::{Bytes, FixedDecimal, Signed, Unsigned, VariableDecimal};
-        let cases: [(&str, &[ValueOrder]); 17] = [
+        let cases: [(&str, &[ValueOrder]); 18] = [
             ("parquet-mr version 1.7.9", &[Signed]),
             ("parquet-mr", &[Signed]),
             ("parquet-mr version 1.5.0-cdh5.4.9", &[Signed]),
@@ -194,7 +196,8 @@ mod tests {
             ("parquet-rs version 5.1.0", &[Signed]),
             ("parquet-rs version 59.3.2", &[Signed, Bytes, Unsigned, FixedDecimal]),
             ("DuckDB", &[Signed, Bytes, Unsigned, FixedDecimal]),
-            ("Polars", &[Signed, Bytes]),
+            ("Polars", &[Signed]),
+            ("Polars (python) version 2.1.0 (build 7f902bd3)", &[Signed, Bytes]),
             ("github.com/parquet-go/parquet-go version 0.32.0(build )", &[Signed, Bytes]),
             ("Parquet.Net version 4.25.0 (build 4e1a)", &[]),
             ("Arrow2 - Native Rust implementation of Arrow", &[]),
