@@ -8,8 +8,8 @@ use super::{
     page_list::{ENDS_AFTER_CHUNK, PageFault, TOO_MANY_VALUES},
 };
 
-/// Checks the headers of a chunk's pages up to the last that has values; what follows it nobody reads. `bytes` are those
-/// of the whole chunk, `row_count` the rows of its row group.
+/// Checks the headers of a chunk's pages up to the last that has values. `bytes` are those of the whole chunk, `row_count`
+/// the rows of its row group.
 ///
 /// # Errors
 ///

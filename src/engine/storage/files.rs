@@ -194,9 +194,12 @@ impl FileFooter {
         })
     }
 
-    /// Whether the file states that both bounds of a column chunk are values of the column.
+    /// Whether the file states that both bounds of a column chunk are values of the column, and can be believed to know.
     pub fn has_exact_bounds(&self, row_group: usize, leaf: usize) -> bool {
-        self.exact_bounds.has(row_group, leaf)
+        let leaves = self.metadata.file_metadata().schema_descr().columns();
+        let is_byte_array =
+            leaves.get(leaf).is_some_and(|column| column.physical_type() == PhysicalType::BYTE_ARRAY);
+        self.exact_bounds.has(row_group, leaf) && self.writer.knows_exact_bounds(is_byte_array)
     }
 
     /// All rows.

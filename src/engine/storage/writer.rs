@@ -103,6 +103,16 @@ impl Writer {
         }
     }
 
+    /// Whether bounds that it calls exact are values of the column, of byte arrays or others.
+    pub(super) fn knows_exact_bounds(&self, is_byte_array: bool) -> bool {
+        match self.application.as_str() {
+            application if NEVER_BELIEVED.contains(&application) => false,
+            // Those of an array with a dictionary are the ends of the dictionary, whose entries need not all be used.
+            "parquet-cpp" | "parquet-cpp-arrow" => !is_byte_array,
+            _ => true,
+        }
+    }
+
     /// Whether its counts of NULLs are right, of columns of byte arrays or others.
     pub(super) fn counts_nulls(&self, is_byte_array: bool) -> bool {
         match self.application.as_str() {
@@ -205,6 +215,15 @@ mod tests {
         for (created_by, orders) in cases {
             assert_eq!(right_orders(created_by), orders, "{created_by}");
         }
+    }
+
+    #[test]
+    fn bounds_that_are_called_exact_are_believed_by_writer() {
+        let knows =
+            |created_by: &str| [true, false].map(|is| Writer::new(Some(created_by)).knows_exact_bounds(is));
+        assert_eq!(knows("parquet-cpp-arrow version 26.0.1"), [false, true]);
+        assert_eq!(knows("parquet-rs version 59.3.2"), [true, true]);
+        assert_eq!(knows("Parquet.Net version 6.0.3"), [false, false]);
     }
 
     #[test]
