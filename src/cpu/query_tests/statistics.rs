@@ -22,7 +22,7 @@ fn rewrite(fixture: &Fixture, created_by: &str, statistics: Option<Statistics>) 
     let values: Vec<Option<i64>> = (100..110).map(Some).chain([None]).collect();
     let path = fixture.write("t", vec![("v", int64s(&values))], 1000);
     let content = std::fs::read(&path).unwrap();
-    let footer_bytes = u32::from_le_bytes(content[content.len() - 8..][..4].try_into().unwrap()) as usize;
+    let footer_bytes = footer_bytes(&content);
     let metadata = ParquetMetaDataReader::new().parse_and_finish(&Bytes::from(content.clone())).unwrap();
     let old = metadata.file_metadata();
     let file = FileMetaData::new(
@@ -48,6 +48,10 @@ fn rewrite(fixture: &Fixture, created_by: &str, statistics: Option<Statistics>) 
     ParquetMetaDataWriter::new(&mut rewritten, &metadata).finish().unwrap();
     std::fs::write(&path, rewritten).unwrap();
     path
+}
+
+fn footer_bytes(content: &[u8]) -> usize {
+    u32::from_le_bytes(content[content.len() - 8..][..4].try_into().unwrap()) as usize
 }
 
 fn wrong() -> Option<Statistics> {
@@ -114,27 +118,26 @@ async fn only_bounds_that_are_said_to_be_exact_are_answers() {
     };
     assert_eq!(summary_of(content.clone()).await.0, ["100|109|10"]);
     // Wider bounds, which a writer that does not say they are exact may give: 64 and 255 for 100 and 109.
+    let footer = content.len() - 8 - footer_bytes(&content);
     let widened = |content: &[u8]| {
         let mut content = content.to_vec();
-        let footer = content.len() - 300.min(content.len());
-        let mut found = 0;
         for (value, wider) in [(100_i64, 64_i64), (109, 255)] {
             let (value, wider) = (value.to_le_bytes(), wider.to_le_bytes());
-            for place in footer..content.len() - 8 {
-                if content[place..].starts_with(&value) {
-                    content[place..place + 8].copy_from_slice(&wider);
-                    found += 1;
-                }
-            }
+            let places: Vec<usize> =
+                (footer..content.len() - 8).filter(|place| content[*place..].starts_with(&value)).collect();
+            assert!(!places.is_empty());
+            places.into_iter().for_each(|place| content[place..place + 8].copy_from_slice(&wider));
         }
-        assert!(found >= 2, "{found}");
         content
     };
-    // The flags are two fields, 7 and 8, that are true; they are the only such pair.
+    // The flags follow the least value: two fields, 7 and 8, that are true.
     let without_flags = |content: &[u8]| {
         let mut content = content.to_vec();
-        let place = content.windows(2).rposition(|pair| pair == [0x11, 0x11]).unwrap();
-        content[place..place + 2].copy_from_slice(&[0x12, 0x12]);
+        let flagged = [&64_i64.to_le_bytes()[..], &[0x11, 0x11]].concat();
+        let places: Vec<usize> =
+            (footer..content.len() - 8).filter(|place| content[*place..].starts_with(&flagged)).collect();
+        assert_eq!(places.len(), 1);
+        content[places[0] + 8..places[0] + 10].copy_from_slice(&[0x12, 0x12]);
         content
     };
     assert_eq!(summary_of(without_flags(&widened(&content))).await.0, ["100|109|10"]);
