@@ -119,7 +119,7 @@ run_emulated() {
     emulated_folder=$(PYSTACHIO_EMULATED_ORDER=descending "$project_root/scripts/cluster.sh" create emulated "$stage")
     emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
     "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || outcome=1
-    for suite in data generated views tpch spec optimized; do suites+=(--suite "$suite"); done
+    for suite in data generated views tpch spec optimized writers; do suites+=(--suite "$suite"); done
     differential "$(differential_database "$emulated")" --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" \
         "${suites[@]}" --counts "$results/emulated.json" || outcome=1
     "$project_root/scripts/cluster.sh" stop emulated

@@ -6,7 +6,7 @@ usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
 Suites: data (the tables load alike), generated, edges, literals, letters (upper and lower case), arrays, tpch, spec (TPC-H
-with char(n)), optimized, spill (a device with little memory), rewrites, estimates.
+with char(n)), optimized, spill (a device with little memory), rewrites, estimates, writers (files that other libraries wrote).
 --share: of the long suites only such a share of their queries runs, which the seed chooses; 1 by default.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
@@ -22,13 +22,13 @@ import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from differential import edges, generate, letters, views  # noqa: E402
+from differential import edges, generate, letters, views, writers  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
 from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
-SUITES = ["data", "generated", "views", "edges", "literals", "letters", "arrays", "set_operations", "tpch", "spec", "optimized", "spill", "rewrites", "estimates"]
+SUITES = ["data", "generated", "views", "edges", "literals", "letters", "arrays", "set_operations", "tpch", "spec", "optimized", "spill", "rewrites", "estimates", "writers"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96}
 # The least share of TPC-H that must run on a server's device, where it has one, in percent: it may only be raised.
@@ -54,6 +54,8 @@ SPILL_QUERIES = {
 }
 # How far below its floor a share of a suite may be: a few queries more or less of one kind are chance.
 SHARE_PERCENT_SLACK = 12
+# Conditions over each column of each file that other libraries wrote, where all run.
+WRITERS_CONDITIONS = 8
 # How many queries over views there are for one of suite generated: each joins ten times as many rows.
 VIEWS_FACTOR = 0.3
 ERROR_ROWS_MAX = 12
@@ -498,6 +500,30 @@ def run_estimates(conninfo, options):
     for name, join in joins[:8]:
         print(f"    {join.factor:7.1f}  {name} rows={join.estimate} actual={join.actual}{' reduced' * join.reduced}  {join.text[:110]}")
     claims.check("joins give what was expected", 100 * near >= ESTIMATES_PERCENT_MIN * len(joins), f"{near} of {len(joins)}")
+    return claims
+
+
+def run_writers(conninfo, options):
+    """Files that other libraries wrote hold their rows, and are asked by what their statistics say of them."""
+    claims, choose = Claims("writers"), random.Random(options.seed)
+    folder = f"{options.data}-writers"
+    rows, files = writers.make(folder, options.seed)
+    with Session(conninfo, [STATEMENT_TIMEOUT]) as session:
+        writers.load(session, folder, rows, tables.import_statement)
+    pair = Pair(conninfo, "public", "public", *[["SET TimeZone = 'UTC'"]] * 2)
+    count = max(1, round(WRITERS_CONDITIONS * options.share))
+    expected = dict(rows["columns"])
+    print(f"writers: {len(files)} files of {rows['rows']} rows")
+    for file in files:
+        types = writers.imported_types(pair.actual, file["name"])
+        others = {name: types.get(name) for name in file["columns"] if not writers.is_type(expected[name], types.get(name))}
+        if not claims.check(f"{file['name']} has the columns and types of the rows", not others, str(others)):
+            file["columns"] = [name for name in file["columns"] if name not in others]
+        for name, heap, foreign in writers.queries(pair.expected, file, rows, types, choose, count):
+            if options.only and options.only not in name:
+                continue
+            claims.record(name, outcome_differences(outcome(pair.expected, heap), outcome(pair.actual, foreign), True))
+    pair.close()
     return claims
 
 

@@ -10,7 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use parquet::{
-    column::reader::ColumnReaderImpl,
+    column::{
+        page::{Page, PageMetadata, PageReader},
+        reader::ColumnReaderImpl,
+    },
     data_type::DataType,
     errors::{ParquetError, Result as ParquetResult},
     file::{
@@ -71,13 +74,57 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
         }
         let row_count = usize::try_from(group.num_rows()).unwrap_or(0);
         let pages = SerializedPageReader::new(self.bytes.clone(), &chunk, row_count, None)?;
-        Ok(ColumnReaderImpl::new(self.column(column), Box::new(pages)))
+        Ok(ColumnReaderImpl::new(self.column(column), Box::new(CheckedPages(pages))))
     }
 
     /// The error of a column that can't be read.
     pub(crate) fn failed(&self, column: usize, error: &ParquetError) -> Error {
         let name = self.column(column).path().string();
         from_parquet(&self.path, error).with_detail(format!("The column is \"{name}\"."))
+    }
+}
+
+/// Pages, of which the reader takes apart only what they have.
+struct CheckedPages<P>(P);
+
+impl<P: PageReader> CheckedPages<P> {
+    fn check(page: &Page) -> ParquetResult<()> {
+        let Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } = page else {
+            return Ok(());
+        };
+        let levels_bytes = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
+        match levels_bytes <= buf.len() as u64 {
+            true => Ok(()),
+            false => Err(ParquetError::General("the levels of a page are longer than it".to_owned())),
+        }
+    }
+}
+
+impl<P: PageReader> PageReader for CheckedPages<P> {
+    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
+        let page = self.0.get_next_page()?;
+        page.iter().try_for_each(Self::check)?;
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
+        self.0.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> ParquetResult<()> {
+        self.0.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
+        self.0.at_record_boundary()
+    }
+}
+
+impl<P: PageReader> Iterator for CheckedPages<P> {
+    type Item = ParquetResult<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
     }
 }
 

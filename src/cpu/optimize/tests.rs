@@ -23,10 +23,13 @@ use arrow::{
 use parquet::{
     arrow::{ArrowWriter, arrow_reader::ParquetRecordBatchReaderBuilder},
     basic::{Compression, Encoding, ZstdLevel},
+    data_type::Int64Type,
     file::{
         metadata::{KeyValue, PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader, SortingColumn},
         properties::{WriterProperties, WriterVersion},
+        writer::SerializedFileWriter,
     },
+    schema::parser::parse_message_type,
 };
 use pystachio_plan::{Error, ErrorKind};
 
@@ -394,6 +397,27 @@ fn folders_and_patterns_keep_their_places() {
     fs::copy(source.join("one.parquet"), source.join("one.data")).unwrap();
     run(request(&source.join("one.data"), &other)).unwrap();
     assert!(other.join("one.data.parquet").is_file());
+}
+
+#[test]
+fn groups_without_columns_stay() {
+    let schema = "message schema { optional group nothing {} required int64 a; optional group last {} }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (folder.path().join("a.parquet"), folder.path().join("b.parquet"));
+    let file = fs::File::create(&source).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    let mut row_group = writer.next_row_group().unwrap();
+    let mut column = row_group.next_column().unwrap().unwrap();
+    let values: Vec<i64> = (0..3000).collect();
+    column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+    column.close().unwrap();
+    row_group.close().unwrap();
+    writer.close().unwrap();
+    run(request(&source, &target)).unwrap();
+    let root = |path: &Path| metadata(path).file_metadata().schema_descr().root_schema().clone();
+    assert_eq!(root(&target).get_fields(), root(&source).get_fields());
+    assert_eq!(read(&target), read(&source));
 }
 
 #[test]

@@ -4,11 +4,14 @@ mod actual_rows;
 mod aggregates;
 mod cache;
 mod conversions;
+mod empty_groups;
 mod faults;
 mod forms;
 mod joins;
 mod memory;
 mod orders;
+mod page_headers;
+mod statistics;
 
 use std::{
     fs::File,

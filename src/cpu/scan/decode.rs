@@ -1,6 +1,11 @@
 //! Bytes of column chunks into arrays.
 
-use std::{fs::File, io::Read, sync::Arc};
+use std::{
+    fs::File,
+    io::Read,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use arrow::array::ArrayRef;
 use bytes::{Buf, Bytes};
@@ -15,7 +20,7 @@ use parquet::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::table::{ScanFile, ScanTable};
-use pystachio_engine::storage::from_parquet;
+use pystachio_engine::{decode::check_pages, storage::from_parquet};
 
 /// Reads some columns of one row group, batch by batch. Blocks on the file when it is made, and not
 /// after.
@@ -58,8 +63,12 @@ impl ColumnReader {
         let bytes_read = bytes.ranges.iter().map(|(_, bytes)| bytes.len()).sum();
         let rows_left = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, footer.arrow.clone())
-            .with_projection(ProjectionMask::roots(schema, roots))
+        // Leaves have the same numbers for the reader as in the file; columns above them need not.
+        let leaves = (0..schema.num_columns())
+            .filter(|leaf| roots.binary_search(&schema.get_column_root_idx(*leaf)).is_ok());
+        let mask = ProjectionMask::leaves(footer.reader.parquet_schema(), leaves);
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, footer.reader.clone())
+            .with_projection(mask)
             .with_row_groups(vec![row_group])
             .with_batch_size(batch_rows.min(rows_left.max(1)))
             .build()
@@ -89,7 +98,10 @@ impl ColumnReader {
         table: &ScanTable,
         file: &ScanFile,
     ) -> Result<Option<(usize, Vec<ArrayRef>)>> {
-        let Some(batch) = self.reader.next() else {
+        // The reader panics at pages whose levels are shorter than they should be.
+        let batch = catch_unwind(AssertUnwindSafe(|| self.reader.next()))
+            .map_err(|_| corrupt(file, "a page can't be decoded"))?;
+        let Some(batch) = batch else {
             if self.rows_left > 0 {
                 return Err(corrupt(file, "a column has fewer values than its row group has rows"));
             }
@@ -139,6 +151,7 @@ impl RowGroupBytes {
     fn read(file: &ScanFile, handle: &Arc<File>, row_group: usize, roots: &[usize]) -> Result<Self> {
         let metadata = file.footer().metadata();
         let schema = metadata.file_metadata().schema_descr();
+        let row_count = u64::try_from(metadata.row_group(row_group).num_rows()).unwrap_or(0);
         let mut ranges = Vec::with_capacity(roots.len());
         for (leaf, column) in metadata.row_group(row_group).columns().iter().enumerate() {
             if roots.binary_search(&schema.get_column_root_idx(leaf)).is_err() {
@@ -153,7 +166,11 @@ impl RowGroupBytes {
             else {
                 return Err(corrupt(file, "the footer gives a column chunk a negative place or size"));
             };
-            ranges.push((start, file.file.read_range(handle, start, chunk_bytes)?));
+            let bytes = file.file.read_range(handle, start, chunk_bytes)?;
+            check_pages(&bytes, column, row_count).map_err(|(page, reason)| {
+                corrupt(file, &format!("column \"{}\", page {page}: {reason}", column.column_path().string()))
+            })?;
+            ranges.push((start, bytes));
         }
         ranges.sort_unstable_by_key(|(start, _)| *start);
         Ok(Self { file_bytes: file.footer().identity.file_bytes, ranges })

@@ -6,11 +6,12 @@ use std::{
 };
 
 use arrow::{
-    array::{ArrayRef, UInt64Array},
+    array::{Array, ArrayRef, BooleanArray, UInt64Array},
+    compute::nullif,
     datatypes::{Field, Schema, SchemaRef},
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
-use pystachio_engine::storage::{FileFooter, TableFile};
+use pystachio_engine::storage::{ChunkStatistics, FileFooter, TableFile, file_type};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{Conversion, ConversionNames};
@@ -60,7 +61,7 @@ pub(crate) struct ColumnBounds {
     pub(crate) minimums: ArrayRef,
     pub(crate) maximums: ArrayRef,
     pub(crate) null_counts: UInt64Array,
-    /// Whether both are values of the column and not merely bounds of them.
+    /// Whether the file states that all of them are values of the column and not merely bounds.
     pub(crate) exact: bool,
 }
 
@@ -149,27 +150,34 @@ impl ScanFile {
         if !file_column.conversion.keeps_order() || field.data_type().is_nested() {
             return None;
         }
-        let converter = StatisticsConverter::from_column_index(leaf, field, schema).ok()?;
+        let file_type = file_type(schema.root_schema().get_fields().get(file_column.index)?);
         let row_groups: &[RowGroupMetaData] = metadata.row_groups();
-        let minimums = converter.row_group_mins(row_groups).ok()?;
-        let maximums = converter.row_group_maxes(row_groups).ok()?;
-        let mut null_counts =
-            converter.with_missing_null_counts_as_zero(false).row_group_null_counts(row_groups).ok()?;
-        if !field.is_nullable() {
-            null_counts = UInt64Array::from_value(0, row_groups.len());
-        }
-        let exact = row_groups.iter().all(|row_group| {
-            row_group.column(leaf).statistics().is_some_and(|statistics| {
-                statistics.min_is_exact() && statistics.max_is_exact() && !field.data_type().is_floating()
-            })
-        });
+        let statistics = row_groups
+            .iter()
+            .map(|row_group| footer.statistics_of(row_group, leaf, &file_type))
+            .collect::<Option<Vec<_>>>()?;
+        let null_counts: UInt64Array = statistics.iter().map(ChunkStatistics::null_count).collect();
+        // Bounds that may not be used are as good as absent.
+        let unusable: BooleanArray = statistics.iter().map(|chunk| Some(!chunk.has_bounds())).collect();
+        let converter = StatisticsConverter::from_column_index(leaf, field, schema).ok()?;
+        let bounds =
+            |values: ArrayRef| file_column.conversion.apply_to_bounds(&nullif(&values, &unusable).ok()?);
+        let is_exact = |row_group: usize| {
+            let has_values = null_counts.value(row_group) < row_group_rows(&row_groups[row_group]);
+            (null_counts.is_valid(row_group) && !has_values) || footer.has_exact_bounds(row_group, leaf)
+        };
+        let exact = !field.data_type().is_floating() && (0..row_groups.len()).all(is_exact);
         Some(ColumnBounds {
-            minimums: file_column.conversion.apply_to_bounds(&minimums)?,
-            maximums: file_column.conversion.apply_to_bounds(&maximums)?,
+            minimums: bounds(converter.row_group_mins(row_groups).ok()?)?,
+            maximums: bounds(converter.row_group_maxes(row_groups).ok()?)?,
             null_counts,
             exact,
         })
     }
+}
+
+fn row_group_rows(row_group: &RowGroupMetaData) -> u64 {
+    u64::try_from(row_group.num_rows()).unwrap_or(0)
 }
 
 impl FileColumn {

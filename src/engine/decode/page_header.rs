@@ -2,7 +2,7 @@
 //!
 //! Invariants: no input makes the parser panic or read beyond its bytes. Fields that are not known are skipped.
 //!
-//! Deliberately absent: statistics of pages.
+//! Deliberately absent: statistics of pages; what of a page only its bytes tell.
 //!
 //! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol.
 
@@ -35,6 +35,8 @@ pub(super) enum PageKind {
     /// Levels, then values, of which only these are compressed.
     DataV2 {
         value_count: u32,
+        null_count: u32,
+        row_count: u32,
         encoding: PageEncoding,
         definition_bytes: u32,
         repetition_bytes: u32,
@@ -89,7 +91,49 @@ impl PageHeader {
         let mut walk = CompactWalk { rest: bytes };
         let mut fields = HeaderFields::default();
         walk.fields(0, &mut |walk, field, kind| fields.read(walk, field, kind))?;
-        Ok((fields.finish()?, bytes.len() - walk.rest.len()))
+        let header = fields.finish()?;
+        header.check()?;
+        Ok((header, bytes.len() - walk.rest.len()))
+    }
+
+    /// Whether what it says can be true together. Levels of a page V2 are never compressed, so both sizes have them.
+    fn check(&self) -> Result<(), &'static str> {
+        let PageKind::DataV2 {
+            value_count,
+            null_count,
+            row_count,
+            definition_bytes,
+            repetition_bytes,
+            is_compressed,
+            ..
+        } = self.kind
+        else {
+            return Ok(());
+        };
+        let levels_bytes = u64::from(definition_bytes) + u64::from(repetition_bytes);
+        // Nothing of a page without compressed values says how long it is but the first of the sizes.
+        let least_bytes = match is_compressed {
+            true => self.compressed_bytes.min(self.uncompressed_bytes),
+            false => self.compressed_bytes,
+        };
+        if levels_bytes > u64::from(least_bytes) {
+            return Err("its levels are longer than the page");
+        }
+        if null_count > value_count {
+            return Err("a page has more NULLs than values");
+        }
+        if row_count > value_count {
+            return Err("a page has more rows than values");
+        }
+        Ok(())
+    }
+
+    /// Values of a data page, NULLs included; `None` for other pages.
+    pub(super) fn value_count(&self) -> Option<u32> {
+        match self.kind {
+            PageKind::DataV1 { value_count, .. } | PageKind::DataV2 { value_count, .. } => Some(value_count),
+            PageKind::Dictionary { .. } | PageKind::Index => None,
+        }
     }
 }
 
@@ -148,6 +192,8 @@ impl HeaderFields {
                 let fields = self.data_v2.ok_or(INCOMPLETE)?;
                 PageKind::DataV2 {
                     value_count: fields.count(1)?,
+                    null_count: fields.count(2)?,
+                    row_count: fields.count(3)?,
                     encoding: fields.encoding(4)?,
                     definition_bytes: fields.count(5)?,
                     repetition_bytes: fields.count(6)?,

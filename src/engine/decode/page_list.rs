@@ -35,7 +35,9 @@ pub(super) struct PageList {
 const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// What is wrong: the number of a page, and the reason in words.
-pub(super) type PageFault = (usize, &'static str);
+pub type PageFault = (usize, &'static str);
+pub(super) const ENDS_AFTER_CHUNK: &str = "a page ends after its column chunk";
+pub(super) const TOO_MANY_VALUES: &str = "a column has more values than its row group has rows";
 
 /// Walks the headers of a chunk whose bytes come part after part.
 #[derive(Debug)]
@@ -114,7 +116,7 @@ impl PageWalk {
         let body_start = start + header_bytes;
         let body_end = body_start + header.compressed_bytes as usize;
         if body_end > self.chunk_bytes {
-            return Err((number, "a page ends after its column chunk"));
+            return Err((number, ENDS_AFTER_CHUNK));
         }
         let body = body_start..body_end;
         let page = ListedPage { number, start, body, header, first_row: self.rows, row_count: 0 };
@@ -127,7 +129,7 @@ impl PageWalk {
             }
             PageKind::DataV1 { value_count, .. } | PageKind::DataV2 { value_count, .. } => {
                 if value_count > self.row_count - self.rows {
-                    return Err((number, "a column has more values than its row group has rows"));
+                    return Err((number, TOO_MANY_VALUES));
                 }
                 self.rows += value_count;
                 if value_count > 0 {

@@ -207,6 +207,12 @@ pub(crate) fn enqueue_decoding<'a>(
             scratch.push(built.buffer);
         }
     }
+    for column in &columns {
+        match column {
+            AnyColumn::Cells(cells) => device.spoil_nulls(cells, rows.row_count()),
+            AnyColumn::Codes(coded) => device.spoil_nulls(&coded.entries, coded.entry_count),
+        }
+    }
     let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
     let lane = device.lane().clone();
     let wait = Box::new(move || null_counts(&lane, &outcome, &batch, &names));

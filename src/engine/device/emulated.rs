@@ -1,8 +1,9 @@
 //! The emulated device: host memory, and the kernels' own sources compiled for the host.
 //!
 //! Invariants: everything has happened when a method returns, so streams need no order of their own.
-//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out. What a driver
-//! refuses is refused: a copy over a range that no single live allocation holds, on the device or on the host.
+//! Fresh memory is filled with a pattern, so that a kernel that reads what nobody wrote is found out; cells of rows that are
+//! NULL get hostile values, so that whoever looks at them is. What a driver refuses is refused: a copy over a range that no
+//! single live allocation holds, on the device or on the host.
 //!
 //! - `memory.rs`: what is allocated, and what is refused
 #![expect(unsafe_code, reason = "device addresses are host pointers here")]
@@ -25,7 +26,10 @@ use std::{
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use self::memory::{EmulatedMemory, LockedMemory};
-use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream};
+use super::{
+    CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, NullCells, Platform, Slot, Stream,
+    hostile::hostile_cell,
+};
 use crate::{
     kernel::{Kernel, KernelDevice, KernelPlatform},
     operation::{Device, Lane},
@@ -288,6 +292,25 @@ impl Platform for EmulatedPlatform {
     }
 
     fn release_mark(&self, _mark: Mark) {}
+
+    fn spoil_nulls(&self, cells: NullCells) {
+        let NullCells { values, validity, cell_type, row_count } = cells;
+        if row_count == 0 {
+            return;
+        }
+        let cell_bytes = cell_type.bytes() as usize;
+        // SAFETY: both are device memory with so many rows, which nobody else writes while an operation does.
+        let (validity, values) = unsafe {
+            (
+                std::slice::from_raw_parts(validity as *const u8, row_count),
+                std::slice::from_raw_parts_mut(values as *mut u8, row_count * cell_bytes),
+            )
+        };
+        let cells = validity.iter().zip(values.chunks_exact_mut(cell_bytes)).enumerate();
+        for (row, (_, cell)) in cells.filter(|(_, (flag, _))| **flag == 0) {
+            cell.copy_from_slice(&hostile_cell(cell_type, row)[..cell_bytes]);
+        }
+    }
 }
 
 impl KernelPlatform for EmulatedPlatform {

@@ -2,7 +2,7 @@
 //!
 //! - `platform.rs`: memory, copies and streams, the seam between this crate and a kind of device; its operations are
 //!   the other one (`operation/`)
-//! - `emulated.rs`: a platform on the host, running the kernels' own sources
+//! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: what it puts into cells of NULLs
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
@@ -23,6 +23,7 @@ mod column;
 mod decompressor;
 mod emulated;
 mod host;
+mod hostile;
 mod mailbox;
 mod memory;
 mod platform;
@@ -38,6 +39,7 @@ pub use column::{
 pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::EmulatedPlatform;
 pub use host::{HostBytes, HostMemory};
+pub use hostile::NullCells;
 pub use mailbox::Letter;
 pub use memory::{Buffer, DeviceMemory, MemoryTechniques, StreamLease};
 pub use platform::{Mark, Platform, Stream};

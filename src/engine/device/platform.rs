@@ -4,7 +4,7 @@ use std::{fs::File, ops::Range, path::Path, sync::Arc};
 
 use pystachio_plan::Result;
 
-use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Slot};
+use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, NullCells, Slot};
 use crate::operation::{Device, Lane};
 
 /// An order of work: what is enqueued on one stream happens one after another.
@@ -141,4 +141,8 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Gives a mark back.
     fn release_mark(&self, mark: Mark);
+
+    /// What an operation has just written into cells of rows that are NULL has no meaning: a platform that tests puts
+    /// there what hurts whoever looks.
+    fn spoil_nulls(&self, _cells: NullCells) {}
 }

@@ -66,6 +66,7 @@ impl ProgramOperations for KernelDevice {
         for column in results.iter_mut().filter(|column| column.cell_type == CellType::String) {
             column.strings.clone_from(&texts);
         }
+        results.iter().for_each(|column| self.spoil_nulls(column, chunk.row_count));
         Ok(results)
     }
 }

@@ -182,12 +182,14 @@ impl KernelDevice {
         };
         self.launch_strided(kernel, group_count, &arguments)?;
         status.check(self)?;
-        Ok(Column {
+        let finished = Column {
             data_type: result.clone(),
             cell_type,
             values,
             validity: Some(validity),
             strings: Vec::new(),
-        })
+        };
+        self.spoil_nulls(&finished, group_count as usize);
+        Ok(finished)
     }
 }

@@ -107,7 +107,9 @@ impl RowOperations for KernelDevice {
             first_row: 0,
         };
         self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        Ok(Column { values, validity, ..column.clone() })
+        let gathered = Column { values, validity, ..column.clone() };
+        self.spoil_nulls(&gathered, count as usize);
+        Ok(gathered)
     }
 
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
@@ -126,7 +128,9 @@ impl RowOperations for KernelDevice {
             first_row: first_row as u64,
         };
         self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        Ok(Column { values, validity, ..column.clone() })
+        let gathered = Column { values, validity, ..column.clone() };
+        self.spoil_nulls(&gathered, count as usize);
+        Ok(gathered)
     }
 
     fn pick(&self, values: &Buffer, places: &[u32]) -> Result<Vec<u64>> {

@@ -120,6 +120,7 @@ impl SlotOperations for KernelDevice {
         take.output_count = outputs.len() as u32;
         take.outputs[..outputs.len()].copy_from_slice(&outputs);
         self.launch_strided(Kernel::TakeSlots, count, &take)?;
+        self.spoil_nulls(&key, numbers.count);
         let mut columns = vec![key];
         for ((counts, sums), data_type) in taken.into_iter().zip(result_types) {
             columns.push(match sums {

@@ -132,13 +132,15 @@ impl Queue {
     /// As of [`Queue::empty`].
     pub fn nulls(&self, data_type: &DataType, row_count: usize) -> Result<Column> {
         let cell_type = CellType::of(data_type)?;
-        Ok(Column {
+        let nulls = Column {
             data_type: data_type.clone(),
             cell_type,
             values: self.allocate_filled::<u8>(row_count as u64 * u64::from(cell_type.bytes()), 0)?,
             validity: Some(self.allocate_filled::<u8>(row_count as u64, 0)?),
             strings: Vec::new(),
-        })
+        };
+        self.spoil_nulls(&nulls, row_count);
+        Ok(nulls)
     }
 
     /// Whether a row of the column is NULL; waits.

@@ -108,7 +108,12 @@ impl Queue {
             }
             CellType::Interval => {
                 let cells: Vec<IntervalCell> = self.download(&column.values, row_count)?;
-                let values = cells.iter().map(interval).collect::<Result<ScalarBuffer<_>>>()?;
+                let is_null = |row| nulls.as_ref().is_some_and(|nulls: &NullBuffer| nulls.is_null(row));
+                let values = cells.iter().enumerate().map(|(row, cell)| match is_null(row) {
+                    true => Ok(IntervalMonthDayNano::ZERO),
+                    false => interval(cell),
+                });
+                let values = values.collect::<Result<ScalarBuffer<_>>>()?;
                 Arc::new(IntervalMonthDayNanoArray::new(values, nulls))
             }
             CellType::String => self.to_strings(column, row_count, nulls, layout)?,

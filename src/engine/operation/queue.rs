@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use pystachio_plan::Result;
 
 use super::Device;
-use crate::device::{Buffer, DeviceMemory, Stream, StreamLease};
+use crate::device::{Buffer, Column, DeviceMemory, NullCells, Stream, StreamLease};
 
 /// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the next lane,
 /// which is ordered after all that this one enqueued.
@@ -47,6 +47,13 @@ impl Lane {
         let buffer = self.allocate::<T>(count)?;
         self.memory.fill(&buffer, byte, self.stream())?;
         Ok(buffer)
+    }
+
+    /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::spoil_nulls`].
+    pub(crate) fn spoil_nulls(&self, column: &Column, row_count: usize) {
+        if let Some(cells) = NullCells::of(column, row_count) {
+            self.memory.platform().spoil_nulls(cells);
+        }
     }
 
     pub(crate) fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer> {

@@ -30,13 +30,15 @@ fn queue() -> Queue {
 
 fn numbers(queue: &Queue, values: &[Option<i64>]) -> Column {
     let cells: Vec<i64> = values.iter().map(|value| value.unwrap_or(-77)).collect();
-    Column {
+    let column = Column {
         data_type: DataType::Int64,
         cell_type: CellType::Int64,
         values: queue.upload(&cells).unwrap(),
         validity: validity(queue, values),
         strings: Vec::new(),
-    }
+    };
+    queue.spoil_nulls(&column, values.len());
+    column
 }
 
 fn decimal(precision: u8) -> DataType {
@@ -46,13 +48,15 @@ fn decimal(precision: u8) -> DataType {
 /// A column of decimals of more than 38 digits.
 fn large_numbers(queue: &Queue, values: &[Option<i256>]) -> Column {
     let cells: Vec<[u8; 32]> = values.iter().map(|value| value.unwrap_or(i256::MAX).to_le_bytes()).collect();
-    Column {
+    let column = Column {
         data_type: decimal(60),
         cell_type: CellType::Int256,
         values: queue.upload(&cells).unwrap(),
         validity: validity(queue, values),
         strings: Vec::new(),
-    }
+    };
+    queue.spoil_nulls(&column, values.len());
+    column
 }
 
 fn read_large_numbers(queue: &Queue, column: &Column, count: usize) -> Vec<Option<i256>> {
@@ -108,13 +112,15 @@ fn texts(queue: &Queue, values: &[Option<String>]) -> Column {
             cell
         })
         .collect();
-    Column {
+    let column = Column {
         data_type: DataType::Text,
         cell_type: CellType::String,
         values: queue.upload(&cells).unwrap(),
         validity: validity(queue, values),
         strings: vec![buffer],
-    }
+    };
+    queue.spoil_nulls(&column, values.len());
+    column
 }
 
 fn read_numbers(queue: &Queue, column: &Column, count: usize) -> Vec<Option<i64>> {
@@ -444,6 +450,38 @@ fn chunks_leave_the_device_with_texts_and_nulls() {
     let found: Vec<Option<i64>> =
         batch.column(1).as_primitive::<arrow::datatypes::Int64Type>().iter().collect();
     assert_eq!(found, second);
+}
+
+/// What cells of NULLs hold by chance is no value to convert, whatever the type.
+#[test]
+fn nulls_of_every_type_leave_the_device() {
+    let queue = queue();
+    let types = [
+        DataType::Bool,
+        DataType::Int16,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Float32,
+        DataType::Float64,
+        DataType::Date,
+        DataType::Time,
+        DataType::Timestamp,
+        DataType::TimestampTz,
+        DataType::Interval,
+        DataType::Uuid,
+        DataType::Text,
+        DataType::Bytea,
+        decimal(9),
+        decimal(38),
+        decimal(60),
+    ];
+    for data_type in types {
+        let column = queue.nulls(&data_type, 7).unwrap();
+        let chunk = Chunk { row_count: 7, columns: vec![column] };
+        let batch = to_arrow(&queue, &chunk, &column_schema(std::slice::from_ref(&data_type)));
+        let batch = batch.unwrap_or_else(|error| panic!("{data_type}: {error}"));
+        assert_eq!(batch.column(0).null_count(), 7, "{data_type}");
+    }
 }
 
 #[test]

@@ -114,13 +114,15 @@ impl HostCalls {
             };
             let computation = Computation { call, count, sum, squares, display_scale };
             let (cells, validity) = computation.run(chunk.row_count)?;
-            extended.columns.push(Column {
+            let column = Column {
                 data_type: call.data_type.clone(),
                 cell_type: call.cell_type,
                 values: queue.upload(&cells)?,
                 validity: Some(queue.upload(&validity)?),
                 strings: Vec::new(),
-            });
+            };
+            queue.spoil_nulls(&column, chunk.row_count);
+            extended.columns.push(column);
         }
         Ok(extended)
     }

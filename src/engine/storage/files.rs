@@ -26,17 +26,25 @@ use parquet::{
     arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions},
     basic::Type as PhysicalType,
     errors::ParquetError,
-    file::metadata::{ParquetMetaData, ParquetMetaDataReader},
+    file::metadata::{
+        ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
+        RowGroupMetaData,
+    },
+    schema::types::SchemaDescriptor,
 };
 use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
 use super::{
     describe::DescriptionCache,
     error::{from_io, from_parquet},
+    exact_bounds::ExactBounds,
     file_set::expand,
-    file_type::file_type,
+    file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
+    leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
+    statistics::ChunkStatistics,
+    writer::Writer,
 };
 
 /// Footers kept at most, in bytes of their decoded form.
@@ -64,11 +72,23 @@ pub struct FileFooter {
     pub path: PathBuf,
     /// The file that this is the footer of.
     pub identity: FileIdentity,
-    /// The footer with the file's own Arrow types: text and bytes as views, the embedded Arrow schema
-    /// ignored.
-    pub arrow: ArrowReaderMetadata,
+    /// What the Arrow reader is given: the footer with the file's own Arrow types, text and bytes as views, the embedded
+    /// Arrow schema ignored. It has the file's leaves, and not its groups without any.
+    pub reader: ArrowReaderMetadata,
+    metadata: Arc<ParquetMetaData>,
+    schema: SchemaRef,
+    writer: Writer,
+    exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
     last_use: AtomicU64,
+}
+
+/// A footer as it was read.
+struct ReadFooter {
+    metadata: Arc<ParquetMetaData>,
+    /// The same without groups that have no leaf, for the Arrow reader.
+    for_reader: Arc<ParquetMetaData>,
+    exact_bounds: ExactBounds,
 }
 
 /// A file that a query reads.
@@ -113,12 +133,22 @@ impl FileCatalog {
             footer.last_use.store(now, Ordering::Relaxed);
             return Ok(footer.clone());
         }
-        let metadata = read_footer(path, handle, identity.file_bytes)?;
-        let arrow = reader_metadata(Arc::new(metadata)).map_err(|error| from_parquet(path, &error))?;
+        let ReadFooter { metadata, for_reader, exact_bounds } =
+            read_footer(path, handle, identity.file_bytes)?;
+        let reader = reader_metadata(for_reader).map_err(|error| from_parquet(path, &error))?;
+        let root = metadata.file_metadata().schema_descr().root_schema();
+        let schema = with_leafless(root, reader.schema()).ok_or_else(|| {
+            let message = format!("the columns of Parquet file \"{}\" can't be told apart", path.display());
+            Error::new(ErrorKind::NotSupported, message)
+        })?;
         let footer = Arc::new(FileFooter {
             path: path.to_owned(),
             identity,
-            arrow,
+            reader,
+            writer: Writer::new(metadata.file_metadata().created_by()),
+            metadata,
+            schema,
+            exact_bounds,
             page_indexes: PageIndexes::default(),
             last_use: AtomicU64::new(now),
         });
@@ -137,12 +167,39 @@ impl FileCatalog {
 impl FileFooter {
     /// The decoded footer.
     pub fn metadata(&self) -> &Arc<ParquetMetaData> {
-        self.arrow.metadata()
+        &self.metadata
     }
 
-    /// The file's columns with the Arrow types that the reader gives them.
+    /// The file's columns, in the file's order, with the Arrow types that the reader gives them. One without a leaf,
+    /// which the reader does not give, is an empty group.
     pub fn schema(&self) -> &SchemaRef {
-        self.arrow.schema()
+        &self.schema
+    }
+
+    /// The statistics of a column chunk. `file_type` is the leaf's.
+    pub fn statistics_of<'a>(
+        &'a self,
+        row_group: &'a RowGroupMetaData,
+        leaf_index: usize,
+        file_type: &'a FileType,
+    ) -> Option<ChunkStatistics<'a>> {
+        let chunk = row_group.columns().get(leaf_index)?;
+        Some(ChunkStatistics {
+            writer: &self.writer,
+            order: self.metadata.file_metadata().column_order(leaf_index),
+            chunk,
+            file_type,
+            required: chunk.column_descr().max_def_level() == 0,
+            row_count: u64::try_from(row_group.num_rows()).ok()?,
+        })
+    }
+
+    /// Whether the file states that both bounds of a column chunk are values of the column, and can be believed to know.
+    pub fn has_exact_bounds(&self, row_group: usize, leaf: usize) -> bool {
+        let leaves = self.metadata.file_metadata().schema_descr().columns();
+        let is_byte_array =
+            leaves.get(leaf).is_some_and(|column| column.physical_type() == PhysicalType::BYTE_ARRAY);
+        self.exact_bounds.has(row_group, leaf) && self.writer.knows_exact_bounds(is_byte_array)
     }
 
     /// All rows.
@@ -252,7 +309,7 @@ fn open_file(path: &Path) -> Result<(File, FileIdentity)> {
     Ok((file, FileIdentity::of(&metadata)))
 }
 
-fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMetaData> {
+fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
     let corrupt = |reason: &str| {
         Error::new(
             ErrorKind::FileCorrupt,
@@ -288,12 +345,47 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ParquetMet
     let mut footer = vec![0; footer_bytes as usize];
     handle.read_exact_at(&mut footer, footer_start).map_err(|error| from_io(path, "read", &error))?;
     let invalid = |reason: &str| corrupt(&format!("the footer is corrupt: {reason}"));
-    check_encoded(&footer).map_err(invalid)?;
-    let decoded = std::panic::catch_unwind(|| ParquetMetaDataReader::decode_metadata(&footer))
-        .map_err(|_| invalid("it can't be decoded"))?;
-    let metadata = decoded.map_err(|error| invalid(&reason(&error)))?;
+    let exact_bounds = check_encoded(&footer).map_err(invalid)?;
+    let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
     check_decoded(&metadata, footer_start).map_err(invalid)?;
-    Ok(metadata)
+    let metadata = Arc::new(metadata);
+    let for_reader = metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
+    Ok(ReadFooter { metadata, for_reader, exact_bounds })
+}
+
+/// Decodes a footer; without its statistics, if those are what can't be decoded: nobody needs them.
+fn decode_footer(footer: &[u8]) -> std::result::Result<ParquetMetaData, String> {
+    let whole = decode_with(footer, ParquetMetaDataOptions::new());
+    whole.or_else(|reason| {
+        let options =
+            ParquetMetaDataOptions::new().with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+        decode_with(footer, options).map_err(|_| reason)
+    })
+}
+
+fn decode_with(
+    footer: &[u8],
+    options: ParquetMetaDataOptions,
+) -> std::result::Result<ParquetMetaData, String> {
+    let decode = || ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
+    let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
+    decoded.map_err(|_| "it can't be decoded".to_owned())?.map_err(|error| reason(&error))
+}
+
+/// The footer as the Arrow reader is given it: without groups that have no leaf.
+fn metadata_for_reader(
+    metadata: &Arc<ParquetMetaData>,
+    footer: &[u8],
+) -> std::result::Result<Arc<ParquetMetaData>, String> {
+    let root = metadata.file_metadata().schema_descr().root_schema();
+    let Some(pruned) = without_leafless(root).map_err(|error| reason(&error))? else {
+        return Ok(metadata.clone());
+    };
+    let schema = Arc::new(SchemaDescriptor::new(Arc::new(pruned)));
+    let options = ParquetMetaDataOptions::new()
+        .with_schema(schema)
+        .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
+    decode_with(footer, options).map(Arc::new)
 }
 
 /// What the reader says, without its own headings.

@@ -9,41 +9,52 @@
 
 use parquet::file::metadata::ParquetMetaData;
 
+use super::exact_bounds::ExactBounds;
 use crate::compact_protocol::{CompactWalk, Kind, TOO_LONG};
 
 /// Groups within groups of a schema.
 const SCHEMA_DEPTH_MAX: usize = 128;
 const SCHEMA_FIELD: i64 = 2;
+const ROW_GROUPS_FIELD: i64 = 4;
 const CHILDREN_FIELD: i64 = 5;
 
-/// Checks an encoded footer.
+/// Checks an encoded footer, and gives what the decoder does not tell of it.
 ///
 /// # Errors
 ///
 /// What is wrong, in words.
-pub fn check_encoded(footer: &[u8]) -> Result<(), &'static str> {
+pub(super) fn check_encoded(footer: &[u8]) -> Result<ExactBounds, &'static str> {
+    let mut exact_bounds = ExactBounds::default();
     let mut walk = CompactWalk { rest: footer };
     walk.fields(0, &mut |walk, field, kind| {
-        if field != SCHEMA_FIELD || kind != Kind::List {
-            return walk.skip(kind, 1);
-        }
-        let (element, count) = walk.list_header()?;
-        let mut open_groups: Vec<i64> = Vec::new();
-        for _ in 0..count {
-            while open_groups.last() == Some(&0) {
-                open_groups.pop();
-            }
-            if let Some(children) = open_groups.last_mut() {
-                *children -= 1;
-            }
-            let children = if element == Kind::Struct { schema_element(walk)? } else { 0 };
-            open_groups.push(children);
-            if open_groups.len() > SCHEMA_DEPTH_MAX {
-                return Err("its schema is nested too deeply");
-            }
+        match (field, kind) {
+            (SCHEMA_FIELD, Kind::List) => check_schema(walk)?,
+            (ROW_GROUPS_FIELD, Kind::List) => exact_bounds = ExactBounds::read(walk)?,
+            _ => walk.skip(kind, 1)?,
         }
         Ok(())
-    })
+    })?;
+    Ok(exact_bounds)
+}
+
+/// Walks over the list of a schema's elements.
+fn check_schema(walk: &mut CompactWalk<'_>) -> Result<(), &'static str> {
+    let (element, count) = walk.list_header()?;
+    let mut open_groups: Vec<i64> = Vec::new();
+    for _ in 0..count {
+        while open_groups.last() == Some(&0) {
+            open_groups.pop();
+        }
+        if let Some(children) = open_groups.last_mut() {
+            *children -= 1;
+        }
+        let children = if element == Kind::Struct { schema_element(walk)? } else { 0 };
+        open_groups.push(children);
+        if open_groups.len() > SCHEMA_DEPTH_MAX {
+            return Err("its schema is nested too deeply");
+        }
+    }
+    Ok(())
 }
 
 /// Checks a decoded footer against the place in the file where it starts, which is where data ends.
@@ -94,7 +105,7 @@ mod tests {
     fn announced_lists_must_fit() {
         // Field 4, a list of 2^27 structures.
         let footer = [0x49, 0xfc, 0x80, 0x80, 0x80, 0x40, 0, 0];
-        assert_eq!(check_encoded(&footer), Err(TOO_LONG));
+        assert_eq!(check_encoded(&footer).map(|_| ()), Err(TOO_LONG));
     }
 
     #[test]
@@ -107,7 +118,8 @@ mod tests {
             footer.push(0);
             footer
         };
-        assert_eq!(check_encoded(&nested(0)), Ok(()));
-        assert_eq!(check_encoded(&nested(1)), Err("its schema is nested too deeply"));
+        let checked = |depth| check_encoded(&nested(depth)).map(|_| ());
+        assert_eq!(checked(0), Ok(()));
+        assert_eq!(checked(1), Err("its schema is nested too deeply"));
     }
 }

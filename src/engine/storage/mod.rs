@@ -7,7 +7,10 @@
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
 //! - `scan_size.rs`: how much is left to read
-//! - `describe`, `file_type.rs`, `statistics.rs`: tables for the planner
+//! - `describe`, `file_type.rs`: tables for the planner
+//! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
+//!   (`writer.rs`)
+//! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //!
 //! Deliberately absent: column data on the CPU, remote files.
@@ -15,17 +18,20 @@
 mod describe;
 mod direct_reads;
 mod error;
+mod exact_bounds;
 mod file_set;
 mod file_systems;
 mod file_type;
 mod files;
 mod footer_check;
+mod leafless;
 mod page_cache;
 mod page_index;
 mod pruning;
 mod read_path;
 mod scan_size;
 mod statistics;
+mod writer;
 
 pub use describe::{DescriptionCache, describe};
 pub use error::{from_io, from_parquet};
@@ -39,3 +45,4 @@ pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use pruning::{RowGroupBounds, refutes};
 pub use read_path::{FileReader, memory_available};
 pub use scan_size::{ScanSize, scan_size};
+pub use statistics::ChunkStatistics;

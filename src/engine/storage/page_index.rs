@@ -23,7 +23,7 @@ use pystachio_plan::{ColumnId, Expression, Literal, ScanColumn};
 use super::{
     TableFile,
     pruning::{Bounds, refutes_within, with_statistics},
-    statistics::{ChunkStatistics, page_bounds},
+    statistics::ChunkStatistics,
 };
 use crate::compact_protocol::{CompactWalk, Kind, TOO_LONG};
 
@@ -168,15 +168,20 @@ impl PageBounds {
             let rows = u64::from(end.checked_sub(first).filter(|_| *end <= row_count)?);
             first = *end;
             let is_null = null_pages[page];
-            let null_count = match null_counts {
+            let stated = null_counts.as_ref().map(|counts| counts[page]);
+            // What an index says twice must be the same.
+            if is_null && (part.required || stated.is_some_and(|count| count != rows)) {
+                return None;
+            }
+            let null_count = match stated {
                 _ if part.required => Some(0),
-                _ if is_null => Some(rows),
-                Some(counts) => Some(counts[page]),
+                _ if is_null => part.page_null_count(rows, rows),
+                Some(count) => part.page_null_count(count, rows),
                 None => None,
             };
             let (minimum, maximum) = match is_null {
                 true => (None, None),
-                false => page_bounds(part, least[page], greatest[page]),
+                false => part.page_bounds(least[page], greatest[page]),
             };
             let data_type = part.file_type.data_type.clone()?;
             bounds.push(Bounds { data_type, minimum, maximum, null_count, row_count: rows });

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use parquet::{basic::Repetition, file::metadata::RowGroupMetaData};
+use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColumn, Value};
 
 use super::{
@@ -57,22 +57,14 @@ pub(super) fn with_statistics<T>(
     leaf: usize,
     make: impl FnOnce(&ChunkStatistics<'_>) -> T,
 ) -> Option<T> {
-    let metadata = footer.metadata();
-    let schema = metadata.file_metadata().schema_descr();
+    let schema = footer.metadata().file_metadata().schema_descr();
     let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
     let file_type = file_type(field);
     file_type.storage?;
     if !same_values(file_type.data_type.as_ref()?, &column.data_type) || column.trim_blanks {
         return None;
     }
-    Some(make(&ChunkStatistics {
-        file: metadata.file_metadata(),
-        leaf_index: leaf,
-        chunk: row_group.column(leaf),
-        file_type: &file_type,
-        required: field.get_basic_info().repetition() == Repetition::REQUIRED,
-        row_count: u64::try_from(row_group.num_rows()).ok()?,
-    }))
+    Some(make(&footer.statistics_of(row_group, leaf, &file_type)?))
 }
 
 impl Bounds {

@@ -1,21 +1,29 @@
-//! Column statistics of footers and of column indexes as plan values.
+//! Column statistics of footers and of column indexes as plan values: the one place that decides which of them may be
+//! used at all.
+//!
+//! ```text
+//! footer, column index ─► ChunkStatistics: by writer, order and what they say of each other ─► pruning, runtime filters
+//!                                                                                           ─► descriptions, min and max
+//! ```
 //!
 //! Invariants: a bound is a bound in PostgreSQL's order of the column's type, or it is not given. A value
 //! that is missing or can't be trusted in one row group is missing for the column.
 //!
-//! Deliberately absent: pruning. `scan` rules out row groups by itself.
+//! Deliberately absent: pruning (`pruning.rs`, and the CPU engine's scan); which writers were wrong (`writer.rs`).
+//!
+//! Source: parquet.thrift, `Statistics` and `ColumnOrder`; LogicalTypes.md.
 
 use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use parquet::{
     basic::{ColumnOrder, SortOrder, Type as PhysicalType},
-    file::{
-        metadata::{ColumnChunkMetaData, FileMetaData},
-        statistics::Statistics,
-    },
+    file::{metadata::ColumnChunkMetaData, statistics::Statistics},
 };
 use pystachio_plan::{DataType, Value};
 
-use super::file_type::{FileType, Storage};
+use super::{
+    file_type::{FileType, Storage},
+    writer::{ValueOrder, Writer},
+};
 
 /// Longer text and bytes are cut in a least value and left out as a greatest one.
 const BOUND_BYTES_MAX: usize = 256;
@@ -45,20 +53,20 @@ enum Side {
     Maximum,
 }
 
-/// Where a column chunk is, and what its column is.
+/// A column chunk's statistics, and what must be known to believe them: made by [`super::FileFooter::statistics_of`].
 pub struct ChunkStatistics<'a> {
-    /// Of the file.
-    pub file: &'a FileMetaData,
-    /// The column's leaf.
-    pub leaf_index: usize,
-    /// The leaf in one row group.
-    pub chunk: &'a ColumnChunkMetaData,
+    /// Who wrote the file.
+    pub(super) writer: &'a Writer,
+    /// The order that the file states for bounds of the column.
+    pub(super) order: ColumnOrder,
+    /// The column in one row group.
+    pub(super) chunk: &'a ColumnChunkMetaData,
     /// What the column is.
-    pub file_type: &'a FileType,
+    pub(super) file_type: &'a FileType,
     /// Whether the file declares that it has no NULL.
-    pub required: bool,
+    pub(super) required: bool,
     /// Rows of the row group.
-    pub row_count: u64,
+    pub(super) row_count: u64,
 }
 
 impl ColumnSummary {
@@ -77,18 +85,14 @@ impl ColumnSummary {
         if part.row_count == 0 {
             return;
         }
-        let statistics = part.chunk.statistics();
-        let null_count =
-            if part.required { Some(0) } else { statistics.and_then(Statistics::null_count_opt) };
+        let null_count = part.null_count();
         self.null_count = self.null_count.zip(null_count).and_then(|(sum, count)| sum.checked_add(count));
         if null_count == Some(part.row_count) {
             return;
         }
-        let trusted = statistics.filter(|statistics| is_trusted(part, statistics.is_min_max_deprecated()));
-        let least = trusted.and_then(Statistics::min_bytes_opt);
-        let greatest = trusted.and_then(Statistics::max_bytes_opt);
-        self.minimum.add(least.and_then(|bytes| bound_value(bytes, part, Side::Minimum)), Side::Minimum);
-        self.maximum.add(greatest.and_then(|bytes| bound_value(bytes, part, Side::Maximum)), Side::Maximum);
+        let (least, greatest) = part.bounds();
+        self.minimum.add(least, Side::Minimum);
+        self.maximum.add(greatest, Side::Maximum);
     }
 
     /// NULLs, if every row group tells.
@@ -141,37 +145,105 @@ fn is_less(first: &Value, second: &Value) -> bool {
     }
 }
 
-/// The least and the greatest value of a page of a chunk, or bounds outside of them, from the encoded bounds of its
-/// column index.
-pub fn page_bounds(
-    part: &ChunkStatistics<'_>,
-    least: &[u8],
-    greatest: &[u8],
-) -> (Option<Value>, Option<Value>) {
-    if !is_trusted(part, false) {
-        return (None, None);
+/// Bounds of values, or of values outside of them.
+pub(super) type ValueBounds = (Option<Value>, Option<Value>);
+
+impl ChunkStatistics<'_> {
+    /// How many of the rows are NULL, if that can be believed.
+    pub fn null_count(&self) -> Option<u64> {
+        if self.required {
+            return Some(0);
+        }
+        let statistics = self.statistics()?;
+        let null_count = self.believed_nulls(statistics.null_count_opt()?, self.row_count)?;
+        // Bounds are of values: there can't be any where all are NULL.
+        let has_bounds = statistics.min_bytes_opt().is_some() || statistics.max_bytes_opt().is_some();
+        (null_count < self.row_count || !has_bounds).then_some(null_count)
     }
-    (bound_value(least, part, Side::Minimum), bound_value(greatest, part, Side::Maximum))
+
+    /// The least and the greatest value, or bounds outside of them, as far as they can be believed.
+    pub fn bounds(&self) -> ValueBounds {
+        let Some(statistics) = self.statistics() else { return (None, None) };
+        let claims_no_value = !self.required && statistics.null_count_opt() == Some(self.row_count);
+        if claims_no_value || !self.is_ordered(statistics.is_min_max_deprecated()) {
+            return (None, None);
+        }
+        self.values_of(statistics.min_bytes_opt(), statistics.max_bytes_opt())
+    }
+
+    /// Whether the encoded bounds are bounds, of values of whatever length. [`ChunkStatistics::bounds`] leaves long text
+    /// out.
+    pub fn has_bounds(&self) -> bool {
+        self.bounds().0.is_some()
+    }
+
+    /// The least and the greatest value of a page of the chunk, or bounds outside of them, from the encoded bounds of its
+    /// column index.
+    pub(super) fn page_bounds(&self, least: &[u8], greatest: &[u8]) -> ValueBounds {
+        match self.is_ordered(false) {
+            true => self.values_of(Some(least), Some(greatest)),
+            false => (None, None),
+        }
+    }
+
+    /// How many of a page's rows are NULL, from its column index, if that can be believed.
+    pub(super) fn page_null_count(&self, null_count: u64, row_count: u64) -> Option<u64> {
+        self.believed_nulls(null_count, row_count)
+    }
+
+    /// What the footer says, if it can be of these rows.
+    fn statistics(&self) -> Option<&Statistics> {
+        let value_count = u64::try_from(self.chunk.num_values()).ok();
+        self.chunk.statistics().filter(|_| value_count == Some(self.row_count))
+    }
+
+    fn believed_nulls(&self, null_count: u64, row_count: u64) -> Option<u64> {
+        let is_byte_array = self.chunk.column_type() == PhysicalType::BYTE_ARRAY;
+        let is_right = null_count <= row_count && self.writer.counts_nulls(is_byte_array);
+        is_right.then_some(null_count)
+    }
+
+    /// Whether bounds are in the order in which the column's type compares. Bounds in the older fields are in the order
+    /// of signed numbers, whatever the type; those in the newer ones are in the order that the file states, or in none.
+    fn is_ordered(&self, is_deprecated: bool) -> bool {
+        let Some(order) = self.value_order() else { return false };
+        let is_stated = match self.order {
+            ColumnOrder::UNKNOWN | ColumnOrder::TYPE_DEFINED_ORDER(SortOrder::UNDEFINED) => false,
+            ColumnOrder::TYPE_DEFINED_ORDER(_) => true,
+            ColumnOrder::UNDEFINED => is_deprecated,
+        };
+        is_stated && (order == ValueOrder::Signed || !is_deprecated) && self.writer.has_right_bounds(order)
+    }
+
+    fn value_order(&self) -> Option<ValueOrder> {
+        Some(match (self.file_type.storage?, self.chunk.column_type()) {
+            (Storage::Signed | Storage::Milliseconds | Storage::Nanoseconds, _) => ValueOrder::Signed,
+            (Storage::Bool | Storage::Float, _) => ValueOrder::Signed,
+            (Storage::Unsigned, _) => ValueOrder::Unsigned,
+            (Storage::Decimal, PhysicalType::INT32 | PhysicalType::INT64) => ValueOrder::Signed,
+            (Storage::Decimal, PhysicalType::FIXED_LEN_BYTE_ARRAY) => ValueOrder::FixedDecimal,
+            (Storage::Decimal, _) => ValueOrder::VariableDecimal,
+            (Storage::Text | Storage::Bytes, _) => ValueOrder::Bytes,
+            // Written in no useful order.
+            (Storage::Int96, _) => return None,
+        })
+    }
+
+    fn values_of(&self, least: Option<&[u8]>, greatest: Option<&[u8]>) -> ValueBounds {
+        let minimum = least.and_then(|bytes| bound_value(bytes, self, Side::Minimum));
+        let maximum = greatest.and_then(|bytes| bound_value(bytes, self, Side::Maximum));
+        let crossed = match (self.file_type.storage, least, greatest) {
+            // Before they are cut.
+            (Some(Storage::Text | Storage::Bytes), Some(least), Some(greatest)) => greatest < least,
+            _ => matches!((&minimum, &maximum), (Some(least), Some(greatest)) if is_less(greatest, least)),
+        };
+        if crossed { (None, None) } else { (minimum, maximum) }
+    }
 }
 
 /// Whether integers tell a decimal's digits.
 fn is_integer(physical: PhysicalType) -> bool {
     matches!(physical, PhysicalType::INT32 | PhysicalType::INT64)
-}
-
-/// Whether the writer ordered the values as the column's type orders them. Old writers compared unsigned
-/// numbers and bytes as signed ones.
-fn is_trusted(part: &ChunkStatistics<'_>, is_deprecated: bool) -> bool {
-    let signed = matches!(
-        part.file_type.storage,
-        Some(Storage::Signed | Storage::Milliseconds | Storage::Nanoseconds)
-    ) || (part.file_type.storage == Some(Storage::Decimal)
-        && is_integer(part.chunk.column_type()));
-    match part.file.column_order(part.leaf_index) {
-        ColumnOrder::UNKNOWN | ColumnOrder::TYPE_DEFINED_ORDER(SortOrder::UNDEFINED) => false,
-        ColumnOrder::TYPE_DEFINED_ORDER(_) => signed || !is_deprecated,
-        ColumnOrder::UNDEFINED => signed,
-    }
 }
 
 fn bound_value(bytes: &[u8], part: &ChunkStatistics<'_>, side: Side) -> Option<Value> {
@@ -186,15 +258,23 @@ fn bound_value(bytes: &[u8], part: &ChunkStatistics<'_>, side: Side) -> Option<V
         Storage::Decimal if is_integer(part.chunk.column_type()) => {
             Some(Value::Decimal(signed(bytes)?.into()))
         }
+        // A bound that was cut to some length is another number.
+        Storage::Decimal if is_cut(bytes, part) => None,
         Storage::Decimal => big_endian(bytes).map(Value::Decimal),
         // NaN is PostgreSQL's greatest value, and writers leave it out of statistics.
         Storage::Float if side == Side::Maximum => None,
         Storage::Float => float(bytes).filter(|value| !value.is_nan()).map(Value::Float),
-        // Written in no useful order.
         Storage::Int96 => None,
         Storage::Text => text(bytes, side).map(Value::Text),
         Storage::Bytes => bounded_bytes(bytes, side).map(|bytes| Value::Bytes(bytes.to_vec())),
     }
+}
+
+/// Whether bytes are fewer than the values of a column of one length have.
+fn is_cut(bytes: &[u8], part: &ChunkStatistics<'_>) -> bool {
+    let is_fixed = part.chunk.column_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY;
+    is_fixed
+        && usize::try_from(part.chunk.column_descr().type_length()).is_ok_and(|length| bytes.len() < length)
 }
 
 fn signed(bytes: &[u8]) -> Option<i64> {
@@ -260,37 +340,4 @@ fn bounded_bytes(bytes: &[u8], side: Side) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn big_endian_numbers_of_any_length_are_read() {
-        assert_eq!(big_endian(&[0xff]), Some(-1));
-        assert_eq!(big_endian(&[0, 0xff]), Some(255));
-        assert_eq!(big_endian(&[0xff; 20]), Some(-1));
-        assert_eq!(big_endian(&[]), None);
-        let mut large = [0; 17];
-        large[1] = 0x80;
-        assert_eq!(big_endian(&large), None);
-    }
-
-    #[test]
-    fn a_row_group_that_does_not_tell_leaves_nothing_known() {
-        let mut bound = Bound::Unset;
-        bound.add(Some(Value::Int(3)), Side::Minimum);
-        bound.add(Some(Value::Int(2)), Side::Minimum);
-        assert_eq!(bound.value(), Some(Value::Int(2)));
-        bound.add(None, Side::Minimum);
-        bound.add(Some(Value::Int(1)), Side::Minimum);
-        assert_eq!(bound.value(), None);
-    }
-
-    #[test]
-    fn text_bounds_are_cut_only_downwards() {
-        let long = "é".repeat(BOUND_BYTES_MAX);
-        assert!(text(long.as_bytes(), Side::Minimum).is_some_and(|text| long.starts_with(&text)));
-        assert_eq!(text(long.as_bytes(), Side::Maximum), None);
-        assert_eq!(text(&[b'a', 0xc3], Side::Minimum).as_deref(), Some("a"));
-        assert_eq!(text(&[b'a', 0xff], Side::Maximum), None);
-    }
-}
+mod tests;

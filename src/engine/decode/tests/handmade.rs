@@ -323,6 +323,53 @@ fn indexes_beyond_the_dictionary_are_errors() {
     assert!(error.message.contains("needs a dictionary"), "{error}");
 }
 
+/// A data page V2 whose header says these: the sizes, the counts of values, NULLs and rows, the bytes of definition
+/// and repetition levels. Its body are the levels of eight rows with a value, in one run, and the values.
+fn page_v2(sizes: [i64; 2], counts: [i64; 3], levels: [i64; 2]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let signed = |bytes: &mut Vec<u8>, value: i64| {
+        bytes.push(0x15);
+        varint(bytes, (value << 1 ^ value >> 63) as u64);
+    };
+    [3].into_iter().chain(sizes).for_each(|value| signed(&mut bytes, value));
+    bytes.push(0x5c);
+    counts.into_iter().chain([0]).chain(levels).for_each(|value| signed(&mut bytes, value));
+    // Not compressed.
+    bytes.extend([0x12, 0, 0, 16, 1]);
+    bytes.extend((0..8_i32).flat_map(i32::to_le_bytes));
+    bytes
+}
+
+#[test]
+fn headers_that_can_not_be_are_errors() {
+    let column = column("v", DataType::Int32);
+    let read = |page: Vec<u8>| decode(PhysicalType::INT32, true, &[page], &column, 8);
+    let (sizes, counts, levels) = ([34, 34], [8, 0, 8], [2, 0]);
+    assert_eq!(read(page_v2(sizes, counts, levels)).unwrap().len(), 8);
+    let bad = [
+        ("a negative number", page_v2([34, -1], counts, levels)),
+        ("a negative number", page_v2([-34, 34], counts, levels)),
+        ("a negative number", page_v2(sizes, [-8, 0, 8], levels)),
+        ("a negative number", page_v2(sizes, [8, -1, 8], levels)),
+        ("a negative number", page_v2(sizes, [8, 0, -8], levels)),
+        ("a negative number", page_v2(sizes, counts, [-2, 0])),
+        ("a negative number", page_v2(sizes, counts, [2, -2])),
+        ("more NULLs", page_v2(sizes, [8, 9, 8], levels)),
+        ("more rows", page_v2(sizes, [8, 0, 9], levels)),
+        ("more values", page_v2(sizes, [9, 0, 8], levels)),
+        ("ends after", page_v2([34, 35], counts, levels)),
+        ("levels are longer", page_v2(sizes, counts, [35, 0])),
+        ("levels are longer", page_v2(sizes, counts, [2, 33])),
+        ("levels are longer", page_v2([34, 1], counts, levels)),
+    ];
+    for (reason, page) in bad {
+        let error = read(page).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::FileCorrupt, "{reason}: {error}");
+        let names = ["\"f\"", "column \"v\", page 0", reason];
+        assert!(names.iter().all(|name| error.message.contains(name)), "{reason}: {error}");
+    }
+}
+
 #[test]
 fn entries_of_a_dictionary_that_nothing_uses_may_be_out_of_range() {
     let dictionary: Vec<u8> = [5, i32::MAX].into_iter().flat_map(i32::to_le_bytes).collect();

@@ -1,6 +1,9 @@
 //! Scans that decode less than whole row groups.
 
-use parquet::basic::Compression;
+use parquet::{
+    basic::Compression, data_type::Int64Type, file::writer::SerializedFileWriter,
+    schema::parser::parse_message_type,
+};
 use pystachio_plan::{Function, OperatorMetrics, Value};
 
 use super::*;
@@ -156,4 +159,51 @@ fn pages_are_taken_from_chunks_that_the_cache_has() {
     assert_eq!(rows, expected(&table, |_| true));
     let (rows, cost) = scanned(&fixture, &table, &few);
     assert_eq!((rows, count(&cost, "bytes_read")), (expected_rows, 0));
+}
+
+#[test]
+fn columns_behind_groups_without_columns_are_read_in_their_own_place() {
+    let schema = "message schema {
+        optional group nothing {}
+        required int64 a;
+        required group neither { optional group deep {} }
+        required int64 b;
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.parquet");
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = SerializedFileWriter::new(file, schema, Arc::default()).unwrap();
+    let mut row_group = writer.next_row_group().unwrap();
+    for first in [10, 20] {
+        let mut column = row_group.next_column().unwrap().unwrap();
+        let values: Vec<i64> = (first..first + 5).collect();
+        column.typed::<Int64Type>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+    }
+    row_group.close().unwrap();
+    writer.close().unwrap();
+    let scan = |filters: &[Expression]| {
+        let column = |(id, name): (u32, &str)| ScanColumn {
+            id: ColumnId(id),
+            name: name.to_owned(),
+            data_type: DataType::Int64,
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+        };
+        let operator = Operator::Scan {
+            table: "t".to_owned(),
+            files: FileSet { paths: vec![path.display().to_string()] },
+            columns: [(0, "b"), (1, "a")].map(column).to_vec(),
+            filters: filters.to_vec(),
+        };
+        plan(Relation::new(operator, 5.0))
+    };
+    let fixture = Fixture::new(PLENTY_BYTES);
+    let expected: Vec<Vec<String>> =
+        (0..5).map(|row| vec![(20 + row).to_string(), (10 + row).to_string()]).collect();
+    assert_eq!(fixture.run(scan(&[])).unwrap().rows, expected);
+    let few = [condition(Function::Equal, int64(0), 23)];
+    assert_eq!(fixture.run(scan(&few)).unwrap().rows, [["23", "13"]]);
 }

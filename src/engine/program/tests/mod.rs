@@ -77,7 +77,7 @@ impl Device {
             let cell = StringCell { address: text_address, length: length as u32, reserved: 0 };
             text_address += length as u64;
             match (cell_type, value) {
-                // What NULL slots hold has no meaning.
+                // What NULL slots hold has no meaning; the device puts there what hurts.
                 (_, Value::Null) => cells.extend(vec![0xee; cell_type.bytes() as usize]),
                 (CellType::Bool, Value::Bool(value)) => cells.push(u8::from(*value)),
                 (CellType::Int16, Value::Int(value)) => cells.extend((*value as i16).to_le_bytes()),
@@ -104,8 +104,16 @@ impl Device {
         }
         let validity: Vec<u8> = values.iter().map(|value| u8::from(*value != Value::Null)).collect();
         let validity = validity.contains(&0).then(|| self.upload(&validity));
-        let values = self.upload(&cells);
-        Column { data_type: data_type.clone(), cell_type, values, validity, strings: vec![strings] }
+        let cells = self.upload(&cells);
+        let column = Column {
+            data_type: data_type.clone(),
+            cell_type,
+            values: cells,
+            validity,
+            strings: vec![strings],
+        };
+        self.queue.spoil_nulls(&column, values.len());
+        column
     }
 
     fn upload(&self, bytes: &[u8]) -> Buffer {

@@ -20,7 +20,7 @@ use pystachio_plan::{
 use super::{
     file_type::{FileType, file_type},
     files::{FileCatalog, FileFooter, TableFile},
-    statistics::{ChunkStatistics, ColumnSummary},
+    statistics::ColumnSummary,
 };
 
 /// Descriptions kept at most; a description is some kilobytes.
@@ -134,14 +134,10 @@ impl ColumnParts {
                 self.compressed_bytes += count(chunk.compressed_size());
                 self.uncompressed_bytes += count(chunk.uncompressed_size());
                 if file_type.storage.is_some() {
-                    self.summary.add(&ChunkStatistics {
-                        file: metadata.file_metadata(),
-                        leaf_index: *leaf_index,
-                        chunk,
-                        file_type: &file_type,
-                        required,
-                        row_count: count(group.num_rows()),
-                    });
+                    match footer.statistics_of(group, *leaf_index, &file_type) {
+                        Some(statistics) => self.summary.add(&statistics),
+                        None => self.summary = ColumnSummary::unknown(),
+                    }
                 }
             }
         }

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Makes the private environments of the libraries that write Parquet files for the tests, and prints their Pythons, a line each:
+# the libraries of today, and some of years ago where this Python has them. Needs the network once.
+source "$(dirname "$0")/environment.sh"
+
+# Makes an environment of the packages that a file lists, unless it is there: make_environment NAME FILE.
+make_environment() {
+    local venv=$cache_root/$1 requirements=$project_root/regress/writers/$2
+    if [[ ! -f $venv/installed ]] || ! cmp -s "$requirements" "$venv/installed"; then
+        say "making the private environment of libraries that write Parquet in $venv"
+        rm -rf "$venv"
+        python3 -m venv "$venv" >&2
+        "$venv/bin/pip" install --quiet --disable-pip-version-check --only-binary=:all: -r "$requirements" >&2 || return 1
+        cp "$requirements" "$venv/installed"
+    fi
+    printf '%s\n' "$venv/bin/python"
+}
+
+make_environment writers-venv requirements.txt || die "the libraries that write Parquet could not be installed"
+make_environment writers-older-venv requirements-older.txt || say "this Python has no older libraries: files by them are not tested"
