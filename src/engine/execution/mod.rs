@@ -101,7 +101,7 @@ struct QueryContext {
     /// What is read of scans, but for their own conditions.
     columns_above_scans: HashSet<ColumnId>,
     reduced: ReducedOperators,
-    catalog: Arc<FileCatalog>,
+    files: QueryFiles,
     file_systems: Arc<FileSystems>,
     parameters: Vec<Literal>,
     stop: StopFlag,

@@ -132,6 +132,7 @@ fn engine_name(server_oid: pg_sys::Oid) -> String {
 fn write_preview(writer: &Writer, private: &ScanPrivate) {
     let request = QueryRequest {
         plan: private.plan.clone(),
+        planned_files: private.files.clone(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),

@@ -58,6 +58,9 @@ pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
+/// Whether an interval may be infinite, as the difference of infinite timestamps is then.
+pub const HAS_INFINITE_INTERVALS: bool = cfg!(any(feature = "pg17", feature = "pg18"));
+
 /// Whether core keeps joins with pseudoconstant clauses from foreign-data wrappers.
 pub const HIDES_PSEUDOCONSTANT_JOINS: bool = cfg!(any(feature = "pg15", feature = "pg16"));
 

@@ -8,7 +8,7 @@
 //!                                                finish ──► ForeignScan with a ScanPrivate
 //! ```
 //!
-//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook
+//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
 //! - `relation_info.rs`, `scope.rs`: what is known about a relation, and how its columns are found
@@ -41,6 +41,7 @@ mod lower;
 mod nodes;
 mod planning;
 mod relation_info;
+mod replan;
 mod rewrite;
 mod scope;
 mod shippable;
