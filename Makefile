@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop test test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-cassert test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -17,7 +17,7 @@ export PG_CONFIG
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-setup: ## Install what is missing: PostgreSQL and its headers, libclang, cargo-pgrx
+setup: ## Install what is missing: PostgreSQL and its headers, libclang, the CUDA compiler
 	@scripts/setup.sh
 
 build: ## Build the extension and the engine in release mode
@@ -34,6 +34,18 @@ stop: ## Stop the private clusters that demo, tests and benchmarks leave
 test: ## Every test that needs no GPU: Rust, SQL, differential, rewrites, faults
 	@scripts/setup.sh
 	@scripts/test.sh
+
+check: ## Within three minutes, once built: is this change worth a full run? (SINCE=commit)
+	@scripts/setup.sh
+	@scripts/check.sh $(SINCE)
+
+test-cassert: ## make test on a PostgreSQL 15 with assertions, which is built from Debian's source package
+	@scripts/setup.sh
+	@PG_CONFIG=$$(scripts/cassert-server.sh) scripts/test.sh regress differential faults emulated
+
+test-all: ## The same with every query of the long suites, of which make test runs a share
+	@scripts/setup.sh
+	@scripts/test.sh --whole
 
 bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 6", RUNS=)
 	@scripts/setup.sh

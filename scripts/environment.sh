@@ -6,7 +6,6 @@
 # from `target/`. A path too long for a Unix socket (107 bytes) is treated in the same way.
 set -euo pipefail
 
-PGRX_VERSION=0.18.1
 SERVER_VERSIONS="15 16 17 18"
 # The longest name of an imported schema that the tests make is 22 bytes longer, and may have 63.
 STATE_PATH_BYTES_MAX=40
@@ -63,6 +62,17 @@ server_version() {
     [[ " $SERVER_VERSIONS " == *" $text "* ]] ||
         die "$1 is PostgreSQL $text; pystachio builds for: $SERVER_VERSIONS"
     printf '%s\n' "$text"
+}
+
+# Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.
+test_seed() {
+    if [[ -n ${PYSTACHIO_TEST_SEED:-} ]]; then
+        printf '%s\n' "$PYSTACHIO_TEST_SEED"
+    elif [[ $1 == 1 ]] || ! git -C "$project_root" rev-parse HEAD >/dev/null 2>&1; then
+        printf '20260101\n'
+    else
+        printf '%d\n' "0x$(git -C "$project_root" rev-parse HEAD | cut -c1-7)"
+    fi
 }
 
 server_user() {

@@ -7,7 +7,7 @@ cargo fmt --all --check
 cargo clippy --release --locked --workspace --exclude pystachio --all-targets -- -D warnings
 config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
 version=$(server_version "$config")
-PGRX_HOME=${PGRX_HOME:-$cache_root/pgrx} PGRX_PG_CONFIG_PATH=$config cargo clippy --release --locked --package pystachio \
+PGRX_PG_CONFIG_PATH=$config cargo clippy --release --locked --package pystachio \
     --no-default-features --features "pg$version" -- -D warnings
 for script in scripts/*.sh .ci/run regress/*.sh; do bash -n "$script"; done
 if command -v shellcheck >/dev/null; then shellcheck -x scripts/*.sh .ci/run; fi

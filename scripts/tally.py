@@ -4,7 +4,7 @@
 usage: tally.py RESULTS STATUS AREA…
 
 RESULTS holds <area>.json with the counts of each. An area without one has not finished, which counts as a failure, as
-does a STATUS other than 0. What failed is named once more below an area's counts, from <area>.failures where there is one.
+does a STATUS other than 0. What failed is named once more below an area's counts, from <area>.failures where there is one. <area>.seconds says how long an area took.
 """
 
 import json
@@ -28,7 +28,9 @@ def main():
     for area in areas:
         path = folder / f"{area}.json"
         counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"passed": 0, "failed": 1}
-        print(f"{area:<18} {counts['passed']:>6} passed {counts['failed']:>5} failed" + ("" if path.exists() else "  (did not finish)"))
+        seconds = path.with_suffix(".seconds")
+        duration = f" {seconds.read_text():>6} s" if seconds.exists() else ""
+        print(f"{area:<18} {counts['passed']:>6} passed {counts['failed']:>5} failed{duration}" + ("" if path.exists() else "  (did not finish)"))
         for line in failures(folder / f"{area}.failures"):
             print(f"    {line}")
         passed, failed = passed + counts["passed"], failed + counts["failed"]

@@ -1,20 +1,47 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [rust|kernels|regress|differential|faults|emulated]…    all of them by default
+# usage: scripts/test.sh [--whole] [rust|kernels|regress|differential|faults|emulated]…    all areas by default
+#
+# Of the long suites a share runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED;
+# by default the commit's, so that every commit tries other queries and a run can be repeated). --whole runs all of them.
 source "$(dirname "$0")/environment.sh"
 
+share=${PYSTACHIO_TEST_SHARE:-0.25}
+if [[ ${1:-} == --whole ]]; then
+    share=1
+    shift
+fi
+seed=$(test_seed "$share")
 areas=("$@")
 [[ $# -gt 0 ]] || areas=(rust kernels regress differential faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
 status=0
+say "seed $seed, share $share of the long suites: PYSTACHIO_TEST_SEED=$seed PYSTACHIO_TEST_SHARE=$share repeats them"
 
 wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
 
 # Writes an area's counts: count NAME PASSED FAILED.
 count() { printf '{"passed": %d, "failed": %d}\n' "$2" "$3" > "$results/$1.json"; }
+
+# Runs an area, and notes how long it took: area NAME COMMAND….
+area() {
+    local name=$1 begin=$SECONDS
+    shift
+    wanted "$name" || return 0
+    "$@" || status=1
+    printf '%d' $((SECONDS - begin)) > "$results/$name.seconds"
+}
+
+differential() { python3 "$project_root/regress/differential/run.py" --seed "$seed" --share "$share" "$@"; }
+
+# A cluster with the extension in a database `differential`; prints how to connect to that.
+differential_database() {
+    psql "$1 dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio' >&2
+    printf '%s dbname=differential' "$1"
+}
 
 # What the tests of Rust may take, once they are built: several times what they need on two cores.
 rust_seconds_max=2400
@@ -34,7 +61,6 @@ run_rust() {
     else
         outcome=1
     fi
-    [[ $outcome == 0 ]] || status=1
     passed=$(sed -nE 's/^test result: .* ([0-9]+) passed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
     failed=$(sed -nE 's/^test result: .* ([0-9]+) failed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
     # A crate that does not compile has no result line, and must count. So must a test that does not end.
@@ -45,69 +71,79 @@ run_rust() {
     fi
     count rust "$passed" "$failed"
     grep -E '^test .* FAILED$|^error' "$log" > "$results/rust.failures" || true
+    return "$outcome"
 }
 
 # Compiles every kernel for every GPU that is supported, where there is a compiler.
 run_kernels() {
-    local report=$project_root/target/kernels.tsv kernels
+    local report=$project_root/target/kernels.tsv
     if ! find_nvcc >/dev/null; then
         say "kernels: no nvcc, so they are compiled for the emulated device only"
         count kernels 0 0
         return
     fi
-    if "$project_root/scripts/kernels.sh" "$report"; then
-        kernels=$(awk -F'\t' 'NR > 1' "$report" | wc -l)
-        count kernels "$kernels" 0
-    else
-        status=1
+    if ! "$project_root/scripts/kernels.sh" "$report"; then
         count kernels 0 1
+        return 1
     fi
+    count kernels "$(awk -F'\t' 'NR > 1' "$report" | wc -l)" 0
 }
 
-if wanted rust; then run_rust; fi
-if wanted kernels; then run_kernels; fi
+run_regress() { "$project_root/regress/run.sh" "$config" "$folder" "$results/regress.json"; }
 
+run_differential() {
+    local database outcome=0
+    database=$(differential_database "$conninfo")
+    differential "$database" --data "$folder/edges" --tpch "$folder/tpch" --counts "$results/differential.json" || outcome=1
+    psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE self_check'
+    python3 "$project_root/regress/differential/run.py" "$conninfo dbname=self_check" --data "$folder/edges" --self-check \
+        --counts "$results/self-check.json" > "$results/self-check.log" 2>&1 || { tail -n 30 "$results/self-check.log"; outcome=1; }
+    tail -n 1 "$results/self-check.log"
+    return "$outcome"
+}
+
+run_faults() {
+    local bare_folder bare outcome=0
+    bare_folder=$("$project_root/scripts/cluster.sh" create bare "$stage")
+    bare=$("$project_root/scripts/cluster.sh" conninfo bare)
+    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" \
+        --counts "$results/faults.json" || outcome=1
+    "$project_root/scripts/cluster.sh" stop bare
+    return "$outcome"
+}
+
+# The GPU engine on the host: its kernels' own sources under the tests that the CPU engine was tested by. The threads of a
+# block run from the last to the first here and from the first to the last in the tests of Rust: a missing barrier shows.
+run_emulated() {
+    local emulated_folder emulated outcome=0 suite suites=()
+    emulated_folder=$(PYSTACHIO_EMULATED_ORDER=descending "$project_root/scripts/cluster.sh" create emulated "$stage")
+    emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
+    "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || outcome=1
+    for suite in data generated views tpch spec optimized; do suites+=(--suite "$suite"); done
+    differential "$(differential_database "$emulated")" --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" \
+        "${suites[@]}" --counts "$results/emulated.json" || outcome=1
+    "$project_root/scripts/cluster.sh" stop emulated
+    return "$outcome"
+}
+
+stop_clusters() {
+    local name
+    for name in test bare emulated; do "$project_root/scripts/cluster.sh" stop "$name"; done
+}
+
+area rust run_rust
+area kernels run_kernels
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
+    trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")
     folder=$("$project_root/scripts/cluster.sh" create test "$stage")
     conninfo=$("$project_root/scripts/cluster.sh" conninfo test)
     config=$(find_pg_config)
-    # shellcheck disable=SC2064
-    trap "'$project_root/scripts/cluster.sh' stop test" EXIT
     export PYSTACHIO_TEST_FOLDER=$folder
-    if wanted regress; then
-        "$project_root/regress/run.sh" "$config" "$folder" "$results/regress.json" || status=1
-    fi
-    if wanted differential; then
-        psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
-        python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" --data "$folder/edges" \
-            --tpch "$folder/tpch" --counts "$results/differential.json" || status=1
-        psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE self_check'
-        python3 "$project_root/regress/differential/run.py" "$conninfo dbname=self_check" --data "$folder/edges" --self-check \
-            --counts "$results/self-check.json" > "$results/self-check.log" 2>&1 || { tail -n 30 "$results/self-check.log"; status=1; }
-        tail -n 1 "$results/self-check.log"
-    fi
-    if wanted faults; then
-        bare_folder=$("$project_root/scripts/cluster.sh" create bare "$stage")
-        bare=$("$project_root/scripts/cluster.sh" conninfo bare)
-        # shellcheck disable=SC2064
-        trap "'$project_root/scripts/cluster.sh' stop test; '$project_root/scripts/cluster.sh' stop bare" EXIT
-        python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" \
-            --counts "$results/faults.json" || status=1
-    fi
-    if wanted emulated; then
-        # The GPU engine on the host: its kernels' own sources under the tests that the CPU engine was tested by. The threads of a
-        # block run from the last to the first here and from the first to the last in the tests of Rust: a missing barrier shows.
-        emulated_folder=$(PYSTACHIO_EMULATED_ORDER=descending "$project_root/scripts/cluster.sh" create emulated "$stage")
-        emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
-        "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || status=1
-        psql "$emulated dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' \
-            -c 'CREATE EXTENSION pystachio'
-        python3 "$project_root/regress/differential/run.py" "$emulated dbname=differential" \
-            --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" --suite data --suite generated --suite views --suite tpch \
-            --suite spec --suite optimized --counts "$results/emulated.json" || status=1
-        "$project_root/scripts/cluster.sh" stop emulated
-    fi
+    area regress run_regress
+    area differential run_differential
+    area faults run_faults
+    area emulated run_emulated
 fi
 
 if wanted differential; then areas+=(self-check); fi

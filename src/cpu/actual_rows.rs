@@ -14,7 +14,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use datafusion::{
+use crate::datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     physical_expr::{PhysicalExpr, expressions::DynamicFilterPhysicalExpr, utils::split_conjunction},
     physical_plan::{

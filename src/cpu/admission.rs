@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use crate::datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use pystachio_plan::Result;
 use tokio_util::sync::CancellationToken;
 
@@ -47,7 +47,7 @@ impl Admission {
     /// The pool's size, if it has one.
     pub(crate) fn bytes_max(&self) -> u64 {
         match self.pool.memory_limit() {
-            datafusion::execution::memory_pool::MemoryLimit::Finite(bytes) => bytes as u64,
+            crate::datafusion::execution::memory_pool::MemoryLimit::Finite(bytes) => bytes as u64,
             _ => u64::MAX,
         }
     }

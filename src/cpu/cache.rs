@@ -15,8 +15,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use crate::datafusion::execution::memory_pool::MemoryReservation;
 use arrow::array::{Array, ArrayData, ArrayRef};
-use datafusion::execution::memory_pool::MemoryReservation;
 use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
 
 use pystachio_engine::storage::FileIdentity;

@@ -15,8 +15,7 @@ use std::{
     time::Instant,
 };
 
-use async_trait::async_trait;
-use datafusion::{
+use crate::datafusion::{
     config::{ConfigNonZeroUsize, ConfigOptions},
     error::Result as DataFusionResult,
     execution::{
@@ -28,6 +27,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
     prelude::SessionConfig,
 };
+use async_trait::async_trait;
 use pystachio_engine::{
     Engine, ResultStream, StopFlag, WriteProgress,
     storage::{FileCatalog, QueryFiles, ScanSize, describe, identify, scan_size},

@@ -5,8 +5,8 @@
 
 use std::{any::Any, error::Error as StandardError, io};
 
+use crate::datafusion::error::DataFusionError;
 use arrow::error::ArrowError;
-use datafusion::error::DataFusionError;
 use pystachio_plan::{Error, ErrorKind};
 
 /// Wraps an error of ours for a way through DataFusion; [`from_datafusion`] gives it back.
@@ -22,7 +22,6 @@ pub(crate) fn from_datafusion(error: &DataFusionError) -> Error {
     match error.find_root() {
         DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
         DataFusionError::ArrowError(source, _) => from_arrow(source),
-        DataFusionError::ParquetError(source) => Error::new(ErrorKind::FileCorrupt, source.to_string()),
         DataFusionError::IoError(source) => Error::new(ErrorKind::FileAccess, source.to_string()),
         DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
         other => Error::internal(other.to_string()),

@@ -4,6 +4,7 @@
 //! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
 //!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
+//! - `datafusion.rs`: the parts of DataFusion that are used
 //! - `sample.rs`: rows for ANALYZE
 //! - `generate`: TPC-H data; `optimize`: files rewritten for reading on a GPU; `layout`: how such files are laid
 //!   out; `written_files.rs`, `admission.rs`: what both write, and the memory for it
@@ -19,6 +20,7 @@
 mod actual_rows;
 mod admission;
 mod cache;
+mod datafusion;
 mod engine;
 mod error;
 mod functions;

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},

@@ -14,7 +14,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use datafusion::{
+use crate::datafusion::{
     error::{DataFusionError, Result as DataFusionResult},
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };

@@ -25,11 +25,11 @@ use std::{
     },
 };
 
-use bytes::Bytes;
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::{SpillFile, SpillWriter, TempFileFactory},
 };
+use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream};
 use pystachio_engine::storage::from_io;
 use pystachio_plan::{Error, Result};
@@ -185,7 +185,7 @@ impl SpillWriter for OperatorFileWriter {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use datafusion::error::DataFusionError;
+    use crate::datafusion::error::DataFusionError;
     use pystachio_plan::ErrorKind;
     use tempfile::TempDir;
 

@@ -14,11 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{FieldRef, Schema, SchemaRef},
-};
-use datafusion::{
+use crate::datafusion::{
     common::{Statistics, tree_node::TreeNodeRecursion},
     error::{DataFusionError, Result as DataFusionResult},
     execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext},
@@ -30,6 +26,10 @@ use datafusion::{
         execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
         statistics::StatisticsArgs,
     },
+};
+use arrow::{
+    array::RecordBatch,
+    datatypes::{FieldRef, Schema, SchemaRef},
 };
 use futures::Stream;
 use pystachio_engine::StopFlag;

@@ -7,13 +7,13 @@
 
 use std::{sync::Arc, time::Instant};
 
+use crate::datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
     compute::cast,
     datatypes::{DataType, Field, Schema, SchemaRef},
 };
 use async_trait::async_trait;
-use datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
 use futures::StreamExt;
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_plan::{Error, QueryMetrics, Relation, Result};

@@ -1,4 +1,4 @@
-//! The foreign data wrapper: its handler, and the SQL that makes it and the ready server.
+//! The foreign data wrapper: its handler, which the install script in `sql/` declares.
 #![expect(unsafe_code, reason = "PostgreSQL calls the handler and reads the routine it returns")]
 
 use pgrx::{pg_sys, prelude::*};
@@ -31,18 +31,3 @@ pub unsafe extern "C-unwind" fn pystachio_handler(_call: pg_sys::FunctionCallInf
     routine.ImportForeignSchema = Some(import::import_foreign_schema);
     pg_sys::Datum::from(std::ptr::from_mut(routine))
 }
-
-extension_sql!(
-    r#"
-CREATE FUNCTION handler() RETURNS fdw_handler
-  LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pystachio_handler';
-
-CREATE FOREIGN DATA WRAPPER pystachio HANDLER handler VALIDATOR validator;
-
-CREATE SERVER pystachio FOREIGN DATA WRAPPER pystachio;
-
-GRANT USAGE ON FOREIGN SERVER pystachio TO PUBLIC;
-"#,
-    name = "wrapper",
-    requires = [validator],
-);

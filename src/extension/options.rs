@@ -225,7 +225,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
 }
 
 /// Checks the options of an object, as the wrapper's VALIDATOR.
-#[pg_extern]
+#[pg_extern(sql = false)]
 fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
     let options: Vec<(String, String)> = options
         .into_iter()

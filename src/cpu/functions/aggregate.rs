@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     functions_aggregate::{
         any_value::any_value_udaf,

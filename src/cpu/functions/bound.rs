@@ -6,11 +6,11 @@
 //! and so on. What no value of the column can equal becomes a comparison with the column type's greatest
 //! value, which is false or true for every value and NULL for NULL.
 
-use arrow::datatypes::{DataType as ArrowType, i256};
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     logical_expr::{Expr, Operator, expr::InList, expr_fn::binary_expr},
 };
+use arrow::datatypes::{DataType as ArrowType, i256};
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{

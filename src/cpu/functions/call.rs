@@ -6,16 +6,16 @@
 
 use std::{hash::Hash, sync::Arc};
 
-use arrow::{
-    array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
-    datatypes::DataType as ArrowType,
-};
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     error::Result as DataFusionResult,
     logical_expr::{
         ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
     },
+};
+use arrow::{
+    array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
+    datatypes::DataType as ArrowType,
 };
 use pystachio_engine::{LetterCase, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};

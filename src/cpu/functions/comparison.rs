@@ -7,6 +7,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, sync::Arc};
 
+use crate::datafusion::logical_expr::ColumnarValue;
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray},
     buffer::{BooleanBuffer, NullBuffer},
@@ -18,7 +19,6 @@ use arrow::{
         DataType as ArrowType, Float32Type, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, i256,
     },
 };
-use datafusion::logical_expr::ColumnarValue;
 use pystachio_plan::{Function, Result};
 
 use super::{

@@ -4,7 +4,7 @@
 //! unless one side decides the whole batch. PostgreSQL promises no order for AND and OR, yet it tests from
 //! left to right, and queries rely on `b <> 0 AND a / b > 1`: a side that may fail is put into a CASE.
 
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     logical_expr::{Case, Expr, and, or},
 };

@@ -6,13 +6,13 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use crate::datafusion::logical_expr::ColumnarValue;
 use arrow::{
     array::{ArrayRef, Decimal128Array, Decimal256Array},
     datatypes::{
         DataType as ArrowType, Decimal128Type, Decimal256Type, Int16Type, Int32Type, Int64Type, i256,
     },
 };
-use datafusion::logical_expr::ColumnarValue;
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
 
 use super::{

@@ -6,13 +6,13 @@
 
 use std::borrow::Cow;
 
+use crate::datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray},
     buffer::{BooleanBuffer, NullBuffer, ScalarBuffer},
     compute::cast,
     datatypes::{ArrowNativeType, DataType as ArrowType},
 };
-use datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
 use pystachio_plan::{Error, Result};
 
 use crate::error::{from_arrow, from_datafusion};

@@ -2,11 +2,11 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType, IntervalMonthDayNano, i256};
-use datafusion::{
+use crate::datafusion::{
     common::{Column, ScalarValue},
     logical_expr::{Cast, Expr, Like},
 };
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType, IntervalMonthDayNano, i256};
 use pystachio_engine::LetterCase;
 use pystachio_plan::{Ctype, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 

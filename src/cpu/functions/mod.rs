@@ -38,8 +38,8 @@ mod tests;
 
 pub(crate) use self::call::normalize_float;
 
+use crate::datafusion::logical_expr::Expr;
 use arrow::datatypes::SchemaRef;
-use datafusion::logical_expr::Expr;
 use pystachio_plan::{AggregateCall, Expression, Literal, Result};
 
 /// What an expression may refer to.

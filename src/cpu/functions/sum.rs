@@ -7,21 +7,21 @@
 
 use std::{collections::HashSet, fmt::Debug, hash::Hash, marker::PhantomData, mem::size_of, sync::Arc};
 
-use arrow::{
-    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, ListArray, PrimitiveArray},
-    buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer},
-    datatypes::{
-        DataType as ArrowType, Decimal128Type, Decimal256Type, Field, FieldRef, Int16Type, Int32Type,
-        Int64Type, i256,
-    },
-};
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     error::{DataFusionError, Result as DataFusionResult},
     logical_expr::{
         Accumulator, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
         function::{AccumulatorArgs, StateFieldsArgs},
         utils::format_state_name,
+    },
+};
+use arrow::{
+    array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, ListArray, PrimitiveArray},
+    buffer::{BooleanBuffer, NullBuffer, OffsetBuffer, ScalarBuffer},
+    datatypes::{
+        DataType as ArrowType, Decimal128Type, Decimal256Type, Field, FieldRef, Int16Type, Int32Type,
+        Int64Type, i256,
     },
 };
 use pystachio_plan::{DataType, Error, ErrorKind, Result};

@@ -13,6 +13,10 @@ mod sums;
 
 use std::sync::Arc;
 
+use crate::datafusion::{
+    common::DFSchema, execution::context::ExecutionProps,
+    logical_expr::physical_planning_context::PhysicalPlanningContext, physical_expr::create_physical_expr,
+};
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array},
     compute::{cast, concat, take},
@@ -23,10 +27,6 @@ use arrow::{
     },
 };
 use chrono::{NaiveDate, NaiveDateTime, NaiveTime, Timelike};
-use datafusion::{
-    common::DFSchema, execution::context::ExecutionProps,
-    logical_expr::physical_planning_context::PhysicalPlanningContext, physical_expr::create_physical_expr,
-};
 use num_bigint::BigInt;
 use pystachio_plan::{
     ColumnId, Ctype, DataType, DateField, Expression, Function, Interval, Literal, LocaleName, Result,

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use datafusion::{
+use crate::datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::{
         ExecutionPlan,

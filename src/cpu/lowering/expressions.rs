@@ -6,14 +6,14 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use datafusion::{
+use crate::datafusion::{
     common::DFSchema,
     config::ConfigOptions,
     execution::context::ExecutionProps,
     logical_expr::{Expr, physical_planning_context::PhysicalPlanningContext},
     physical_expr::{PhysicalExpr, aggregate::LoweredAggregateBuilder, create_physical_expr},
 };
+use arrow::datatypes::SchemaRef;
 use pystachio_plan::{AggregateCall, DataType, Expression, Literal, Result};
 
 use crate::{

@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
-use datafusion::{
+use crate::datafusion::{
     common::{JoinSide as Side, JoinType, NullEquality},
     physical_plan::{
         ExecutionPlan,
@@ -17,6 +16,7 @@ use datafusion::{
         },
     },
 };
+use arrow::datatypes::Schema;
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Relation, Result};
 
 use super::{

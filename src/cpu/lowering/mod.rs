@@ -24,12 +24,7 @@ pub(crate) use self::{aggregates::aggregates_distinct_values, joins::swaps_join}
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions},
-    compute::SortOptions,
-    datatypes::{Field, Schema},
-};
-use datafusion::{
+use crate::datafusion::{
     common::ScalarValue,
     config::ConfigOptions,
     datasource::memory::MemorySourceConfig,
@@ -43,6 +38,11 @@ use datafusion::{
         sorts::sort::SortExec,
         union::UnionExec,
     },
+};
+use arrow::{
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
+    compute::SortOptions,
+    datatypes::{Field, Schema},
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::{
+use crate::datafusion::{
     common::tree_node::{Transformed, TreeNode},
     config::ConfigOptions,
     error::Result as DataFusionResult,

@@ -9,8 +9,7 @@ use std::{
     },
 };
 
-use arrow::datatypes::SchemaRef;
-use datafusion::{
+use crate::datafusion::{
     common::{ColumnStatistics, ScalarValue, Statistics, stats::Precision, tree_node::TreeNodeRecursion},
     config::ConfigOptions,
     error::Result as DataFusionResult,
@@ -27,6 +26,7 @@ use datafusion::{
         stream::RecordBatchStreamAdapter,
     },
 };
+use arrow::datatypes::SchemaRef;
 use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
 
 use super::{

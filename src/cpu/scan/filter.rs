@@ -5,12 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
-    compute::{and, prep_null_mask_filter},
-    datatypes::SchemaRef,
-};
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     physical_expr::{
         PhysicalExpr,
@@ -19,6 +14,11 @@ use datafusion::{
         utils::{collect_columns, reassign_expr_columns},
     },
     physical_expr_common::physical_expr::{snapshot_generation, snapshot_physical_expr},
+};
+use arrow::{
+    array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions},
+    compute::{and, prep_null_mask_filter},
+    datatypes::SchemaRef,
 };
 
 /// A condition over a table's columns, narrowed to those that it reads.
@@ -171,11 +171,11 @@ impl JudgedCondition {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{DataType, Field, Schema};
-    use datafusion::{
+    use crate::datafusion::{
         logical_expr::Operator,
         physical_expr::expressions::{DynamicFilterPhysicalExpr, binary, col, lit},
     };
+    use arrow::datatypes::{DataType, Field, Schema};
 
     use super::*;
 

@@ -5,12 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow::{
-    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
-    compute::{BatchCoalescer, FilterBuilder},
-    datatypes::SchemaRef,
-};
-use datafusion::{
+use crate::datafusion::{
     error::Result as DataFusionResult,
     execution::{
         TaskContext,
@@ -20,6 +15,11 @@ use datafusion::{
         ExecutionPlan,
         metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
     },
+};
+use arrow::{
+    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
+    compute::{BatchCoalescer, FilterBuilder},
+    datatypes::SchemaRef,
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, ErrorKind};

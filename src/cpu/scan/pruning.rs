@@ -2,14 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use arrow::{
-    array::{ArrayRef, BooleanArray, UInt64Array},
-    datatypes::SchemaRef,
-};
-use datafusion::{
+use crate::datafusion::{
     common::{Column, ScalarValue, pruning::PruningStatistics},
     physical_expr::{PhysicalExpr, conjunction},
     physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder},
+};
+use arrow::{
+    array::{ArrayRef, BooleanArray, UInt64Array},
+    datatypes::SchemaRef,
 };
 
 use super::table::{ScanFile, ScanTable};

@@ -10,13 +10,13 @@ use crate::{
 };
 
 /// The version of the extension.
-#[pg_extern(immutable, parallel_safe)]
+#[pg_extern(sql = false)]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
 /// One row: how the engine of a server is. Starts nothing.
-#[pg_extern]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn engine_status(
     server: pg_sys::Oid,
@@ -80,7 +80,7 @@ fn engine_status(
 }
 
 /// What the column caches of a server's engine hold, in each memory space. Starts nothing.
-#[pg_extern]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn cache_entries(
     server: pg_sys::Oid,
@@ -107,34 +107,3 @@ fn cache_entries(
     });
     TableIterator::new(entries.collect::<Vec<_>>())
 }
-
-extension_sql!(
-    r#"
-CREATE VIEW engines AS
-  SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
-    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
-    engine.device_memory_used, engine.queries_running, engine.queries_run, engine.restarts, engine.storage_paths, engine.libraries,
-    engine.last_error
-  FROM pg_catalog.pg_foreign_server server
-  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
-  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
-  CROSS JOIN LATERAL @extschema@.engine_status(server.oid) engine
-  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
-
-CREATE VIEW cache AS
-  SELECT server.srvname AS server, entry.*
-  FROM pg_catalog.pg_foreign_server server
-  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
-  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
-  CROSS JOIN LATERAL @extschema@.cache_entries(server.oid) entry
-  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
-
-COMMENT ON VIEW engines IS 'The engines of this database''s pystachio servers that you may use';
-COMMENT ON VIEW cache IS 'Columns that the engines hold between queries, in each tier: device, pinned, host';
-
-GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
-GRANT SELECT ON engines, cache TO PUBLIC;
-"#,
-    name = "views",
-    requires = [engine_status, cache_entries, "wrapper"],
-);

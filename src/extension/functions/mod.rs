@@ -6,6 +6,8 @@
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
 //! - `writing.rs`: what functions that write files share
 //!
+//! Their SQL (defaults, volatility, strictness, rights) is in `sql/` at the root of the repository.
+//!
 //! Invariants: whoever sees a server's engine or cache has USAGE on the server. Whoever reads or writes
 //! files may do so by `COPY` as well.
 //!

@@ -8,15 +8,15 @@ use crate::{client, error::OrRaise, options};
 
 /// Rewrites Parquet files of the server's host for reading on a GPU, by a server's engine: large row groups of
 /// many pages, an encoding by trial for every column, and compression where it pays. One row a file and column.
-#[pg_extern(strict)]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the result")]
 fn optimize_parquet(
     source: &str,
     target: &str,
-    overwrite: default!(bool, false),
-    row_group_rows: default!(i64, 10_000_000),
-    compression: default!(&str, "'auto'"),
-    server: default!(&str, "'pystachio'"),
+    overwrite: bool,
+    row_group_rows: i64,
+    compression: &str,
+    server: &str,
 ) -> TableIterator<
     'static,
     (

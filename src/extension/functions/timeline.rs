@@ -7,11 +7,11 @@ use crate::{client, error::OrRaise, options};
 
 /// What the GPU of a server's engine did for a query: one row a read, copy or kernel. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
-#[pg_extern]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
 fn timeline(
-    query: default!(Option<i64>, "NULL"),
-    server: default!(&str, "'pystachio'"),
+    query: Option<i64>,
+    server: &str,
 ) -> TableIterator<
     'static,
     (
@@ -41,10 +41,10 @@ fn timeline(
 }
 
 /// The queries whose timelines an engine keeps.
-#[pg_extern]
+#[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
 fn timeline_queries(
-    server: default!(&str, "'pystachio'"),
+    server: &str,
 ) -> TableIterator<
     'static,
     (
@@ -66,11 +66,8 @@ fn timeline_queries(
 /// A timeline in the Trace Event Format, which Perfetto and Chrome show; NULL if there is none.
 ///
 /// Source: Trace Event Format, complete events (`"ph": "X"`), times in microseconds.
-#[pg_extern]
-fn timeline_trace(
-    query: default!(Option<i64>, "NULL"),
-    server: default!(&str, "'pystachio'"),
-) -> Option<pgrx::Json> {
+#[pg_extern(sql = false)]
+fn timeline_trace(query: Option<i64>, server: &str) -> Option<pgrx::Json> {
     let timeline = find(server, query).or_raise()?;
     let names = lanes(&timeline.activities).into_iter().map(|(lane, name)| {
         serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": lane, "args": {"name": name}})

@@ -34,7 +34,7 @@ const QUERIES: [&str; 22] = [
 ];
 
 /// The text of TPC-H query `n`, without a semicolon.
-#[pg_extern(immutable, strict, parallel_safe)]
+#[pg_extern(sql = false)]
 fn tpch_query(n: i32) -> &'static str {
     let query = usize::try_from(n).ok().and_then(|n| QUERIES.get(n.checked_sub(1)?));
     query
@@ -47,17 +47,17 @@ fn tpch_query(n: i32) -> &'static str {
 }
 
 /// Writes the TPC-H tables as Parquet into a directory of the server's host, by a server's engine.
-#[pg_extern(strict)]
+#[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments, reason = "SQL names them")]
 fn tpch_generate(
     directory: &str,
-    scale_factor: default!(f64, 1.0),
-    tables: default!(Vec<Option<String>>, "'{}'"),
-    overwrite: default!(bool, false),
-    row_group_rows: default!(i64, 0),
-    compression: default!(&str, "'auto'"),
-    server: default!(&str, "'pystachio'"),
-    layout: default!(&str, "'default'"),
+    scale_factor: f64,
+    tables: Vec<Option<String>>,
+    overwrite: bool,
+    row_group_rows: i64,
+    compression: &str,
+    server: &str,
+    layout: &str,
 ) -> TableIterator<'static, (name!(table_name, String), name!(row_count, i64))> {
     options::require_write_server_files("generate TPC-H data");
     let request = GenerateRequest {

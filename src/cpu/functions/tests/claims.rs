@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::datafusion::logical_expr::Expr;
 use arrow::{
     array::{
         Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int32Array, Int64Array, StringViewArray,
@@ -9,7 +10,6 @@ use arrow::{
     buffer::NullBuffer,
     datatypes::{DataType as ArrowType, Decimal128Type, Field, Int32Type, Schema, SchemaRef},
 };
-use datafusion::logical_expr::Expr;
 use num_bigint::BigInt;
 use pystachio_plan::{
     CaseBranch, ColumnId, Ctype, DataType, ErrorKind, Expression, Function, Literal, LocaleName, Result,

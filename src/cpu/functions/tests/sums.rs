@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use crate::datafusion::{
+    logical_expr::{Accumulator, AggregateUDF, EmitTo, Expr, GroupsAccumulator, function::AccumulatorArgs},
+    physical_expr::expressions::col,
+};
 use arrow::{
     array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array},
     datatypes::{DataType as ArrowType, Decimal128Type, Field, Int64Type, Schema},
-};
-use datafusion::{
-    logical_expr::{Accumulator, AggregateUDF, EmitTo, Expr, GroupsAccumulator, function::AccumulatorArgs},
-    physical_expr::expressions::col,
 };
 use pystachio_plan::{Aggregate, AggregateCall, ColumnId, DataType, ErrorKind, Expression};
 
@@ -177,10 +177,12 @@ fn floats_are_counted_and_ordered_with_one_nan_and_one_zero() {
     }
     let array: ArrayRef = Arc::new(Float64Array::from(vec![-0.0, f64::NAN, -f64::NAN]));
     let schema = Arc::new(Schema::new(vec![Field::new("c0", ArrowType::Float64, true)]));
-    let own =
-        crate::functions::call::normalize_float(datafusion::logical_expr::col("c0"), &DataType::Float64);
-    let logical = datafusion::common::DFSchema::try_from(schema.as_ref().clone()).expect("a schema");
-    let physical = datafusion::physical_expr::create_physical_expr(
+    let own = crate::functions::call::normalize_float(
+        crate::datafusion::logical_expr::col("c0"),
+        &DataType::Float64,
+    );
+    let logical = crate::datafusion::common::DFSchema::try_from(schema.as_ref().clone()).expect("a schema");
+    let physical = crate::datafusion::physical_expr::create_physical_expr(
         &own,
         &logical,
         &Default::default(),

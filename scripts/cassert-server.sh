@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Builds a PostgreSQL 15 with assertions from Debian's source package, in the cache folder, and prints its pg_config. Assertions
+# find what a release server passes over: plans that the planner would never make itself, memory used after it was freed.
+#
+# usage: scripts/cassert-server.sh
+source "$(dirname "$0")/environment.sh"
+
+prefix=$cache_root/postgres-15-cassert
+config=$prefix/bin/pg_config
+if [[ ! -x $config ]]; then
+    command -v apt-get >/dev/null || die "Debian's source package is needed, and there is no apt-get here"
+    as_root=()
+    if [[ $(id -u) != 0 ]]; then as_root=(sudo); fi
+    say "installing what PostgreSQL is built with"
+    "${as_root[@]}" apt-get install -y -q --no-install-recommends bison flex dpkg-dev libreadline-dev zlib1g-dev libicu-dev liblz4-dev \
+        libzstd-dev libxml2-dev libxslt1-dev libssl-dev >&2
+    sources=$cache_root/postgres-15-source
+    rm -rf "$sources"
+    scripts=$(dirname "$0")
+    folder=$("$scripts/postgres-source.sh" 15 "$sources")
+    say "building PostgreSQL with assertions (some minutes)"
+    cd "$folder"
+    ./configure --quiet --prefix="$prefix" --enable-cassert --enable-debug --with-icu --with-lz4 --with-zstd --with-openssl CFLAGS='-O1 -g' >&2
+    make -s -j "$(nproc)" world-bin >&2
+    make -s install-world-bin >&2
+    make -s -C src/test/regress all >&2
+    make -s -C src/test/regress install >&2 || true
+    rm -rf "$sources"
+fi
+printf '%s\n' "$config"
