@@ -5,7 +5,8 @@ usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N
 
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
-Suites: data (the tables load alike), generated, edges, literals, letters (upper and lower case), arrays, tpch, spec (TPC-H
+Suites: data (the tables load alike), generated, edges, literals, letters (upper and lower case), arrays, statements (kept
+while files change), tpch, spec (TPC-H
 with char(n)), optimized, spill (a device with little memory), rewrites, estimates.
 --share: of the long suites only such a share of their queries runs, which the seed chooses; 1 by default.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
@@ -15,19 +16,20 @@ import argparse
 import itertools
 import pathlib
 import random
+import shutil
 import sys
 import time
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from differential import edges, generate, letters, views  # noqa: E402
+from differential import edges, generate, letters, statements, views  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
 from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
-SUITES = ["data", "generated", "views", "edges", "literals", "letters", "arrays", "set_operations", "tpch", "spec", "optimized", "spill", "rewrites", "estimates"]
+SUITES = ["data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized", "spill", "rewrites", "estimates"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96}
 # The least share of TPC-H that must run on a server's device, where it has one, in percent: it may only be raised.
@@ -338,6 +340,53 @@ def run_arrays(conninfo, options):
     return claims
 
 
+def run_statements(conninfo, options):
+    """Statements that are kept while the files of their tables change."""
+    claims = Claims("statements")
+    folder = f"{options.data}-changed"
+    shutil.rmtree(folder, ignore_errors=True)
+    with Session(conninfo, ["SET client_min_messages = warning"]) as session:
+        session.run("DROP SCHEMA IF EXISTS changed CASCADE; DROP SCHEMA IF EXISTS changed_heap CASCADE")
+        session.run("CREATE SCHEMA changed; CREATE SCHEMA changed_heap")
+        for table in statements.TABLES:
+            statements.place(folder, options.data, table, table.changes[0])
+            statements.create(session, folder, table)
+            statements.fill(session, table, table.changes[0])
+            if not options.only or options.only in table.name:
+                run_statements_of(conninfo, options, table, folder, session, claims)
+    return claims
+
+
+def run_statements_of(conninfo, options, table, folder, session, claims):
+    """Each statement of a table, after each change of its files; then without files, and with them again."""
+    kept = []
+    for schema in ("changed_heap", "changed"):
+        for name, prepare, call in statements.statements(table, schema):
+            own = Session(conninfo, [STATEMENT_TIMEOUT, *prepare])
+            kept.append((name, schema, own, call))
+    half = len(kept) // 2
+    pairs = [(name, heap, heap_call, own, call) for (name, _, heap, heap_call), (_, _, own, call) in zip(kept[:half], kept[half:])]
+    # Back to the first state, and through all of them the other way.
+    for change in [*table.changes, *table.changes[-2::-1]]:
+        statements.place(folder, options.data, table, change)
+        statements.fill(session, table, change)
+        for name, heap, heap_call, own, call in pairs:
+            # At first a plan that is too old may be at hand, then one that was made for these files.
+            for time_of_run in ("at first", "again"):
+                failure = outcome_differences(outcome(heap, heap_call), outcome(own, call), True)
+                claims.record(f"{table.name}, {name}, {change.name}, {time_of_run}", failure and f"{call}\n{failure}")
+    statements.place(folder, options.data, table, statements.Change("nothing", []))
+    for name, _, _, own, call in pairs:
+        missing = outcome(own, call)
+        claims.check(f"{table.name}, {name}, without files", isinstance(missing, QueryError) and missing.sqlstate == "58P01", str(missing))
+    statements.place(folder, options.data, table, table.changes[0])
+    for name, heap, heap_call, own, call in pairs:
+        failure = outcome_differences(outcome(heap, heap_call), outcome(own, call), True)
+        claims.record(f"{table.name}, {name}, files again", failure and f"{call}\n{failure}")
+    for _, _, own, _ in kept:
+        own.close()
+
+
 def tpch_queries(session):
     """Number and text of the 22 queries, and of query 15 with a view in place of WITH."""
     for number in range(1, 23):
@@ -522,7 +571,7 @@ def main():
     suites = options.suite or SUITES
     print(f"seed {options.seed}, share {options.share}")
     folder = tables.copy_data(options.data)
-    if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "set_operations", "optimized", "rewrites"} or options.self_check:
+    if set(suites) & {"data", "generated", "edges", "literals", "letters", "arrays", "statements", "set_operations", "optimized", "rewrites"} or options.self_check:
         with Session(options.conninfo) as session:
             tables.edge_schemas(session, folder, foreign=not options.self_check)
     if options.self_check:

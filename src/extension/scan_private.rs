@@ -27,8 +27,8 @@ pub struct ScanPrivate {
 pub mod place {
     pub const SCAN: usize = 0;
     pub const REFUSALS: usize = 1;
+    /// The statement's query is behind it.
     pub const ORIGIN: usize = 2;
-    pub const QUERY: usize = 3;
 }
 
 /// What a statement was planned from, beside its query.

@@ -34,12 +34,12 @@ use super::{
     pruning::RowGroupPruner,
     table::ScanTable,
 };
-use pystachio_engine::storage::FileCatalog;
+use pystachio_engine::storage::QueryFiles;
 
 use crate::cache::ColumnCache;
 
-/// What scans of an engine share.
-#[derive(Clone, Debug)]
+/// What scans of a query share.
+#[derive(Debug)]
 pub(crate) struct ScanContext {
     pub(crate) files: QueryFiles,
     pub(crate) cache: Arc<ColumnCache>,

@@ -81,7 +81,7 @@ use crate::{
     StopFlag,
     device::{Chunk, Rows},
     operation::{FaultReport, Queue},
-    storage::{FileCatalog, FileSystems},
+    storage::{FileSystems, QueryFiles},
 };
 
 /// Columns of a source, in the order of its chunks.

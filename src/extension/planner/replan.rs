@@ -28,7 +28,7 @@ use super::{
 use crate::{
     client,
     error::OrRaise,
-    pg::list,
+    pg::{compat, list},
     scan_private::{Origin, encode_refusals, place},
     settings,
 };
@@ -221,7 +221,7 @@ unsafe fn may_read_foreign_tables(query: *mut pg_sys::Query) -> bool {
             || elements::<pg_sys::RangeTblEntry>((*query).rtable).any(|entry| match (*entry).rtekind {
                 pg_sys::RTEKind::RTE_RELATION => match (*entry).relkind as u8 {
                     pg_sys::RELKIND_FOREIGN_TABLE | pg_sys::RELKIND_PARTITIONED_TABLE => true,
-                    pg_sys::RELKIND_RELATION => (*entry).inh && pg_sys::has_subclass((*entry).relid),
+                    pg_sys::RELKIND_RELATION => (*entry).inh && compat::has_subclass((*entry).relid),
                     _ => false,
                 },
                 pg_sys::RTEKind::RTE_SUBQUERY => {

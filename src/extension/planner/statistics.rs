@@ -10,7 +10,7 @@ use pystachio_plan::{ColumnDescription, DataType, Value};
 use super::{base, relation_info::is_ours_oid};
 use crate::{
     options,
-    types::{self, EPOCH_DAYS, EPOCH_MICROSECONDS},
+    types::{EPOCH_DAYS, EPOCH_MICROSECONDS},
 };
 
 static mut NEXT_RELATION_STATS: pg_sys::get_relation_stats_hook_type = None;
