@@ -38,6 +38,8 @@ pub struct Origin {
     pub planning: u64,
     /// What the planner was called with.
     pub cursor_options: i32,
+    /// The setting `pystachio.pushdown`.
+    pub pushdown: bool,
     /// Every table that was described: its server, its files and their identity.
     pub tables: Vec<(u32, FileSet, u64)>,
 }
@@ -49,7 +51,8 @@ impl Origin {
     ///
     /// `Internal` if it can't be encoded.
     pub fn encode(&self) -> Result<Vec<u8>> {
-        postcard::to_stdvec(self).map_err(|error| Error::internal(format!("origin can't be encoded: {error}")))
+        postcard::to_stdvec(self)
+            .map_err(|error| Error::internal(format!("origin can't be encoded: {error}")))
     }
 
     /// The reverse of [`Origin::encode`].
@@ -58,7 +61,8 @@ impl Origin {
     ///
     /// `Internal` if the bytes are none.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        postcard::from_bytes(bytes).map_err(|error| Error::internal(format!("origin can't be decoded: {error}")))
+        postcard::from_bytes(bytes)
+            .map_err(|error| Error::internal(format!("origin can't be decoded: {error}")))
     }
 }
 

@@ -439,7 +439,10 @@ impl PlannedFiles {
     pub fn hold(&self, description: &TableDescription) -> bool {
         self.identity == description.identity
             || self.bounds.iter().all(|(name, bound)| {
-                description.column(name).and_then(ColumnDescription::magnitude).is_some_and(|now| now <= *bound)
+                description
+                    .column(name)
+                    .and_then(ColumnDescription::magnitude)
+                    .is_some_and(|now| now <= *bound)
             })
     }
 }

@@ -17,8 +17,8 @@ use pystachio_plan::{DataType, DateField, Error, ErrorKind, Result};
 use super::{
     calendar::{
         CivilDate, DAY_MICROSECONDS, HOUR_MICROSECONDS, MINUTE_MICROSECONDS, SECOND_MICROSECONDS,
-        date_out_of_range, day_of_week, infinite_field, is_date, is_infinite_date, is_infinite_timestamp, is_timestamp,
-        iso_week, midnight, timestamp, timestamp_out_of_range, week_start,
+        date_out_of_range, day_of_week, infinite_field, is_date, is_infinite_date, is_infinite_timestamp,
+        is_timestamp, iso_week, midnight, timestamp, timestamp_out_of_range, week_start,
     },
     call::Invocation,
     decimal::{is_narrow, narrow_array, rescale, result_type, wide_array},
@@ -80,10 +80,15 @@ fn field_values(field: DateField, call: &Invocation<'_>) -> Result<(Nullable<i64
                 return Err(unit_not_supported(field, "time without time zone"));
             }
             let lanes = call.lanes::<Time64MicrosecondType>(0)?;
-            let values = map(&lanes, call.rows, |_| false, |time| match field {
-                DateField::Epoch => time,
-                _ => time_field(field, time),
-            })?;
+            let values = map(
+                &lanes,
+                call.rows,
+                |_| false,
+                |time| match field {
+                    DateField::Epoch => time,
+                    _ => time_field(field, time),
+                },
+            )?;
             (values, field_scale(field))
         }
         ArrowType::Timestamp(..) => {

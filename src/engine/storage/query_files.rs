@@ -45,13 +45,15 @@ impl QueryFiles {
     }
 
     fn check(&self, table: &str, files: &FileSet, found: &[TableFile]) -> Result<()> {
-        let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else { return Ok(()) };
-        if planned.identity == opened_identity(found)
-            || planned.hold(&describe_opened(&self.catalog, found)?)
+        let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else {
+            return Ok(());
+        };
+        if planned.identity == opened_identity(found) || planned.hold(&describe_opened(&self.catalog, found)?)
         {
             return Ok(());
         }
-        let message = format!("the files of foreign table \"{table}\" were changed after the query was planned");
+        let message =
+            format!("the files of foreign table \"{table}\" were changed after the query was planned");
         Err(Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again."))
     }
 }

@@ -1,7 +1,9 @@
 //! The ForeignScan: what the engine returns, and how the scan's tuple is made of it.
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns};
+use pystachio_plan::{
+    ColumnId, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
+};
 
 use super::{
     base::unreadable_column,
@@ -329,9 +331,9 @@ fn planned_files(server_oid: u32, root: &Relation) -> Vec<PlannedFiles> {
         let Operator::Scan { files, columns, .. } = scan else { continue };
         let key = (server_oid, files.clone());
         let Some(Ok(description)) = with_planning(|planning| planning.description(&key)) else { continue };
-        let bounds = columns.iter().filter_map(|column| {
-            Some((column.name.clone(), description.column(&column.name)?.magnitude()?))
-        });
+        let bounds = columns
+            .iter()
+            .filter_map(|column| Some((column.name.clone(), description.column(&column.name)?.magnitude()?)));
         match planned.iter_mut().find(|planned| planned.files == *files) {
             Some(known) => known.bounds.extend(bounds),
             None => planned.push(PlannedFiles {

@@ -4,7 +4,8 @@
 //! PostgreSQL keeps plans (of prepared statements, of functions) until a catalog changes, and hears nothing of files. So a
 //! statement that may be kept carries its [`Origin`] and a copy of its query. When it is started again, the engine is asked
 //! what the files are now; if they have changed, the query is planned anew for this run, and what the session keeps of such
-//! plans is dropped, so that the next run finds a new one.
+//! plans is dropped, so that the next run finds a new one. So it is where `pystachio.pushdown` has been switched, which our
+//! errors advise.
 //!
 //! Invariants: a plan with parameters' values is never kept by PostgreSQL and carries nothing. What changes between this
 //! look and the engine's own is the engine's to find (`ErrorKind::FilesChanged`).
@@ -62,7 +63,7 @@ pub unsafe fn copy_for_later(
     parameters: pg_sys::ParamListInfo,
 ) -> Option<*mut pg_sys::Query> {
     unsafe {
-        let is_wanted = parameters.is_null() && settings::pushdown() && may_read_foreign_tables(query);
+        let is_wanted = parameters.is_null() && may_read_foreign_tables(query);
         is_wanted.then(|| pg_sys::copyObjectImpl(query.cast()).cast())
     }
 }
@@ -84,7 +85,7 @@ pub unsafe fn attach_origin(
             fresh.truncate(FRESH_PLANS_MAX - 1);
             fresh.push_front((planning, Instant::now()));
         });
-        let origin = Origin { planning, cursor_options, tables };
+        let origin = Origin { planning, cursor_options, pushdown: settings::pushdown(), tables };
         let mut private = (*scan).fdw_private;
         while element_count(private) < place::ORIGIN {
             private = pg_sys::lappend(private, bytes_constant(encode_refusals(&[]).or_raise()).cast());
@@ -107,7 +108,7 @@ unsafe extern "C-unwind" fn start_executor(query: *mut pg_sys::QueryDesc, flags:
     }
 }
 
-/// A statement for the files as they are now, if those have changed for which the given one was made.
+/// A statement for the files as they are now, if those for which the given one was made have changed.
 unsafe fn renewed(query: &pg_sys::QueryDesc) -> Option<*mut pg_sys::PlannedStmt> {
     unsafe {
         // A parallel worker runs a part of what its leader has looked at.
@@ -115,7 +116,8 @@ unsafe fn renewed(query: &pg_sys::QueryDesc) -> Option<*mut pg_sys::PlannedStmt>
             return None;
         }
         let (origin, original) = read_origin(query.plannedstmt)?;
-        if is_fresh(origin.planning) || !has_changed(&origin) {
+        let is_fresh = is_fresh(origin.planning);
+        if origin.pushdown == settings::pushdown() && (is_fresh || !has_changed(&origin)) {
             return None;
         }
         forget_plans(query.plannedstmt);

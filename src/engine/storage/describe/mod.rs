@@ -78,7 +78,8 @@ pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<Tab
 /// `FileNotFound`, `FilePermission`, `FileAccess`, each naming the file.
 pub fn identify(files: &FileSet) -> Result<u64> {
     let paths = expand(files)?;
-    let files: Result<Vec<_>> = paths.iter().map(|path| Ok((path.as_path(), FileIdentity::at(path)?))).collect();
+    let files: Result<Vec<_>> =
+        paths.iter().map(|path| Ok((path.as_path(), FileIdentity::at(path)?))).collect();
     Ok(table_identity(files?.into_iter()))
 }
 
