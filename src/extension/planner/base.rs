@@ -10,13 +10,13 @@ use pystachio_plan::{
 
 use super::{
     cost,
-    lower::{Lowered, Lowering, Refusal, Scale, type_name},
+    lower::{Lowered, Lowering, Refusal, Scale, has_parameter, type_name},
     nodes::{elements, list_of, text_of},
     planning::with_planning,
     relation_info::{RelationInfo, place_placeholders},
     scope::Scope,
 };
-use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, types};
+use crate::{client, error::OrRaise, options, options::TableOptions, pg::compat, settings, types};
 
 /// Fills the planning callbacks of the wrapper's routine table.
 pub fn fill_routine(routine: &mut pg_sys::FdwRoutine) {
@@ -91,6 +91,10 @@ unsafe fn build(
         let mut local_clauses = Vec::new();
         for clause in elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo) {
             match Lowering::new(&scope).lower_condition((*clause).clause.cast()) {
+                // A value that engines don't have makes such a condition fail, and the way out is this setting.
+                Ok(filter) if !settings::pushdown() && has_parameter(&filter, |_| true) => {
+                    local_clauses.push(clause)
+                }
                 Ok(filter) => filters.push(filter),
                 Err(Refusal(reason)) => {
                     with_planning(|planning| planning.refuse(format!("filter on {name}: {reason}")));

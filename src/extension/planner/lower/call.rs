@@ -7,6 +7,7 @@ use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval,
 
 use super::{
     Lowered, LoweredResult, Lowering, Refusal, Scale, check_equality, check_order, function_name,
+    has_parameter,
     numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
     type_name,
 };
@@ -568,11 +569,7 @@ impl CallSite {
     /// Fields of what is infinite are NULL, or infinite numbers, which engines have none of.
     fn check_finite(&self, value: &Lowered) -> Result<(), Refusal> {
         let is_moment = |data_type: &DataType| matches!(data_type, DataType::Date | DataType::Timestamp);
-        let mut has_parameter = false;
-        value.expression.walk(&mut |part| {
-            has_parameter |= matches!(part, Expression::Parameter { data_type, .. } if is_moment(data_type));
-        });
-        if has_parameter || with_planning(|planning| planning.met_infinity()) {
+        if has_parameter(&value.expression, is_moment) || with_planning(|planning| planning.met_infinity()) {
             return Err(self.refuse("on a value that may be infinite"));
         }
         Ok(())
