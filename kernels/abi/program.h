@@ -135,6 +135,7 @@ typedef struct Instruction {
     X(TRUNCATE_TIMESTAMP)                                                                                        \
     X(ADD_DAYS)                                                                                                  \
     X(SUBTRACT_DAYS)                                                                                             \
+    X(DAYS_BETWEEN)                                                                                              \
     X(DATE_TO_TIMESTAMP)                                                                                         \
     X(TIMESTAMP_TO_TIME)                                                                                         \
     X(ADD_INTERVAL)                                                                                              \

@@ -26,6 +26,9 @@ enum ErrorCode {
     ERROR_NULL_IN_COLUMN = 16,     // a file's NULL in a column declared NOT NULL
     ERROR_DATE_TO_TIMESTAMP = 24,  // date out of range for timestamp
     ERROR_TEXT_BYTES = 25,         // a made text exceeds TEXT_BYTES_MAX
+    ERROR_INFINITE_DATES = 26,     // cannot subtract infinite dates
+    ERROR_INFINITE_TIMESTAMPS = 27, // cannot subtract infinite timestamps
+    ERROR_INFINITE_FIELD = 28,     // a field of an infinite timestamp
     ERROR_PAGE = 32,               // a corrupt data page; `detail` is the page's number in its batch
     ERROR_DICTIONARY_INDEX = 33,   // an index beyond its dictionary; `detail` as of ERROR_PAGE
     ERROR_COMPRESSED_PAGE = 34,    // a page that does not decompress; `detail` as of ERROR_PAGE

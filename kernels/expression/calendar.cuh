@@ -34,6 +34,10 @@ static_assert(TIMESTAMP_MIN == -211813488000000000ll + POSTGRES_EPOCH_DAYS * DAY
 // The last day for which four times the days and three fit 32 bits.
 #define FAST_DAYS_MAX ((0xffffffffu - 3) / 4)
 
+// Whether PostgreSQL's `infinity` or `-infinity`, which parameters and constants may be.
+DEVICE bool is_infinite_date(int64_t days) { return days == INT32_MIN || days == INT32_MAX; }
+DEVICE bool is_infinite_timestamp(int64_t timestamp) { return timestamp == INT64_MIN || timestamp == INT64_MAX; }
+
 struct CivilDate {
     int64_t year, month, day;
 };

@@ -48,6 +48,19 @@ DEVICE int64_t timestamp_field(uint32_t field, int64_t timestamp) {
     return date_field(field, divide_floor(timestamp, DAY_MICROSECONDS));
 }
 
+// The date of a timestamp; infinity is the least or greatest number of either.
+DEVICE int64_t date_of_timestamp(int64_t timestamp) {
+    if (is_infinite_timestamp(timestamp)) return timestamp < 0 ? INT32_MIN : INT32_MAX;
+    return divide_floor(timestamp, DAY_MICROSECONDS);
+}
+
+// Returns whether PostgreSQL does not have it.
+DEVICE bool date_to_timestamp_overflows(int64_t days, int64_t *result) {
+    if (!is_infinite_date(days)) return timestamp_overflows(days, 0, result);
+    *result = days < 0 ? INT64_MIN : INT64_MAX;
+    return false;
+}
+
 DEVICE CivilDate truncate_date(uint32_t field, const CivilDate &date) {
     const int64_t year = date.year;
     switch (field) {
@@ -65,6 +78,8 @@ DEVICE CivilDate truncate_date(uint32_t field, const CivilDate &date) {
 
 // The start of the unit that the timestamp is in. Returns whether PostgreSQL does not have it.
 DEVICE bool truncate_overflows(uint32_t field, int64_t value, int64_t *result) {
+    *result = value;
+    if (is_infinite_timestamp(value)) return false;
     const int64_t days = divide_floor(value, DAY_MICROSECONDS);
     int64_t unit;
     switch (field) {
@@ -84,6 +99,8 @@ DEVICE bool truncate_overflows(uint32_t field, int64_t value, int64_t *result) {
 
 // Months first, then days, then microseconds. Returns whether a step is a timestamp that PostgreSQL does not have.
 DEVICE bool add_interval_overflows(int64_t start, const IntervalCell &interval, int64_t *result) {
+    *result = start;
+    if (is_infinite_timestamp(start)) return false;
     int64_t days = divide_floor(start, DAY_MICROSECONDS);
     const int64_t time = modulo_floor(start, DAY_MICROSECONDS);
     if (interval.months != 0) {
@@ -101,23 +118,39 @@ DEVICE Fault run_datetime(const Instruction &in, Cell *target, const Cell &a_cel
     int64_t result = 0;
     switch (in.opcode) {
         case OPCODE_EXTRACT_TIME: result = time_field(in.mode, a); break;
-        case OPCODE_EXTRACT_TIMESTAMP: result = timestamp_field(in.mode, a); break;
+        case OPCODE_EXTRACT_TIMESTAMP:
+            if (is_infinite_timestamp(a)) return ERROR_INFINITE_FIELD;
+            result = timestamp_field(in.mode, a);
+            break;
         case OPCODE_TRUNCATE_TIMESTAMP:
             if (truncate_overflows(in.mode, a, &result)) return ERROR_TIMESTAMP_RANGE;
             break;
         case OPCODE_ADD_DAYS:
         case OPCODE_SUBTRACT_DAYS:
             result = in.opcode == OPCODE_ADD_DAYS ? a + b : a - b; // of 32 bits
-            if (!is_date(result) || result != (int32_t)result) return ERROR_DATE_RANGE;
+            if (is_infinite_date(a)) {
+                result = a;
+            } else if (!is_date(result) || result != (int32_t)result) {
+                return ERROR_DATE_RANGE;
+            }
+            break;
+        case OPCODE_DAYS_BETWEEN:
+            if (is_infinite_date(a) || is_infinite_date(b)) return ERROR_INFINITE_DATES;
+            result = a - b; // of 32 bits
+            if (result != (int32_t)result) return ERROR_DATE_RANGE;
             break;
         case OPCODE_DATE_TO_TIMESTAMP:
-            if (timestamp_overflows(a, 0, &result)) return ERROR_DATE_TO_TIMESTAMP;
+            if (date_to_timestamp_overflows(a, &result)) return ERROR_DATE_TO_TIMESTAMP;
             break;
-        case OPCODE_TIMESTAMP_TO_TIME: result = modulo_floor(a, DAY_MICROSECONDS); break;
+        case OPCODE_TIMESTAMP_TO_TIME:
+            if (is_infinite_timestamp(a)) return ERROR_INFINITE_FIELD;
+            result = modulo_floor(a, DAY_MICROSECONDS);
+            break;
         case OPCODE_ADD_INTERVAL:
             if (add_interval_overflows(a, interval_of(b_cell), &result)) return ERROR_TIMESTAMP_RANGE;
             break;
         case OPCODE_TIMESTAMP_DIFFERENCE:
+            if (is_infinite_timestamp(a) || is_infinite_timestamp(b)) return ERROR_INFINITE_TIMESTAMPS;
             if (subtract_overflows(a, b, &result)) return ERROR_INTERVAL_RANGE;
             set_interval(target, result % DAY_MICROSECONDS, (int32_t)(result / DAY_MICROSECONDS), 0);
             return 0;

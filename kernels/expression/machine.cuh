@@ -210,7 +210,7 @@ struct Machine {
                 if (overflow) return in.detail;
                 set_wide(cell, wide);
                 return 0;
-            case OPCODE_TIMESTAMP_TO_DATE: result = divide_floor(a, DAY_MICROSECONDS); break;
+            case OPCODE_TIMESTAMP_TO_DATE: result = date_of_timestamp(a); break;
             default: result = date_field(in.mode, a); // OPCODE_EXTRACT_DATE
         }
         set_integer(cell, result);

@@ -246,7 +246,7 @@ struct RowsMachine {
                 each_wide([](const Cell &a, const Cell &b, int128 *wide) { return subtract_overflows(wide_of(a), wide_of(b), wide); });
                 break;
             case OPCODE_TIMESTAMP_TO_DATE:
-                each([](const Cell &a, const Cell &) { return divide_floor(integer_of(a), DAY_MICROSECONDS); });
+                each([](const Cell &a, const Cell &) { return date_of_timestamp(integer_of(a)); });
                 break;
             default: // OPCODE_EXTRACT_DATE
 #pragma unroll 1

@@ -1,5 +1,7 @@
 """The expression edge matrix: every function and operator of the plan language over the edge values of its types.
 
+What is called local is not pushed down on purpose, and not counted where it is counted how much is.
+
 An entry is an expression over `a.v` (and `b.v`). It is evaluated for every row (or pair of rows) of the edge
 tables, in the target list and in a filter. Where PostgreSQL raises an error for some rows, those rows are run one
 by one, and the error's SQLSTATE and message are compared.
@@ -28,6 +30,10 @@ CROSS_PAIRS = [("int2", "int4"), ("int4", "int8"), ("int2", "int8"), ("float4", 
                ("timestamp", "timestamptz"), ("text", "varchar"), ("char", "text"), ("varchar", "char")]
 FIELDS = ["microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
           "century", "millennium", "dow", "isodow", "doy", "isoyear", "epoch"]
+# Those that no engine has.
+OTHER_FIELDS = ["julian", "timezone", "timezone_hour"]
+# Those with a fraction, which PostgreSQL computes in steps that are rounded.
+FRACTIONS = ["second", "milliseconds", "microseconds", "epoch"]
 INTERVALS = ["0", "1 day", "-1 day", "1 month", "-1 month", "13 months", "1 year 2 months 3 days 04:05:06.789", "-25 hours",
              "0.000001 seconds", "1000000 days"]
 
@@ -178,7 +184,20 @@ def _text_entries():
 def _time_entries():
     for name in TIMES:
         for part in FIELDS:
+            local = "local " if name == "timestamptz" else ""
             yield Entry(f"extract({part} from {name})", (name,), f"extract({part} from a.v)")
+            yield Entry(f"{local}date_part({part}, {name})", (name,), f"date_part('{part}', a.v)")
+        for part in OTHER_FIELDS:
+            yield Entry(f"local extract({part} from {name})", (name,), f"extract({part} from a.v)")
+            yield Entry(f"local date_part({part}, {name})", (name,), f"date_part('{part}', a.v)")
+    for part in FRACTIONS:
+        for seconds in ("7.736875", "0.000001", "59.999999", "-33.300007"):
+            moved = f"a.v + interval '{seconds} seconds'"
+            for name in ("timestamp", "date"):
+                yield Entry(f"date_part({part}, {name} + {seconds})", (name,), f"date_part('{part}', {moved})")
+                yield Entry(f"extract({part} from {name} + {seconds})", (name,), f"extract({part} from {moved})")
+            yield Entry(f"date_part({part}, timestamp::time + {seconds})", ("timestamp",), f"date_part('{part}', ({moved})::time)")
+    yield from _infinity_entries()
     for name in ("timestamp", "timestamptz", "date"):
         for part in FIELDS:
             if part not in ("dow", "isodow", "doy", "isoyear", "epoch"):
@@ -191,9 +210,29 @@ def _time_entries():
         yield Entry(f"date + {days}", ("date",), f"a.v + ({days})")
         yield Entry(f"date - {days}", ("date",), f"a.v - ({days})")
     yield Entry("date + int4", ("date", "int4"), "a.v + b.v")
-    yield Entry("date_part year", ("timestamp",), "date_part('year', a.v)")
     yield Entry("date + time", ("date", "time"), "a.v + b.v")
     yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
+
+
+def _infinity_entries():
+    for name in ("timestamp", "date"):
+        for end in ("infinity", "-infinity"):
+            value = f"coalesce(a.v, '{end}')"
+            for part in ("year", "month", "second", "epoch", "isoyear", "dow"):
+                yield Entry(f"local extract({part} from {name} or {end})", (name,), f"extract({part} from {value})")
+                yield Entry(f"local date_part({part}, {name} or {end})", (name,), f"date_part('{part}', {value})")
+            for part in ("day", "month", "second"):
+                yield Entry(f"date_trunc({part}, {name} or {end})", (name,), f"date_trunc('{part}', {value})")
+            yield Entry(f"{name} or {end} + 1 month", (name,), f"{value} + interval '1 month 1 second'")
+            yield Entry(f"{name} or {end} - {name}", (name, name), f"{value} - b.v")
+            yield Entry(f"{name} - {name} or {end}", (name, name), f"b.v - {value}")
+            yield Entry(f"{name} < {name} or {end}", (name, name), f"b.v < {value}", "boolean")
+    for end in ("infinity", "-infinity"):
+        yield Entry(f"date or {end} + int4", ("date", "int4"), f"coalesce(a.v, '{end}') + b.v")
+        yield Entry(f"date or {end} to timestamp", ("date",), f"coalesce(a.v, '{end}')::timestamp")
+        yield Entry(f"timestamp or {end} to date", ("timestamp",), f"coalesce(a.v, '{end}')::date")
+        yield Entry(f"local timestamp or {end} to time", ("timestamp",), f"coalesce(a.v, '{end}')::time")
+        yield Entry(f"local hour of least of timestamp and {end}", ("timestamp",), f"date_part('hour', least(a.v, '{end}'))")
 
 
 def entries():
@@ -234,6 +273,18 @@ def column_queries():
     for name in FLOATS:
         for value in (1.5, 0.25):
             yield f"sum {name} {value}", f"SELECT sum(v), avg(v), count(v) FROM edge_{name} WHERE v BETWEEN -{value} AND {value} AND v <> 0.1", False
+    for name in ("date", "time", "timestamp", "timestamptz"):
+        for part in FRACTIONS + ["year", "week", "hour"]:
+            for call in (f"date_part('{part}', v)", f"extract({part} from v)"):
+                if (part in ("year", "week") and name == "time") or (name == "date" and "extract" in call and part not in ("epoch", "year", "week")):
+                    continue
+                local = "local " if name == "timestamptz" or "date_part" in call else ""
+                yield f"{local}group by {call} of {name}", f"SELECT {call} AS p, count(*) FROM edge_{name} GROUP BY 1", False
+                yield f"{local}least {call} of {name}", f"SELECT id % 3, min({call}), count(DISTINCT {call}) FROM edge_{name} GROUP BY 1", False
+                yield f"{local}order by {call} of {name}", f"SELECT id, {call} AS p FROM edge_{name} ORDER BY 2, 1", True
+    for name, end in (("timestamp", "infinity"), ("date", "-infinity")):
+        yield f"local derived {end} of {name}", (f"SELECT extract(year from x), n FROM (SELECT coalesce(v, '{end}') AS x, count(*) AS n "
+                                           f"FROM edge_{name} GROUP BY 1 LIMIT 1000) s"), False
     for function in ("bool_and", "bool_or", "every"):
         yield f"{function}", f"SELECT {function}(v), {function}(v) FILTER (WHERE id > 1) FROM edge_bool", False
         yield f"{function} none", f"SELECT {function}(v) FROM edge_bool WHERE id < 0", False

@@ -30,7 +30,7 @@ use crate::datafusion::{
 use async_trait::async_trait;
 use pystachio_engine::{
     Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{ScanSize, describe, scan_size},
+    storage::{FileCatalog, QueryFiles, ScanSize, describe, identify, scan_size},
 };
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
@@ -80,7 +80,8 @@ pub struct CpuOptions {
 /// The CPU engine.
 pub struct CpuEngine {
     options: CpuOptions,
-    scans: ScanContext,
+    catalog: Arc<FileCatalog>,
+    cache: Arc<ColumnCache>,
     runtime: Handle,
     environment: Arc<RuntimeEnv>,
     session: SessionConfig,
@@ -122,14 +123,18 @@ impl CpuEngine {
             )
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
-        let scans = ScanContext {
-            catalog: Arc::default(),
-            cache: Arc::new(ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX))),
-            threads: options.threads.max(1),
-        };
+        let cache = ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX));
         let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
         let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
-        Ok(Self { options, scans, runtime, environment, session, counters: Arc::default() })
+        Ok(Self {
+            options,
+            catalog: Arc::default(),
+            cache: Arc::new(cache),
+            runtime,
+            environment,
+            session,
+            counters: Arc::default(),
+        })
     }
 
     /// Threads that compute.
@@ -143,7 +148,7 @@ impl CpuEngine {
     ///
     /// Those of the files.
     pub async fn scan_sizes(&self, request: &QueryRequest) -> Result<Vec<ScanSize>> {
-        let (catalog, root) = (self.scans.catalog.clone(), request.plan.root.clone());
+        let (catalog, root) = (self.catalog.clone(), request.plan.root.clone());
         let parameters = request.parameters.clone();
         self.run_blocking(move || {
             let size = |scan: &Operator| match scan {
@@ -157,6 +162,15 @@ impl CpuEngine {
         .await
     }
 
+    /// What the scans of a query share.
+    fn scan_context(&self, request: &QueryRequest) -> ScanContext {
+        ScanContext {
+            files: QueryFiles::new(self.catalog.clone(), request.planned_files.clone()),
+            cache: self.cache.clone(),
+            threads: self.threads(),
+        }
+    }
+
     fn prepare(
         &self,
         request: QueryRequest,
@@ -164,8 +178,8 @@ impl CpuEngine {
     ) -> impl FnOnce() -> Result<RunningQuery> + Send + 'static {
         let started = Instant::now();
         let (scans, session) =
-            (self.scans.clone(), self.session.clone().with_extension(Arc::new(stop.clone())));
-        let (environment, cache) = (self.environment.clone(), self.scans.cache.clone());
+            (self.scan_context(&request), self.session.clone().with_extension(Arc::new(stop.clone())));
+        let (environment, cache) = (self.environment.clone(), self.cache.clone());
         let guard = Box::new(RunningGuard::new(self.counters.clone()));
         move || {
             let plan = lower(&request, &scans, &session, &stop)?;
@@ -236,8 +250,13 @@ fn settings(options: &CpuOptions) -> DataFusionResult<ConfigOptions> {
 #[async_trait]
 impl Engine for CpuEngine {
     async fn describe(&self, files: &FileSet) -> Result<TableDescription> {
-        let (catalog, files) = (self.scans.catalog.clone(), files.clone());
+        let (catalog, files) = (self.catalog.clone(), files.clone());
         self.run_blocking(move || describe(&catalog, &files)).await
+    }
+
+    async fn identify(&self, files: &FileSet) -> Result<u64> {
+        let files = files.clone();
+        self.run_blocking(move || identify(&files)).await
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
@@ -246,7 +265,7 @@ impl Engine for CpuEngine {
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
-        let (scans, session) = (self.scans.clone(), self.session.clone());
+        let (scans, session) = (self.scan_context(&request), self.session.clone());
         self.run_blocking(move || {
             let plan = lower(&request, &scans, &session, &StopFlag::default())?;
             scan::preview(&plan);
@@ -258,8 +277,8 @@ impl Engine for CpuEngine {
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
-        let scans = self.scans.clone();
-        self.run_blocking(move || sample::sample(&scans.catalog, &request, scans.threads)).await
+        let (catalog, threads) = (self.catalog.clone(), self.threads());
+        self.run_blocking(move || sample::sample(&catalog, &request, threads)).await
     }
 
     async fn generate(
@@ -275,16 +294,16 @@ impl Engine for CpuEngine {
         request: OptimizeRequest,
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<OptimizedColumn>> {
-        let (catalog, threads) = (self.scans.catalog.clone(), self.scans.threads);
+        let (catalog, threads) = (self.catalog.clone(), self.threads());
         optimize(request, OptimizeMeans { catalog, threads, admission: self.admission() }, progress).await
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
-        self.scans.cache.entries()
+        self.cache.entries()
     }
 
     fn status(&self) -> EngineStatus {
-        let cache_used_bytes = self.scans.cache.used_bytes();
+        let cache_used_bytes = self.cache.used_bytes();
         EngineStatus {
             engine_pid: std::process::id(),
             device: "cpu".to_owned(),
@@ -294,7 +313,7 @@ impl Engine for CpuEngine {
                 as u64,
             memory_max_bytes: self.options.memory_bytes,
             cache_used_bytes: cache_used_bytes as u64,
-            cache_max_bytes: self.scans.cache.bytes_max() as u64,
+            cache_max_bytes: self.cache.bytes_max() as u64,
             ..EngineStatus::default()
         }
     }
@@ -304,7 +323,7 @@ impl CpuEngine {
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
     fn admission(&self) -> Admission {
         let pool = self.environment.memory_pool.clone();
-        Admission::new(Arc::new(QueryPool::new(pool, self.scans.cache.clone(), StopFlag::default())))
+        Admission::new(Arc::new(QueryPool::new(pool, self.cache.clone(), StopFlag::default())))
     }
 
     /// Runs `work` where it may block, and turns its panic into an error.

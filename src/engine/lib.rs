@@ -49,13 +49,21 @@ pub trait Engine: Send + Sync + 'static {
     /// `FileNotFound`, `FilePermission`, `FileCorrupt`, each naming the file.
     async fn describe(&self, files: &FileSet) -> Result<TableDescription>;
 
+    /// What [`TableDescription::identity`] of a table is now. Reads no footer.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound`, `FilePermission`, each naming the file.
+    async fn identify(&self, files: &FileSet) -> Result<u64>;
+
     /// Starts a query. Its batches have one column per output of the plan, laid out as
     /// [`pystachio_plan::DataType::to_arrow`] says. `stop` ends it within a batch of rows, also where
     /// every thread of the engine is busy; the answer is not wanted then.
     ///
     /// # Errors
     ///
-    /// Those of the files, of the plan's functions, `NotSupported` and `OutOfMemory`.
+    /// Those of the files, of the plan's functions, `NotSupported` and `OutOfMemory`; `FilesChanged` if the plan does
+    /// not hold for the files as they are now.
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>>;
 
     /// What a query would read: the counts of files and row groups, those ruled out by statistics

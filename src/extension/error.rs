@@ -20,6 +20,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::FilePermission => PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
         ErrorKind::FileAccess => PgSqlErrorCode::ERRCODE_IO_ERROR,
         ErrorKind::FileCorrupt => PgSqlErrorCode::ERRCODE_DATA_CORRUPTED,
+        ErrorKind::FilesChanged => PgSqlErrorCode::ERRCODE_T_R_SERIALIZATION_FAILURE,
         ErrorKind::SchemaMismatch => PgSqlErrorCode::ERRCODE_FDW_INVALID_DATA_TYPE,
         ErrorKind::NullNotAllowed => PgSqlErrorCode::ERRCODE_NOT_NULL_VIOLATION,
         ErrorKind::StringTooLong => PgSqlErrorCode::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,

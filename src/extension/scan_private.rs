@@ -1,10 +1,11 @@
 //! What the planner leaves in a ForeignScan node for the executor: `fdw_private`.
 //!
 //! It is a list of `bytea` constants (plans are copied by the plan cache, so no pointers): a [`ScanPrivate`],
-//! and why parts of the query were not pushed down, where there are such. The expressions whose values the engine needs at run time are in `fdw_exprs`, in the order of
-//! [`ScanPrivate::parameters`].
+//! and why parts of the query were not pushed down, where there are such. In the first scan of a statement that may be
+//! kept, its [`Origin`] and the statement's query follow. The expressions whose values the engine needs at run time are in
+//! `fdw_exprs`, in the order of [`ScanPrivate::parameters`].
 
-use pystachio_plan::{DataType, Error, Plan, Result};
+use pystachio_plan::{DataType, Error, FileSet, Plan, PlannedFiles, Result};
 use serde::{Deserialize, Serialize};
 
 /// A pushed-down subtree, ready to run.
@@ -14,12 +15,57 @@ pub struct ScanPrivate {
     pub server_oid: u32,
     /// What the engine runs.
     pub plan: Plan,
+    /// What the plan was made for.
+    pub files: Vec<PlannedFiles>,
     /// One for each attribute of the scan's tuple slot.
     pub attributes: Vec<ScanAttribute>,
     /// The types that the values of `fdw_exprs` are converted to, in order.
     pub parameters: Vec<DataType>,
     /// Whether a row-security policy or a security barrier hides rows of what is read.
     pub hides_rows: bool,
+}
+
+/// The places of what `fdw_private` lists.
+pub mod place {
+    pub const SCAN: usize = 0;
+    pub const REFUSALS: usize = 1;
+    /// The statement's query is behind it.
+    pub const ORIGIN: usize = 2;
+}
+
+/// What a statement was planned from, beside its query.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    /// Runs of the planner are numbered within a session.
+    pub planning: u64,
+    /// What the planner was called with.
+    pub cursor_options: i32,
+    /// The setting `pystachio.pushdown`.
+    pub pushdown: bool,
+    /// Every table that was described: its server, its files and their identity.
+    pub tables: Vec<(u32, FileSet, u64)>,
+}
+
+impl Origin {
+    /// The bytes that travel in the plan node.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if it can't be encoded.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        postcard::to_stdvec(self)
+            .map_err(|error| Error::internal(format!("origin can't be encoded: {error}")))
+    }
+
+    /// The reverse of [`Origin::encode`].
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if the bytes are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        postcard::from_bytes(bytes)
+            .map_err(|error| Error::internal(format!("origin can't be decoded: {error}")))
+    }
 }
 
 /// Where an attribute of the scan's tuple slot comes from.

@@ -78,6 +78,7 @@ mod tests {
         let plan = Plan { root, outputs: Vec::new() };
         let request = QueryRequest {
             plan,
+            planned_files: Vec::new(),
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1,

@@ -13,6 +13,8 @@ pub enum ErrorKind {
     FileAccess,
     /// A file that is not what it should be: not Parquet, truncated, encrypted, a corrupt page.
     FileCorrupt,
+    /// Files were replaced after a plan was made for them, which does not hold for the new ones.
+    FilesChanged,
     /// A column that a file does not have, or a type that can't be read as the declared one.
     SchemaMismatch,
     /// A NULL in a column that is declared NOT NULL.

@@ -171,6 +171,9 @@ impl Names {
             Function::Extract(field) => {
                 format!("extract({} FROM {})", field_text(*field), self.list(arguments))
             }
+            Function::DatePart(field) => {
+                format!("date_part({}, {})", field_text(*field), self.list(arguments))
+            }
             Function::DateTrunc(field) => {
                 format!("date_trunc({}, {})", field_text(*field), self.list(arguments))
             }

@@ -36,6 +36,10 @@ pub fn call_could_fail(function: Function, arguments: &[Expression], data_type: 
         | Function::DaysBetween
         | Function::AddInterval
         | Function::TimestampDifference => true,
+        // Of what is infinite; a date from a file is not.
+        Function::Extract(_) | Function::DatePart(_) => arguments
+            .first()
+            .is_some_and(|value| !matches!(value.data_type(), DataType::Date | DataType::Time)),
         Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => data_type.is_decimal(),
         Function::Cast => match (arguments.first().map(Expression::data_type), data_type) {
             (Some(from), to) if from == to => false,

@@ -164,10 +164,15 @@ pub enum Function {
     /// Trailing blanks removed.
     TrimBlanks,
 
-    // Dates and times. Timestamps with time zone are here only for zones that are UTC.
+    // Dates and times. Timestamps with time zone are here only for zones that are UTC. The least and the greatest
+    // number are infinite: sums and what is truncated or cast stay so, differences and fields are errors.
     /// `extract(field FROM a)` of date, time, timestamp, timestamptz (UTC) → decimal: scale 6 for second
     /// and epoch of timestamps, 3 for milliseconds, else 0.
     Extract(DateField),
+    /// `date_part(field, a)` of date, time, timestamp, timestamptz (UTC) → Float64, by the steps in which
+    /// PostgreSQL computes it, each rounded: seconds + microseconds / 10⁶; seconds · 1000 + microseconds / 1000;
+    /// epochs of times and timestamps as a quotient of microseconds.
+    DatePart(DateField),
     /// `date_trunc(field, a)` of timestamp and timestamptz (UTC).
     DateTrunc(DateField),
     /// date + Int32 → date.

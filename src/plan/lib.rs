@@ -57,8 +57,8 @@ pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceSettings, DeviceWork,
     EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest,
-    OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
-    QueryTimeline, Request, Response, SampleRequest, StoragePath, TableDescription,
+    OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles, QueryMetrics,
+    QueryRequest, QueryTimeline, Request, Response, SampleRequest, StoragePath, TableDescription,
 };
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{

@@ -3,7 +3,7 @@
 //! ```text
 //! backend                              engine
 //!   Hello ─────────────────────────────► Welcome | Failed
-//!   Describe / Status / Cache / Timeline ► one answer
+//!   Describe / Identify / Status / Cache / Timeline ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
@@ -34,6 +34,11 @@ pub enum Request {
     },
     /// Describes tables from their footers. Answer: `Described`.
     Describe {
+        /// One a table.
+        tables: Vec<FileSet>,
+    },
+    /// Asks whether tables are what they were. Answer: `Identified`.
+    Identify {
         /// One a table.
         tables: Vec<FileSet>,
     },
@@ -70,6 +75,8 @@ pub enum Response {
     },
     /// Answers `Describe`, one a table, in order.
     Described(Vec<Result<TableDescription, Error>>),
+    /// Answers `Identify`, one a table, in order: [`TableDescription::identity`] as it is now.
+    Identified(Vec<Result<u64, Error>>),
     /// The result is complete.
     Finished(Box<QueryMetrics>),
     /// How far writing is.
@@ -105,11 +112,25 @@ pub struct FileSet {
     pub paths: Vec<String>,
 }
 
+/// The files that a plan was made for, and what it takes from their footers. Of other files the plan holds as long as these
+/// bounds do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedFiles {
+    /// As the plan's scans name them.
+    pub files: FileSet,
+    /// [`TableDescription::identity`] then.
+    pub identity: u64,
+    /// Columns by the names that the scans have, and bounds on [`ColumnDescription::magnitude`].
+    pub bounds: Vec<(String, f64)>,
+}
+
 /// A plan and what it needs to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryRequest {
     /// What to run.
     pub plan: Plan,
+    /// What the plan was made for; files that are not here are read as they are.
+    pub planned_files: Vec<PlannedFiles>,
     /// The values of [`crate::Expression::Parameter`], by index.
     pub parameters: Vec<Literal>,
     /// Whether per-operator metrics are wanted (EXPLAIN ANALYZE).
@@ -385,6 +406,48 @@ pub struct ColumnDescription {
     pub compressed_bytes: u64,
     /// Bytes of the pages, uncompressed.
     pub uncompressed_bytes: u64,
+}
+
+impl TableDescription {
+    /// The column of the files that a name means: exactly, and then without regard to case.
+    pub fn column(&self, name: &str) -> Option<&ColumnDescription> {
+        let columns = &self.columns;
+        columns
+            .iter()
+            .find(|column| column.name == name)
+            .or_else(|| columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)))
+    }
+}
+
+impl ColumnDescription {
+    /// A bound on the absolute values of numbers, and on the microseconds of timestamps, where the footers tell one.
+    pub fn magnitude(&self) -> Option<f64> {
+        let unit = match self.data_type.as_ref()? {
+            DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
+            data_type if data_type.is_integer() => 1.0,
+            DataType::Timestamp => 1.0,
+            _ => return None,
+        };
+        let size = |value: &Value| match value {
+            Value::Int(value) => Some(value.unsigned_abs() as f64),
+            Value::Decimal(value) => Some(value.unsigned_abs() as f64),
+            _ => None,
+        };
+        Some(size(self.minimum.as_ref()?)?.max(size(self.maximum.as_ref()?)?) * unit)
+    }
+}
+
+impl PlannedFiles {
+    /// Whether a plan for these files gives the right rows of others too.
+    pub fn hold(&self, description: &TableDescription) -> bool {
+        self.identity == description.identity
+            || self.bounds.iter().all(|(name, bound)| {
+                description
+                    .column(name)
+                    .and_then(ColumnDescription::magnitude)
+                    .is_some_and(|now| now <= *bound)
+            })
+    }
 }
 
 /// What a query cost the engine.

@@ -88,6 +88,10 @@ impl Engine for PairedEngine {
         self.cpu.describe(files).await
     }
 
+    async fn identify(&self, files: &FileSet) -> Result<u64> {
+        self.cpu.identify(files).await
+    }
+
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         if request.engine == EngineChoice::Cpu {
             return self.run_on_cpu(request, stop, CPU_NAME.to_owned(), None).await;

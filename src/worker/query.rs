@@ -80,6 +80,18 @@ impl Answer {
         self.finish(settle(work).await).await;
     }
 
+    /// Says what tables' files are now.
+    pub async fn identify(self, tables: Vec<FileSet>) {
+        let work = async {
+            let mut identities = Vec::with_capacity(tables.len());
+            for table in &tables {
+                identities.push(self.host.engine().identify(table).await);
+            }
+            Ok(Response::Identified(identities))
+        };
+        self.finish(settle(work).await).await;
+    }
+
     /// Writes the TPC-H tables.
     pub async fn generate(self, request: GenerateRequest) {
         let progress = |progress| self.report(progress);

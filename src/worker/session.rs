@@ -160,6 +160,7 @@ impl Session {
             // Not among the queries, so that planning does not wait for them.
             Request::Preview(request) => compute.spawn(answer.preview(*request)),
             Request::Describe { tables } => tokio::spawn(answer.describe(tables)),
+            Request::Identify { tables } => tokio::spawn(answer.identify(tables)),
             Request::Hello { .. }
             | Request::Status
             | Request::Cache

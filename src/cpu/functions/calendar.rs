@@ -159,6 +159,22 @@ pub(super) fn is_timestamp(microseconds: i64) -> bool {
     microseconds >= TIMESTAMP_MIN
 }
 
+/// Whether a date is PostgreSQL's `infinity` or `-infinity`, which parameters and constants may be.
+pub(super) fn is_infinite_date(days: i32) -> bool {
+    matches!(days, i32::MIN | i32::MAX)
+}
+
+/// The same of a timestamp.
+pub(super) fn is_infinite_timestamp(microseconds: i64) -> bool {
+    matches!(microseconds, i64::MIN | i64::MAX)
+}
+
+/// The error of a field of what is infinite, for which PostgreSQL has NULL or an infinite number.
+pub(super) fn infinite_field() -> Error {
+    Error::new(ErrorKind::NotSupported, "fields of infinite dates and timestamps are not supported here")
+        .with_hint("SET pystachio.pushdown = off lets PostgreSQL compute them.")
+}
+
 /// PostgreSQL's error of a date that it does not have.
 pub(super) fn date_out_of_range() -> Error {
     Error::new(ErrorKind::DatetimeOutOfRange, "date out of range")

@@ -252,6 +252,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::Cast => cast::evaluate(call),
         Function::Like => like::like(None, call),
         Function::Extract(field) => datetime::extract(field, call),
+        Function::DatePart(field) => datetime::date_part(field, call),
         Function::DateTrunc(field) => datetime::date_trunc(field, call),
         Function::AddDays => datetime::add_days(call),
         Function::SubtractDays => datetime::subtract_days(call),

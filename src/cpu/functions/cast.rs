@@ -15,7 +15,7 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{
     arithmetic::{float_overflow, float_underflow, out_of_range},
-    calendar::{DAY_MICROSECONDS, midnight},
+    calendar::{DAY_MICROSECONDS, infinite_field, is_infinite_timestamp, midnight},
     call::Invocation,
     datetime::{checked, timestamp_array},
     decimal::{Decimals, Digits, Fault, decimal_text, divide_rounded, rescale, result_type, run},
@@ -353,7 +353,11 @@ fn to_datetime(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {
             let values = map_lanes(
                 &call.lanes::<Date32Type>(0)?,
                 call.rows,
-                |days| checked(midnight(days.into())),
+                |days| match days {
+                    i32::MIN => (i64::MIN, false),
+                    i32::MAX => (i64::MAX, false),
+                    _ => checked(midnight(days.into())),
+                },
                 |_| Error::new(ErrorKind::DatetimeOutOfRange, "date out of range for timestamp"),
             )?;
             Ok(timestamp_array(values, call.result))
@@ -361,15 +365,21 @@ fn to_datetime(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {
         (ArrowType::Timestamp(..), _) => {
             let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
             let never = |_| Error::internal("a cast of a timestamp has failed");
+            let infinite = |_| infinite_field();
             match call.result {
                 DataType::Date => {
                     // A quotient of 64 bits by the microseconds of a day fits 32 bits.
-                    let date = |value: i64| (value.div_euclid(DAY_MICROSECONDS) as i32, false);
+                    let date = |value: i64| match value {
+                        i64::MIN => (i32::MIN, false),
+                        i64::MAX => (i32::MAX, false),
+                        _ => (value.div_euclid(DAY_MICROSECONDS) as i32, false),
+                    };
                     Ok(Arc::new(map_lanes(&lanes, call.rows, date, never)?.into_array::<Date32Type>()))
                 }
                 DataType::Time => {
-                    let time = |value: i64| (value.rem_euclid(DAY_MICROSECONDS), false);
-                    let values = map_lanes(&lanes, call.rows, time, never)?;
+                    let time =
+                        |value: i64| (value.rem_euclid(DAY_MICROSECONDS), is_infinite_timestamp(value));
+                    let values = map_lanes(&lanes, call.rows, time, infinite)?;
                     Ok(Arc::new(values.into_array::<Time64MicrosecondType>()))
                 }
                 _ => Ok(timestamp_array(

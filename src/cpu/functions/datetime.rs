@@ -1,15 +1,15 @@
 //! Functions of dates, times and timestamps. A timestamp with time zone is one in UTC.
 //!
 //! Source: PostgreSQL 15, `timestamp.c` (`timestamp_part_common`, `timestamp_trunc`,
-//! `timestamp_pl_interval`, `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`).
+//! `timestamp_pl_interval`, `timestamp_mi`) and `date.c` (`extract_date`, `time_part_common`, `date_pli`, `date_mi`).
 
 use std::{borrow::Cow, sync::Arc};
 
 use arrow::{
     array::ArrayRef,
     datatypes::{
-        DataType as ArrowType, Date32Type, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-        Time64MicrosecondType, TimestampMicrosecondType, i256,
+        DataType as ArrowType, Date32Type, Float64Type, Int32Type, IntervalMonthDayNano,
+        IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType, i256,
     },
 };
 use pystachio_plan::{DataType, DateField, Error, ErrorKind, Result};
@@ -17,8 +17,8 @@ use pystachio_plan::{DataType, DateField, Error, ErrorKind, Result};
 use super::{
     calendar::{
         CivilDate, DAY_MICROSECONDS, HOUR_MICROSECONDS, MINUTE_MICROSECONDS, SECOND_MICROSECONDS,
-        date_out_of_range, day_of_week, is_date, is_timestamp, iso_week, midnight, timestamp,
-        timestamp_out_of_range, week_start,
+        date_out_of_range, day_of_week, infinite_field, is_date, is_infinite_date, is_infinite_timestamp,
+        is_timestamp, iso_week, midnight, timestamp, timestamp_out_of_range, week_start,
     },
     call::Invocation,
     decimal::{is_narrow, narrow_array, rescale, result_type, wide_array},
@@ -32,16 +32,44 @@ const MICROSECOND_NANOSECONDS: i64 = 1_000;
 ///
 /// # Errors
 ///
-/// `NotSupported` for a field that the type does not have, `NumericOutOfRange` if the value does not fit.
+/// `NotSupported` for a field that the type does not have and for infinite values, `NumericOutOfRange` if the
+/// value does not fit.
 pub(super) fn extract(field: DateField, call: &Invocation<'_>) -> Result<ArrayRef> {
-    let (values, scale) = match call.arrow_type(0)? {
+    let (values, scale) = field_values(field, call)?;
+    decimal_from_integers(values, scale, call.result)
+}
+
+/// `date_part(field, a)`.
+///
+/// # Errors
+///
+/// `NotSupported` as of [`extract`].
+pub(super) fn date_part(field: DateField, call: &Invocation<'_>) -> Result<ArrayRef> {
+    let (values, scale) = field_values(field, call)?;
+    // A field with a fraction is in microseconds.
+    let seconds = |value: i64| (value / SECOND_MICROSECONDS) as f64;
+    let fraction = |value: i64| (value % SECOND_MICROSECONDS) as f64;
+    let part = |value: i64| match field {
+        DateField::Second => seconds(value) + fraction(value) / 1e6,
+        DateField::Milliseconds => seconds(value) * 1e3 + fraction(value) / 1e3,
+        DateField::Epoch if scale > 0 => value as f64 / 1e6,
+        _ => value as f64,
+    };
+    let parts = Nullable { values: values.values.into_iter().map(part).collect(), nulls: values.nulls };
+    Ok(Arc::new(parts.into_array::<Float64Type>()))
+}
+
+/// A field as integers, and the power of ten that they are multiples of the inverse of.
+fn field_values(field: DateField, call: &Invocation<'_>) -> Result<(Nullable<i64>, u32)> {
+    Ok(match call.arrow_type(0)? {
         ArrowType::Date32 => {
             if !has_date_field(field) {
                 return Err(unit_not_supported(field, "date"));
             }
             // The epoch of a date counts whole seconds, unlike that of a timestamp.
             let scale = 0;
-            let values = map(&call.lanes::<Date32Type>(0)?, call.rows, |days| match field {
+            let lanes = call.lanes::<Date32Type>(0)?;
+            let values = map(&lanes, call.rows, is_infinite_date, |days| match field {
                 DateField::Epoch => i64::from(days) * (DAY_MICROSECONDS / SECOND_MICROSECONDS),
                 _ => date_field(field, days.into()),
             })?;
@@ -52,15 +80,20 @@ pub(super) fn extract(field: DateField, call: &Invocation<'_>) -> Result<ArrayRe
                 return Err(unit_not_supported(field, "time without time zone"));
             }
             let lanes = call.lanes::<Time64MicrosecondType>(0)?;
-            let values = map(&lanes, call.rows, |time| match field {
-                DateField::Epoch => time,
-                _ => time_field(field, time),
-            })?;
+            let values = map(
+                &lanes,
+                call.rows,
+                |_| false,
+                |time| match field {
+                    DateField::Epoch => time,
+                    _ => time_field(field, time),
+                },
+            )?;
             (values, field_scale(field))
         }
         ArrowType::Timestamp(..) => {
             let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
-            let values = map(&lanes, call.rows, |timestamp| match field {
+            let values = map(&lanes, call.rows, is_infinite_timestamp, |timestamp| match field {
                 DateField::Epoch => timestamp,
                 _ if has_time_field(field) => time_field(field, timestamp.rem_euclid(DAY_MICROSECONDS)),
                 _ => date_field(field, timestamp.div_euclid(DAY_MICROSECONDS)),
@@ -68,8 +101,7 @@ pub(super) fn extract(field: DateField, call: &Invocation<'_>) -> Result<ArrayRe
             (values, field_scale(field))
         }
         _ => return Err(call.not_supported("extract")),
-    };
-    decimal_from_integers(values, scale, call.result)
+    })
 }
 
 /// `date_trunc(field, a)`.
@@ -122,6 +154,9 @@ fn shift_days(call: &Invocation<'_>, shift: impl Fn(i32, i32) -> (i32, bool)) ->
         &call.lanes::<Int32Type>(1)?,
         call.rows,
         |date, days| {
+            if is_infinite_date(date) {
+                return (date, false);
+            }
             let (sum, overflow) = shift(date, days);
             (sum, overflow || !is_date(sum.into()))
         },
@@ -134,14 +169,21 @@ fn shift_days(call: &Invocation<'_>, shift: impl Fn(i32, i32) -> (i32, bool)) ->
 ///
 /// # Errors
 ///
-/// `DatetimeOutOfRange` if the count of days does not fit, which dates of PostgreSQL's range always do.
+/// `DatetimeOutOfRange` if one is infinite, or if the count of days does not fit, which dates of PostgreSQL's range
+/// always do.
 pub(super) fn days_between(call: &Invocation<'_>) -> Result<ArrayRef> {
     let values = zip_lanes(
         &call.lanes::<Date32Type>(0)?,
         &call.lanes::<Date32Type>(1)?,
         call.rows,
-        i32::overflowing_sub,
-        |_, _| date_out_of_range(),
+        |a, b| {
+            let (difference, overflow) = a.overflowing_sub(b);
+            (difference, overflow || is_infinite_date(a) || is_infinite_date(b))
+        },
+        |a, b| match is_infinite_date(a) || is_infinite_date(b) {
+            true => Error::new(ErrorKind::DatetimeOutOfRange, "cannot subtract infinite dates"),
+            false => date_out_of_range(),
+        },
     )?;
     Ok(Arc::new(values.into_array::<Int32Type>()))
 }
@@ -166,7 +208,7 @@ pub(super) fn add_interval(call: &Invocation<'_>) -> Result<ArrayRef> {
 ///
 /// # Errors
 ///
-/// `DatetimeOutOfRange` if the difference does not fit.
+/// `DatetimeOutOfRange` if one is infinite or the difference does not fit.
 pub(super) fn timestamp_difference(call: &Invocation<'_>) -> Result<ArrayRef> {
     let values = zip_lanes(
         &call.lanes::<TimestampMicrosecondType>(0)?,
@@ -174,12 +216,18 @@ pub(super) fn timestamp_difference(call: &Invocation<'_>) -> Result<ArrayRef> {
         call.rows,
         |a, b| {
             let (difference, overflow) = a.overflowing_sub(b);
+            let overflow = overflow || is_infinite_timestamp(a) || is_infinite_timestamp(b);
             // 64 bits of microseconds have fewer days than 32 bits hold.
             let days = (difference / DAY_MICROSECONDS) as i32;
             let nanoseconds = difference % DAY_MICROSECONDS * MICROSECOND_NANOSECONDS;
             (IntervalMonthDayNano::new(0, days, nanoseconds), overflow)
         },
-        |_, _| Error::new(ErrorKind::DatetimeOutOfRange, "interval out of range"),
+        |a, b| {
+            let is_infinite = is_infinite_timestamp(a) || is_infinite_timestamp(b);
+            let message =
+                if is_infinite { "cannot subtract infinite timestamps" } else { "interval out of range" };
+            Error::new(ErrorKind::DatetimeOutOfRange, message)
+        },
     )?;
     Ok(Arc::new(values.into_array::<IntervalMonthDayNanoType>()))
 }
@@ -202,6 +250,9 @@ pub(super) fn checked<T: Default>(value: Option<T>) -> (T, bool) {
 }
 
 fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {
+    if is_infinite_timestamp(start) {
+        return Some(start);
+    }
     let mut days = start.div_euclid(DAY_MICROSECONDS);
     let time = start.rem_euclid(DAY_MICROSECONDS);
     if interval.months != 0 {
@@ -217,6 +268,9 @@ fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {
 }
 
 fn truncate(field: DateField, value: i64) -> Option<i64> {
+    if is_infinite_timestamp(value) {
+        return Some(value);
+    }
     let days = value.div_euclid(DAY_MICROSECONDS);
     let unit = match field {
         DateField::Microseconds => 1,
@@ -308,13 +362,13 @@ fn without_year_zero(year: i64) -> i64 {
     if year > 0 { year } else { year - 1 }
 }
 
-fn map<P: Copy>(lanes: &Lanes<'_, P>, rows: usize, field: impl Fn(P) -> i64) -> Result<Nullable<i64>> {
-    map_lanes(
-        lanes,
-        rows,
-        |value| (field(value), false),
-        |_| Error::internal("extracting a field has failed"),
-    )
+fn map<P: Copy>(
+    lanes: &Lanes<'_, P>,
+    rows: usize,
+    is_infinite: impl Fn(P) -> bool,
+    field: impl Fn(P) -> i64,
+) -> Result<Nullable<i64>> {
+    map_lanes(lanes, rows, |value| (field(value), is_infinite(value)), |_| infinite_field())
 }
 
 fn decimal_from_integers(values: Nullable<i64>, scale: u32, result: &DataType) -> Result<ArrayRef> {

@@ -329,6 +329,7 @@ fn parse_function(text: &str) -> Function {
         "variance" => Function::Variance { sample: flag(), deviation: flag() },
         "variance_scale" => Function::VarianceScale { sample: flag(), deviation: flag() },
         "extract" => Function::Extract(parse_field(parts.next().expect("a field"))),
+        "date_part" => Function::DatePart(parse_field(parts.next().expect("a field"))),
         "date_trunc" => Function::DateTrunc(parse_field(parts.next().expect("a field"))),
         "i_like" => Function::ILike(parse_ctype(parts.next())),
         "upper" => Function::Upper(parse_ctype(parts.next())),

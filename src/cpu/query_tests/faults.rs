@@ -106,6 +106,7 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
     let plan = Plan { root: scan(&path, &[(1, "v", DataType::Int64)]), outputs: vec![ColumnId(1)] };
     let request = QueryRequest {
         plan,
+        planned_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
@@ -187,6 +188,7 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
     let path = fixture.write("t", vec![("v", int64s(&numbers))], 20_000);
     let request = QueryRequest {
         plan: plan(&path),
+        planned_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,

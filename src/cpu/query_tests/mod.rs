@@ -94,6 +94,7 @@ impl Fixture {
         let plan = pystachio_plan::prune_columns(&plan);
         let request = QueryRequest {
             plan,
+            planned_files: Vec::new(),
             parameters,
             with_metrics: true,
             batch_rows_max: 1000,

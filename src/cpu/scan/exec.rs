@@ -34,14 +34,14 @@ use super::{
     pruning::RowGroupPruner,
     table::ScanTable,
 };
-use pystachio_engine::storage::FileCatalog;
+use pystachio_engine::storage::QueryFiles;
 
 use crate::{cache::ColumnCache, functions::could_fail};
 
-/// What scans of an engine share.
-#[derive(Clone, Debug)]
+/// What scans of a query share.
+#[derive(Debug)]
 pub(crate) struct ScanContext {
-    pub(crate) catalog: Arc<FileCatalog>,
+    pub(crate) files: QueryFiles,
     pub(crate) cache: Arc<ColumnCache>,
     /// Partitions of a scan at most.
     pub(crate) threads: usize,
@@ -104,7 +104,7 @@ impl RowGroupScanExec {
         request: &ScanRequest<'_>,
         lower_filters: impl FnOnce(SchemaRef) -> Result<Vec<Arc<dyn PhysicalExpr>>>,
     ) -> Result<Self> {
-        let files = context.catalog.open_all(request.files)?;
+        let files = context.files.open(request.table, request.files)?;
         for file in &files {
             context.cache.observe(&file.footer.path, file.footer.identity);
         }

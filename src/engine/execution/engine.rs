@@ -29,7 +29,7 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostMemory, MemoryTechniques, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
-    storage::{FileCatalog, FileSystems},
+    storage::{FileCatalog, FileSystems, QueryFiles},
 };
 
 /// What a server's options come to.
@@ -147,7 +147,10 @@ impl DeviceEngine {
             columns_above_scans: HashSet::new(),
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),
-            catalog: if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
+            files: QueryFiles::new(
+                if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
+                request.planned_files.clone(),
+            ),
             parameters: request.parameters.clone(),
             stop,
             faults: None,

@@ -81,7 +81,7 @@ use crate::{
     StopFlag,
     device::{Chunk, Rows},
     operation::{FaultReport, Queue},
-    storage::{FileCatalog, FileSystems},
+    storage::{FileSystems, QueryFiles},
 };
 
 /// Columns of a source, in the order of its chunks.
@@ -103,7 +103,7 @@ struct QueryContext {
     /// What is read of scans, but for their own conditions.
     columns_above_scans: HashSet<ColumnId>,
     reduced: ReducedOperators,
-    catalog: Arc<FileCatalog>,
+    files: QueryFiles,
     file_systems: Arc<FileSystems>,
     parameters: Vec<Literal>,
     stop: StopFlag,

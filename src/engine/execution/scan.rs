@@ -120,7 +120,7 @@ impl ScanSource {
         context: &mut QueryContext,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
-        for file in context.catalog.open_all(files)? {
+        for file in context.files.open(table, files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile::new(file, leaves));
             let count = file.file.footer.metadata().num_row_groups();

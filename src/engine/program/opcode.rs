@@ -91,6 +91,7 @@ opcodes! {
     TruncateTimestamp,
     AddDays,
     SubtractDays,
+    DaysBetween,
     DateToTimestamp,
     TimestampToTime,
     AddInterval,
@@ -164,8 +165,9 @@ impl Opcode {
             O::LimitInt256 | O::ModuloInt256 | O::RoundDecimalInt256 | O::DivideInt256 => true,
             O::AddFloat | O::SubtractFloat | O::MultiplyFloat | O::DivideFloat => true,
             O::SquareRoot | O::DoubleToReal | O::FloatToInteger => true,
+            O::ExtractTimestamp | O::TimestampToTime => true,
             O::TruncateTimestamp | O::AddDays | O::SubtractDays | O::DateToTimestamp => true,
-            O::AddInterval | O::TimestampDifference | O::Like | O::Substring => true,
+            O::DaysBetween | O::AddInterval | O::TimestampDifference | O::Like | O::Substring => true,
             _ => self.makes_text(),
         }
     }
@@ -289,5 +291,8 @@ mod tests {
         status("ERROR_INTERVAL_RANGE ", code::INTERVAL_RANGE);
         status("ERROR_DATE_TO_TIMESTAMP ", code::DATE_TO_TIMESTAMP);
         status("ERROR_TEXT_BYTES ", code::TEXT_BYTES);
+        status("ERROR_INFINITE_DATES ", code::INFINITE_DATES);
+        status("ERROR_INFINITE_TIMESTAMPS ", code::INFINITE_TIMESTAMPS);
+        status("ERROR_INFINITE_FIELD ", code::INFINITE_FIELD);
     }
 }

@@ -22,6 +22,9 @@ pub(super) mod code {
     pub(in crate::program) const INTERVAL_RANGE: u32 = 14;
     pub(in crate::program) const DATE_TO_TIMESTAMP: u32 = 24;
     pub(in crate::program) const TEXT_BYTES: u32 = 25;
+    pub(in crate::program) const INFINITE_DATES: u32 = 26;
+    pub(in crate::program) const INFINITE_TIMESTAMPS: u32 = 27;
+    pub(in crate::program) const INFINITE_FIELD: u32 = 28;
 }
 
 /// The error that a status is; `None` if there was none.
@@ -48,6 +51,11 @@ pub fn status_error(status: Status) -> Option<Error> {
         code::PATTERN => (ErrorKind::EscapeSequence, "LIKE pattern must not end with escape character"),
         code::INTERVAL_RANGE => (ErrorKind::DatetimeOutOfRange, "interval out of range"),
         code::DATE_TO_TIMESTAMP => (ErrorKind::DatetimeOutOfRange, "date out of range for timestamp"),
+        code::INFINITE_DATES => (ErrorKind::DatetimeOutOfRange, "cannot subtract infinite dates"),
+        code::INFINITE_TIMESTAMPS => (ErrorKind::DatetimeOutOfRange, "cannot subtract infinite timestamps"),
+        code::INFINITE_FIELD => {
+            (ErrorKind::NotSupported, "fields of infinite dates and timestamps are not supported here")
+        }
         code::TEXT_BYTES => (ErrorKind::NotSupported, "a text of more than 1 GB is not supported here"),
         _ => return Some(Error::internal(format!("a kernel failed: code={code}, detail={detail}"))),
     };

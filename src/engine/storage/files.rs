@@ -287,6 +287,15 @@ impl TableFile {
 }
 
 impl FileIdentity {
+    /// That of the file which has a path now.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound`, `FilePermission`, `FileAccess`, naming the file.
+    pub fn at(path: &Path) -> Result<Self> {
+        fs::metadata(path).map(|metadata| Self::of(&metadata)).map_err(|error| from_io(path, "read", &error))
+    }
+
     fn of(metadata: &fs::Metadata) -> Self {
         Self {
             device: metadata.dev(),

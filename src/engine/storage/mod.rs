@@ -1,7 +1,7 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
 //! - `file_set.rs`: which files a table has
-//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once
+//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once; `query_files.rs`: the files of one query
 //! - `file_systems.rs`: which ways from files to a device's memory there are
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
@@ -28,12 +28,13 @@ mod leafless;
 mod page_cache;
 mod page_index;
 mod pruning;
+mod query_files;
 mod read_path;
 mod scan_size;
 mod statistics;
 mod writer;
 
-pub use describe::{DescriptionCache, describe};
+pub use describe::{DescriptionCache, describe, identify};
 pub use error::{from_io, from_parquet};
 pub use file_set::expand;
 pub use file_systems::{FileSystems, FileWay};
@@ -43,6 +44,7 @@ pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
 pub use page_cache::PageCacheProbe;
 pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
 pub use pruning::{RowGroupBounds, refutes};
+pub use query_files::QueryFiles;
 pub use read_path::{FileReader, memory_available};
 pub use scan_size::{ScanSize, scan_size};
 pub use statistics::ChunkStatistics;

@@ -34,6 +34,18 @@ pub fn describe(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Resul
     }
 }
 
+/// What the identities of tables are now.
+///
+/// # Errors
+///
+/// Those of reaching the engine; inside, those of each table.
+pub fn identify(server_oid: pg_sys::Oid, tables: &[FileSet]) -> Result<Vec<Result<u64>>> {
+    match ask_again(server_oid, &Request::Identify { tables: tables.to_vec() })? {
+        Response::Identified(identities) if identities.len() == tables.len() => Ok(identities),
+        other => Err(unexpected(&other)),
+    }
+}
+
 /// What a query would read.
 ///
 /// # Errors

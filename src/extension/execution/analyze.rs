@@ -82,7 +82,7 @@ unsafe fn sample(
             true => None,
             false => {
                 let name = options::column_name(relation_oid, attribute.attnum);
-                types::scan_column(relation_oid, attribute, id, types::find_column(description, &name))
+                types::scan_column(relation_oid, attribute, id, description.column(&name))
             }
         };
         readers.push(ColumnReader::new(ColumnSource {

@@ -14,7 +14,7 @@ use crate::{
     error::OrRaise,
     pg::list,
     privileges,
-    scan_private::{ScanPrivate, decode_refusals},
+    scan_private::{ScanPrivate, decode_refusals, place},
     settings,
     types::{ColumnReader, ColumnSource, RowBlock},
 };
@@ -84,6 +84,7 @@ impl ScanState {
     fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
         let request = Request::Run(Box::new(QueryRequest {
             plan,
+            planned_files: self.private.files.clone(),
             parameters,
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),
@@ -285,7 +286,7 @@ pub unsafe extern "C-unwind" fn shutdown_foreign_scan(node: *mut pg_sys::Foreign
 /// `scan` is a valid plan node.
 pub unsafe fn read_private(scan: *mut pg_sys::ForeignScan) -> Result<ScanPrivate> {
     // SAFETY: the caller says so.
-    let bytes = unsafe { private_bytes(scan, 0) };
+    let bytes = unsafe { private_bytes(scan, place::SCAN) };
     let bytes = bytes.ok_or_else(|| Error::internal("foreign scan without a plan"))?;
     ScanPrivate::decode(&bytes)
 }
@@ -301,7 +302,7 @@ pub unsafe fn read_private(scan: *mut pg_sys::ForeignScan) -> Result<ScanPrivate
 /// `scan` is a valid plan node.
 pub unsafe fn read_refusals(scan: *mut pg_sys::ForeignScan) -> Result<Vec<String>> {
     // SAFETY: the caller says so.
-    let bytes = unsafe { private_bytes(scan, 1) };
+    let bytes = unsafe { private_bytes(scan, place::REFUSALS) };
     bytes.map_or_else(|| Ok(Vec::new()), |bytes| decode_refusals(&bytes))
 }
 

@@ -8,6 +8,10 @@ use pgrx::pg_sys;
 use super::list::{integers, pointers};
 
 unsafe extern "C-unwind" {
+    // In pg_inherits.h, which pgrx doesn't bind.
+    #[link_name = "has_subclass"]
+    fn c_has_subclass(table_oid: pg_sys::Oid) -> bool;
+
     // In libpq.h, which pgrx doesn't bind. False if the client's end of the connection is closed.
     fn pq_check_connection() -> bool;
 }
@@ -16,6 +20,12 @@ unsafe extern "C-unwind" {
 pub fn client_is_connected() -> bool {
     // SAFETY: MyProcPort is set in backends that have a client; then the check polls its socket.
     unsafe { pg_sys::MyProcPort.is_null() || pg_sys::ffi::pg_guard_ffi_boundary(|| pq_check_connection()) }
+}
+
+/// Whether a table has, or once had, tables that inherit from it.
+pub fn has_subclass(table_oid: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog lookup of a table that exists, or an ERROR.
+    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| c_has_subclass(table_oid)) }
 }
 
 /// The attribute at this index, counted from zero.
@@ -91,6 +101,9 @@ pub fn may_use_server(server_oid: pg_sys::Oid) -> bool {
     };
     result == pg_sys::AclResult::ACLCHECK_OK
 }
+
+/// Whether an interval may be infinite, as the difference of infinite timestamps is then.
+pub const HAS_INFINITE_INTERVALS: bool = cfg!(any(feature = "pg17", feature = "pg18"));
 
 /// Whether core keeps joins with pseudoconstant clauses from foreign-data wrappers.
 pub const HIDES_PSEUDOCONSTANT_JOINS: bool = cfg!(any(feature = "pg15", feature = "pg16"));

@@ -42,6 +42,16 @@ pub unsafe fn integers(list: *mut pg_sys::List) -> impl Iterator<Item = i32> {
     unsafe { cells(list) }.map(|cell| unsafe { cell.int_value })
 }
 
+/// The cells of a list of oids; NIL has none.
+///
+/// # Safety
+///
+/// `list` is NIL or a valid list of oids, and outlives the iterator.
+pub unsafe fn oids(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::Oid> {
+    // SAFETY: the caller says so.
+    unsafe { cells(list) }.map(|cell| unsafe { cell.oid_value })
+}
+
 /// A C string as an owned one; bytes that are not UTF-8 are replaced. NULL reads as empty.
 ///
 /// # Safety

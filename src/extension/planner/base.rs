@@ -5,7 +5,7 @@ use std::{collections::HashMap, rc::Rc};
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
     ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn,
-    TableDescription, Value,
+    TableDescription,
 };
 
 use super::{
@@ -141,8 +141,7 @@ unsafe fn read_columns(
             if attribute.attisdropped || compat::is_virtual(attribute) {
                 continue;
             }
-            let described =
-                types::find_column(description, &options::column_name(table_oid, attribute.attnum));
+            let described = description.column(&options::column_name(table_oid, attribute.attnum));
             let id = with_planning(|planning| planning.new_column());
             let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
             columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
@@ -169,7 +168,7 @@ fn lowered_column(
     let is_number = column.data_type.is_integer() || column.data_type.is_decimal();
     let magnitude = described
         .filter(|described| is_number || described.data_type.as_ref() == Some(&column.data_type))
-        .and_then(described_magnitude)
+        .and_then(ColumnDescription::magnitude)
         .unwrap_or_else(|| super::lower::type_magnitude(&column.data_type));
     Lowered {
         expression: Expression::column(column.id, column.data_type.clone()),
@@ -178,21 +177,6 @@ fn lowered_column(
         not_null: column.not_null,
         modifier: if column.trim_blanks { attribute.atttypmod } else { -1 },
     }
-}
-
-fn described_magnitude(column: &ColumnDescription) -> Option<f64> {
-    let unit = match column.data_type.as_ref()? {
-        DataType::Decimal { scale, .. } => 10f64.powi(-i32::from(*scale)),
-        data_type if data_type.is_integer() => 1.0,
-        DataType::Timestamp => 1.0,
-        _ => return None,
-    };
-    let size = |value: &Value| match value {
-        Value::Int(value) => Some(value.unsigned_abs() as f64),
-        Value::Decimal(value) => Some(value.unsigned_abs() as f64),
-        _ => None,
-    };
-    Some(size(column.minimum.as_ref()?)?.max(size(column.maximum.as_ref()?)?) * unit)
 }
 
 /// The error for a column that a query needs and that no engine can read.

@@ -1,7 +1,9 @@
 //! The ForeignScan: what the engine returns, and how the scan's tuple is made of it.
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation, prune_columns};
+use pystachio_plan::{
+    ColumnId, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
+};
 
 use super::{
     base::unreadable_column,
@@ -227,14 +229,38 @@ impl<'a> ScanBuilder<'a> {
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
         let plan = prune_columns(&Plan { root, outputs: self.outputs });
+        let server_oid = self.info.server_oid.into();
         ScanPrivate {
-            server_oid: self.info.server_oid.into(),
+            server_oid,
+            files: planned_files(server_oid, &plan.root),
             plan,
             attributes: self.attributes,
             parameters: Vec::new(),
             hides_rows: false,
         }
     }
+}
+
+/// What a plan's scans take from the footers of their files.
+fn planned_files(server_oid: u32, root: &Relation) -> Vec<PlannedFiles> {
+    let mut planned: Vec<PlannedFiles> = Vec::new();
+    for scan in root.scans() {
+        let Operator::Scan { files, columns, .. } = scan else { continue };
+        let key = (server_oid, files.clone());
+        let Some(Ok(description)) = with_planning(|planning| planning.description(&key)) else { continue };
+        let bounds = columns
+            .iter()
+            .filter_map(|column| Some((column.name.clone(), description.column(&column.name)?.magnitude()?)));
+        match planned.iter_mut().find(|planned| planned.files == *files) {
+            Some(known) => known.bounds.extend(bounds),
+            None => planned.push(PlannedFiles {
+                files: files.clone(),
+                identity: description.identity,
+                bounds: bounds.collect(),
+            }),
+        }
+    }
+    planned
 }
 
 /// The parameters that the plan uses, numbered from 0, and their expressions in that order.
@@ -282,7 +308,8 @@ pub unsafe fn append_refusals(scan: *mut pg_sys::ForeignScan, refusals: &[String
     }
 }
 
-unsafe fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
+/// Bytes as a constant of PostgreSQL.
+pub unsafe fn bytes_constant(bytes: Vec<u8>) -> *mut pg_sys::Const {
     unsafe {
         let datum = bytes.into_datum().unwrap_or(pg_sys::Datum::from(0));
         pg_sys::makeConst(pg_sys::BYTEAOID, -1, pg_sys::InvalidOid, -1, datum, false, false)

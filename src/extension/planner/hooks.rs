@@ -10,7 +10,7 @@ use super::{
     nodes::{elements, node_as, tag_of},
     planning::{PlanningGuard, with_planning},
     relation_info::{RelationInfo, is_ours_oid},
-    rewrite, statistics,
+    replan, rewrite, statistics,
 };
 use crate::{
     pg::compat,
@@ -31,6 +31,7 @@ pub fn install_hooks() {
         NEXT_JOIN_SEARCH = pg_sys::join_search_hook;
         pg_sys::join_search_hook = Some(search_joins);
         statistics::install_hook();
+        replan::install_hook();
     }
 }
 
@@ -40,6 +41,8 @@ struct PlannerCall {
     query_text: *const c_char,
     cursor_options: c_int,
     parameters: pg_sys::ParamListInfo,
+    /// The query, if its plan may be kept.
+    original: Option<*mut pg_sys::Query>,
 }
 
 #[pg_guard]
@@ -50,7 +53,8 @@ unsafe extern "C-unwind" fn plan_query(
     parameters: pg_sys::ParamListInfo,
 ) -> *mut pg_sys::PlannedStmt {
     unsafe {
-        let call = PlannerCall { query_text, cursor_options, parameters };
+        let original = replan::copy_for_later(query, parameters);
+        let call = PlannerCall { query_text, cursor_options, parameters, original };
         let planned = match rewritten(query) {
             None => plan_one(query, call),
             // The planner scribbles on its input: each try has its own copy.
@@ -105,12 +109,16 @@ unsafe fn plan_one(query: *mut pg_sys::Query, call: PlannerCall) -> Planned {
         }
         let (met_table, said) =
             with_planning(|planning| (planning.met_table(), planning.refusals().to_vec()));
-        if !met_table || is_whole(statement) {
-            return (statement, true, Vec::new());
+        let mut reasons = Vec::new();
+        let is_whole = !met_table || is_whole(statement);
+        if !is_whole {
+            reasons = leftover::reasons(statement, &said);
+            leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
         }
-        let reasons = leftover::reasons(statement, &said);
-        leftover::for_each_scan(statement, &mut |scan| append_refusals(scan, &reasons));
-        (statement, false, reasons)
+        if let Some(original) = call.original {
+            replan::attach_origin(statement, original, call.cursor_options);
+        }
+        (statement, is_whole, reasons)
     }
 }
 

@@ -8,7 +8,7 @@
 //!                                                finish ──► ForeignScan with a ScanPrivate
 //! ```
 //!
-//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook
+//! - `hooks.rs`: planner_hook, set_rel_pathlist_hook, join_search_hook; `replan.rs`: ExecutorStart_hook
 //! - `rewrite/`: queries that PostgreSQL can't flatten, made flat
 //! - `base.rs`, `label.rs`, `join.rs`, `upper.rs`: one relation each, from the bottom up
 //! - `clauses.rs`: the order in which conditions are tested
@@ -45,6 +45,7 @@ mod nodes;
 mod outputs;
 mod planning;
 mod relation_info;
+mod replan;
 mod rewrite;
 mod scope;
 mod security;

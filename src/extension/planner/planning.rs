@@ -24,6 +24,8 @@ pub struct Planning {
     hooked: bool,
     /// A foreign table of ours is in the query.
     met_table: bool,
+    /// A constant of the query is an infinite date or timestamp.
+    met_infinity: bool,
 }
 
 thread_local! {
@@ -125,10 +127,28 @@ impl Planning {
         self.met_table = true;
     }
 
+    /// Whether an infinite date or timestamp was lowered, so that values of the engine may be infinite.
+    pub fn met_infinity(&self) -> bool {
+        self.met_infinity
+    }
+
+    /// Notes an infinite date or timestamp.
+    pub fn meet_infinity(&mut self) {
+        self.met_infinity = true;
+    }
+
     /// A description fetched earlier in this run.
     pub fn description(&self, key: &(u32, FileSet)) -> Option<Result<std::rc::Rc<TableDescription>, Error>> {
         // Without the hook the entry outlives its query, and files may have changed since.
         if self.hooked { self.descriptions.get(key).cloned() } else { None }
+    }
+
+    /// The tables that were described in this run: their servers, files and identities.
+    pub fn described(&self) -> Vec<(u32, FileSet, u64)> {
+        let known = self.descriptions.iter().filter_map(|((server, files), description)| {
+            Some((*server, files.clone(), description.as_ref().ok()?.identity))
+        });
+        known.collect()
     }
 
     /// Keeps a description for the rest of this run.

@@ -17,12 +17,13 @@ use pystachio_plan::{Expression, could_fail};
 
 use super::{
     clauses::in_order,
-    lower::{Lowering, Refusal},
+    lower::{Lowering, Refusal, has_parameter},
     nodes::elements,
     planning::with_planning,
     relation_info::RelationInfo,
     scope::Scope,
 };
+use crate::settings;
 
 /// The conditions of a base relation.
 pub struct LeveledConditions {
@@ -55,6 +56,10 @@ pub unsafe fn leveled_conditions(
         for clause in in_order(root, (*relation).baserestrictinfo) {
             lowest = lowest.min((*clause).security_level);
             match Lowering::new(scope).lower_condition((*clause).clause.cast()) {
+                // A value that engines don't have makes such a condition fail, and the way out is this setting.
+                Ok(condition) if !settings::pushdown() && has_parameter(&condition, |_| true) => {
+                    local.push(clause);
+                }
                 // A condition guards those that PostgreSQL tests after it.
                 Ok(condition) if !local.is_empty() && could_fail(&condition, &|_| false) => {
                     refuse("a condition that could fail, after one that PostgreSQL tests");

@@ -10,7 +10,7 @@ use pystachio_plan::{ColumnDescription, DataType, Value};
 use super::{base, relation_info::is_ours_oid};
 use crate::{
     options,
-    types::{self, EPOCH_DAYS, EPOCH_MICROSECONDS},
+    types::{EPOCH_DAYS, EPOCH_MICROSECONDS},
 };
 
 static mut NEXT_RELATION_STATS: pg_sys::get_relation_stats_hook_type = None;
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn relation_stats(
         let table = options::table_options((*entry).relid);
         let Ok(description) = base::describe(&table) else { return false };
         let name = options::column_name((*entry).relid, attribute_number);
-        let Some(column) = types::find_column(&description, &name) else { return false };
+        let Some(column) = description.column(&name) else { return false };
         let tuple = statistic_tuple(entry, attribute_number, column, description.row_count as f64);
         (*variable).statsTuple = tuple;
         (*variable).freefunc = Some(free_tuple);

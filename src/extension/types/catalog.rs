@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "reads PostgreSQL's catalogs")]
 
 use pgrx::pg_sys;
-use pystachio_plan::{ColumnDescription, ColumnId, DataType, ScanColumn, TableDescription};
+use pystachio_plan::{ColumnDescription, ColumnId, DataType, ScanColumn};
 
 use crate::{options, pg::compat};
 
@@ -68,15 +68,6 @@ pub fn scan_column(
         length_max: has_length.then(|| (attribute.atttypmod - TYPMOD_OFFSET).unsigned_abs()),
         trim_blanks: attribute.atttypid == pg_sys::BPCHAROID,
     })
-}
-
-/// The column of the files that a name means: exactly, and then without regard to case.
-pub fn find_column<'a>(description: &'a TableDescription, name: &str) -> Option<&'a ColumnDescription> {
-    let columns = &description.columns;
-    columns
-        .iter()
-        .find(|column| column.name == name)
-        .or_else(|| columns.iter().find(|column| column.name.eq_ignore_ascii_case(name)))
 }
 
 /// The decimal that a bare `numeric` column holds.

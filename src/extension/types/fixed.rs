@@ -93,9 +93,9 @@ pub fn fill_timestamp(
 ) -> Result<()> {
     let values = array.values();
     cells.try_fill(array, rows, |row| match values[row].checked_sub(EPOCH_MICROSECONDS) {
-        Some(time) if TIMESTAMPS.contains(&time) => Ok(Datum::from(time)),
-        // Infinity, as with dates.
+        // Infinity, as with dates. Without it the greatest number would be a moment of the year 294247.
         _ if matches!(values[row], i64::MIN | i64::MAX) => Ok(Datum::from(values[row])),
+        Some(time) if TIMESTAMPS.contains(&time) => Ok(Datum::from(time)),
         _ => Err(out_of_range("timestamp", values[row])),
     })
 }

@@ -186,6 +186,10 @@ impl Engine for FakeEngine {
         Ok(TableDescription { files: Vec::new(), columns: Vec::new(), row_count: 5, identity: 1 })
     }
 
+    async fn identify(&self, _files: &FileSet) -> Result<u64> {
+        Ok(1)
+    }
+
     async fn run(&self, request: QueryRequest, _stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Value::Int(number) = request.parameters[0].value else { panic!("no behaviour") };
         let behaviour = BEHAVIOURS[number as usize];
@@ -365,6 +369,7 @@ fn query(behaviour: Behaviour) -> Request {
     let behaviour = Literal::new(Value::Int(behaviour as i64), pystachio_plan::DataType::Int64);
     Request::Run(Box::new(QueryRequest {
         plan,
+        planned_files: Vec::new(),
         parameters: vec![behaviour],
         with_metrics: false,
         batch_rows_max: 100,

@@ -68,6 +68,7 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let plan = Plan { root, outputs: outputs.iter().map(|id| ColumnId(*id)).collect() };
     let request = QueryRequest {
         plan,
+        planned_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,

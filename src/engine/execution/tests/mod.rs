@@ -328,6 +328,7 @@ impl Fixture {
 fn request(plan: Plan) -> QueryRequest {
     QueryRequest {
         plan,
+        planned_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: true,
         batch_rows_max: 1000,

@@ -257,6 +257,7 @@ impl<'a> Compiler<'a> {
             Function::QuotientScale => self.quotient_scale(call),
             Function::Cast => self.cast(call),
             Function::Extract(_)
+            | Function::DatePart(_)
             | Function::DateTrunc(_)
             | Function::AddDays
             | Function::SubtractDays

@@ -9,6 +9,7 @@ mod tests;
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -18,8 +19,9 @@ use pystachio_plan::{
 };
 
 use super::{
+    file_set::expand,
     file_type::{FileType, file_type},
-    files::{FileCatalog, FileFooter, TableFile},
+    files::{FileCatalog, FileFooter, FileIdentity, TableFile},
     statistics::ColumnSummary,
 };
 
@@ -51,22 +53,47 @@ impl DescriptionCache {
 /// Those of [`FileCatalog::open_all`]; `SchemaMismatch` if a file lacks a column of the first one or has it
 /// with another type, naming both.
 pub fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescription> {
-    let files = catalog.open_all(files)?;
-    let identity = table_identity(&files);
+    describe_opened(catalog, &catalog.open_all(files)?)
+}
+
+/// Describes a table whose files are open. Blocks.
+///
+/// # Errors
+///
+/// `SchemaMismatch` as of [`describe`].
+pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<TableDescription> {
+    let identity = opened_identity(files);
     if let Some(known) = catalog.descriptions.get(identity) {
         return Ok(known);
     }
-    let description = describe_files(&files, identity)?;
+    let description = describe_files(files, identity)?;
     catalog.descriptions.insert(description.clone());
     Ok(description)
 }
 
+/// The identity of a table, from its files alone. Blocks.
+///
+/// # Errors
+///
+/// `FileNotFound`, `FilePermission`, `FileAccess`, each naming the file.
+pub fn identify(files: &FileSet) -> Result<u64> {
+    let paths = expand(files)?;
+    let files: Result<Vec<_>> =
+        paths.iter().map(|path| Ok((path.as_path(), FileIdentity::at(path)?))).collect();
+    Ok(table_identity(files?.into_iter()))
+}
+
+/// The identity of a table whose files are open.
+pub fn opened_identity(files: &[TableFile]) -> u64 {
+    table_identity(files.iter().map(|file| (file.footer.path.as_path(), file.footer.identity)))
+}
+
 /// A digest of what the files are: equal if nothing has changed.
-fn table_identity(files: &[TableFile]) -> u64 {
+fn table_identity<'a>(files: impl Iterator<Item = (&'a Path, FileIdentity)>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for file in files {
-        file.footer.path.hash(&mut hasher);
-        file.footer.identity.hash(&mut hasher);
+    for (path, identity) in files {
+        path.hash(&mut hasher);
+        identity.hash(&mut hasher);
     }
     hasher.finish()
 }

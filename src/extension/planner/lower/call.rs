@@ -7,16 +7,20 @@ use pystachio_plan::{Ctype, DataType, DateField, Expression, Function, Interval,
 
 use super::{
     Lowered, LoweredResult, Lowering, Refusal, Scale, check_determined, check_equality, check_order,
-    function_name,
+    function_name, has_parameter,
     numeric::{arithmetic, cast_to, decimal_type, type_magnitude, type_scale, wider},
     type_name,
 };
 use crate::planner::{
     collation,
     nodes::{elements, list_of},
+    planning::with_planning,
     shippable::{Comparison, Shipping, Whole, shipping_of},
 };
-use crate::types::{data_type, numeric_modifier};
+use crate::{
+    pg::compat,
+    types::{data_type, numeric_modifier},
+};
 
 thread_local! {
     static KNOWN: RefCell<HashMap<pg_sys::Oid, Option<Shipping>>> = RefCell::new(HashMap::new());
@@ -294,6 +298,10 @@ impl CallSite {
             ))),
             Shipping::AddInterval { negated } => self.add_interval(negated, arguments),
             Shipping::TimestampDifference => {
+                // A difference with an infinite timestamp is an error only where intervals can't be infinite.
+                if compat::HAS_INFINITE_INTERVALS {
+                    arguments.iter().try_for_each(|argument| self.check_finite(argument))?;
+                }
                 let arguments = values(arguments);
                 Ok(Lowered::plain(Expression::call(
                     Function::TimestampDifference,
@@ -442,6 +450,9 @@ impl CallSite {
         if !is_known || (self.types.len() > 1 && target != source) {
             return Err(Refusal(format!("a cast from {} to {}", type_name(source_oid), target)));
         }
+        if target == DataType::Time {
+            self.check_finite(&argument)?;
+        }
         let magnitude = argument.magnitude.min(type_magnitude(&target)) + 1.0;
         let expression = cast_to(argument, &target);
         Ok(Lowered::number(expression, Scale::None, magnitude))
@@ -545,6 +556,7 @@ impl CallSite {
     fn extract(&self, arguments: Vec<Lowered>) -> LoweredResult {
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
+        self.check_finite(&value)?;
         let data_type = value.data_type().clone();
         let is_known = match data_type {
             DataType::Date => !field.is_of_time(),
@@ -554,6 +566,11 @@ impl CallSite {
         };
         if !is_known {
             return Err(self.refuse(&format!("of {field:?} on {data_type}")));
+        }
+        if self.result_type == pg_sys::FLOAT8OID {
+            let arguments = vec![value.expression];
+            let part = Expression::call(Function::DatePart(field), arguments, DataType::Float64);
+            return Ok(Lowered::plain(part));
         }
         let scale = match field {
             DateField::Second => 6,
@@ -571,10 +588,16 @@ impl CallSite {
             vec![value.expression],
             decimal_type(magnitude, scale)?,
         );
-        if self.result_type == pg_sys::NUMERICOID {
-            return Ok(Lowered::number(extracted, Scale::Fixed(scale), magnitude));
+        Ok(Lowered::number(extracted, Scale::Fixed(scale), magnitude))
+    }
+
+    /// Fields of what is infinite are NULL, or infinite numbers, which engines have none of.
+    fn check_finite(&self, value: &Lowered) -> Result<(), Refusal> {
+        let is_moment = |data_type: &DataType| matches!(data_type, DataType::Date | DataType::Timestamp);
+        if has_parameter(&value.expression, is_moment) || with_planning(|planning| planning.met_infinity()) {
+            return Err(self.refuse("on a value that may be infinite"));
         }
-        Ok(Lowered::plain(Expression::call(Function::Cast, vec![extracted], DataType::Float64)))
+        Ok(())
     }
 
     fn date_trunc(&self, arguments: Vec<Lowered>) -> LoweredResult {
@@ -607,6 +630,10 @@ impl CallSite {
         let [moment, interval] = self.two(arguments)?;
         let interval = match interval.expression {
             Expression::Literal(literal) => match literal.value {
+                // Infinite, where the server's version has such.
+                Value::Interval(interval) if interval.months.unsigned_abs() >= i32::MAX.unsigned_abs() => {
+                    return Err(self.refuse("with an interval out of range"));
+                }
                 Value::Interval(interval) => {
                     let sign = if negated { -1 } else { 1 };
                     let parts = (

@@ -5,7 +5,7 @@ use pystachio_plan::{DataType, Expression, Interval, Value};
 
 use super::{Lowered, LoweredResult, Refusal, Scale, type_name};
 use crate::{
-    planner::nodes::text_of,
+    planner::{nodes::text_of, planning::with_planning},
     types::{EPOCH_DAYS, EPOCH_MICROSECONDS, data_type},
 };
 
@@ -80,6 +80,7 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             pg_sys::DATEOID => {
                 let days = datum.value() as i32;
                 let is_infinite = matches!(days, i32::MIN | i32::MAX);
+                note_infinity(is_infinite);
                 let shift = if is_infinite { 0 } else { i64::from(EPOCH_DAYS) };
                 plain(Value::Int(i64::from(days) + shift), DataType::Date)
             }
@@ -87,6 +88,7 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => {
                 let microseconds = datum.value() as i64;
                 let is_infinite = matches!(microseconds, i64::MIN | i64::MAX);
+                note_infinity(is_infinite);
                 let shift = if is_infinite { 0 } else { EPOCH_MICROSECONDS };
                 let Some(shifted) = microseconds.checked_add(shift) else {
                     return Err(Refusal::new("a timestamp after the year 294246"));
@@ -100,6 +102,10 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             }
             pg_sys::INTERVALOID => {
                 let interval = &*datum.cast_mut_ptr::<pg_sys::Interval>();
+                // Engines count nanoseconds.
+                if interval.time.checked_mul(1_000).is_none() {
+                    return Err(Refusal::new("an interval constant of more than 292 years of hours"));
+                }
                 let value =
                     Interval { months: interval.month, days: interval.day, microseconds: interval.time };
                 plain(Value::Interval(value), DataType::Interval)
@@ -125,6 +131,12 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             }
             _ => Err(Refusal(format!("a constant of type {}", type_name(type_oid)))),
         }
+    }
+}
+
+fn note_infinity(is_infinite: bool) {
+    if is_infinite {
+        with_planning(|planning| planning.meet_infinity());
     }
 }
 

@@ -78,6 +78,15 @@ pub fn check_depth(relation: &Relation) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether a value that only run time tells, of such a type, is in an expression.
+pub fn has_parameter(expression: &Expression, is_meant: impl Fn(&DataType) -> bool) -> bool {
+    let mut found = false;
+    expression.walk(&mut |part| {
+        found |= matches!(part, Expression::Parameter { data_type, .. } if is_meant(data_type));
+    });
+    found
+}
+
 /// A plan expression, and what PostgreSQL must know to print its value.
 #[derive(Clone, Debug)]
 pub struct Lowered {
