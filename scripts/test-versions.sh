@@ -56,7 +56,7 @@ test_version() {
     python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" --data "$folder/edges" --tpch "$tpch" \
         "${suites[@]}" --seed "$seed" --share "$share" --counts "$results/$name-differential.json" || status=1
 
-    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --module nesting \
+    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --module views --module roles --module nesting \
         --module processes --counts "$results/$name-faults.json" || status=1
     stop_cluster
 }
@@ -64,7 +64,7 @@ test_version() {
 # Rights on a server of 16 that leaves more of their checks to us, with the build for 16.
 test_access() {
     create_cluster "pg$1" "$stage" || return 1
-    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --counts "$results/$name-access.json" || status=1
+    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --module views --counts "$results/$name-access.json" || status=1
     stop_cluster
 }
 
