@@ -119,6 +119,7 @@ impl ScalarCall {
             | Kernel::Lower(_)
             | Kernel::NullWhere
             | Kernel::NormalizeFloat
+            | Kernel::NormalizeNan
             | Kernel::Align => false,
         }
     }
