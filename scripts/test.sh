@@ -126,13 +126,6 @@ run_emulated() {
     return "$outcome"
 }
 
-stop_clusters() {
-    local name
-    for name in test bare emulated; do "$project_root/scripts/cluster.sh" stop "$name"; done
-}
-
-area rust run_rust
-area kernels run_kernels
 # PostgreSQL's own regression queries: a slice of so many seconds, or all of them.
 core_seconds=60
 run_core() {
@@ -141,6 +134,13 @@ run_core() {
     "$project_root/scripts/core.sh" "$results/core.json" --seed "$seed" "${slice[@]}"
 }
 
+stop_clusters() {
+    local name
+    for name in test bare emulated; do "$project_root/scripts/cluster.sh" stop "$name"; done
+}
+
+area rust run_rust
+area kernels run_kernels
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")

@@ -5,7 +5,7 @@
 \i :abs_srcdir/include/tables.sql
 \i :abs_srcdir/include/same.sql
 
-EXPLAIN (COSTS OFF) SELECT x.a, s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999;
+SELECT public.pushed($$SELECT x.a, s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999$$);
 SELECT DISTINCT s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999;
 SELECT same($$SELECT x.id, s.v FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a = 999$$);
 SELECT same($$SELECT x.id, s.v, s.id FROM t1 x LEFT JOIN LATERAL (SELECT *, x.a + 1 AS v FROM t2 y) s ON x.i = s.i AND x.a > 3$$);

@@ -20,7 +20,8 @@ CREATE FOREIGN TABLE pq.collations (c text COLLATE "C", d text OPTIONS (column_n
 EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM collations WHERE c < d;
 SELECT count(*) FROM collations WHERE c < d;
 SELECT count(*) FROM collations WHERE c = d;
-SELECT count(*) FROM collations WHERE c LIKE d;
+-- LIKE raises it from PostgreSQL 18 on.
+EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM collations WHERE c LIKE d;
 SELECT count(*) FROM collations WHERE starts_with(c, d);
 SELECT count(*) FROM collations WHERE strpos(c, d) > 0;
 SELECT greatest(c, d) FROM collations;

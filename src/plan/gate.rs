@@ -70,10 +70,10 @@ fn visit(relation: &Relation, visitor: &mut dyn FnMut(&Expression)) {
 
 /// Whether there could be a gate below, so that trees without one, which are most, are not copied.
 fn has_gates(relation: &Relation) -> bool {
-    relation.inputs().into_iter().any(|input| {
-        input.expressions().into_iter().any(|expression| has_constant_condition(expression))
-            || has_gates(input)
-    })
+    relation
+        .inputs()
+        .into_iter()
+        .any(|input| input.expressions().into_iter().any(has_constant_condition) || has_gates(input))
 }
 
 fn has_constant_condition(expression: &Expression) -> bool {

@@ -208,9 +208,10 @@ pub(crate) fn enqueue_decoding<'a>(
         }
     }
     for column in &columns {
-        match column {
-            AnyColumn::Cells(cells) => device.spoil_nulls(cells, rows.row_count()),
-            AnyColumn::Codes(coded) => device.spoil_nulls(&coded.entries, coded.entry_count),
+        // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
+        // all zeroes, and stays so.
+        if let AnyColumn::Cells(cells) = column {
+            device.spoil_nulls(cells, rows.row_count());
         }
     }
     let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();

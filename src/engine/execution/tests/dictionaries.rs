@@ -211,6 +211,18 @@ fn conditions_on_text_give_the_same_rows_whatever_the_form() {
 }
 
 #[test]
+fn the_entry_for_null_is_evaluated_where_no_row_is_null() {
+    let shape = Shape { null_percent: 0, ..shape() };
+    let table = Table::written(std::env::temp_dir(), shape.rows(), properties().build());
+    let passes = |row: &&Row| row.text.as_deref().is_some_and(|text| text >= "7");
+    let expected: Vec<Vec<String>> = table.rows.iter().filter(passes).map(shown_row).collect();
+    let condition = [test(Function::GreaterEqual, vec![text(1), literal("7")])];
+    let answer = Fixture::new(PLENTY_BYTES).run(plan(table.filtered(0, &condition))).unwrap();
+    assert_eq!(answer.rows, expected);
+    assert!(count(&answer.metrics, "dictionary_entries_tested") > 0);
+}
+
+#[test]
 fn codes_are_decoded_where_page_indexes_leave_rows_and_in_pieces() {
     let shape = Shape { row_count: 12_000, ..shape() };
     let form = properties().set_max_row_group_row_count(None).build();
