@@ -3,15 +3,15 @@
 #
 #   <stage>/lib/pystachio.so  <stage>/lib/pystachio-engine  <stage>/extension/pystachio*
 #
-# The extension for another version of PostgreSQL than the one that is found by itself has a build folder of its own: cargo gives
+# The extension for another PostgreSQL than the one that is found by itself has a build folder of its own: cargo gives
 # the library one name whatever it was built for, and would compile the extension anew at every change of the version.
 source "$(dirname "$0")/environment.sh"
 
 config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
 version=$(server_version "$config")
-stage=$CARGO_TARGET_DIR/stage-$version
 own=$CARGO_TARGET_DIR
-if [[ $version != "$(default_version)" ]]; then own=$CARGO_TARGET_DIR/pg$version; fi
+if [[ $config != "$(unset PG_CONFIG && find_pg_config || true)" ]]; then own=$CARGO_TARGET_DIR/pg$version; fi
+stage=$own/stage-$version
 cd "$project_root"
 
 say "building the engine"

@@ -78,12 +78,6 @@ server_version() {
     printf '%s\n' "$text"
 }
 
-# Prints the major version of the server that is used where PG_CONFIG names none; nothing where there is none.
-default_version() {
-    local config
-    if config=$(unset PG_CONFIG && find_pg_config); then server_version "$config"; fi
-}
-
 # Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.
 test_seed() {
     if [[ -n ${PYSTACHIO_TEST_SEED:-} ]]; then
