@@ -52,7 +52,7 @@ copy_libraries() {
     { find "$@" -maxdepth 1 -type f -exec ldd {} + 2>/dev/null || true; } | awk '$3 ~ /^\// { print $3 }' | xargs -r realpath -s | sort -u |
         { grep -vE '^/(usr/)?lib(32|64)?/' || true; } | while read -r library; do
             mkdir -p "$folder/server$(dirname "$library")"
-            cp -Ln "$library" "$folder/server$library"
+            [[ -e $folder/server$library ]] || cp -L "$library" "$folder/server$library"
         done
 }
 
