@@ -135,12 +135,17 @@ class Session:
         """Runs statements, giving the text that `rows()` returns to each of them that copies rows in, and returns the result of
         the last one that has one. The first error is raised when all have run."""
         self.start(sql)
+        return self._last_of(rows=rows)
+
+    def _last_of(self, wait=lambda: None, rows=None):
+        """The last result of what was sent; the first error is raised when all have come. `wait` is called before each."""
         last, error = None, None
         while True:
+            wait()
             result = _pq.PQgetResult(self._connection)
             if not result:
                 break
-            if _pq.PQresultStatus(result) == _COPY_IN:
+            if rows is not None and _pq.PQresultStatus(result) == _COPY_IN:
                 _pq.PQclear(result)
                 data = rows().encode()
                 _pq.PQputCopyData(self._connection, data, len(data))
@@ -175,25 +180,15 @@ class Session:
     def finish(self, timeout_s=None):
         """Waits for what `start` sent. Raises TimeoutError if the server does not answer in time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        last, error = None, None
-        while True:
+
+        def wait():
             while self.is_busy():
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"no answer within {timeout_s} s")
                 select.select([_pq.PQsocket(self._connection)], [], [], left)
-            result = _pq.PQgetResult(self._connection)
-            if not result:
-                break
-            try:
-                last = self._take(result)
-            except QueryError as failure:
-                error = error or failure
-                if failure.sqlstate == "08006":
-                    break
-        if error:
-            raise error
-        return last
+
+        return self._last_of(wait)
 
     def cancel(self):
         """Asks the server to cancel the running statement, as Ctrl-C in psql does."""
