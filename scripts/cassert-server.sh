@@ -14,17 +14,17 @@ if [[ ! -x $config ]]; then
     say "installing what PostgreSQL is built with"
     "${as_root[@]}" apt-get install -y -q --no-install-recommends bison flex dpkg-dev libreadline-dev zlib1g-dev libicu-dev liblz4-dev \
         libzstd-dev libxml2-dev libxslt1-dev libssl-dev >&2
-    sources=$cache_root/postgres-15-source
-    rm -rf "$sources"
-    scripts=$(dirname "$0")
-    folder=$("$scripts/postgres-source.sh" 15 "$sources")
+    # The sources that regress/core reads its suite from: built outside of them.
+    sources=$("$(dirname "$0")/postgres-source.sh" 15 "$cache_root/sources/15")
+    build=$(mktemp -d "$cache_root/postgres-15-build-XXXXXX")
+    trap 'rm -rf "$build"' EXIT
     say "building PostgreSQL with assertions (some minutes)"
-    cd "$folder"
-    ./configure --quiet --prefix="$prefix" --enable-cassert --enable-debug --with-icu --with-lz4 --with-zstd --with-openssl CFLAGS='-O1 -g' >&2
+    cd "$build"
+    "$sources/configure" --quiet --prefix="$prefix" --enable-cassert --enable-debug --with-icu --with-lz4 --with-zstd --with-openssl \
+        CFLAGS='-O1 -g' >&2
     make -s -j "$(nproc)" world-bin >&2
     make -s install-world-bin >&2
     make -s -C src/test/regress all >&2
     make -s -C src/test/regress install >&2 || true
-    rm -rf "$sources"
 fi
 printf '%s\n' "$config"

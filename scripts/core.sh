@@ -38,9 +38,11 @@ for tests in test_statements test_queries test_forms; do
     "$python" "$project_root/regress/core/$tests.py" 2>&1 | tail -n 20 >&2
 done
 
+# A cluster for each version: some can run at once.
+cluster=core$version
 stage=$("$project_root/scripts/build.sh")
-folder=$("$project_root/scripts/cluster.sh" create core "$stage")
+folder=$("$project_root/scripts/cluster.sh" create "$cluster" "$stage")
 # shellcheck disable=SC2064
-trap "'$project_root/scripts/cluster.sh' stop core" EXIT
-"$python" "$project_root/regress/core/run.py" "$("$project_root/scripts/cluster.sh" conninfo core)" --suite "$suite" \
+trap "'$project_root/scripts/cluster.sh' stop '$cluster'" EXIT
+"$python" "$project_root/regress/core/run.py" "$("$project_root/scripts/cluster.sh" conninfo "$cluster")" --suite "$suite" \
     --data "$folder/core" --version "$version" --counts "$counts" "$@"

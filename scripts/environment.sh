@@ -124,6 +124,23 @@ state_root() {
     printf '%s\n' "$other"
 }
 
+# The addresses from which this machine takes packages of Debian.
+debian_mirrors() {
+    local files=()
+    mapfile -t files < <(find /etc/apt -name '*.sources' -o -name '*.list')
+    [[ ${#files[@]} -gt 0 ]] || return 0
+    sed -nE 's#^(URIs: *|deb (\[[^]]*\] )?)([^ ]*/debian[a-z-]*)/?( .*)?$#\3#p' "${files[@]}" | sort -u
+}
+
+# Runs a program of apt with a list of sources, and with all that it writes, in a folder of ours: apt_apart FOLDER PROGRAM ARGUMENT…
+apt_apart() {
+    local folder=$1 program=$2
+    shift 2
+    mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
+    "$program" -q -o Dir::Etc::SourceList="$folder/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$folder/lists" \
+        -o Dir::Cache="$folder/cache" -o APT::Sandbox::User="$(id -un)" -o APT::Get::List-Cleanup=0 "$@"
+}
+
 # Every build must see the same compiler, or it is one more build.
 PYSTACHIO_NVCC=$(find_nvcc || true)
 export PYSTACHIO_NVCC

@@ -12,34 +12,20 @@ folder=$(cd "$2" && pwd)
 
 unpacked() { find "$folder" -maxdepth 1 -type d -name "postgresql-$version-$version.*" | sort -V | tail -n 1; }
 
-# Debian's releases, and the component and mirrors that the machine's own sources name.
-mirrors() {
-    { sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/*.sources
-      sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) .*/\2/p' /etc/apt/sources.list /etc/apt/sources.list.d/*.list
-    } 2>/dev/null | sort -u
-}
-
-apt_here() {
-    apt-get -q -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::Lists="$folder/lists" \
-        -o Dir::Cache="$folder/cache" "$@"
-}
-
 if [[ -z $(unpacked) ]]; then
     command -v apt-get >/dev/null || die "Debian's source package is needed, and there is no apt-get here"
-    mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
-    for mirror in $(mirrors); do
+    for mirror in $(debian_mirrors); do
         for suite in bookworm bookworm-updates bookworm-security trixie trixie-updates trixie-security forky; do
             case $mirror,$suite in *-security,*-security | *-security/,*-security) ;; *-security* | *,*-security) continue ;; esac
             printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"
         done
     done > "$folder/sources.list"
-    apt_here update >&2 || say "some of Debian's lists can't be had; going on with the others"
-    mapfile -t known < <(apt-cache -o Dir::Etc::sourcelist="$folder/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::Lists="$folder/lists" \
-        -o Dir::Cache="$folder/cache" showsrc "postgresql-$version" 2>/dev/null | sed -n 's/^Version: *//p' | sort -Vru)
+    apt_apart "$folder" apt-get update >&2 || say "some of Debian's lists can't be had; going on with the others"
+    mapfile -t known < <(apt_apart "$folder" apt-cache showsrc "postgresql-$version" 2>/dev/null | sed -n 's/^Version: *//p' | sort -Vru)
     [[ ${#known[@]} -gt 0 ]] || die "no source package postgresql-$version: Debian's releases that can be had are without it"
     cd "$folder"
     for candidate in "${known[@]}"; do
-        if apt_here source --download-only "postgresql-$version=$candidate" >&2; then break; fi
+        if apt_apart "$folder" apt-get source --download-only "postgresql-$version=$candidate" >&2; then break; fi
         say "postgresql-$version $candidate can't be had; trying the one before it"
     done
     archive=$(find . -maxdepth 1 -name "postgresql-${version}_*.orig.tar.*" ! -name '*.asc' | sort -V | tail -n 1)

@@ -41,33 +41,19 @@ unpack_package() {
     rm -r "$work/wheel"
 }
 
-# Runs apt-get on a list of sources of our own, with all that it writes in the work folder.
-apt_apart() {
-    apt-get -qq -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists" \
-        -o Dir::Cache="$work/apt" -o APT::Sandbox::User="$(id -un)" -o APT::Get::List-Cleanup=0 "$@" >&2
-}
-
-# The first address from which this machine takes packages of Debian.
-debian_mirror() {
-    local files=()
-    mapfile -t files < <(find /etc/apt -name '*.sources' -o -name '*.list')
-    [[ ${#files[@]} -gt 0 ]] || return 0
-    sed -nE 's#^(URIs: *|deb (\[[^]]*\] )?)([^ ]*/debian)/?( .*)?$#\3#p' "${files[@]}" | head -n 1
-}
-
 # Puts the headers of a major version into a folder: fetch_headers MAJOR FOLDER.
 fetch_headers() {
     local major=$1 to=$2 package=postgresql-server-dev-$1 mirror
     local why="install that version and its headers, and set PG_CONFIG"
     command -v apt-get >/dev/null && command -v dpkg >/dev/null ||
         die "PostgreSQL $major: its headers come from the package $package, and there is no apt-get here: $why"
-    mkdir -p "$work/lists/partial" "$work/apt/archives/partial" "$work/deb"
+    mkdir -p "$work/deb"
     if ! (cd "$work/deb" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$package" >&2 2>/dev/null); then
-        mirror=$(debian_mirror)
+        mirror=$(debian_mirrors | grep '/debian$' | head -n 1)
         [[ -n $mirror && -f $DEBIAN_KEYS ]] ||
             die "PostgreSQL $major: its headers come from the package $package, which this distribution does not have: $why"
         echo "deb [signed-by=$DEBIAN_KEYS] $mirror $DEBIAN_SUITE main" > "$work/sources.list"
-        apt_apart update && (cd "$work/deb" && apt_apart download "$package") ||
+        apt_apart "$work" apt-get update >&2 && (cd "$work/deb" && apt_apart "$work" apt-get download "$package" >&2) ||
             die "PostgreSQL $major: $package of Debian's $DEBIAN_SUITE could not be fetched from $mirror: $why"
     fi
     dpkg -x "$work"/deb/"$package"_*.deb "$work/headers"

@@ -28,6 +28,10 @@ CONSTANTS = {
     "f": ["0", "0.25", "1.5", "2.5", "1e6"],
     "ts": ["timestamp '1992-01-01 00:00:00'", "timestamp '2000-02-29 12:34:56'", "timestamp '1970-01-01'"],
 }
+# Fields of extract and date_part, and those that a date has.
+DATE_FIELDS = ["century", "day", "decade", "dow", "doy", "isodow", "isoyear", "julian", "millennium", "month", "quarter", "week", "year"]
+CLOCK_FIELDS = ["epoch", "hour", "microseconds", "milliseconds", "minute", "second"]
+MOVES = ["", " + interval '7.736875 seconds'", " - interval '1 month 0.000001 seconds'", " + interval '36 hours'"]
 LIKE_PATTERNS = ["'a%'", "'%b'", "'%a%'", "'_'", "'__'", "'%'", "'x%'", "'%special%requests%'", "'\\%'", "'A%'", "'%\u00c4%'"]
 
 
@@ -139,7 +143,18 @@ class Generator:
     def date(self, aliases):
         column = self.column(aliases, ["d"])
         return self.pick([column, f"extract(year from {column})", f"extract(month from {column})", f"({column} + 3)",
-                          f"({column} - date '1994-08-20')", f"date_trunc('month', {self.column(aliases, ['ts'])})"])
+                          f"({column} - date '1994-08-20')", f"date_trunc('month', {self.column(aliases, ['ts'])})", self.date_part(aliases)])
+
+    def date_part(self, aliases):
+        """A field of a date, a timestamp or a time of day."""
+        kind = self.pick(["date", "timestamp", "timestamp", "time"])
+        if kind == "date":
+            field, value = self.pick(DATE_FIELDS), self.column(aliases, ["d"])
+        else:
+            value = f"({self.column(aliases, ['ts'])}{self.pick(MOVES)})"
+            field = self.pick(CLOCK_FIELDS if kind == "time" else DATE_FIELDS + CLOCK_FIELDS)
+            value += "::time" if kind == "time" else ""
+        return self.pick([f"extract({field} from {value})", f"date_part('{field}', {value})"])
 
     def expression(self, aliases):
         return self.pick([self.integer, self.numeric, self.text, self.date])(aliases)

@@ -366,43 +366,48 @@ def run_statements(conninfo, options):
 
 def run_statements_of(conninfo, options, table, folder, session, claims):
     """Each statement of a table, after each change of its files; then without files, and with them again."""
-    kept = []
+    both = []
     for schema in ("changed_heap", "changed"):
-        for name, prepare, call in statements.statements(table, schema):
-            own = Session(conninfo, [STATEMENT_TIMEOUT, *prepare])
-            kept.append((name, schema, own, call))
-    half = len(kept) // 2
-    pairs = [(name, heap, heap_call, own, call) for (name, _, heap, heap_call), (_, _, own, call) in zip(kept[:half], kept[half:])]
+        kept = list(statements.statements(table, schema))
+        sessions = [Session(conninfo, [STATEMENT_TIMEOUT]) for _ in kept]
+        for statement, own in zip(kept, sessions):
+            statement.make(own)
+        both.append(list(zip(kept, sessions)))
+    pairs = list(zip(*both))
+
+    def compare_all(when):
+        for (of_heap, heap), (statement, own) in pairs:
+            failure = outcome_differences(outcome_of(lambda: of_heap.run(heap)), outcome_of(lambda: statement.run(own)), True)
+            claims.record(f"{table.name}, {statement.name}, {when}", failure and f"{statement.call}\n{failure}")
+
     # Back to the first state, and through all of them the other way.
     for change in [*table.changes, *table.changes[-2::-1]]:
         statements.place(folder, options.data, table, change)
         statements.fill(session, table, change)
-        for name, heap, heap_call, own, call in pairs:
-            # At first a plan that is too old may be at hand, then one that was made for these files.
-            for time_of_run in ("at first", "again"):
-                failure = outcome_differences(outcome(heap, heap_call), outcome(own, call), True)
-                claims.record(f"{table.name}, {name}, {change.name}, {time_of_run}", failure and f"{call}\n{failure}")
-    for name, heap, heap_call, own, call in pairs:
-        if name == "parameter, generic" and table.name != "times":
-            run_without_pushdown(claims, table, heap, own, heap_call.replace("-5.5", "NaN"), call.replace("-5.5", "NaN"))
+        # At first a plan that is too old may be at hand, then one that was made for these files.
+        compare_all(f"{change.name}, at first")
+        compare_all(f"{change.name}, again")
+    for (_, heap), (statement, own) in pairs:
+        if statement.name == statements.GENERIC and table.name != "times":
+            run_without_pushdown(claims, table, heap, own)
     statements.place(folder, options.data, table, statements.Change("nothing", []))
-    for name, _, _, own, call in pairs:
-        missing = outcome(own, call)
-        claims.check(f"{table.name}, {name}, without files", isinstance(missing, QueryError) and missing.sqlstate == "58P01", str(missing))
+    for _, (statement, own) in pairs:
+        missing = outcome_of(lambda: statement.run(own))
+        claims.check(f"{table.name}, {statement.name}, without files", isinstance(missing, QueryError) and missing.sqlstate == "58P01", str(missing))
     statements.place(folder, options.data, table, table.changes[0])
-    for name, heap, heap_call, own, call in pairs:
-        failure = outcome_differences(outcome(heap, heap_call), outcome(own, call), True)
-        claims.record(f"{table.name}, {name}, files again", failure and f"{call}\n{failure}")
-    for _, _, own, _ in kept:
-        own.close()
+    compare_all("files again")
+    for pair in pairs:
+        for _, own in pair:
+            own.close()
 
 
-def run_without_pushdown(claims, table, heap, own, heap_call, call):
+def run_without_pushdown(claims, table, heap, own):
     """A value that engines don't have: what its error advises helps a plan that is kept, too."""
+    call = statements.without_pushdown(table)
     refused = outcome(own, call)
     claims.check(f"{table.name}, NaN", isinstance(refused, QueryError) and refused.sqlstate == "0A000", str(refused))
     own.run("SET pystachio.pushdown = off")
-    failure = outcome_differences(outcome(heap, heap_call), outcome(own, call), True)
+    failure = outcome_differences(outcome(heap, call), outcome(own, call), True)
     claims.record(f"{table.name}, NaN without pushdown", failure and f"{call}\n{failure}")
     own.run("RESET pystachio.pushdown")
 

@@ -75,6 +75,8 @@ _TIMES = {
              "WHERE v < '9999-01-01' AND v > '1000-01-01' ORDER BY id, v",
     "bounds": "SELECT count(*), min(v), max(v) FROM {t}",
 }
+# The name of the statement whose plan is generic.
+GENERIC = "parameter, generic"
 # With one parameter, a bound from below.
 _PARAMETER = "SELECT count(*), count(v), sum(id), min(v), max(v) FROM {t} WHERE v >= $1"
 
@@ -84,31 +86,66 @@ def queries(table):
     return _TIMES if table.name == "times" else _NUMBERS
 
 
+@dataclass
+class Kept:
+    """A statement that a session keeps: `prepare` makes it, and `call` runs it.
+
+    Where there are `parameters`, it is a statement of the protocol, which drivers make: `prepare` has its text and `call` its name.
+    """
+
+    name: str
+    prepare: list
+    call: str
+    parameters: list | None = None
+
+    def make(self, session):
+        if self.parameters is None:
+            for statement in self.prepare:
+                session.run(statement)
+        else:
+            session.prepare(self.call, *self.prepare)
+
+    def run(self, session):
+        return session.run(self.call) if self.parameters is None else session.execute(self.call, self.parameters)
+
+
+def _given(table, value):
+    """What runs the statement of a generic plan."""
+    return f"EXECUTE p_{table.name}_generic ({value})"
+
+
+def without_pushdown(table):
+    """What runs the statement of a generic plan with a value that engines don't have."""
+    return _given(table, "'NaN'")
+
+
 def statements(table, schema):
-    """What makes a session's statements, and what runs them: (name, preparation, call)."""
+    """The statements of a table in a schema."""
     parameter_type, bound = ("timestamp", "1990-01-01") if table.name == "times" else ("numeric", "-5.5")
     name = f"{schema}.{table.name}"
     for key, text in queries(table).items():
         sql, word = text.format(t=name), key.replace(" ", "_")
-        yield f"{key} prepared", [f"PREPARE p_{table.name}_{word} AS {sql}"], f"EXECUTE p_{table.name}_{word}"
+        yield Kept(f"{key} prepared", [f"PREPARE p_{table.name}_{word} AS {sql}"], f"EXECUTE p_{table.name}_{word}")
+        yield Kept(f"{key} by the protocol", [sql], f"d_{table.name}_{word}", [])
     made, sql = f"p_{table.name}_given", _PARAMETER.format(t=name)
-    yield "parameter prepared", [f"PREPARE {made} ({parameter_type}) AS {sql}"], f"EXECUTE {made} ('{bound}')"
+    yield Kept("parameter prepared", [f"PREPARE {made} ({parameter_type}) AS {sql}"], f"EXECUTE {made} ('{bound}')")
+    yield Kept("parameter by the protocol", [sql.replace("$1", f"$1::{parameter_type}")], f"d_{table.name}_given", [bound])
     generic = f"p_{table.name}_generic"
-    yield "parameter, generic", [f"PREPARE {generic} ({parameter_type}) AS {sql}", "SET plan_cache_mode = force_generic_plan"], \
-        f"EXECUTE {generic} ('{bound}')"
+    yield Kept(GENERIC, [f"PREPARE {generic} ({parameter_type}) AS {sql}", "SET plan_cache_mode = force_generic_plan"],
+               _given(table, f"'{bound}'"))
     sums = "count(*) || ' ' || coalesce(max(v)::text, '') || ' ' || coalesce(min(v)::text, '')"
     function = f"{schema}.f_{table.name}"
-    yield "function", [f"CREATE OR REPLACE FUNCTION {function}_static() RETURNS text LANGUAGE plpgsql AS "
-                       f"$$DECLARE r text; BEGIN SELECT {sums} INTO r FROM {name}; RETURN r; END$$"], f"SELECT {function}_static()"
-    yield "function with parameter", [
+    yield Kept("function", [f"CREATE OR REPLACE FUNCTION {function}_static() RETURNS text LANGUAGE plpgsql AS "
+                            f"$$DECLARE r text; BEGIN SELECT {sums} INTO r FROM {name}; RETURN r; END$$"], f"SELECT {function}_static()")
+    yield Kept("function with parameter", [
         f"CREATE OR REPLACE FUNCTION {function}_given(b {parameter_type}) RETURNS text LANGUAGE plpgsql AS "
-        f"$$DECLARE r text; BEGIN SELECT {sums} INTO r FROM {name} WHERE v >= b; RETURN r; END$$"], f"SELECT {function}_given('{bound}')"
-    yield "function with a loop", [
+        f"$$DECLARE r text; BEGIN SELECT {sums} INTO r FROM {name} WHERE v >= b; RETURN r; END$$"], f"SELECT {function}_given('{bound}')")
+    yield Kept("function with a loop", [
         f"CREATE OR REPLACE FUNCTION {function}_loop() RETURNS SETOF text LANGUAGE plpgsql AS "
         f"$$DECLARE r record; BEGIN FOR r IN SELECT id, v FROM {name} ORDER BY id, v LOOP RETURN NEXT r.id || ' ' || coalesce(r.v::text, ''); "
-        f"END LOOP; END$$"], f"SELECT * FROM {function}_loop()"
-    yield "function of SQL", [f"CREATE OR REPLACE FUNCTION {function}_sql() RETURNS text LANGUAGE sql VOLATILE AS "
-                              f"$$SELECT {sums} FROM {name}$$"], f"SELECT {function}_sql()"
+        f"END LOOP; END$$"], f"SELECT * FROM {function}_loop()")
+    yield Kept("function of SQL", [f"CREATE OR REPLACE FUNCTION {function}_sql() RETURNS text LANGUAGE sql VOLATILE AS "
+                                   f"$$SELECT {sums} FROM {name}$$"], f"SELECT {function}_sql()")
 
 
 def place(folder, data, table, change):

@@ -30,6 +30,8 @@ def _load():
         "PQerrorMessage": (text, [pointer]),
         "PQfinish": (None, [pointer]),
         "PQexec": (pointer, [pointer, text]),
+        "PQprepare": (pointer, [pointer, text, text, number, pointer]),
+        "PQexecPrepared": (pointer, [pointer, text, number, ctypes.POINTER(text), pointer, pointer, number]),
         "PQsendQuery": (number, [pointer, text]),
         "PQsetSingleRowMode": (number, [pointer]),
         "PQconsumeInput": (number, [pointer]),
@@ -122,6 +124,15 @@ class Session:
     def run(self, sql):
         """Runs one or more statements and returns the result of the last one that has one."""
         return self._take(_pq.PQexec(self._connection, sql.encode()))
+
+    def prepare(self, name, sql):
+        """Makes a statement of the protocol, as drivers do. The server finds the types of its parameters."""
+        self._take(_pq.PQprepare(self._connection, name.encode(), sql.encode(), 0, None))
+
+    def execute(self, name, parameters=()):
+        """Runs a statement that `prepare` made, with texts as parameters, and returns its result."""
+        values = (ctypes.c_char_p * len(parameters))(*(value.encode() for value in parameters))
+        return self._take(_pq.PQexecPrepared(self._connection, name.encode(), len(parameters), values, None, None, 0))
 
     def receive(self, sql):
         """Runs one statement until all of its rows are here, and looks at none."""

@@ -181,6 +181,36 @@ def arrow_table(pa, rows, names, changed=()):
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def group_columns(pa, rows):
+    """Columns of several leaves, or of one below groups, as Arrow arrays by name: no PostgreSQL type holds them.
+
+    Their leaves have the names and some of the values of other columns, and are NULL at every level.
+    """
+    def null_every(count, values):
+        return [None if place % count == 0 else value for place, value in enumerate(values)]
+
+    inner = [{"t": text} for text in rows["t"]]
+    pair = [{"i32": number, "inner": value} for number, value in zip(rows["i32"], null_every(5, inner))]
+    pair_type = pa.struct([("i32", pa.int32()), ("inner", pa.struct([("t", pa.string())]))])
+    several = [[value] * (place % 4) for place, value in enumerate(pair)]
+    return {
+        "group_1": pa.array(null_every(7, pair), pair_type),
+        "group_2": pa.array(null_every(3, several), pa.list_(pair_type)),
+        "group_3": pa.array(null_every(4, [[(str(key), number) for key in range(place % 3)] for place, number in enumerate(rows["i64"])]),
+                            pa.map_(pa.string(), pa.int64())),
+        "group_4": pa.array([{"id": number} for number in rows["i16"]], pa.struct([("id", pa.int16())])),
+    }
+
+
+def with_groups(pa, table, rows, unwritten=()):
+    """The table with columns of groups before, between and behind its own."""
+    groups = {name: array for name, array in group_columns(pa, rows).items() if name not in unwritten}
+    for number, (name, array) in enumerate(groups.items()):
+        place = number * table.num_columns // max(1, len(groups) - 1)
+        table = table.add_column(min(place, table.num_columns), name, array)
+    return table
+
+
 def write_pyarrow(files, rows):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -199,9 +229,11 @@ def write_pyarrow(files, rows):
         "int96": (table, {"use_deprecated_int96_timestamps": True, "compression": "none"}),
         "no_statistics": (table, {"write_statistics": False, "compression": "lz4"}),
         "small_pages": (plain_words, {"data_page_size": 256, "write_batch_size": 16, "data_page_version": "2.0"}),
+        "groups": (with_groups(pa, table, rows), {"compression": "snappy"}),
     }
     if is_new:
         forms["small_pages"][1]["write_page_index"] = True
+        forms["groups"][1]["write_page_index"] = True
         forms["deltas"] = (plain_words, {"use_dictionary": False, "column_encoding": deltas})
         forms["integer_decimals"] = (table, {"store_decimal_as_integer": True, "write_page_index": True, "compression": "brotli"})
     for form, (content, options) in forms.items():
@@ -218,14 +250,16 @@ def write_duckdb(files, rows):
     connection = duckdb.connect()
     connection.execute("SET threads = 1; SET preserve_insertion_order = true; SET TimeZone = 'UTC'")
     connection.register("content", content)
+    connection.register("content_groups", with_groups(pa, content, rows))
     columns = ", ".join(names)
-    for form, options in {
-        "default": "",
-        "v2": ", PARQUET_VERSION 'V2', COMPRESSION zstd",
-        "uncompressed": ", COMPRESSION uncompressed, DICTIONARY_SIZE_LIMIT 1",
+    for form, (selected, source, options) in {
+        "default": (columns, "content", ""),
+        "v2": (columns, "content", ", PARQUET_VERSION 'V2', COMPRESSION zstd"),
+        "uncompressed": (columns, "content", ", COMPRESSION uncompressed, DICTIONARY_SIZE_LIMIT 1"),
+        "groups": ("*", "content_groups", ""),
     }.items():
         files.write(form, names, lambda path: connection.execute(
-            f"COPY (SELECT {columns} FROM content ORDER BY id) TO '{path}' (FORMAT parquet{options})"))
+            f"COPY (SELECT {selected} FROM {source} ORDER BY id) TO '{path}' (FORMAT parquet{options})"))
 
 
 def write_polars(files, rows):
@@ -235,13 +269,17 @@ def write_polars(files, rows):
     # Older releases write decimals as floats.
     unwritten = {"id128"} | ({"d9", "d15", "d38"} if pl.__version__.startswith("0.") else set())
     names = [name for name in ["id", *NAMES] if name not in unwritten]
-    content = pl.from_arrow(arrow_table(pa, rows, names, {"word": pa.string()}.items()))
+    table = arrow_table(pa, rows, names, {"word": pa.string()}.items())
+    content = pl.from_arrow(table)
     for form, options in {
         "default": {"statistics": True},
         "snappy": {"compression": "snappy", "statistics": True, "data_page_size": 400},
         "uncompressed": {"compression": "uncompressed", "statistics": True},
     }.items():
         files.write(form, names, lambda path: content.write_parquet(path, row_group_size=BAND_ROWS, **options))
+    # It makes lists of structs of maps.
+    grouped = pl.from_arrow(with_groups(pa, table, rows))
+    files.write("groups", names, lambda path: grouped.write_parquet(path, row_group_size=BAND_ROWS))
 
 
 def write_fastparquet(files, rows):
@@ -276,8 +314,10 @@ def write_datafusion(files, rows):
 
     names = ["id", *NAMES]
     content = arrow_table(pa, rows, names)
+    grouped = with_groups(pa, content, rows)
     for form, settings in {
         "default": {},
+        "groups": {"statistics_enabled": "page"},
         "v2": {"writer_version": "2.0", "compression": "zstd(3)", "dictionary_enabled": "false", "data_page_row_count_limit": "30",
                "write_batch_size": "10"},
         "lz4": {"compression": "lz4_raw", "statistics_enabled": "chunk", "statistics_truncate_length": "4"},
@@ -286,7 +326,8 @@ def write_datafusion(files, rows):
         for key, value in {"max_row_group_size": str(BAND_ROWS), **settings}.items():
             config = config.set(f"datafusion.execution.parquet.{key}", value)
         context = datafusion.SessionContext(config)
-        context.register_record_batches("content", [content.combine_chunks().to_batches()])
+        table = grouped if form == "groups" else content
+        context.register_record_batches("content", [table.combine_chunks().to_batches()])
         files.write(form, names, lambda path: context.sql(
             f"COPY (SELECT * FROM content ORDER BY id) TO '{path}' STORED AS PARQUET").collect())
 

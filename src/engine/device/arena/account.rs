@@ -12,8 +12,8 @@ use crate::StopFlag;
 
 /// Queries that wait for memory at once; a query beyond them is refused. As many as a server has sessions.
 pub(super) const WAITING_MAX: usize = 4096;
-/// How often a query that waits looks whether it is still wanted.
-const STOP_POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// How often a query that waits looks whether it is still wanted. Each look takes the arena's lock, and many may wait.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A query's part of an arena. What it reserves is given back when it is dropped.
 pub(in crate::device) struct Account {
