@@ -5,6 +5,7 @@
 #   target/gpu/pystachio.tar.xz   what `make package` makes
 #   target/gpu/postgres.tar.xz    PostgreSQL and its libraries; kept from an earlier run
 #   target/gpu/tests.tar.xz       the executable tests of src/cuda
+#   target/gpu/writers.tar.xz     files by other writers, for the differential suite of that name, from the seed of whole runs
 #   target/gpu/duckdb.tar.xz      DuckDB for that host's Python, PYTHON_VERSION (3.12); kept from an earlier run
 #   target/gpu/build              commit, date and versions, for reports
 source "$(dirname "$0")/environment.sh"
@@ -37,6 +38,9 @@ cp "$(ls -t "$project_root"/target/package/pystachio-*.tar.xz | head -n 1)" "$fo
 "$project_root/scripts/gpu-tests.sh" "$work/tests"
 # The tests have most of their code in common, which a window as large as they are finds.
 tar -C "$work" --owner=0 --group=0 -cf - tests | xz -T0 -9 > "$folder/tests.tar.xz"
+
+python3 "$project_root/regress/differential/writers.py" "$work/writers" "$(test_seed 1)"
+tar -C "$work" --owner=0 --group=0 -cf - writers | xz -T0 -6 > "$folder/writers.tar.xz"
 
 {
     commit=$(git -C "$project_root" rev-parse --short=12 HEAD)

@@ -12,7 +12,7 @@ unpack_archive() {
     local name
     mkdir -p "$unpacked"
     chmod 0755 "$unpacked"
-    for name in pystachio postgres duckdb tests; do
+    for name in pystachio postgres duckdb tests writers; do
         [[ -f $archive/$name.tar.xz ]] || die "$archive/$name.tar.xz is missing: run make gpu-archive where there is cargo"
         if ! cmp -s <(cksum < "$archive/$name.tar.xz") "$unpacked/$name.cksum"; then
             rm -rf "${unpacked:?}/$name" "$unpacked/$name.cksum"

@@ -3,6 +3,7 @@
 - `file`, `statement`: the file of the suite and the hash of the statement (`queries.statement_hash`)
 - `modes`: the modes in which it differs; all if absent
 - `versions`: the servers on which it differs; all if absent
+- `ends_server`: true for a statement that ends the server itself, without pystachio: it doesn't run
 - `sometimes`: true where the form of the files, or chance, decides; otherwise an entry that doesn't differ is a failure
 - `reason`: a sentence, and where docs/exactness.md says so
 """
@@ -25,6 +26,10 @@ class Known:
         """The entry for a statement in a mode, or None."""
         return next((entry for entry in self.entries if entry["file"] == file and entry["statement"] == statement
                      and mode in entry.get("modes", [mode])), None)
+
+    def ends_server(self, file, statement):
+        """Whether a statement is one that ends this server."""
+        return any(entry.get("ends_server") and entry["file"] == file and entry["statement"] == statement for entry in self.entries)
 
     def agreed(self, entry, mode):
         """Notes that a statement didn't differ in a mode in which it should."""

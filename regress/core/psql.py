@@ -14,7 +14,8 @@ _TRUE, _FALSE = {"true", "on", "1", "yes", "t"}, {"false", "off", "0", "no", "f"
 
 
 class Client:
-    """A psql without a screen. `before(statement, text)` is called before each statement that runs; `counts` is a Counter."""
+    """A psql without a screen. `before(statement, text)` is called before each statement that is to run, and may say by False that
+    it is left out; `counts` is a Counter."""
 
     def __init__(self, conninfo, environment, before, counts):
         self.conninfo, self.environment, self.before, self.counts = conninfo, environment, before, counts
@@ -48,7 +49,8 @@ class Client:
             self.counts["connections lost"] += 1
             self.connect()
         if statement.command not in ("gdesc", "watch", "parse", "bind", "bind_named"):
-            self.before(statement, statement.text)
+            if self.before(statement, statement.text) is False:
+                return
         result = self._run(statement.text, script)
         script.backslash_quotes = self._setting("standard_conforming_strings") == "off" if "standard_conforming" in statement.text else script.backslash_quotes
         if result and statement.command == "gset" and len(result.rows) == 1:

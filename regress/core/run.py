@@ -22,6 +22,7 @@ from core import source
 from core.known import Known
 from core.mirror import SERVERS, Mirrors
 from core.psql import Client
+from core.queries import statement_hash
 from core.trial import MODES, Trial
 from harness.claims import Claims, write_counts
 from harness.libpq import QueryError, Session
@@ -108,11 +109,15 @@ def run(options):
         trial = Trial(options, mirrors, known, claims, counts)
 
         def before(statement, text):
+            if known.ends_server(trial.file, statement_hash(text)):
+                counts["statements left out: they end this server"] += 1
+                return False
             if options.slice and not end:
-                return  # the first file: others need its tables
+                return True  # the first file: others need its tables
             if end and time.monotonic() > end:
                 raise _TimeIsUp
             trial.before(statement, text)
+            return True
 
         client = Client(options.conninfo, environment, before, counts)
         for path in chosen_files(options):

@@ -10,7 +10,7 @@ import random
 from harness.libpq import QueryError
 
 from .compare import ORDER_OPEN, Outcome, difference, stable_part_differs
-from .mirror import Unmirrored
+from .mirror import SHUFFLED, Unmirrored
 from .queries import Query, query_of, statement_hash
 
 HEAP_TIMEOUT = "10s"
@@ -24,7 +24,7 @@ MODES = {
     "generic": ("f", ["plan_cache_mode = 'force_generic_plan'"]),
 }
 # Other plans of heap tables: where they disagree, so may an engine.
-_VARIANTS = [("s", []), ("t", []), ("u", []), ("v", []), ("t", ["enable_hashagg = off", "enable_hashjoin = off"]),
+_VARIANTS = [("s", []), *((role, []) for role in SHUFFLED), ("t", ["enable_hashagg = off", "enable_hashjoin = off"]),
              ("s", ["enable_sort = off", "enable_nestloop = off"]), ("h", ["enable_mergejoin = off", "enable_hashjoin = off"])]
 _AS_OWNER = "SET LOCAL SESSION AUTHORIZATION DEFAULT; SET LOCAL ROLE NONE; SET LOCAL client_encoding = 'UTF8'"
 # The texts that the files are written from.

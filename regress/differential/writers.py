@@ -1,6 +1,7 @@
 """Files that other libraries wrote: which there are, and the queries that their statistics must not answer wrongly.
 
-The files are made by regress/writers/write.py in the libraries' own environments (scripts/writers.sh), from a seed.
+The files are made by regress/writers/write.py in the libraries' own environments (scripts/writers.sh), from a seed. For hosts that
+don't have these they can be made elsewhere: writers.py FOLDER SEED
 """
 
 import json
@@ -8,6 +9,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What an imported column may be besides the type of the rows: bytes of one length need not be a UUID, and INT96 has no zone.
@@ -18,8 +20,18 @@ CONDITIONS = ["{c} = {v}", "{c} < {v}", "{c} <= {v}", "{c} > {v}", "{c} >= {v}",
 
 
 def make(folder, seed):
-    """Writes the files into `folder`; the columns of the rows, and the files with their columns."""
+    """Writes the files into `folder` unless it has those of this seed; the columns of the rows, and the files with their columns."""
     folder = pathlib.Path(folder)
+    made = folder / "seed"
+    if not made.exists() or made.read_text(encoding="utf-8") != str(seed):
+        _write(folder, seed)
+        made.write_text(str(seed), encoding="utf-8")
+    rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
+    files = [file for path in sorted(folder.glob("*_*.json")) for file in json.loads(path.read_text(encoding="utf-8"))]
+    return rows, files
+
+
+def _write(folder, seed):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     folder.chmod(0o755)
@@ -30,9 +42,6 @@ def make(folder, seed):
     for python, prefix in zip(pythons, ["new", "older"]):
         subprocess.run([python, ROOT / "regress" / "writers" / "write.py", folder, str(seed), prefix], check=True)
     (folder / "rows.csv").chmod(0o644)
-    rows = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
-    files = [file for path in sorted(folder.glob("*_*.json")) for file in json.loads(path.read_text(encoding="utf-8"))]
-    return rows, files
 
 
 def load(session, folder, rows, import_statement):
@@ -96,3 +105,7 @@ def queries(session, file, rows, types, choose, count):
             [v], [w] = choose.choice(values), choose.choice(values)
             condition = condition.format(c=column, v=quoted(v, types[column]), w=quoted(w, types[column]))
             yield both(f"{column} {condition}", f"SELECT id FROM {{t}} WHERE {condition} ORDER BY id")
+
+
+if __name__ == "__main__":
+    make(sys.argv[1], int(sys.argv[2]))

@@ -60,6 +60,30 @@ SELECT same($$SELECT x.id, (SELECT string_agg(y.id::text, ',' ORDER BY y.id) FRO
 SELECT same($$SELECT x.id, (SELECT y.c FROM t2 y WHERE y.a = x.a) FROM t1 x$$);
 RESET enable_memoize;
 
+-- Joins of partitions: each of them is planned with the conditions of its parent, adjusted to it.
+DO $$
+DECLARE
+  place text;
+BEGIN
+  FOREACH place IN ARRAY '{pq,heap}'::text[] LOOP
+    EXECUTE format('CREATE TABLE %I.p1 (LIKE heap.t1) PARTITION BY RANGE (id)', place);
+    EXECUTE format('CREATE TABLE %I.p2 (LIKE heap.t2) PARTITION BY RANGE (id)', place);
+    EXECUTE format('CREATE TABLE %I.p1_more PARTITION OF %1$I.p1 FOR VALUES FROM (1000) TO (2000)', place);
+    EXECUTE format('CREATE TABLE %I.p2_more PARTITION OF %1$I.p2 FOR VALUES FROM (1000) TO (2000)', place);
+    EXECUTE format('ALTER TABLE %I.p1 ATTACH PARTITION %1$I.t1 FOR VALUES FROM (MINVALUE) TO (1000)', place);
+    EXECUTE format('ALTER TABLE %I.p2 ATTACH PARTITION %1$I.t2 FOR VALUES FROM (MINVALUE) TO (1000)', place);
+    EXECUTE format('INSERT INTO %I.p1 SELECT id + 1000, a, b, i, c, s, d, n, m, f, k, ts FROM heap.t1', place);
+    EXECUTE format('INSERT INTO %I.p2 SELECT id + 1000, a, b, i, c, s, d, n, m, f, k, ts FROM heap.t2', place);
+  END LOOP;
+END $$;
+SET enable_partitionwise_join = on;
+SELECT same($$SELECT x.id, s.t, s.a FROM p1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM p2 y) s ON x.id = s.id WHERE s.t = s.a$$);
+SELECT same($$SELECT x.id, s.t, s.i FROM p1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM p2 y) s ON x.id = s.id WHERE s.t < s.i AND s.i > 0$$);
+SELECT same($$SELECT x.id, s.t, s.i FROM p1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM p2 y) s ON x.id = s.id WHERE s.t < s.i AND to_char(s.i, 'S9') > '+1'$$);
+SELECT same($$SELECT count(*) FROM p1 x LEFT JOIN LATERAL (SELECT x.a AS t, y.* FROM p2 y) s ON x.id = s.id WHERE s.t = s.i OR s.t > 3$$);
+SELECT same($$SELECT x.id, s.k FROM p1 x CROSS JOIN LATERAL (SELECT y.id + x.a AS k FROM p2 y WHERE y.id = x.id AND y.a > x.i AND y.c <> 'a') s$$);
+RESET enable_partitionwise_join;
+
 -- Parallel plans forced: an engine's query and the InitPlans in it stay with the leader.
 DO $$BEGIN
   EXECUTE format('SET %s = on', CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'force_parallel_mode' ELSE 'debug_parallel_query' END);

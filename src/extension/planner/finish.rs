@@ -76,8 +76,9 @@ unsafe fn local_clauses(
 ) -> Vec<*mut pg_sys::Expr> {
     unsafe {
         let is_local = |clause: &*mut pg_sys::RestrictInfo| {
-            info.local_clauses.contains(clause)
-                || !elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).any(|own| own == *clause)
+            let place =
+                elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).position(|own| own == *clause);
+            place.is_none_or(|place| info.local_clauses.contains(&place))
         };
         elements::<pg_sys::RestrictInfo>(clauses).filter(is_local).map(|clause| (*clause).clause).collect()
     }
@@ -143,7 +144,9 @@ unsafe fn needed_attributes(relation: *mut pg_sys::RelOptInfo, info: &RelationIn
     };
     unsafe {
         let target = elements::<pg_sys::Node>((*(*relation).reltarget).exprs);
-        let clauses = info.local_clauses.iter().map(|clause| (**clause).clause.cast());
+        let own = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo).enumerate();
+        let local = own.filter(|(place, _)| info.local_clauses.contains(place));
+        let clauses = local.map(|(_, clause)| (*clause).clause.cast());
         for node in target.chain(clauses) {
             super::nodes::walk_expression(node, &mut note);
         }

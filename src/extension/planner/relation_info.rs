@@ -27,9 +27,9 @@ pub struct RelationInfo {
     pub rows: f64,
     /// Cost of the whole tree, in the units of `cost`.
     pub cost: f64,
-    /// Clauses that PostgreSQL must check on the rows. Only of base relations; nothing above such a
-    /// relation is taken.
-    pub local_clauses: Vec<*mut pg_sys::RestrictInfo>,
+    /// Which clauses PostgreSQL must check on the rows: their places in the relation's `baserestrictinfo`, since a join of
+    /// partitions puts adjusted copies there. Only of base relations; nothing above such a relation is taken.
+    pub local_clauses: Vec<usize>,
     /// Planner roots of the subqueries inside.
     pub absorbed: Vec<*mut pg_sys::PlannerInfo>,
     /// Set if the plan ends with a sort, so that a limit keeps its order.

@@ -31,8 +31,8 @@ pub struct LeveledConditions {
     pub scan: Vec<Expression>,
     /// One predicate a level above it, the lowest first.
     pub above: Vec<Expression>,
-    /// Those that PostgreSQL checks.
-    pub local: Vec<*mut pg_sys::RestrictInfo>,
+    /// Those that PostgreSQL checks: their places in the relation's `baserestrictinfo`.
+    pub local: Vec<usize>,
 }
 
 /// Lowers the conditions of a table as far as they may leave PostgreSQL. The planning notes why others may not.
@@ -88,6 +88,9 @@ pub unsafe fn leveled_conditions(
             }
         }
         let above = levels.into_values().filter_map(Expression::all_of).collect();
+        let own = elements::<pg_sys::RestrictInfo>((*relation).baserestrictinfo);
+        let local =
+            own.enumerate().filter(|(_, clause)| local.contains(clause)).map(|(place, _)| place).collect();
         LeveledConditions { scan, above, local }
     }
 }
