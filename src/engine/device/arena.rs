@@ -73,6 +73,8 @@ struct ArenaState {
     accounts: BTreeMap<u64, AccountState>,
     /// Accounts that wait for their minimum, and how the first of them is told to look.
     waiting: VecDeque<(u64, Arc<Condvar>)>,
+    /// The account that gives its memory back to those that wait, though it is not read.
+    making_room: Option<u64>,
     /// Those that wait for what a cache has given up.
     release_waiters: usize,
 }

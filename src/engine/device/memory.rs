@@ -136,6 +136,11 @@ impl DeviceMemory {
         self.account.as_ref().map_or(Ok(()), |account| account.admit(minimum_bytes, stop))
     }
 
+    /// Whether a query whose reader has stopped is to go on without it, so that others get its memory.
+    pub fn is_to_make_room(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.is_to_make_room())
+    }
+
     /// What an operator may hold, of which `guaranteed_bytes` are a part of the account's minimum; the sum of
     /// all guarantees is below that. `None` for memory without an account.
     pub fn claim(&self, guaranteed_bytes: u64) -> Option<Claim> {

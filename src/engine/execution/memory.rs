@@ -75,6 +75,11 @@ impl QueryMemory {
         self.memory.admit(self.minimum_bytes(), stop)
     }
 
+    /// Whether a query whose reader has stopped is to go on without it, so that others get its memory.
+    pub(super) fn is_to_make_room(&self) -> bool {
+        self.memory.is_to_make_room()
+    }
+
     /// What one operator may hold.
     pub(super) fn claim(&self) -> Result<Claim> {
         let guaranteed = self.minimum_bytes() / HELD_PART / self.holder_count.max(1);

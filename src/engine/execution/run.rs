@@ -2,7 +2,10 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
     time::{Duration, Instant},
 };
 
@@ -11,9 +14,9 @@ use async_trait::async_trait;
 use pystachio_plan::{
     ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, QueryMetrics, QueryRequest, Result,
 };
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{QueryContext, compile::compile, timeline::Timelines};
+use super::{QueryContext, compile::compile, spool::Spool, timeline::Timelines};
 use crate::{
     ResultStream, StopFlag,
     device::{ActivityLog, NotedActivity, device_work},
@@ -22,6 +25,8 @@ use crate::{
 
 /// Batches that wait for the reader.
 const BATCHES_AHEAD: usize = 4;
+/// A reader that has taken no batch for so long has stopped reading, as far as queries that wait for memory are concerned.
+const READER_STOPPED: Duration = Duration::from_millis(100);
 
 /// What a running query needs.
 pub(super) struct Run {
@@ -121,20 +126,56 @@ impl Worker {
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
         let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
+        let mut spool = Spool::new(context.memory.store.clone());
         // A panic ends the query, not the process.
-        let work = AssertUnwindSafe(|| output.execute(&mut context));
+        let work = AssertUnwindSafe(|| output.execute(&mut context, &mut spool));
         let result = catch_unwind(work).unwrap_or_else(|payload| {
             let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
             Err(Error::internal(format!("the engine failed while it ran the query: {text}")))
         });
-        // Readers end.
+        // Readers end, and the memory is others'.
         drop(context);
-        if let Err(error) = result {
+        // What came before an error is given before it.
+        if let Err(error) = give_spooled(spool, &sender).and(result) {
             // Nobody is there to hear of a query that was dropped.
             let _ = sender.blocking_send(Err(error));
         }
         drop(guard);
+    }
+}
+
+/// Gives what the reader has not taken yet, as it takes it.
+fn give_spooled(mut spool: Spool, sender: &mpsc::Sender<Result<RecordBatch>>) -> Result<()> {
+    while let Some(batch) = spool.pop()? {
+        sender.blocking_send(Ok(batch)).map_err(|_| cancelled())?;
+    }
+    Ok(())
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the query was cancelled")
+}
+
+/// What a future comes to on this thread, unless that takes longer than `limit`.
+fn wait_at_most<F: Future>(mut future: Pin<&mut F>, limit: Duration) -> Option<F::Output> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::park_timeout(left);
     }
 }
 
@@ -176,8 +217,8 @@ impl Watched<'_> {
 }
 
 impl Output<'_> {
-    fn execute(&self, context: &mut QueryContext) -> Result<()> {
-        let result = self.give_rows(context);
+    fn execute(&self, context: &mut QueryContext, spool: &mut Spool) -> Result<()> {
+        let result = self.give_rows(context, spool);
         // What came first counts: what follows from a fault may fail in other ways.
         let result = match result {
             Err(error) if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
@@ -196,7 +237,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn give_rows(&self, context: &mut QueryContext) -> Result<()> {
+    fn give_rows(&self, context: &mut QueryContext, spool: &mut Spool) -> Result<()> {
         let request = self.request;
         let mut root = compile(&request.plan, context)?;
         context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
@@ -213,13 +254,38 @@ impl Output<'_> {
             self.publish(context);
             for first in (0..batch.num_rows()).step_by(batch_rows) {
                 let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
-                if self.sender.blocking_send(Ok(part)).is_err() {
-                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-                }
+                self.send(context, spool, part)?;
             }
         }
         // Also of chunks of which no row was left.
         context.check_faults()
+    }
+
+    /// Gives a batch to the reader; or to the spool, where earlier ones are, or where the reader has stopped and others wait for
+    /// memory.
+    fn send(&self, context: &QueryContext, spool: &mut Spool, batch: RecordBatch) -> Result<()> {
+        while !spool.is_empty() {
+            match self.sender.try_reserve() {
+                Ok(room) => {
+                    if let Some(earlier) = spool.pop()? {
+                        room.send(Ok(earlier));
+                    }
+                }
+                Err(TrySendError::Full(())) => return spool.push(&batch),
+                Err(TrySendError::Closed(())) => return Err(cancelled()),
+            }
+        }
+        let mut room = pin!(self.sender.reserve());
+        loop {
+            match wait_at_most(room.as_mut(), READER_STOPPED) {
+                Some(room) => {
+                    room.map_err(|_| cancelled())?.send(Ok(batch));
+                    return Ok(());
+                }
+                None if context.memory.is_to_make_room() => return spool.push(&batch),
+                None => {}
+            }
+        }
     }
 
     /// Notes what the query has cost so far.

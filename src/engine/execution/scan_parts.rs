@@ -116,6 +116,9 @@ impl ScanFile {
     }
 }
 
+/// Rows of a chunk at most: they are numbered with 32 bits, and one number stands for no row.
+const CHUNK_ROWS_MAX: usize = u32::MAX as usize - 1;
+
 /// How large parts are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartSize {
@@ -131,7 +134,7 @@ pub(super) struct PartSize {
 pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
     u32::try_from(row_group.num_rows())
         .ok()
-        .filter(|rows| *rows < u32::MAX)
+        .filter(|rows| *rows as usize <= CHUNK_ROWS_MAX)
         .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
 }
 
@@ -171,10 +174,11 @@ pub(super) fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGro
     let mut parts: Vec<Vec<RowGroup>> = Vec::new();
     let (mut row_count, mut bytes) = (0, 0u64);
     for row_group in row_groups {
+        let rows = row_group.rows.len();
         let is_full = row_count >= size.rows_min
+            || row_count.saturating_add(rows) > CHUNK_ROWS_MAX
             || parts.last().is_none_or(|part| part.len() >= length_max)
             || bytes.saturating_add(row_group.bytes) > size.bytes_max;
-        let rows = row_group.rows.len();
         row_count = if is_full { rows } else { row_count + rows };
         bytes = if is_full { row_group.bytes } else { bytes + row_group.bytes };
         match parts.last_mut() {
@@ -236,5 +240,15 @@ mod tests {
         assert_eq!(lengths(&[500_000; 40], 4, 20_000_000), [4; 10]);
         assert_eq!(lengths(&[500_000; 40], 4, 1), [1; 40]);
         assert_eq!(lengths(&[], 24, u64::MAX), [0; 0]);
+    }
+
+    #[test]
+    fn a_part_has_no_more_rows_than_a_chunk_can_number() {
+        let all_in_one = PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 };
+        let lengths = |row_counts: &[u32]| {
+            parts(row_groups(row_counts), all_in_one).iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[1 << 30; 7]), [3, 3, 1]);
+        assert_eq!(lengths(&[u32::MAX - 1, 1, u32::MAX - 2]), [1, 2]);
     }
 }

@@ -11,7 +11,7 @@ use pystachio_plan::{DataType, Result};
 
 use crate::{
     device::{Chunk, Claim, Column},
-    operation::{GroupSlots, KeyRange, Queue, SlotLayout},
+    operation::{GroupSlots, KeyRange, Queue, SlotLayout, slot_count},
 };
 
 /// Slots for each row that was added: more would cost more than hashes do.
@@ -80,9 +80,7 @@ impl SlotGroups {
             return Ok(false);
         }
         let held = known.as_ref().map_or(0, |known| self.layout.bytes(known));
-        let wider = widened(&all, known.as_ref());
-        let claimed = [wider, all]
-            .into_iter()
+        let claimed = ranges(all, known.as_ref())
             .find(|range| self.claim.try_resize(held.saturating_add(self.layout.bytes(range))));
         let Some(range) = claimed else { return Ok(false) };
         let bytes = self.layout.bytes(&range);
@@ -106,8 +104,13 @@ impl SlotGroups {
     }
 }
 
-fn slot_count(keys: &RangeInclusive<i64>) -> u64 {
-    keys.end().abs_diff(*keys.start()).saturating_add(1)
+/// Ranges to make slots for, the one that is wanted first.
+fn ranges(
+    keys: RangeInclusive<i64>,
+    known: Option<&RangeInclusive<i64>>,
+) -> impl Iterator<Item = RangeInclusive<i64>> {
+    let wider = widened(&keys, known);
+    [wider, keys].into_iter().filter(|range| slot_count(range) <= SLOTS_MAX)
 }
 
 /// A range with room for keys to come: a little on both sides at first, and as much again on a side that had to grow.
@@ -254,6 +257,16 @@ mod tests {
         let queue = Queue::new(&memory).unwrap();
         let mut groups = groups(&memory);
         assert!(!add(&mut groups, &queue, &rows(0, 1, 5_000)));
+    }
+
+    #[test]
+    fn no_range_has_more_slots_than_there_may_be() {
+        let most = 0..=(SLOTS_MAX as i64 - 1);
+        assert_eq!(ranges(most.clone(), Some(&(10..=20))).collect::<Vec<_>>(), [most]);
+        let grown = 0..=(SLOTS_MAX as i64 / 2);
+        // As much again above would be one too many.
+        assert_eq!(ranges(grown.clone(), Some(&(0..=20))).collect::<Vec<_>>(), [grown]);
+        assert_eq!(ranges(0..=99, Some(&(0..=9))).collect::<Vec<_>>(), [0..=199, 0..=99]);
     }
 
     #[test]

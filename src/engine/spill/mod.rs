@@ -6,7 +6,7 @@
 //! chunk of some partition  ◄── cells, validity, text ◄─────────┘
 //! ```
 //!
-//! - `store.rs`: bytes on the host or in the file; `file.rs`: the file and its extents
+//! - `store.rs`: bytes on the host or in the file, and bytes of the host in the file; `file.rs`: the file and its extents
 //! - `chunk.rs`: a chunk as bytes, and ranges of rows of several back as one chunk
 //! - `part.rs`: ranges of many chunks that belong together: a partition
 //!
@@ -25,4 +25,4 @@ mod tests;
 pub use chunk::SpilledChunk;
 pub use file::SpillFile;
 pub use part::{SpilledPart, SpilledPartitions, SpilledSize};
-pub use store::{SpillOptions, SpillStore};
+pub use store::{KeptBytes, SpillOptions, SpillStore};

@@ -47,6 +47,25 @@ pub(super) enum Stored {
     File(Extent),
 }
 
+/// Bytes of the host in a query's file. Given back when it is dropped.
+pub struct KeptBytes {
+    extent: Extent,
+    bytes: usize,
+}
+
+impl KeptBytes {
+    /// The bytes.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the directory.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut target = vec![0; self.bytes];
+        self.extent.read(0, &mut target)?;
+        Ok(target)
+    }
+}
+
 /// Bytes on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
@@ -123,6 +142,18 @@ impl SpillStore {
                 Ok(())
             }
         }
+    }
+
+    /// Writes bytes of the host to the file.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the directory.
+    pub fn keep(&self, bytes: &[u8]) -> Result<KeptBytes> {
+        let extent = self.file()?.extent(bytes.len() as u64);
+        extent.write(0, bytes)?;
+        self.shared.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        Ok(KeptBytes { extent, bytes: bytes.len() })
     }
 
     fn file(&self) -> Result<Arc<SpillFile>> {

@@ -75,6 +75,13 @@ impl Account {
         Ok(())
     }
 
+    /// Whether the account's query, which could go on but for its reader, is to go on without it: others wait for
+    /// memory, and no other query does so for them already. It stays the one until the account ends.
+    pub(in crate::device) fn is_to_make_room(&self) -> bool {
+        let mut state = self.arena.lock();
+        !state.waiting.is_empty() && *state.making_room.get_or_insert(self.number) == self.number
+    }
+
     pub(in crate::device) fn peak_bytes(&self) -> u64 {
         self.arena.lock().account(self.number).peak_bytes
     }
@@ -119,6 +126,7 @@ impl Drop for Account {
         if let Some(own) = state.accounts.remove(&self.number) {
             state.reserved_bytes -= own.reserved_bytes();
         }
+        state.making_room.take_if(|account| *account == self.number);
         state.tell_next();
     }
 }

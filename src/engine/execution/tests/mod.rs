@@ -285,7 +285,8 @@ impl Fixture {
             spill_directory: folder.path().to_owned(),
             affinity: Affinity::default(),
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         let engine = Arc::new(adapt(DeviceEngine::new(platform, &options)));
         Self { engine, runtime, _folder: folder }
     }

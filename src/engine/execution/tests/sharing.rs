@@ -8,7 +8,10 @@ use std::{
 use pystachio_plan::{Error, ErrorKind, Operator, Relation, SortKey};
 
 use super::*;
-use crate::device::{Reclaim, Stream};
+use crate::{
+    ResultStream,
+    device::{Reclaim, Stream},
+};
 
 /// What a cancel may take on the emulated device.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -81,6 +84,62 @@ fn a_query_waits_for_the_arena_and_can_be_cancelled_there() {
         let waiting = scope.spawn(|| fixture.run(sort(&table)));
         drop(other);
         assert_eq!(waiting.join().unwrap().unwrap().rows.len(), table.rows.len());
+    });
+}
+
+/// Reads a stream to its end.
+async fn rest(mut stream: Box<dyn ResultStream>) -> Result<Vec<Vec<String>>> {
+    let mut rows = Vec::new();
+    while let Some(batch) = stream.next_batch().await? {
+        rows.extend(batch_rows(&batch));
+    }
+    Ok(rows)
+}
+
+#[test]
+fn queries_that_are_not_read_give_their_memory_to_those_that_wait() {
+    let table = table();
+    let fixture = Fixture::new(table.bytes() / 4);
+    let small_batches = || QueryRequest { batch_rows_max: 100, ..request(sort(&table)) };
+    let alone = Fixture::new(PLENTY_BYTES).run(sort(&table)).unwrap().rows;
+    let opened = fixture.runtime.block_on(async {
+        let mut opened = Vec::new();
+        // More than have room at once, and each only to its first rows.
+        for number in 0..9 {
+            let started = fixture.engine.run(small_batches(), StopFlag::default());
+            let started = tokio::time::timeout(Duration::from_secs(60), started).await;
+            let mut stream = started.unwrap_or_else(|_| panic!("query {number} waits for ever"))?;
+            let first = stream.next_batch().await?.map(|batch| batch_rows(&batch)).unwrap_or_default();
+            opened.push((first, stream));
+        }
+        Ok::<_, Error>(opened)
+    });
+    let mut opened = opened.unwrap();
+    // One is dropped, with rows that nobody will read.
+    opened.remove(4);
+    for (mut rows, stream) in opened {
+        assert!(!rows.is_empty() && rows.len() < table.rows.len());
+        rows.extend(fixture.runtime.block_on(rest(stream)).unwrap());
+        assert!(rows == alone, "rows that nobody read at first come back otherwise");
+    }
+    fixture.wait_idle();
+    assert_eq!(fixture.engine.memory().used_bytes(), 0);
+}
+
+#[test]
+fn a_query_that_is_not_read_keeps_its_rows_where_nobody_waits() {
+    let table = table();
+    let fixture = Fixture::new(table.bytes());
+    let small_batches = QueryRequest { batch_rows_max: 100, ..request(plan(table.scan(0))) };
+    fixture.runtime.block_on(async {
+        let mut stream = fixture.engine.run(small_batches, StopFlag::default()).await.unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(stream.metrics().spilled_bytes, 0);
+        let mut count = 0;
+        while let Some(batch) = stream.next_batch().await.unwrap() {
+            count += batch.num_rows();
+        }
+        assert_eq!((count, stream.metrics().spilled_bytes), (table.rows.len(), 0));
     });
 }
 
