@@ -21,7 +21,7 @@ use crate::datafusion::{
     execution::{
         TaskContext, TempFileFactory,
         disk_manager::DiskManagerBuilder,
-        memory_pool::{MemoryPool, TrackConsumersPool},
+        memory_pool::{MemoryConsumer, MemoryPool, TrackConsumersPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     physical_plan::ExecutionPlan,
@@ -46,7 +46,7 @@ use crate::{
     lowering::Lowering,
     metrics::{self, QueryPool},
     optimize::{OptimizeMeans, optimize},
-    pool::EnginePool,
+    pool::{EnginePool, SCAN_CONSUMER},
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
     spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles},
@@ -135,6 +135,11 @@ impl CpuEngine {
             session,
             counters: Arc::default(),
         })
+    }
+
+    /// The footers that it has read.
+    pub fn catalog(&self) -> &Arc<FileCatalog> {
+        &self.catalog
     }
 
     /// Threads that compute.
@@ -278,7 +283,9 @@ impl Engine for CpuEngine {
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {
         let (catalog, threads) = (self.catalog.clone(), self.threads());
-        self.run_blocking(move || sample::sample(&catalog, &request, threads)).await
+        let pool: Arc<dyn MemoryPool> = Arc::new(self.query_pool(StopFlag::default()));
+        let memory = MemoryConsumer::new(SCAN_CONSUMER).register(&pool);
+        self.run_blocking(move || sample::sample(&catalog, &request, threads, memory)).await
     }
 
     async fn generate(
@@ -322,8 +329,12 @@ impl Engine for CpuEngine {
 impl CpuEngine {
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
     fn admission(&self) -> Admission {
-        let pool = self.environment.memory_pool.clone();
-        Admission::new(Arc::new(QueryPool::new(pool, self.cache.clone(), StopFlag::default())))
+        Admission::new(Arc::new(self.query_pool(StopFlag::default())))
+    }
+
+    /// The engine's pool, to which the column cache gives way.
+    fn query_pool(&self, stop: StopFlag) -> QueryPool {
+        QueryPool::new(self.environment.memory_pool.clone(), self.cache.clone(), stop)
     }
 
     /// Runs `work` where it may block, and turns its panic into an error.

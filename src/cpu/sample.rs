@@ -27,6 +27,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
+    datafusion::execution::memory_pool::MemoryReservation,
     error::{from_arrow, from_panic},
     scan::{BATCH_ROWS, ColumnReader, ScanTable},
 };
@@ -37,7 +38,8 @@ const ROW_GROUPS_MIN: u64 = 8;
 /// Of the rows in the row groups read, at most one in this many is taken, unless the table is small.
 const ROWS_READ_A_ROW: u64 = 4;
 
-/// Starts reading a sample of a table's rows, on as many threads. Blocks for the footers.
+/// Starts reading a sample of a table's rows, on as many threads. Pages are decompressed in memory like `memory`. Blocks
+/// for the footers.
 ///
 /// # Errors
 ///
@@ -46,6 +48,7 @@ pub(crate) fn sample(
     catalog: &FileCatalog,
     request: &SampleRequest,
     threads: usize,
+    memory: MemoryReservation,
 ) -> Result<Box<dyn ResultStream>> {
     let started = Instant::now();
     let files = catalog.open_all(&request.files)?;
@@ -57,8 +60,8 @@ pub(crate) fn sample(
     let guard = stop.clone().drop_guard();
     let batches = stream::iter(parts)
         .map(move |part| {
-            let (table, stop) = (table.clone(), stop.clone());
-            runtime.spawn_blocking(move || part.read(&table, &stop))
+            let (table, stop, memory) = (table.clone(), stop.clone(), memory.new_empty());
+            runtime.spawn_blocking(move || part.read(&table, &stop, memory))
         })
         .buffered(threads.max(1))
         .flat_map(|part| {
@@ -126,10 +129,15 @@ struct SamplePart {
 }
 
 impl SamplePart {
-    fn read(&self, table: &ScanTable, stop: &CancellationToken) -> Result<Vec<RecordBatch>> {
+    fn read(
+        &self,
+        table: &ScanTable,
+        stop: &CancellationToken,
+        memory: MemoryReservation,
+    ) -> Result<Vec<RecordBatch>> {
         let file = &table.files[self.file];
         let columns: Vec<usize> = (0..table.columns.len()).collect();
-        let mut reader = ColumnReader::try_new(file, self.row_group, &columns, BATCH_ROWS)?;
+        let mut reader = ColumnReader::try_new(file, self.row_group, &columns, BATCH_ROWS, memory)?;
         let mut places = self.places().peekable();
         let mut batches = Vec::new();
         let mut first_row = 0;

@@ -55,12 +55,16 @@ impl<'a> CompactWalk<'a> {
         Ok(*byte)
     }
 
-    fn advance(&mut self, bytes: usize) -> Result<(), &'static str> {
-        self.rest = self.rest.get(bytes..).ok_or(TRUNCATED)?;
-        Ok(())
+    /// The next bytes, of any meaning.
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<&'a [u8], &'static str> {
+        let bytes = usize::try_from(bytes).map_err(|_| TOO_LONG)?;
+        let (taken, rest) = self.rest.split_at_checked(bytes).ok_or(TRUNCATED)?;
+        self.rest = rest;
+        Ok(taken)
     }
 
-    fn unsigned(&mut self) -> Result<u64, &'static str> {
+    /// A number in groups of seven bits.
+    pub(crate) fn unsigned(&mut self) -> Result<u64, &'static str> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -134,10 +138,10 @@ impl<'a> CompactWalk<'a> {
             return Err("a structure is nested too deeply");
         }
         match kind {
-            Kind::Bool(_) | Kind::Byte => self.advance(1),
+            Kind::Bool(_) | Kind::Byte => self.take(1).map(|_| ()),
             Kind::Integer => self.unsigned().map(|_| ()),
-            Kind::Double => self.advance(8),
-            Kind::Uuid => self.advance(16),
+            Kind::Double => self.take(8).map(|_| ()),
+            Kind::Uuid => self.take(16).map(|_| ()),
             Kind::Binary => self.binary().map(|_| ()),
             Kind::List => {
                 let (element, count) = self.list_header()?;
@@ -150,10 +154,8 @@ impl<'a> CompactWalk<'a> {
 
     /// Bytes or text.
     pub(crate) fn binary(&mut self) -> Result<&'a [u8], &'static str> {
-        let bytes = usize::try_from(self.unsigned()?).map_err(|_| TOO_LONG)?;
-        let (value, rest) = self.rest.split_at_checked(bytes).ok_or(TRUNCATED)?;
-        self.rest = rest;
-        Ok(value)
+        let bytes = self.unsigned()?;
+        self.take(bytes)
     }
 
     /// A list of elements that `read` reads. Others are an error.

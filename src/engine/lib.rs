@@ -6,7 +6,7 @@
 //!
 //! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
 //! `quotient.rs`, what needs integers of any size; `compact_protocol.rs`, the form of Parquet's own structures;
-//! `affinity`, which GPUs, disks and processors are near each other.
+//! `decoding_panics.rs`, which panics of theirs damage causes; `affinity`, which GPUs, disks and processors are near each other.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -16,6 +16,7 @@
 pub mod affinity;
 mod compact_protocol;
 pub mod decode;
+pub mod decoding_panics;
 pub mod device;
 pub mod execution;
 mod host_locale;

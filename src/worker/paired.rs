@@ -37,9 +37,11 @@ struct Decision {
 }
 
 impl PairedEngine {
-    /// `device` is an error if it was asked for and is not there: queries then fail with it.
+    /// `device` is an error if it was asked for and is not there: queries then fail with it. Both engines keep the
+    /// footers that either has read.
     pub fn new(device_name: &'static str, device: Result<DeviceEngine>, cpu: CpuEngine) -> Self {
-        Self { device_name, device: device.map(Arc::new), cpu }
+        let device = device.map(|device| Arc::new(device.with_catalog(cpu.catalog().clone())));
+        Self { device_name, device, cpu }
     }
 
     async fn decide(&self, request: &QueryRequest) -> Decision {
@@ -202,5 +204,37 @@ impl ResultStream for NamedStream {
             estimates: self.estimates.clone(),
             ..self.stream.metrics()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_cpu::CpuOptions;
+    use pystachio_engine::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_footer_is_read_once_for_both_engines() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill_directory = folder.path().join("spill");
+        let cpu = CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, spill_directory };
+        let device = DeviceOptions {
+            memory_bytes: 1 << 24,
+            cache_bytes: 0,
+            pinned_cache_bytes: 0,
+            host_bytes: 1 << 24,
+            spill_directory: folder.path().to_owned(),
+            affinity: Affinity::default(),
+        };
+        let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device);
+        let paired = PairedEngine::new("emulated", Ok(device), CpuEngine::new(cpu).unwrap());
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
+        let files = FileSet { paths: vec![path.to_owned()] };
+        paired.describe(&files).await.unwrap();
+        let device = paired.device.as_ref().unwrap();
+        let [by_cpu, by_device] = [paired.cpu.catalog(), device.catalog()]
+            .map(|catalog| catalog.open_all(&files).unwrap().remove(0).footer);
+        assert!(Arc::ptr_eq(&by_cpu, &by_device));
     }
 }

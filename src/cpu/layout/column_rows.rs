@@ -10,6 +10,8 @@ use parquet::{
     schema::types::ColumnDescriptor,
 };
 
+use super::source::guarded;
+
 /// Rows of a column of a physical type.
 pub(crate) struct ColumnRows<T: DataType> {
     has_definition_levels: bool,
@@ -46,12 +48,14 @@ impl<T: DataType> ColumnRows<T> {
         self.values.clear();
         self.definition_levels.clear();
         self.repetition_levels.clear();
-        let (row_count, ..) = reader.read_records(
-            row_count_max,
-            Some(&mut self.definition_levels),
-            Some(&mut self.repetition_levels),
-            &mut self.values,
-        )?;
+        let (row_count, ..) = guarded(|| {
+            reader.read_records(
+                row_count_max,
+                Some(&mut self.definition_levels),
+                Some(&mut self.repetition_levels),
+                &mut self.values,
+            )
+        })?;
         Ok(row_count)
     }
 

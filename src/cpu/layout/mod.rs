@@ -25,7 +25,7 @@ mod trial;
 
 pub(crate) use choice::{ColumnChoice, ColumnForm};
 pub(crate) use column_rows::{ColumnRows, for_physical_type};
-pub(crate) use source::{FileBytes, ParquetSource};
+pub(crate) use source::{FileBytes, ParquetSource, guarded};
 pub(crate) use trial::{SAMPLE_ROWS, Trials, choose_columns, run_threads};
 
 use parquet::{

@@ -10,10 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use parquet::{
-    column::{
-        page::{Page, PageMetadata, PageReader},
-        reader::ColumnReaderImpl,
-    },
+    column::reader::ColumnReaderImpl,
     data_type::DataType,
     errors::{ParquetError, Result as ParquetResult},
     file::{
@@ -23,7 +20,11 @@ use parquet::{
     },
     schema::types::ColumnDescPtr,
 };
-use pystachio_engine::storage::from_parquet;
+use pystachio_engine::{
+    decode::CheckedPages,
+    decoding_panics::{NOT_DECODABLE, decode_guarded},
+    storage::from_parquet,
+};
 use pystachio_plan::Error;
 
 /// What a page's header is read with; its body is read at once.
@@ -74,7 +75,8 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
         }
         let row_count = usize::try_from(group.num_rows()).unwrap_or(0);
         let pages = SerializedPageReader::new(self.bytes.clone(), &chunk, row_count, None)?;
-        Ok(ColumnReaderImpl::new(self.column(column), Box::new(CheckedPages(pages))))
+        let pages = CheckedPages::new(pages, self.column(column));
+        Ok(ColumnReaderImpl::new(self.column(column), Box::new(pages)))
     }
 
     /// The error of a column that can't be read.
@@ -84,48 +86,9 @@ impl<R: ChunkReader + 'static> ParquetSource<R> {
     }
 }
 
-/// Pages, of which the reader takes apart only what they have.
-struct CheckedPages<P>(P);
-
-impl<P: PageReader> CheckedPages<P> {
-    fn check(page: &Page) -> ParquetResult<()> {
-        let Page::DataPageV2 { buf, def_levels_byte_len, rep_levels_byte_len, .. } = page else {
-            return Ok(());
-        };
-        let levels_bytes = u64::from(*def_levels_byte_len) + u64::from(*rep_levels_byte_len);
-        match levels_bytes <= buf.len() as u64 {
-            true => Ok(()),
-            false => Err(ParquetError::General("the levels of a page are longer than it".to_owned())),
-        }
-    }
-}
-
-impl<P: PageReader> PageReader for CheckedPages<P> {
-    fn get_next_page(&mut self) -> ParquetResult<Option<Page>> {
-        let page = self.0.get_next_page()?;
-        page.iter().try_for_each(Self::check)?;
-        Ok(page)
-    }
-
-    fn peek_next_page(&mut self) -> ParquetResult<Option<PageMetadata>> {
-        self.0.peek_next_page()
-    }
-
-    fn skip_next_page(&mut self) -> ParquetResult<()> {
-        self.0.skip_next_page()
-    }
-
-    fn at_record_boundary(&mut self) -> ParquetResult<bool> {
-        self.0.at_record_boundary()
-    }
-}
-
-impl<P: PageReader> Iterator for CheckedPages<P> {
-    type Item = ParquetResult<Page>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.get_next_page().transpose()
-    }
+/// Calls the reader's code over bytes of a file; a panic of its is damage.
+pub(crate) fn guarded<T>(decode: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
+    decode_guarded(decode).unwrap_or_else(|| Err(ParquetError::General(NOT_DECODABLE.to_owned())))
 }
 
 /// An open file that any number of threads read from: no reader moves another's place.

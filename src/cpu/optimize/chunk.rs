@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Grant,
-    layout::{ColumnRows, PAGE_ROWS_STEP, ParquetSource, for_physical_type},
+    layout::{ColumnRows, PAGE_ROWS_STEP, ParquetSource, for_physical_type, guarded},
 };
 
 /// Rows between two looks at whether the work is still wanted.
@@ -83,7 +83,8 @@ fn encode<T: DataType, R: ChunkReader + 'static>(
         }
         let mut reader = source.reader::<T>(row_group, task.column).map_err(failed)?;
         let skipped = wanted.start - group_rows.start;
-        let mut missing = skipped - reader.skip_records(skipped as usize).map_err(failed)? as u64;
+        let skip = guarded(|| reader.skip_records(skipped as usize));
+        let mut missing = skipped - skip.map_err(failed)? as u64;
         let mut left = wanted.end - wanted.start;
         while left > 0 && missing == 0 {
             if task.stop.is_cancelled() {

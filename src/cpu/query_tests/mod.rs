@@ -9,6 +9,7 @@ mod faults;
 mod forms;
 mod joins;
 mod memory;
+mod mutants;
 mod orders;
 mod page_headers;
 mod statistics;

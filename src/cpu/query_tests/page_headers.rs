@@ -99,12 +99,12 @@ fn page(header: HeaderV2) -> Vec<u8> {
 }
 
 /// Writes a file of one column that has these pages.
-fn write(path: &Path, pages: &[u8]) {
+fn write(path: &Path, pages: &[u8], codec: CompressionCodec) {
     let root = Arc::new(parse_message_type("message schema { optional int64 v; }").unwrap());
     let schema = Arc::new(SchemaDescriptor::new(root));
     let chunk = ColumnChunkMetaData::builder(schema.column(0))
         .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
-        .set_compression_codec(CompressionCodec::UNCOMPRESSED)
+        .set_compression_codec(codec)
         .set_num_values(ROWS)
         .set_data_page_offset(4)
         .set_total_compressed_size(pages.len() as i64)
@@ -125,8 +125,12 @@ fn write(path: &Path, pages: &[u8]) {
 }
 
 async fn read(fixture: &Fixture, pages: &[u8]) -> Result<Answer, Error> {
+    read_compressed(fixture, pages, CompressionCodec::UNCOMPRESSED).await
+}
+
+async fn read_compressed(fixture: &Fixture, pages: &[u8], codec: CompressionCodec) -> Result<Answer, Error> {
     let path = fixture.path("t");
-    write(&path, pages);
+    write(&path, pages, codec);
     fixture.run(scan(&path, &[(1, "v", DataType::Int64)]), &[1]).await
 }
 
@@ -181,4 +185,62 @@ async fn levels_that_a_page_is_too_short_for_are_errors() {
     let error = read(&fixture, &bytes).await.err().unwrap();
     assert_eq!(error.kind, ErrorKind::FileCorrupt, "{error}");
     assert!(error.message.contains("t.parquet"), "{error}");
+}
+
+/// A page V2 whose compressed values are nothing that any codec makes.
+fn noise(compressed_bytes: i64, uncompressed_bytes: i64) -> Vec<u8> {
+    let header = HeaderV2 {
+        uncompressed_bytes,
+        compressed_bytes: LEVELS.len() as i64 + compressed_bytes,
+        is_compressed: true,
+        ..GOOD
+    };
+    [header.encoded(), LEVELS.to_vec(), vec![0xa5; compressed_bytes as usize]].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_are_counted_before_they_are_decompressed() {
+    for cache_bytes in [0, 8 << 20] {
+        let fixture = Fixture::with_memory(16 << 20, cache_bytes);
+        for (uncompressed_bytes, kind) in
+            [(64 << 20, ErrorKind::OutOfMemory), (1 << 20, ErrorKind::FileCorrupt)]
+        {
+            let pages = noise(4096, uncompressed_bytes);
+            let error = read_compressed(&fixture, &pages, CompressionCodec::ZSTD).await.err().unwrap();
+            assert_eq!(error.kind, kind, "{error}");
+            while fixture.engine.status().memory_used_bytes > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_that_announce_more_than_their_bytes_can_stand_for_are_errors() {
+    let fixture = Fixture::new();
+    let codecs = [
+        (CompressionCodec::SNAPPY, 22),
+        (CompressionCodec::LZ4_RAW, 255),
+        (CompressionCodec::GZIP, 4 * 258),
+        (CompressionCodec::ZSTD, 1 << 15),
+    ];
+    for (codec, ratio) in codecs {
+        let announced =
+            [(100, "page 0: "), (101, "page 0: it is too short for what it should decompress to")];
+        for (part, reason) in announced {
+            let levels_bytes = LEVELS.len() as i64;
+            let uncompressed_bytes =
+                levels_bytes + part * ratio + if codec == CompressionCodec::LZ4_RAW { 64 } else { 0 };
+            let error =
+                read_compressed(&fixture, &noise(100, uncompressed_bytes), codec).await.err().unwrap();
+            assert_eq!(error.kind, ErrorKind::FileCorrupt, "{error}");
+            assert!(error.message.contains("column \"v\"") && error.message.contains(reason), "{error}");
+            assert_eq!(error.message.contains("too short"), part > 100, "{codec:?}: {error}");
+        }
+    }
+    for value_count in [1, 1 << 30] {
+        let dictionary = [older_page(true, value_count), page(GOOD)].concat();
+        let error = read(&fixture, &dictionary).await.err().unwrap();
+        assert!(error.message.contains("page 0: a dictionary has more entries than bytes"), "{error}");
+    }
 }

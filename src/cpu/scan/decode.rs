@@ -1,26 +1,22 @@
 //! Bytes of column chunks into arrays.
 
-use std::{
-    fs::File,
-    io::Read,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use bytes::{Buf, Bytes};
-use parquet::{
-    arrow::{
-        ProjectionMask,
-        arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder},
-    },
-    errors::{ParquetError, Result as ParquetResult},
-    file::reader::{ChunkReader, Length},
+use bytes::Bytes;
+use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, parquet_to_arrow_field_levels};
+use pystachio_engine::{
+    decode::{check_pages, chunk_range},
+    decoding_panics::{NOT_DECODABLE, decode_guarded},
+    storage::{corrupt_file, from_parquet},
 };
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, Result};
 
-use super::table::{ScanFile, ScanTable};
-use pystachio_engine::{decode::check_pages, storage::from_parquet};
+use super::{
+    pages::{ChunkBytes, PageMemory, RowGroupPages},
+    table::{ScanFile, ScanTable},
+};
+use crate::datafusion::execution::memory_pool::MemoryReservation;
 
 /// Reads some columns of one row group, batch by batch. Blocks on the file when it is made, and not
 /// after.
@@ -30,13 +26,15 @@ pub(crate) struct ColumnReader {
     places: Vec<usize>,
     columns: Vec<usize>,
     rows_left: usize,
+    memory: Arc<PageMemory>,
     /// Bytes read from the file.
     pub(crate) bytes_read: usize,
 }
 
 impl ColumnReader {
     /// A reader of declared columns of a row group, in batches of `batch_rows`. Arrays are allocated for
-    /// no more rows than there are.
+    /// no more rows than there are. What pages decompress to is taken out of `memory` before it is there, and
+    /// given back when no reader holds it, or a batch does.
     ///
     /// # Errors
     ///
@@ -46,73 +44,72 @@ impl ColumnReader {
         row_group: usize,
         columns: &[usize],
         batch_rows: usize,
+        memory: MemoryReservation,
     ) -> Result<Self> {
         let footer = file.footer();
         let metadata = footer.metadata();
-        let schema = metadata.file_metadata().schema_descr();
-        let mut roots: Vec<usize> = columns.iter().map(|column| file.columns[*column].index).collect();
-        roots.sort_unstable();
-        roots.dedup();
+        let roots = roots(file, columns);
         let places = columns
             .iter()
             .filter_map(|column| roots.binary_search(&file.columns[*column].index).ok())
             .collect();
-        let handle = file.file.handle()?;
-        let bytes = RowGroupBytes::read(file, &handle, row_group, &roots)?;
-        file.file.check_unchanged(&handle)?;
-        let bytes_read = bytes.ranges.iter().map(|(_, bytes)| bytes.len()).sum();
         let rows_left = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
         // Leaves have the same numbers for the reader as in the file; columns above them need not.
-        let leaves = (0..schema.num_columns())
-            .filter(|leaf| roots.binary_search(&schema.get_column_root_idx(*leaf)).is_ok());
-        let mask = ProjectionMask::leaves(footer.reader.parquet_schema(), leaves);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes, footer.reader.clone())
-            .with_projection(mask)
-            .with_row_groups(vec![row_group])
-            .with_batch_size(batch_rows.min(rows_left.max(1)))
-            .build()
+        let leaves: Vec<usize> = roots.iter().flat_map(|root| footer.leaves(*root)).collect();
+        let memory = Arc::new(PageMemory::new(memory));
+        let chunks = read_chunks(file, row_group, &leaves)?;
+        let bytes_read = chunks.iter().map(ChunkBytes::bytes).sum();
+        let pages =
+            RowGroupPages { footer: file.file.footer.clone(), row_group, chunks, memory: memory.clone() };
+        let build = || {
+            let mask = ProjectionMask::leaves(footer.reader.parquet_schema(), leaves);
+            let fields = footer.reader.schema().fields();
+            let levels = parquet_to_arrow_field_levels(footer.reader.parquet_schema(), mask, Some(fields))?;
+            let batch_rows = batch_rows.min(rows_left.max(1));
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch_rows, None)
+        };
+        let reader = decode_guarded(build)
+            .ok_or_else(|| corrupt(file, NOT_DECODABLE))?
             .map_err(|error| from_parquet(&file.path, &error))?;
-        Ok(Self { reader, places, columns: columns.to_vec(), rows_left, bytes_read })
+        Ok(Self { reader, places, columns: columns.to_vec(), rows_left, memory, bytes_read })
     }
 
     /// Bytes that a reader of these columns reads and holds.
     pub(crate) fn bytes_to_read(file: &ScanFile, row_group: usize, columns: &[usize]) -> usize {
-        let metadata = file.footer().metadata();
-        let schema = metadata.file_metadata().schema_descr();
-        let roots: Vec<usize> = columns.iter().map(|column| file.columns[*column].index).collect();
-        let leaves = metadata.row_group(row_group).columns().iter().enumerate();
-        leaves
-            .filter(|(leaf, _)| roots.contains(&schema.get_column_root_idx(*leaf)))
-            .map(|(_, column)| usize::try_from(column.compressed_size()).unwrap_or(0))
-            .sum()
+        let metadata = file.footer().metadata().row_group(row_group);
+        let leaves = roots(file, columns).into_iter().flat_map(|root| file.footer().leaves(root));
+        leaves.map(|leaf| usize::try_from(metadata.column(leaf).compressed_size()).unwrap_or(0)).sum()
     }
 
     /// The next batch: one array a column, converted as declared; `None` after the last.
     ///
     /// # Errors
     ///
-    /// `FileCorrupt`, and those of the conversions.
+    /// `FileCorrupt`, `OutOfMemory`, and those of the conversions.
     pub(crate) fn next(
         &mut self,
         table: &ScanTable,
         file: &ScanFile,
     ) -> Result<Option<(usize, Vec<ArrayRef>)>> {
-        // The reader panics at pages whose levels are shorter than they should be.
-        let batch = catch_unwind(AssertUnwindSafe(|| self.reader.next()))
-            .map_err(|_| corrupt(file, "a page can't be decoded"))?;
+        let batch = decode_guarded(|| self.reader.next());
+        if let Some(failure) = self.memory.take_failure() {
+            return Err(failure);
+        }
+        let batch = batch.ok_or_else(|| self.corrupt(file, NOT_DECODABLE))?;
         let Some(batch) = batch else {
             if self.rows_left > 0 {
-                return Err(corrupt(file, "a column has fewer values than its row group has rows"));
+                return Err(self.corrupt(file, "a column has fewer values than its row group has rows"));
             }
             return Ok(None);
         };
-        let batch = batch.map_err(|error| corrupt(file, &reason(&error)))?;
+        let batch = batch.map_err(|error| self.corrupt(file, &reason(&error)))?;
+        self.memory.keep_current();
         let row_count = batch.num_rows();
         self.rows_left = self
             .rows_left
             .checked_sub(row_count)
-            .ok_or_else(|| corrupt(file, "a column has more values than its row group has rows"))?;
+            .ok_or_else(|| self.corrupt(file, "a column has more values than its row group has rows"))?;
         let arrays = self
             .columns
             .iter()
@@ -124,6 +121,25 @@ impl ColumnReader {
             .collect::<Result<Vec<_>>>()?;
         Ok(Some((row_count, arrays)))
     }
+
+    /// The error of pages that can't be decoded, which names the column if there is no other.
+    fn corrupt(&self, file: &ScanFile, reason: &str) -> Error {
+        match self.columns.as_slice() {
+            [column] => {
+                let field = file.field(*column);
+                corrupt(file, &format!("column \"{}\": {reason}", field.name()))
+            }
+            _ => corrupt(file, reason),
+        }
+    }
+}
+
+/// The file's columns that declared ones are, ascending.
+fn roots(file: &ScanFile, columns: &[usize]) -> Vec<usize> {
+    let mut roots: Vec<usize> = columns.iter().map(|column| file.columns[*column].index).collect();
+    roots.sort_unstable();
+    roots.dedup();
+    roots
 }
 
 fn reason(error: &arrow::error::ArrowError) -> String {
@@ -134,78 +150,28 @@ fn reason(error: &arrow::error::ArrowError) -> String {
 }
 
 fn corrupt(file: &ScanFile, reason: &str) -> Error {
-    Error::new(
-        ErrorKind::FileCorrupt,
-        format!("could not read Parquet file \"{}\": {reason}", file.path.display()),
-    )
+    corrupt_file(&file.path, reason)
 }
 
-/// The column chunks of a row group, in memory.
-struct RowGroupBytes {
-    file_bytes: u64,
-    /// Where each chunk starts in the file, ascending.
-    ranges: Vec<(u64, Bytes)>,
-}
-
-impl RowGroupBytes {
-    fn read(file: &ScanFile, handle: &Arc<File>, row_group: usize, roots: &[usize]) -> Result<Self> {
-        let metadata = file.footer().metadata();
-        let schema = metadata.file_metadata().schema_descr();
-        let row_count = u64::try_from(metadata.row_group(row_group).num_rows()).unwrap_or(0);
-        let mut ranges = Vec::with_capacity(roots.len());
-        for (leaf, column) in metadata.row_group(row_group).columns().iter().enumerate() {
-            if roots.binary_search(&schema.get_column_root_idx(leaf)).is_err() {
-                continue;
-            }
-            let start = match column.dictionary_page_offset() {
-                Some(offset) if offset > 0 => offset.min(column.data_page_offset()),
-                _ => column.data_page_offset(),
-            };
-            let (Ok(start), Ok(chunk_bytes)) =
-                (u64::try_from(start), usize::try_from(column.compressed_size()))
-            else {
-                return Err(corrupt(file, "the footer gives a column chunk a negative place or size"));
-            };
-            let bytes = file.file.read_range(handle, start, chunk_bytes)?;
-            check_pages(&bytes, column, row_count).map_err(|(page, reason)| {
-                corrupt(file, &format!("column \"{}\", page {page}: {reason}", column.column_path().string()))
-            })?;
-            ranges.push((start, bytes));
-        }
-        ranges.sort_unstable_by_key(|(start, _)| *start);
-        Ok(Self { file_bytes: file.footer().identity.file_bytes, ranges })
+/// Reads the chunks of some leaves, ascending, and checks their pages' headers. Blocks.
+fn read_chunks(file: &ScanFile, row_group: usize, leaves: &[usize]) -> Result<Vec<ChunkBytes>> {
+    let handle = file.file.handle()?;
+    let metadata = file.footer().metadata().row_group(row_group);
+    let row_count = u64::try_from(metadata.num_rows()).unwrap_or(0);
+    let mut chunks = Vec::with_capacity(leaves.len());
+    for leaf in leaves {
+        let column = metadata.column(*leaf);
+        let range = chunk_range(column)
+            .and_then(|(start, chunk_bytes)| Some((start, usize::try_from(chunk_bytes).ok()?)));
+        let Some((start, chunk_bytes)) = range else {
+            return Err(corrupt(file, "the footer gives a column chunk a negative place or size"));
+        };
+        let bytes: Bytes = file.file.read_range(&handle, start, chunk_bytes)?;
+        let pages = check_pages(&bytes, column, row_count).map_err(|(page, reason)| {
+            corrupt(file, &format!("column \"{}\", page {page}: {reason}", column.column_path().string()))
+        })?;
+        chunks.push(ChunkBytes { leaf: *leaf, start, bytes, pages });
     }
-
-    fn tail(&self, start: u64) -> ParquetResult<Bytes> {
-        let after = self.ranges.partition_point(|(chunk_start, _)| *chunk_start <= start);
-        let found = after.checked_sub(1).and_then(|index| self.ranges.get(index));
-        found
-            .and_then(|(chunk_start, bytes)| {
-                let skipped = usize::try_from(start - chunk_start).ok()?;
-                (skipped <= bytes.len()).then(|| bytes.slice(skipped..))
-            })
-            .ok_or_else(|| ParquetError::EOF("a page lies outside of its column chunk".to_owned()))
-    }
-}
-
-impl Length for RowGroupBytes {
-    fn len(&self) -> u64 {
-        self.file_bytes
-    }
-}
-
-impl ChunkReader for RowGroupBytes {
-    type T = Box<dyn Read>;
-
-    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
-        Ok(Box::new(self.tail(start)?.reader()))
-    }
-
-    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
-        let tail = self.tail(start)?;
-        if length > tail.len() {
-            return Err(ParquetError::EOF("a page ends after its column chunk".to_owned()));
-        }
-        Ok(tail.slice(..length))
-    }
+    file.file.check_unchanged(&handle)?;
+    Ok(chunks)
 }

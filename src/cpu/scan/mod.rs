@@ -12,7 +12,7 @@
 //! - `table.rs`: which file column is which declared column, and bounds of the row groups
 //! - `conversion.rs`: file types as declared types
 //! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
-//! - `decode.rs`: bytes of column chunks into arrays
+//! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
 //! - `filter.rs`: conditions on batches
 //! - `partition.rs`: one partition's stream
 //! - `exec.rs`: the operator
@@ -26,6 +26,7 @@ mod conversion;
 mod decode;
 mod exec;
 mod filter;
+mod pages;
 mod partition;
 mod pruning;
 mod table;

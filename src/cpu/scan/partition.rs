@@ -219,7 +219,8 @@ impl PartitionScan {
                 let columns: Vec<usize> = (0..self.table.columns.len()).collect();
                 let bytes_held = ColumnReader::bytes_to_read(file, unit.row_group, &columns);
                 self.reading.keep(bytes_held)?;
-                let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS)
+                let pages = self.memory.new_empty();
+                let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS, pages)
                     .map_err(to_datafusion)?;
                 self.metrics.bytes_read.add(reader.bytes_read);
                 RowGroupSource::Reader(RowGroupReader { reader: Mutex::new(reader), bytes_held })
@@ -450,8 +451,9 @@ impl PartitionScan {
         let reservation = self.memory.new_empty();
         reservation.try_grow(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
         let timer = self.metrics.baseline.elapsed_compute().timer();
-        let mut reader =
-            ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS).map_err(to_datafusion)?;
+        let pages = self.memory.new_empty();
+        let mut reader = ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS, pages)
+            .map_err(to_datafusion)?;
         timer.done();
         self.metrics.bytes_read.add(reader.bytes_read);
         let mut pieces = Vec::new();

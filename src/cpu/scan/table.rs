@@ -11,7 +11,10 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
-use pystachio_engine::storage::{ChunkStatistics, FileFooter, TableFile, file_type};
+use pystachio_engine::{
+    decoding_panics::decode_guarded,
+    storage::{ChunkStatistics, FileFooter, TableFile, file_type},
+};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{Conversion, ConversionNames};
@@ -144,8 +147,7 @@ impl ScanFile {
         let footer = self.footer();
         let metadata = footer.metadata();
         let schema = metadata.file_metadata().schema_descr();
-        let leaf =
-            (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == file_column.index)?;
+        let leaf = footer.leaves(file_column.index).next()?;
         let field = self.field(column);
         if !file_column.conversion.keeps_order() || field.data_type().is_nested() {
             return None;
@@ -167,9 +169,11 @@ impl ScanFile {
             (null_counts.is_valid(row_group) && !has_values) || footer.has_exact_bounds(row_group, leaf)
         };
         let exact = !field.data_type().is_floating() && (0..row_groups.len()).all(is_exact);
+        let decoded = || (converter.row_group_mins(row_groups), converter.row_group_maxes(row_groups));
+        let (minimums, maximums) = decode_guarded(decoded)?;
         Some(ColumnBounds {
-            minimums: bounds(converter.row_group_mins(row_groups).ok()?)?,
-            maximums: bounds(converter.row_group_maxes(row_groups).ok()?)?,
+            minimums: bounds(minimums.ok()?)?,
+            maximums: bounds(maximums.ok()?)?,
             null_counts,
             exact,
         })

@@ -103,21 +103,6 @@ impl Codec {
             _ => return None,
         })
     }
-
-    /// The most bytes that a compressed page can stand for.
-    pub(super) fn uncompressed_bytes_max(self, compressed_bytes: u64) -> u64 {
-        match self {
-            // A copy of 64 bytes takes three, and the length at most five.
-            Self::Snappy => compressed_bytes.saturating_mul(22),
-            // A byte of a length's extension stands for 255 bytes; 15 and 19 come without one.
-            Self::Lz4 | Self::HadoopLz4 => compressed_bytes.saturating_mul(255).saturating_add(64),
-            // A block of a repeated byte takes four and stands for 128 kB.
-            Self::Framed(FrameFormat::Zstd) => compressed_bytes.saturating_mul(1 << 15),
-            // A copy of 258 bytes takes two bits.
-            Self::Framed(FrameFormat::Gzip) => compressed_bytes.saturating_mul(4 * 258),
-            Self::None | Self::Host => u64::MAX,
-        }
-    }
 }
 
 /// How a data page's values are found, by their encoding and type; `None` if no kernel does.

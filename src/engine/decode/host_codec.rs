@@ -24,6 +24,8 @@ use parquet::{
     schema::types::ColumnDescPtr,
 };
 
+use crate::decoding_panics::{NOT_DECODABLE, decode_guarded};
+
 /// Threads that decompress the pages of one row group.
 const THREADS_MAX: usize = 16;
 
@@ -74,7 +76,8 @@ pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<Result<Bytes, Stri
 }
 
 fn decompress_page(page: HostPage<'_>) -> Result<Bytes, String> {
-    read_page(page).map_err(|error| match error {
+    let read = decode_guarded(|| read_page(page)).ok_or_else(|| NOT_DECODABLE.to_owned())?;
+    read.map_err(|error| match error {
         ParquetError::General(message) | ParquetError::EOF(message) => {
             message.trim_end_matches('.').to_owned()
         }

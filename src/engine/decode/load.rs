@@ -175,6 +175,10 @@ impl<'a> Load<'a> {
             }
             EncodedBytes::Device(uploaded) => uploaded.pages.clone(),
         };
+        for page in listed(&pages) {
+            let check = page.header.check_sizes(source.metadata);
+            check.map_err(|reason| names.corrupt_page(page.number, reason))?;
+        }
         let has_checksums = listed(&pages).next().is_some_and(|page| page.header.checksum.is_some());
         if matches!(codec, Codec::Framed(_))
             && matches!(bytes, EncodedBytes::Host(..))

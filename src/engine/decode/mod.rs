@@ -7,7 +7,7 @@
 //! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_header.rs`, `page_list.rs`: where a chunk's pages are; `page_map.rs`: and which of them are read;
-//!   `page_check.rs`: headers of chunks that the CPU engine reads
+//!   `page_check.rs`: pages that the CPU engine reads
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
 //! - `page_batch.rs`: pages as kernels are given them, and their launches
@@ -58,7 +58,7 @@ pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column, chunk_range};
 pub(crate) use load::enqueue_loading;
 pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
-pub use page_check::check_pages;
+pub use page_check::{CheckedPages, PageSize, check_pages};
 pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
 pub use pinned_chunk::PinnedChunk;
 pub(crate) use row_group::enqueue_decoding;

@@ -6,6 +6,11 @@
 //!
 //! Source: Parquet's parquet.thrift, `PageHeader`; Thrift's compact protocol.
 
+use parquet::{
+    basic::{CompressionCodec, Type as PhysicalType},
+    file::metadata::ColumnChunkMetaData,
+};
+
 use crate::compact_protocol::{CompactWalk, Kind};
 
 /// What a header says.
@@ -128,6 +133,43 @@ impl PageHeader {
         Ok(())
     }
 
+    /// Whether what it says can be true of a page of a chunk: what the page decompresses to and the entries of a dictionary
+    /// are reserved before anything else can tell.
+    pub(super) fn check_sizes(&self, chunk: &ColumnChunkMetaData) -> Result<(), &'static str> {
+        let (levels_bytes, is_compressed) = match self.kind {
+            PageKind::DataV2 { definition_bytes, repetition_bytes, is_compressed, .. } => {
+                (u64::from(definition_bytes) + u64::from(repetition_bytes), is_compressed)
+            }
+            _ => (0, true),
+        };
+        let page_bytes = match is_compressed && chunk.compression_codec() != CompressionCodec::UNCOMPRESSED {
+            true => {
+                let compressed_bytes = u64::from(self.compressed_bytes).saturating_sub(levels_bytes);
+                let values_bytes = u64::from(self.uncompressed_bytes).saturating_sub(levels_bytes);
+                if values_bytes > uncompressed_bytes_max(chunk, compressed_bytes) {
+                    return Err("it is too short for what it should decompress to");
+                }
+                self.uncompressed_bytes
+            }
+            false => self.compressed_bytes,
+        };
+        match self.kind {
+            PageKind::Dictionary { value_count, .. }
+                if dictionary_bytes_min(chunk, value_count) > u64::from(page_bytes) =>
+            {
+                Err("a dictionary has more entries than bytes for them")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes that decompressing the page takes.
+    pub(super) fn decompressed_bytes(&self, chunk: &ColumnChunkMetaData) -> u32 {
+        let is_plain = matches!(self.kind, PageKind::DataV2 { is_compressed: false, .. })
+            || chunk.compression_codec() == CompressionCodec::UNCOMPRESSED;
+        if is_plain { 0 } else { self.uncompressed_bytes }
+    }
+
     /// Values of a data page, NULLs included; `None` for other pages.
     pub(super) fn value_count(&self) -> Option<u32> {
         match self.kind {
@@ -135,6 +177,38 @@ impl PageHeader {
             PageKind::Dictionary { .. } | PageKind::Index => None,
         }
     }
+}
+
+/// The most bytes that compressed bytes of a chunk can stand for.
+fn uncompressed_bytes_max(chunk: &ColumnChunkMetaData, compressed_bytes: u64) -> u64 {
+    match chunk.compression_codec() {
+        // A copy of 64 bytes takes three, and the length at most five.
+        CompressionCodec::SNAPPY => compressed_bytes.saturating_mul(22),
+        // A byte of a length's extension stands for 255 bytes; 15 and 19 come without one.
+        CompressionCodec::LZ4 | CompressionCodec::LZ4_RAW => {
+            compressed_bytes.saturating_mul(255).saturating_add(64)
+        }
+        // A block of a repeated byte takes four and stands for 128 kB.
+        CompressionCodec::ZSTD => compressed_bytes.saturating_mul(1 << 15),
+        // A copy of 258 bytes takes two bits.
+        CompressionCodec::GZIP => compressed_bytes.saturating_mul(4 * 258),
+        // A few bytes can repeat something without an end that matters; the chunk has one.
+        _ => u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
+    }
+}
+
+/// The fewest bytes that so many entries of a dictionary, which are plain, take.
+fn dictionary_bytes_min(chunk: &ColumnChunkMetaData, value_count: u32) -> u64 {
+    let value_bytes = match chunk.column_type() {
+        PhysicalType::BOOLEAN => return u64::from(value_count.div_ceil(8)),
+        PhysicalType::INT32 | PhysicalType::FLOAT | PhysicalType::BYTE_ARRAY => 4,
+        PhysicalType::INT64 | PhysicalType::DOUBLE => 8,
+        PhysicalType::INT96 => 12,
+        PhysicalType::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(chunk.column_descr().type_length()).unwrap_or(0).max(1)
+        }
+    };
+    value_bytes * u64::from(value_count)
 }
 
 #[derive(Default)]

@@ -125,9 +125,6 @@ impl LayoutBuilder {
         }
         let compressed_bytes = body_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
         let values_bytes = page.header.uncompressed_bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;
-        if u64::from(values_bytes) > self.codec.uncompressed_bytes_max(compressed_bytes.into()) {
-            return Err("it is too short for what it should decompress to");
-        }
         let encoded = |offset: u32, bytes| Section {
             memory: PageMemory::Encoded,
             offset: start + u64::from(offset),

@@ -86,11 +86,21 @@ impl DeviceEngine {
         }
     }
 
+    /// With the footers that the engine beside it has read.
+    pub fn with_catalog(self, catalog: Arc<FileCatalog>) -> Self {
+        Self { catalog, ..self }
+    }
+
     /// With a page cache of the caller's.
     #[cfg(test)]
     pub fn with_page_cache(self, page_cache: PageCacheProbe) -> Self {
         let file_systems = FileSystems::new(self.memory.platform().clone(), Affinity::default());
         Self { file_systems: Arc::new(file_systems.with_page_cache(page_cache)), ..self }
+    }
+
+    /// The footers that it has read.
+    pub fn catalog(&self) -> &Arc<FileCatalog> {
+        &self.catalog
     }
 
     /// The device's memory.

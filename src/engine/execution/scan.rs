@@ -353,7 +353,7 @@ fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> 
             "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",
         ));
     };
-    let mut leaves = (0..schema.num_columns()).filter(|leaf| schema.get_column_root_idx(*leaf) == root);
+    let mut leaves = footer.leaves(root);
     match (leaves.next(), leaves.next()) {
         (Some(leaf), None) if schema.column(leaf).max_rep_level() == 0 => {
             check_column(&schema.column(leaf), column)?;

@@ -42,10 +42,13 @@ pub fn from_parquet(path: &Path, error: &ParquetError) -> Error {
         | ParquetError::ArrowError(message) => message.trim_end_matches('.').to_owned(),
         other => other.to_string(),
     };
-    Error::new(
-        ErrorKind::FileCorrupt,
-        format!("could not read Parquet file \"{}\": {reason}", path.display()),
-    )
+    corrupt_file(path, &reason)
+}
+
+/// The error of a file that is damaged, or no Parquet.
+pub fn corrupt_file(path: &Path, reason: &str) -> Error {
+    let message = format!("could not read Parquet file \"{}\": {reason}", path.display());
+    Error::new(ErrorKind::FileCorrupt, message)
 }
 
 fn find_own(error: &(dyn StandardError + 'static)) -> Option<Error> {

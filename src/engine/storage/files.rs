@@ -10,14 +10,12 @@
 //! Deliberately absent: column data (`scan`, `cache`), remote files.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fs::{self, File},
+    ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -36,7 +34,7 @@ use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
 use super::{
     describe::DescriptionCache,
-    error::{from_io, from_parquet},
+    error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
     file_set::expand,
     file_type::{FileType, file_type},
@@ -46,6 +44,7 @@ use super::{
     statistics::ChunkStatistics,
     writer::Writer,
 };
+use crate::decoding_panics::{NOT_DECODABLE, decode_guarded};
 
 /// Footers kept at most, in bytes of their decoded form.
 const FOOTER_BYTES_MAX: usize = 256 << 20;
@@ -77,10 +76,11 @@ pub struct FileFooter {
     pub reader: ArrowReaderMetadata,
     metadata: Arc<ParquetMetaData>,
     schema: SchemaRef,
+    /// Where the leaves of each column start, and where the last one's end.
+    leaf_starts: Vec<usize>,
     writer: Writer,
     exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
-    last_use: AtomicU64,
 }
 
 /// A footer as it was read.
@@ -99,11 +99,28 @@ pub struct TableFile {
     handle: Option<Arc<File>>,
 }
 
+/// Footers by the paths of their files, those used least recently first to go.
+#[derive(Debug, Default)]
+struct KeptFooters {
+    by_path: HashMap<PathBuf, KeptFooter>,
+    /// Paths by last use.
+    by_use: BTreeMap<u64, PathBuf>,
+    clock: u64,
+    held_bytes: usize,
+}
+
+#[derive(Debug)]
+struct KeptFooter {
+    footer: Arc<FileFooter>,
+    /// What it takes: adding that up walks over the whole footer.
+    memory_bytes: usize,
+    last_use: u64,
+}
+
 /// Opens files and keeps their footers.
 #[derive(Debug, Default)]
 pub struct FileCatalog {
-    footers: Mutex<HashMap<FileIdentity, Arc<FileFooter>>>,
-    clock: AtomicU64,
+    footers: Mutex<KeptFooters>,
     /// What footers together say about a table.
     pub descriptions: DescriptionCache,
 }
@@ -128,14 +145,14 @@ impl FileCatalog {
     }
 
     fn footer(&self, path: &Path, handle: &File, identity: FileIdentity) -> Result<Arc<FileFooter>> {
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        if let Some(footer) = self.lock().get(&identity).filter(|footer| footer.path == path) {
-            footer.last_use.store(now, Ordering::Relaxed);
-            return Ok(footer.clone());
+        if let Some(footer) = self.lock().get(path, identity) {
+            return Ok(footer);
         }
         let ReadFooter { metadata, for_reader, exact_bounds } =
             read_footer(path, handle, identity.file_bytes)?;
-        let reader = reader_metadata(for_reader).map_err(|error| from_parquet(path, &error))?;
+        let reader = decode_guarded(|| reader_metadata(for_reader));
+        let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
+        let reader = reader.map_err(|error| from_parquet(path, &error))?;
         let root = metadata.file_metadata().schema_descr().root_schema();
         let schema = with_leafless(root, reader.schema()).ok_or_else(|| {
             let message = format!("the columns of Parquet file \"{}\" can't be told apart", path.display());
@@ -146,21 +163,59 @@ impl FileCatalog {
             identity,
             reader,
             writer: Writer::new(metadata.file_metadata().created_by()),
+            leaf_starts: leaf_starts(metadata.file_metadata().schema_descr()),
             metadata,
             schema,
             exact_bounds,
             page_indexes: PageIndexes::default(),
-            last_use: AtomicU64::new(now),
         });
         let mut footers = self.lock();
-        footers.retain(|_, held| held.path != path);
-        footers.insert(identity, footer.clone());
-        evict_footers(&mut footers, FOOTER_BYTES_MAX);
+        footers.insert(&footer);
+        footers.evict(FOOTER_BYTES_MAX);
         Ok(footer)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<FileIdentity, Arc<FileFooter>>> {
+    fn lock(&self) -> MutexGuard<'_, KeptFooters> {
         self.footers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeptFooters {
+    /// The footer of a path, if its file is the same; this counts as a use.
+    fn get(&mut self, path: &Path, identity: FileIdentity) -> Option<Arc<FileFooter>> {
+        let kept = self.by_path.get_mut(path).filter(|kept| kept.footer.identity == identity)?;
+        self.clock += 1;
+        if let Some(path) = self.by_use.remove(&kept.last_use) {
+            self.by_use.insert(self.clock, path);
+        }
+        kept.last_use = self.clock;
+        Some(kept.footer.clone())
+    }
+
+    /// Keeps a footer in place of what its path had.
+    fn insert(&mut self, footer: &Arc<FileFooter>) {
+        self.remove(&footer.path);
+        self.clock += 1;
+        let memory_bytes = footer.metadata().memory_size();
+        self.held_bytes += memory_bytes;
+        self.by_use.insert(self.clock, footer.path.clone());
+        let kept = KeptFooter { footer: footer.clone(), memory_bytes, last_use: self.clock };
+        self.by_path.insert(footer.path.clone(), kept);
+    }
+
+    fn remove(&mut self, path: &Path) {
+        if let Some(kept) = self.by_path.remove(path) {
+            self.by_use.remove(&kept.last_use);
+            self.held_bytes -= kept.memory_bytes;
+        }
+    }
+
+    /// Gives up footers until the others take no more than so many bytes; the one used last stays, however large.
+    fn evict(&mut self, bytes_max: usize) {
+        while self.held_bytes > bytes_max && self.by_path.len() > 1 {
+            let Some((_, oldest)) = self.by_use.pop_first() else { return };
+            self.remove(&oldest);
+        }
     }
 }
 
@@ -174,6 +229,14 @@ impl FileFooter {
     /// which the reader does not give, is an empty group.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// The leaves of a column, given by its place among the file's.
+    pub fn leaves(&self, column: usize) -> Range<usize> {
+        match self.leaf_starts.get(column..column + 2) {
+            Some(&[start, end]) => start..end,
+            _ => 0..0,
+        }
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.
@@ -318,13 +381,12 @@ fn open_file(path: &Path) -> Result<(File, FileIdentity)> {
     Ok((file, FileIdentity::of(&metadata)))
 }
 
+fn corrupt_footer(path: &Path, reason: &str) -> Error {
+    corrupt_file(path, &format!("the footer is corrupt: {reason}"))
+}
+
 fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
-    let corrupt = |reason: &str| {
-        Error::new(
-            ErrorKind::FileCorrupt,
-            format!("could not read Parquet file \"{}\": {reason}", path.display()),
-        )
-    };
+    let corrupt = |reason: &str| corrupt_file(path, reason);
     if file_bytes == 0 {
         return Err(corrupt("the file is empty"));
     }
@@ -353,7 +415,7 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter
     };
     let mut footer = vec![0; footer_bytes as usize];
     handle.read_exact_at(&mut footer, footer_start).map_err(|error| from_io(path, "read", &error))?;
-    let invalid = |reason: &str| corrupt(&format!("the footer is corrupt: {reason}"));
+    let invalid = |reason: &str| corrupt_footer(path, reason);
     let exact_bounds = check_encoded(&footer).map_err(invalid)?;
     let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
     check_decoded(&metadata, footer_start).map_err(invalid)?;
@@ -377,8 +439,7 @@ fn decode_with(
     options: ParquetMetaDataOptions,
 ) -> std::result::Result<ParquetMetaData, String> {
     let decode = || ParquetMetaDataReader::decode_metadata_with_options(footer, Some(&options));
-    let decoded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(decode));
-    decoded.map_err(|_| "it can't be decoded".to_owned())?.map_err(|error| reason(&error))
+    decode_guarded(decode).ok_or_else(|| NOT_DECODABLE.to_owned())?.map_err(|error| reason(&error))
 }
 
 /// The footer as the Arrow reader is given it: without groups that have no leaf.
@@ -387,7 +448,8 @@ fn metadata_for_reader(
     footer: &[u8],
 ) -> std::result::Result<Arc<ParquetMetaData>, String> {
     let root = metadata.file_metadata().schema_descr().root_schema();
-    let Some(pruned) = without_leafless(root).map_err(|error| reason(&error))? else {
+    let pruned = decode_guarded(|| without_leafless(root)).ok_or_else(|| NOT_DECODABLE.to_owned())?;
+    let Some(pruned) = pruned.map_err(|error| reason(&error))? else {
         return Ok(metadata.clone());
     };
     let schema = Arc::new(SchemaDescriptor::new(Arc::new(pruned)));
@@ -410,18 +472,16 @@ fn reason(error: &ParquetError) -> String {
 fn reader_metadata(metadata: Arc<ParquetMetaData>) -> std::result::Result<ArrowReaderMetadata, ParquetError> {
     let options = || ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let plain = ArrowReaderMetadata::try_new(metadata.clone(), options())?;
-    let descriptor = metadata.file_metadata().schema_descr();
+    let leaves = metadata.file_metadata().schema_descr();
+    let starts = leaf_starts(leaves);
     let fields: Vec<FieldRef> = plain
         .schema()
         .fields()
         .iter()
-        .enumerate()
-        .map(|(root, field)| {
-            let is_int96 = (0..descriptor.num_columns()).any(|leaf| {
-                descriptor.get_column_root_idx(leaf) == root
-                    && descriptor.column(leaf).physical_type() == PhysicalType::INT96
-            });
-            with_decoded_type(field, is_int96)
+        .zip(starts.windows(2))
+        .map(|(field, ends)| {
+            let mut types = (ends[0]..ends[1]).map(|leaf| leaves.column(leaf).physical_type());
+            with_decoded_type(field, types.any(|physical| physical == PhysicalType::INT96))
         })
         .collect();
     let schema = Arc::new(Schema::new(fields));
@@ -439,15 +499,11 @@ fn with_decoded_type(field: &FieldRef, is_int96: bool) -> FieldRef {
     Arc::new(field.as_ref().clone().with_data_type(data_type))
 }
 
-fn evict_footers(footers: &mut HashMap<FileIdentity, Arc<FileFooter>>, bytes_max: usize) {
-    let mut held_bytes: usize = footers.values().map(|footer| footer.metadata().memory_size()).sum();
-    while held_bytes > bytes_max && footers.len() > 1 {
-        let oldest = footers.iter().min_by_key(|(_, footer)| footer.last_use.load(Ordering::Relaxed));
-        let Some(identity) = oldest.map(|(identity, _)| *identity) else { return };
-        if let Some(footer) = footers.remove(&identity) {
-            held_bytes = held_bytes.saturating_sub(footer.metadata().memory_size());
-        }
-    }
+/// Where the leaves of each column start, and where the last one's end: those of a column follow one another.
+fn leaf_starts(schema: &SchemaDescriptor) -> Vec<usize> {
+    let roots: Vec<usize> = (0..schema.num_columns()).map(|leaf| schema.get_column_root_idx(leaf)).collect();
+    let columns = schema.root_schema().get_fields().len();
+    (0..=columns).map(|column| roots.partition_point(|root| *root < column)).collect()
 }
 
 #[cfg(test)]
@@ -466,6 +522,22 @@ mod tests {
         catalog.open_all(files).unwrap().remove(0).footer
     }
 
+    /// What is kept, by last use.
+    fn kept(catalog: &FileCatalog) -> Vec<FileIdentity> {
+        let footers = catalog.lock();
+        assert_eq!(footers.by_use.len(), footers.by_path.len());
+        footers.by_use.values().map(|path| footers.by_path[path].footer.identity).collect()
+    }
+
+    #[test]
+    fn leaves_of_a_column_are_those_below_it() {
+        let text =
+            "message schema { required int32 a; optional group b { optional int64 c; optional group d {}
+            required group e { required int32 f; } } optional group g {} required int96 h; }";
+        let schema = parquet::schema::parser::parse_message_type(text).unwrap();
+        assert_eq!(leaf_starts(&SchemaDescriptor::new(Arc::new(schema))), [0, 1, 3, 3, 4]);
+    }
+
     #[test]
     fn a_footer_is_read_once_while_its_file_is_the_same() {
         let (folder, catalog) = (tempfile::tempdir().unwrap(), FileCatalog::default());
@@ -476,7 +548,7 @@ mod tests {
         let changed = open(&catalog, &files);
         assert_ne!((first.identity, first.schema()), (changed.identity, changed.schema()));
         assert!(Arc::ptr_eq(&changed, &open(&catalog, &files)));
-        assert_eq!(catalog.lock().keys().collect::<Vec<_>>(), [&changed.identity]);
+        assert_eq!(kept(&catalog), [changed.identity]);
     }
 
     #[test]
@@ -485,14 +557,14 @@ mod tests {
         let [first, second, third] =
             ["1", "2", "3"].map(|name| place(&folder, &format!("{name}.parquet"), "edge_int4.parquet"));
         let footers = [&first, &second, &third, &first].map(|files| open(&catalog, files));
-        let mut held = catalog.lock();
         let bytes: usize = footers[..3].iter().map(|footer| footer.metadata().memory_size()).sum();
-        evict_footers(&mut held, bytes);
-        assert_eq!(held.len(), 3);
-        evict_footers(&mut held, bytes - 1);
-        assert!(held.len() == 2 && !held.contains_key(&footers[1].identity));
+        catalog.lock().evict(bytes);
+        assert_eq!(kept(&catalog).len(), 3);
+        catalog.lock().evict(bytes - 1);
+        assert_eq!(kept(&catalog), [footers[2].identity, footers[0].identity]);
         // What was opened last stays, however large.
-        evict_footers(&mut held, 0);
-        assert_eq!(held.keys().collect::<Vec<_>>(), [&footers[0].identity]);
+        catalog.lock().evict(0);
+        assert_eq!(kept(&catalog), [footers[0].identity]);
+        assert_eq!(catalog.lock().held_bytes, footers[0].metadata().memory_size());
     }
 }

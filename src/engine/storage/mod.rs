@@ -35,7 +35,7 @@ mod statistics;
 mod writer;
 
 pub use describe::{DescriptionCache, describe, identify};
-pub use error::{from_io, from_parquet};
+pub use error::{corrupt_file, from_io, from_parquet};
 pub use file_set::expand;
 pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};

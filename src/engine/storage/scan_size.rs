@@ -1,5 +1,7 @@
 //! How much a scan has to read: what choosing an engine needs to know of files.
 
+use std::ops::Range;
+
 use pystachio_plan::{Expression, FileSet, Literal, Result, ScanColumn};
 
 use super::{FileCatalog, FileFooter, RowGroupBounds, refutes};
@@ -7,7 +9,9 @@ use super::{FileCatalog, FileFooter, RowGroupBounds, refutes};
 /// What is left of a scan when statistics have ruled row groups out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanSize {
-    /// Rows, before the scan's own conditions.
+    /// Row groups that are left.
+    pub row_group_count: u64,
+    /// Their rows, before the scan's own conditions.
     pub row_count: u64,
     /// Bytes of the columns that are read, as they are in the files.
     pub compressed_bytes: u64,
@@ -38,13 +42,14 @@ pub fn scan_size(
         // Bounds of conditions' columns alone: the others rule nothing out.
         let (bounded, bounded_leaves): (Vec<ScanColumn>, Vec<usize>) = filtered
             .iter()
-            .filter_map(|column| Some(((*column).clone(), *leaves_of(footer, column)?.first()?)))
+            .filter_map(|column| Some(((*column).clone(), leaves_of(footer, column)?.next()?)))
             .unzip();
         for row_group in footer.metadata().row_groups() {
             let bounds = RowGroupBounds::new(footer, row_group, &bounded, &bounded_leaves);
             if refutes(filters, &bounds, parameters) {
                 continue;
             }
+            size.row_group_count += 1;
             size.row_count += u64::try_from(row_group.num_rows()).unwrap_or(0);
             for leaf in &leaves {
                 let chunk = row_group.column(*leaf);
@@ -65,16 +70,15 @@ fn reads(filter: &Expression, column: &ScanColumn) -> bool {
 }
 
 /// The leaf columns below a declared column, matched as a scan matches it.
-fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Vec<usize>> {
-    let schema = footer.metadata().file_metadata().schema_descr();
-    let roots = schema.root_schema().get_fields();
+fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Range<usize>> {
+    let roots = footer.metadata().file_metadata().schema_descr().root_schema().get_fields();
     let exact = roots.iter().position(|field| field.name() == column.name);
     let same_letters = || {
         let name = column.name.to_lowercase();
         roots.iter().position(|field| field.name().to_lowercase() == name)
     };
     let root = exact.or_else(same_letters)?;
-    Some((0..schema.num_columns()).filter(|leaf| schema.get_column_root_idx(*leaf) == root).collect())
+    Some(footer.leaves(root))
 }
 
 #[cfg(test)]
@@ -117,6 +121,7 @@ mod tests {
             |value: i32| Expression::predicate(Function::Less, vec![id.clone(), Expression::int32(value)]);
         let (whole, part) = (size_of(&["id"], &[below(1 << 20)]), size_of(&["id"], &[below(2)]));
         assert_eq!(whole, size_of(&["id"], &[]));
+        assert!(part.row_group_count < whole.row_group_count);
         assert!(part.row_count < whole.row_count && part.compressed_bytes < whole.compressed_bytes);
         assert_eq!(
             size_of(&["id"], &[below(-5), Expression::literal(Value::Bool(true), DataType::Bool)]).row_count,

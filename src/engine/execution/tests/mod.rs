@@ -7,6 +7,7 @@
 //!   codes
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
+//! - `mutants.rs`: damaged files
 //! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
@@ -24,6 +25,7 @@ mod dictionaries;
 mod joins;
 mod large_decimals;
 mod little_memory;
+mod mutants;
 mod runtime_filters;
 mod scans;
 mod sharing;

@@ -107,7 +107,9 @@ fn describe_files(files: &[TableFile], identity: u64) -> Result<TableDescription
         let mut column = ColumnParts::new(field);
         column.add_file(&first.footer, column_index);
         for file in &files[1..] {
-            let column_index = matching_column(&first.footer, field, &column.file_type, &file.footer)?;
+            let expected =
+                ExpectedColumn { first: &first.footer, column_index, field, file_type: &column.file_type };
+            let column_index = expected.place_in(&file.footer)?;
             column.add_file(&file.footer, column_index);
         }
         columns.push(column.description(field.name()));
@@ -146,22 +148,18 @@ impl ColumnParts {
 
     fn add_file(&mut self, footer: &FileFooter, column_index: usize) {
         let metadata: &ParquetMetaData = footer.metadata();
-        let schema = metadata.file_metadata().schema_descr();
         let field = &fields(footer)[column_index];
         let required = field.get_basic_info().repetition() == Repetition::REQUIRED;
         self.required &= required;
         // Files may store the same type in different ways.
         let file_type = file_type(field);
-        let leaves: Vec<usize> = (0..schema.num_columns())
-            .filter(|leaf| schema.get_column_root_idx(*leaf) == column_index)
-            .collect();
         for group in metadata.row_groups() {
-            for leaf_index in &leaves {
-                let chunk = group.column(*leaf_index);
+            for leaf_index in footer.leaves(column_index) {
+                let chunk = group.column(leaf_index);
                 self.compressed_bytes += count(chunk.compressed_size());
                 self.uncompressed_bytes += count(chunk.uncompressed_size());
                 if file_type.storage.is_some() {
-                    match footer.statistics_of(group, *leaf_index, &file_type) {
+                    match footer.statistics_of(group, leaf_index, &file_type) {
                         Some(statistics) => self.summary.add(&statistics),
                         None => self.summary = ColumnSummary::unknown(),
                     }
@@ -186,43 +184,42 @@ impl ColumnParts {
     }
 }
 
-/// Where a later file has a column of the first one: by its exact name, else without regard to case.
-fn matching_column(
-    first: &FileFooter,
-    field: &Type,
-    expected: &FileType,
-    file: &FileFooter,
-) -> Result<usize> {
-    let columns = fields(file);
-    let place = columns.iter().position(|column| column.name() == field.name());
-    let place = place
-        .or_else(|| columns.iter().position(|column| column.name().eq_ignore_ascii_case(field.name())))
-        .ok_or_else(|| mismatch(first, field, expected, file, "is missing".to_owned()))?;
-    let found = file_type(&columns[place]);
-    if found.data_type != expected.data_type || found.sql_type != expected.sql_type {
-        return Err(mismatch(first, field, expected, file, format!("is {}", found.words)));
-    }
-    Ok(place)
+/// A column of the first file, which the others must have too.
+struct ExpectedColumn<'a> {
+    first: &'a FileFooter,
+    column_index: usize,
+    field: &'a Type,
+    file_type: &'a FileType,
 }
 
-fn mismatch(
-    first: &FileFooter,
-    field: &Type,
-    expected: &FileType,
-    file: &FileFooter,
-    found: String,
-) -> Error {
-    Error::new(
-        ErrorKind::SchemaMismatch,
-        format!(
+impl ExpectedColumn<'_> {
+    /// Where a later file has it: by its exact name, mostly at the same place, else without regard to case.
+    fn place_in(&self, file: &FileFooter) -> Result<usize> {
+        let (columns, name) = (fields(file), self.field.name());
+        let is_same = |place: &usize| columns.get(*place).is_some_and(|column| column.name() == name);
+        let place = Some(self.column_index).filter(is_same);
+        let place = place
+            .or_else(|| columns.iter().position(|column| column.name() == name))
+            .or_else(|| columns.iter().position(|column| column.name().eq_ignore_ascii_case(name)))
+            .ok_or_else(|| self.mismatch(file, "is missing"))?;
+        let (found, expected) = (file_type(&columns[place]), self.file_type);
+        if found.data_type != expected.data_type || found.sql_type != expected.sql_type {
+            return Err(self.mismatch(file, &format!("is {}", found.words)));
+        }
+        Ok(place)
+    }
+
+    fn mismatch(&self, file: &FileFooter, found: &str) -> Error {
+        let message = format!(
             "files of one table have different columns: column \"{}\" {found} in \"{}\" and is {} in \"{}\"",
-            field.name(),
+            self.field.name(),
             file.path.display(),
-            expected.words,
-            first.path.display()
-        ),
-    )
-    .with_hint("Give files of different schemas tables of their own.")
+            self.file_type.words,
+            self.first.path.display()
+        );
+        Error::new(ErrorKind::SchemaMismatch, message)
+            .with_hint("Give files of different schemas tables of their own.")
+    }
 }
 
 fn fields(footer: &FileFooter) -> &[Arc<Type>] {
