@@ -325,14 +325,20 @@ mod tests {
     use std::{
         future::Future,
         pin::{Pin, pin},
+        sync::atomic::{AtomicU64, Ordering},
         task::Poll,
     };
 
     const MEMORY_BYTES: u64 = 1 << 30;
 
+    fn places(count_max: usize) -> Arc<Places> {
+        places_with(count_max, Arc::new(AtomicU64::new(MEMORY_BYTES)))
+    }
+
     /// Places of an engine of which so much memory is free.
-    fn places(count_max: usize, free_bytes: u64) -> Arc<Places> {
-        let memory = EngineMemory { bytes_max: MEMORY_BYTES, free_bytes: Box::new(move || free_bytes) };
+    fn places_with(count_max: usize, free_bytes: Arc<AtomicU64>) -> Arc<Places> {
+        let free_bytes = Box::new(move || free_bytes.load(Ordering::Relaxed));
+        let memory = EngineMemory { bytes_max: MEMORY_BYTES, free_bytes };
         Arc::new(Places { memory, count_max, state: Mutex::default() })
     }
 
@@ -343,7 +349,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_given_in_the_order_of_arrival() {
-        let (places, stop) = (places(2, MEMORY_BYTES), StopFlag::default());
+        let (places, stop) = (places(2), StopFlag::default());
         let first = places.take(&stop).await.unwrap();
         let second = places.take(&stop).await.unwrap();
         let (mut third, mut fourth) = (pin!(places.take(&stop)), pin!(places.take(&stop)));
@@ -361,7 +367,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_wait_that_is_dropped_or_stopped_takes_nothing() {
-        let (places, stop) = (places(1, MEMORY_BYTES), StopFlag::default());
+        let (places, stop) = (places(1), StopFlag::default());
         let first = places.take(&stop).await.unwrap();
         let stopped = StopFlag::default();
         let mut second = Box::pin(places.take(&stop));
@@ -380,7 +386,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_paused_query_leaves_its_place_and_is_first_to_get_one() {
-        let (places, stop) = (places(1, MEMORY_BYTES), StopFlag::default());
+        let (places, stop) = (places(1), StopFlag::default());
         let mut paused = places.take(&stop).await.unwrap();
         paused.pause(1 << 20);
         let second = places.take(&stop).await.unwrap();
@@ -399,7 +405,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_to_be_alone_waits_for_all_and_lets_nobody_overtake() {
-        let (places, stop) = (places(3, MEMORY_BYTES), StopFlag::default());
+        let (places, stop) = (places(3), StopFlag::default());
         let mut alone = places.take(&stop).await.unwrap();
         let other = places.take(&stop).await.unwrap();
         assert!(alone.had_company());
@@ -421,13 +427,15 @@ mod tests {
 
     #[tokio::test]
     async fn the_largest_that_pause_are_asked_for_their_memory() {
-        let (places, stop) = (places(3, 40 << 20), StopFlag::default());
+        let free_bytes = Arc::new(AtomicU64::new(MEMORY_BYTES));
+        let (places, stop) = (places_with(3, free_bytes.clone()), StopFlag::default());
         let mut paused = Vec::new();
         for held_bytes in [10 << 20, 30 << 20, 0] {
             paused.push(places.take(&stop).await.unwrap());
             paused.last_mut().unwrap().pause(held_bytes);
         }
         // 24 MB are missing to half a share.
+        free_bytes.store(40 << 20, Ordering::Relaxed);
         let mut arriving = Box::pin(places.take(&stop));
         assert!(!is_ready(&mut arriving).await);
         assert!(!is_ready(&mut pin!(paused[0].memory_wanted())).await);
