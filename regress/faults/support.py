@@ -82,6 +82,11 @@ class Place:
         """Waits until the engine runs that many queries."""
         return wait_until(lambda: self.running(server) >= count, 20, f"the engine runs {count} queries")
 
+    def waiting(self, server="pystachio"):
+        """How many queries wait in the engine now."""
+        engine = self.engine(server)
+        return int(engine["queries_waiting"] or 0) if engine else 0
+
     def wait_idle(self, timeout_s=STOP_S_MAX, server="pystachio"):
-        """Waits until the engine runs no query."""
-        return wait_until(lambda: self.running(server) == 0, timeout_s, "the engine stops its work")
+        """Waits until the engine runs no query, and none waits."""
+        return wait_until(lambda: self.running(server) + self.waiting(server) == 0, timeout_s, "the engine stops its work")

@@ -3,7 +3,8 @@
 //! Memory: queries reserve from one pool of the option `memory`. Operators that can spill (sorts,
 //! aggregates, exchanges) share evenly what the others leave, and write to the spill directory beyond
 //! that: first come, first served would let one partition of a sort starve the other. A join that is
-//! refused ends its query with an error. What scans decode is reserved there too, and stays so while the
+//! refused ends its query, which runs again when it is alone (`stream.rs`), and then ends with an error. How many run at once
+//! is `places.rs`'s to say. What scans decode is reserved there too, and stays so while the
 //! column cache keeps it: the cache is part of `memory`, has a budget within it, and gives way to queries.
 
 use std::{
@@ -21,7 +22,7 @@ use crate::datafusion::{
     execution::{
         TaskContext, TempFileFactory,
         disk_manager::DiskManagerBuilder,
-        memory_pool::{MemoryConsumer, MemoryPool, TrackConsumersPool},
+        memory_pool::{MemoryConsumer, MemoryPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
     physical_plan::ExecutionPlan,
@@ -41,20 +42,18 @@ use tokio::runtime::Handle;
 use crate::{
     admission::Admission,
     cache::ColumnCache,
-    error::{from_datafusion, from_panic},
+    error::from_datafusion,
     generate,
     lowering::Lowering,
-    metrics::{self, QueryPool},
+    metrics::{self, MeasuredPlan, QueryPool},
     optimize::{OptimizeMeans, optimize},
+    places::{EngineMemory, Places},
     pool::{EnginePool, SCAN_CONSUMER},
     sample,
     scan::{self, BATCH_ROWS, ScanContext},
     spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles},
-    stream::{QueryStream, RunningQuery, micros},
+    stream::{Prepare, QueryStream, RunningQuery, micros, run_blocking},
 };
-
-/// Operators that the error of a used-up pool names.
-const NAMED_CONSUMERS: std::num::NonZeroUsize = std::num::NonZeroUsize::new(5).unwrap();
 
 /// Memory for each spilled run of a sort that is merged with others: two batches of wide rows, and as much
 /// for what takes the merged rows, which must not be starved.
@@ -84,8 +83,11 @@ pub struct CpuEngine {
     cache: Arc<ColumnCache>,
     runtime: Handle,
     environment: Arc<RuntimeEnv>,
+    /// Where queries write what they have no memory for.
+    files: Arc<dyn TempFileFactory>,
     session: SessionConfig,
     counters: Arc<QueryCounters>,
+    places: Arc<Places>,
 }
 
 #[derive(Debug, Default)]
@@ -112,34 +114,50 @@ impl CpuEngine {
         let runtime = Handle::try_current()
             .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine needs a tokio runtime"))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let pool = TrackConsumersPool::new(EnginePool::new(memory_bytes), NAMED_CONSUMERS);
         let merge_fan_in = (memory_bytes / (options.threads.max(1) * SORT_RUN_BYTES)).clamp(2, SORT_RUNS_MAX);
         let environment = RuntimeEnvBuilder::new()
-            .with_memory_pool(Arc::new(pool))
+            .with_memory_pool(Arc::new(EnginePool::new(memory_bytes)))
             .with_disk_manager_builder(
                 DiskManagerBuilder::default()
-                    .with_temp_file_factory(spill)
+                    .with_temp_file_factory(spill.clone())
                     .with_max_spill_merge_fan_in(merge_fan_in),
             )
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
-        let cache = ColumnCache::new(usize::try_from(options.cache_bytes).unwrap_or(usize::MAX));
+        let cache_bytes_max = usize::try_from(options.cache_bytes).unwrap_or(usize::MAX);
+        let cache = Arc::new(ColumnCache::new(cache_bytes_max));
         let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
         let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
+        let memory = EngineMemory {
+            bytes_max: options.memory_bytes,
+            free_bytes: Box::new({
+                let (bytes_max, pool, cache) =
+                    (options.memory_bytes, environment.memory_pool.clone(), cache.clone());
+                move || bytes_max.saturating_sub(used_by_queries(pool.as_ref(), &cache))
+            }),
+        };
         Ok(Self {
             options,
             catalog: Arc::default(),
-            cache: Arc::new(cache),
+            cache,
             runtime,
             environment,
+            files: spill,
             session,
             counters: Arc::default(),
+            places: Places::new(memory),
         })
     }
 
     /// The footers that it has read.
     pub fn catalog(&self) -> &Arc<FileCatalog> {
         &self.catalog
+    }
+
+    /// A place for as long as this is held.
+    #[cfg(test)]
+    pub(crate) async fn take_place(&self) -> Option<crate::places::Place> {
+        self.places.take(&StopFlag::default()).await.ok()
     }
 
     /// Threads that compute.
@@ -176,17 +194,15 @@ impl CpuEngine {
         }
     }
 
-    fn prepare(
-        &self,
-        request: QueryRequest,
-        stop: StopFlag,
-    ) -> impl FnOnce() -> Result<RunningQuery> + Send + 'static {
+    /// What makes the query; it may be made more than once.
+    fn prepare(&self, request: QueryRequest, stop: StopFlag) -> Prepare {
         let started = Instant::now();
         let (scans, session) =
             (self.scan_context(&request), self.session.clone().with_extension(Arc::new(stop.clone())));
-        let (environment, cache) = (self.environment.clone(), self.cache.clone());
-        let guard = Box::new(RunningGuard::new(self.counters.clone()));
-        move || {
+        let (environment, cache, files) = (self.environment.clone(), self.cache.clone(), self.files.clone());
+        let guard = Arc::new(RunningGuard::new(self.counters.clone()));
+        Arc::new(move || {
+            let preparing = Instant::now();
             let plan = lower(&request, &scans, &session, &stop)?;
             let columns = request.plan.root.columns();
             let output_types = request
@@ -196,29 +212,37 @@ impl CpuEngine {
                 .filter_map(|id| columns.iter().find(|(column, _)| column == id))
                 .map(|(_, data_type)| data_type.clone())
                 .collect();
-            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone(), cache, stop.clone()));
+            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone(), cache.clone(), stop.clone()));
             let environment = RuntimeEnv {
                 memory_pool: pool.clone() as Arc<dyn MemoryPool>,
                 disk_manager: environment.disk_manager.clone(),
                 cache_manager: environment.cache_manager.clone(),
                 object_store_registry: environment.object_store_registry.clone(),
             };
-            let context =
-                TaskContext::default().with_session_config(session).with_runtime(Arc::new(environment));
+            let context = TaskContext::default()
+                .with_session_config(session.clone())
+                .with_runtime(Arc::new(environment));
+            let counted = request.with_metrics.then(|| request.plan.root.clone());
             Ok(RunningQuery {
-                plan,
+                plan_schema: plan.schema(),
+                plan: Arc::new(MeasuredPlan::new(plan, counted)),
                 context: Arc::new(context),
                 pool,
                 output_types,
                 batch_rows_max: (request.batch_rows_max as usize).max(1),
-                counted: request.with_metrics.then(|| request.plan.root.clone()),
+                files: files.clone(),
                 started,
-                stop,
-                prepare_us: micros(started),
-                _guard: guard,
+                stop: stop.clone(),
+                prepare_us: micros(preparing),
+                _guard: guard.clone(),
             })
-        }
+        })
     }
+}
+
+/// What is reserved but for the column cache, which gives way.
+fn used_by_queries(pool: &dyn MemoryPool, cache: &ColumnCache) -> u64 {
+    pool.reserved().saturating_sub(cache.used_bytes()) as u64
 }
 
 fn lower(
@@ -265,8 +289,11 @@ impl Engine for CpuEngine {
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        let query = self.run_blocking(self.prepare(request, stop)).await?;
-        Ok(Box::new(QueryStream::start(query, &self.runtime)))
+        let place = self.places.take(&stop).await?;
+        let prepare = self.prepare(request, stop);
+        let first = prepare.clone();
+        let query = self.run_blocking(move || first()).await?;
+        Ok(Box::new(QueryStream::start(query, place, prepare, &self.runtime)))
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
@@ -316,8 +343,8 @@ impl Engine for CpuEngine {
             device: "cpu".to_owned(),
             queries_run: self.counters.run.load(Ordering::Relaxed),
             queries_running: self.counters.running.load(Ordering::Relaxed),
-            memory_used_bytes: self.environment.memory_pool.reserved().saturating_sub(cache_used_bytes)
-                as u64,
+            queries_waiting: self.places.waiting_count() as u64,
+            memory_used_bytes: used_by_queries(self.environment.memory_pool.as_ref(), &self.cache),
             memory_max_bytes: self.options.memory_bytes,
             cache_used_bytes: cache_used_bytes as u64,
             cache_max_bytes: self.cache.bytes_max() as u64,
@@ -337,18 +364,11 @@ impl CpuEngine {
         QueryPool::new(self.environment.memory_pool.clone(), self.cache.clone(), stop)
     }
 
-    /// Runs `work` where it may block, and turns its panic into an error.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        match self.runtime.spawn_blocking(work).await {
-            Ok(result) => result,
-            Err(failure) => match failure.try_into_panic() {
-                Ok(payload) => Err(from_panic(payload.as_ref())),
-                Err(_) => Err(Error::new(ErrorKind::Cancelled, "the engine is shutting down")),
-            },
-        }
+        run_blocking(&self.runtime, work).await
     }
 }
 

@@ -9,6 +9,9 @@ use crate::datafusion::error::DataFusionError;
 use arrow::error::ArrowError;
 use pystachio_plan::{Error, ErrorKind};
 
+/// What the message of a memory pool begins with; what the memory was for comes after it.
+pub(crate) const REFUSED: &str = "refused: ";
+
 /// Wraps an error of ours for a way through DataFusion; [`from_datafusion`] gives it back.
 pub(crate) fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
@@ -20,7 +23,10 @@ pub(crate) fn from_datafusion(error: &DataFusionError) -> Error {
         return own;
     }
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
+        DataFusionError::ResourcesExhausted(message) => match message.strip_prefix(REFUSED) {
+            Some(what) => out_of_memory(what),
+            None => out_of_memory("an operator of it"),
+        },
         DataFusionError::ArrowError(source, _) => from_arrow(source),
         DataFusionError::IoError(source) => Error::new(ErrorKind::FileAccess, source.to_string()),
         DataFusionError::NotImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
@@ -54,13 +60,15 @@ pub(crate) fn from_panic(payload: &(dyn Any + Send)) -> Error {
     Error::internal(format!("the engine failed while it ran the query: {message}"))
 }
 
-fn out_of_memory(message: &str) -> Error {
-    Error::new(
+/// A query that gets no more memory; `what` it was for.
+pub(crate) fn out_of_memory(what: &str) -> Error {
+    let error = Error::new(
         ErrorKind::OutOfMemory,
         "the query needs more memory than the server's option \"memory\" allows",
-    )
-    .with_detail(message.to_owned())
-    .with_hint("Increase the option \"memory\" of the foreign server, or run fewer queries at once.")
+    );
+    error
+        .with_detail(format!("There is no memory for {what}."))
+        .with_hint("Increase the option \"memory\" of the foreign server, or run fewer queries at once.")
 }
 
 /// The error of ours at the end of a chain of sources.

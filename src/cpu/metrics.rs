@@ -3,20 +3,23 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use crate::datafusion::{
     error::Result as DataFusionResult,
-    execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
+    execution::{
+        SendableRecordBatchStream, TaskContext,
+        memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
+    },
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
 use pystachio_engine::StopFlag;
-use pystachio_plan::{OperatorMetrics, QueryMetrics};
+use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, Relation};
 
-use crate::{cache::ColumnCache, stopping};
+use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, stopping};
 
 /// The least that is taken from the column cache at once. An operator that may spill gets only its share of
 /// what is given back.
@@ -84,6 +87,57 @@ fn count(operator: &mut OperatorMetrics, name: &str, number: u64) {
     }
 }
 
+/// A plan that runs, or what it has cost. While a plan is there, so is what its operators share, such as the tables of joins.
+pub(crate) struct MeasuredPlan {
+    state: Mutex<PlanState>,
+    /// The query's operators, if what each of them gave is asked for.
+    counted: Option<Arc<Relation>>,
+}
+
+enum PlanState {
+    Running(Arc<dyn ExecutionPlan>),
+    Ended(Box<QueryMetrics>),
+}
+
+impl MeasuredPlan {
+    pub(crate) fn new(plan: Arc<dyn ExecutionPlan>, counted: Option<Arc<Relation>>) -> Self {
+        Self { state: Mutex::new(PlanState::Running(plan)), counted }
+    }
+
+    /// Starts the plan; it has not ended.
+    pub(crate) fn execute(&self, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        let plan = match &*self.lock() {
+            PlanState::Running(plan) => plan.clone(),
+            PlanState::Ended(_) => return Err(to_datafusion(Error::internal("a plan runs once"))),
+        };
+        plan.execute(0, context)
+    }
+
+    /// Lets go of the plan.
+    pub(crate) fn end(&self) {
+        let metrics = self.metrics();
+        *self.lock() = PlanState::Ended(Box::new(metrics));
+    }
+
+    /// What its operators have counted.
+    pub(crate) fn metrics(&self) -> QueryMetrics {
+        let plan = match &*self.lock() {
+            PlanState::Running(plan) => plan.clone(),
+            PlanState::Ended(metrics) => return QueryMetrics::clone(metrics),
+        };
+        let mut metrics = QueryMetrics::default();
+        collect(&plan, self.counted.is_some(), &mut metrics);
+        if let Some(root) = &self.counted {
+            metrics.actual_rows = actual_rows::collect(root, &plan);
+        }
+        metrics
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PlanState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The engine's memory pool as one query sees it: what the query reserves is counted. A query that is not
 /// wanted any more gets nothing: operators that work for long within one poll, such as a sort that spills,
 /// ask for memory again and again. What the pool does not have is taken from the column cache.
@@ -94,11 +148,28 @@ pub(crate) struct QueryPool {
     stop: StopFlag,
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
+    /// What is used but for chunks.
+    held_bytes: AtomicUsize,
+    /// Those that have not ended, but for chunks, which stay in the column cache.
+    consumers: AtomicUsize,
 }
 
 impl QueryPool {
     pub(crate) fn new(engine: Arc<dyn MemoryPool>, cache: Arc<ColumnCache>, stop: StopFlag) -> Self {
-        Self { engine, cache, stop, used_bytes: AtomicUsize::new(0), peak_bytes: AtomicUsize::new(0) }
+        Self {
+            engine,
+            cache,
+            stop,
+            used_bytes: AtomicUsize::new(0),
+            peak_bytes: AtomicUsize::new(0),
+            held_bytes: AtomicUsize::new(0),
+            consumers: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether an operator of the query may hold memory.
+    pub(crate) fn is_used(&self) -> bool {
+        self.consumers.load(Ordering::Relaxed) > 0
     }
 
     /// The most that was reserved at once.
@@ -106,10 +177,23 @@ impl QueryPool {
         self.peak_bytes.load(Ordering::Relaxed) as u64
     }
 
-    fn count(&self, additional: usize) {
+    /// What the query's operators hold, without what may stay in the column cache.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Ordering::Relaxed) as u64
+    }
+
+    fn count(&self, reservation: &MemoryReservation, additional: usize) {
         let used = self.used_bytes.fetch_add(additional, Ordering::Relaxed) + additional;
         self.peak_bytes.fetch_max(used, Ordering::Relaxed);
+        if !is_cached(reservation.consumer()) {
+            self.held_bytes.fetch_add(additional, Ordering::Relaxed);
+        }
     }
+}
+
+/// Whether its memory may stay in the column cache.
+fn is_cached(consumer: &MemoryConsumer) -> bool {
+    consumer.name() == CHUNK_CONSUMER
 }
 
 impl fmt::Display for QueryPool {
@@ -124,21 +208,26 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
+        self.consumers.fetch_add(usize::from(!is_cached(consumer)), Ordering::Relaxed);
         self.engine.register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
+        self.consumers.fetch_sub(usize::from(!is_cached(consumer)), Ordering::Relaxed);
         self.engine.unregister(consumer);
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
         self.engine.grow(reservation, additional);
-        self.count(additional);
+        self.count(reservation, additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
         self.engine.shrink(reservation, shrink);
         self.used_bytes.fetch_sub(shrink, Ordering::Relaxed);
+        if !is_cached(reservation.consumer()) {
+            self.held_bytes.fetch_sub(shrink, Ordering::Relaxed);
+        }
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
@@ -148,7 +237,7 @@ impl MemoryPool for QueryPool {
             grown = self.engine.try_grow(reservation, additional);
         }
         grown?;
-        self.count(additional);
+        self.count(reservation, additional);
         Ok(())
     }
 

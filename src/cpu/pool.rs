@@ -19,8 +19,12 @@ use crate::datafusion::{
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };
 
+use crate::error::REFUSED;
+
 /// The consumer name of scans.
 pub(crate) const SCAN_CONSUMER: &str = "scan";
+/// The consumer name of what scans decode for the column cache.
+pub(crate) const CHUNK_CONSUMER: &str = "column chunks";
 /// The part of the pool that operators that can spill never get.
 const SPILLERS_NEVER_PART: usize = 8;
 
@@ -55,12 +59,27 @@ impl EnginePool {
             let share = self.bytes_max.saturating_sub(others) / state.spillers.max(1);
             return share.saturating_sub(reservation.size());
         }
-        let taken = if consumer.name() == SCAN_CONSUMER {
+        let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER].contains(&consumer.name()) {
             state.fixed_bytes
         } else {
             state.fixed_bytes + state.spillable_bytes
         };
         self.bytes_max.saturating_sub(taken)
+    }
+}
+
+/// What a consumer's memory is for, as users know it. Consumers are named by their operators, with a partition's number.
+fn purpose(consumer: &str) -> &str {
+    let operator = consumer.split('[').next().unwrap_or(consumer);
+    match operator {
+        SCAN_CONSUMER | CHUNK_CONSUMER => "what a scan reads and decodes",
+        "HashJoinInput" => "the table of a hash join",
+        "NestedLoopJoinLoad" | "CrossJoinExec" => "a join without keys",
+        "TopK" => "the first rows of an order, as many as LIMIT and OFFSET together",
+        "ExternalSorter" | "ExternalSorterMerge" | "SortPreservingMergeExec" => "a sort",
+        "RepartitionExec" => "an exchange",
+        _ if operator.contains("Aggregate") => "an aggregate",
+        _ => operator,
     }
 }
 
@@ -105,9 +124,8 @@ impl MemoryPool for EnginePool {
         let available = self.available(&state, reservation);
         if additional > available {
             return Err(DataFusionError::ResourcesExhausted(format!(
-                "Failed to allocate additional {additional} bytes for {} with {} bytes already allocated for this \
-                 reservation - {available} bytes remain available of the total memory of {} bytes",
-                reservation.consumer().name(),
+                "{REFUSED}{}: requested_bytes={additional}, held_bytes={}, free_bytes={available}, limit_bytes={}",
+                purpose(reservation.consumer().name()),
                 reservation.size(),
                 self.bytes_max
             )));

@@ -7,10 +7,11 @@
 //! Deliberately absent: scans and the memory pool, which look at the flag themselves.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     hash::{Hash, Hasher},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
 };
 
@@ -35,7 +36,7 @@ use futures::Stream;
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::error::to_datafusion;
+use crate::error::{out_of_memory, to_datafusion};
 
 /// The flag of the query that a task belongs to.
 pub(crate) fn flag_of(context: &TaskContext) -> StopFlag {
@@ -52,15 +53,19 @@ pub(crate) fn check(flag: &StopFlag) -> DataFusionResult<()> {
     Ok(())
 }
 
-/// An operator whose output ends when its query is not wanted any more, and that yields from time to time.
+/// An operator whose output ends when its query is not wanted any more, and that yields from time to time. It gives
+/// that once: a nested loop that has no memory for one of its sides would read that again, of which scans and exchanges have
+/// given some rows already.
 #[derive(Debug)]
 pub(crate) struct StoppableExec {
     input: Arc<dyn ExecutionPlan>,
+    /// The partitions that were started.
+    started: Mutex<BTreeSet<usize>>,
 }
 
 impl StoppableExec {
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
+        Self { input, started: Mutex::default() }
     }
 }
 
@@ -100,7 +105,7 @@ impl ExecutionPlan for StoppableExec {
         _options: ReplaceChildrenOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         match children.pop() {
-            Some(input) if children.is_empty() => Ok(Arc::new(Self { input })),
+            Some(input) if children.is_empty() => Ok(Arc::new(Self::new(input))),
             _ => Err(DataFusionError::Internal("a stoppable operator has one input".to_owned())),
         }
     }
@@ -118,6 +123,9 @@ impl ExecutionPlan for StoppableExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<SendableRecordBatchStream> {
+        if !self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(partition) {
+            return Err(to_datafusion(out_of_memory("a join without keys, for all rows of one side")));
+        }
         let flag = flag_of(&context);
         let input = make_cooperative(self.input.execute(partition, context)?);
         Ok(Box::pin(StoppableStream { input, flag }))

@@ -4,19 +4,23 @@
 //! the host may poll from any runtime, and a panic anywhere in the query becomes an error. Dropping the
 //! stream aborts that task, which drops the operators and with them the tasks and memory they hold; the
 //! query's flag ends what is in the middle of a poll.
+//!
+//! A query that runs out of memory beside others, before its first row, runs again when it is alone: it fails only
+//! if the engine's whole memory does not do. A query that nobody reads leaves its place to others (`places.rs`).
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use crate::datafusion::{execution::TaskContext, physical_plan::ExecutionPlan};
+use crate::datafusion::execution::{TaskContext, TempFileFactory};
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
-    compute::cast,
-    datatypes::{DataType, Field, Schema, SchemaRef},
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
 };
 use async_trait::async_trait;
-use futures::StreamExt;
 use pystachio_engine::{ResultStream, StopFlag};
-use pystachio_plan::{Error, QueryMetrics, Relation, Result};
+use pystachio_plan::{Error, ErrorKind, QueryMetrics, Result};
 use tokio::{
     runtime::Handle,
     sync::mpsc,
@@ -24,83 +28,155 @@ use tokio::{
 };
 
 use crate::{
-    actual_rows,
-    error::{from_arrow, from_datafusion, from_panic},
-    metrics::{self, QueryPool},
+    drive::{BatchLayout, Output, drive},
+    error::from_panic,
+    metrics::{MeasuredPlan, QueryPool},
+    places::Place,
 };
 
 /// Batches that wait for the host. The query stops producing when they are not taken.
 const QUEUE_BATCHES: usize = 2;
+/// How often a query that is to run again looks whether its first run has ended.
+const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// How long that is waited for at most. A poll is shorter by far.
+const END_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Makes a query from its start.
+pub(crate) type Prepare = Arc<dyn Fn() -> Result<RunningQuery> + Send + Sync>;
 
 /// What a running query is.
 pub(crate) struct RunningQuery {
-    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    pub(crate) plan: Arc<MeasuredPlan>,
+    /// What the plan gives has these columns.
+    pub(crate) plan_schema: SchemaRef,
     pub(crate) context: Arc<TaskContext>,
     pub(crate) pool: Arc<QueryPool>,
     pub(crate) output_types: Vec<pystachio_plan::DataType>,
     pub(crate) batch_rows_max: usize,
-    /// The plan's operators, if what each of them gave is asked for.
-    pub(crate) counted: Option<Arc<Relation>>,
+    /// Where rows go that nobody reads.
+    pub(crate) files: Arc<dyn TempFileFactory>,
     pub(crate) started: Instant,
     /// Set when the result is not wanted any more.
     pub(crate) stop: StopFlag,
     pub(crate) prepare_us: u64,
     /// Whatever ends with the query.
-    pub(crate) _guard: Box<dyn Send + Sync>,
+    pub(crate) _guard: Arc<dyn Send + Sync>,
 }
 
 /// The result of a query that runs.
 pub(crate) struct QueryStream {
     query: RunningQuery,
+    prepare: Prepare,
+    runtime: Handle,
     schema: SchemaRef,
-    batches: mpsc::Receiver<Result<RecordBatch>>,
-    task: Option<JoinHandle<()>>,
-    abort: AbortHandle,
+    run: Run,
     row_count: u64,
     elapsed_us: Option<u64>,
 }
 
+/// The task that drives a query, and what it gives. Dropping it ends the task.
+struct Run {
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    task: Option<JoinHandle<Place>>,
+    abort: AbortHandle,
+}
+
 impl QueryStream {
-    /// Starts the query on `runtime`.
-    pub(crate) fn start(query: RunningQuery, runtime: &Handle) -> Self {
+    /// Starts the query on `runtime`, in the place that it has.
+    pub(crate) fn start(query: RunningQuery, place: Place, prepare: Prepare, runtime: &Handle) -> Self {
         let fields: Vec<Field> = query
-            .plan
-            .schema()
+            .plan_schema
             .fields()
             .iter()
             .zip(&query.output_types)
             .map(|(field, data_type)| Field::new(field.name(), data_type.to_arrow(), true))
             .collect();
         let schema = Arc::new(Schema::new(fields));
-        let (sender, batches) = mpsc::channel(QUEUE_BATCHES);
-        let task = runtime.spawn(drive(
-            query.plan.clone(),
-            query.context.clone(),
-            schema.clone(),
-            query.batch_rows_max,
-            sender,
-        ));
-        let abort = task.abort_handle();
-        Self { query, schema, batches, task: Some(task), abort, row_count: 0, elapsed_us: None }
+        let run = Run::start(&query, &schema, place, runtime);
+        Self { query, prepare, runtime: runtime.clone(), schema, run, row_count: 0, elapsed_us: None }
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<Option<Place>> {
         self.elapsed_us = Some(micros(self.query.started));
-        let Some(task) = self.task.take() else { return Ok(()) };
+        self.run.batches.close();
+        let Some(task) = self.run.task.take() else { return Ok(None) };
         match task.await {
-            Ok(()) => Ok(()),
+            Ok(place) => Ok(Some(place)),
             Err(failure) => match failure.try_into_panic() {
                 Ok(payload) => Err(from_panic(payload.as_ref())),
-                Err(_) => Err(Error::new(pystachio_plan::ErrorKind::Cancelled, "the query was cancelled")),
+                Err(_) => Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")),
             },
         }
+    }
+
+    /// Runs the query once more, alone, unless that could make no difference; gives `error` then.
+    async fn run_alone(&mut self, error: Error) -> Result<()> {
+        let place = self.finish().await.unwrap_or_default();
+        let Some(mut place) = place.filter(|place| {
+            error.kind == ErrorKind::OutOfMemory && self.row_count == 0 && place.had_company()
+        }) else {
+            return Err(error);
+        };
+        tracing::info!(reason = %error, "query waits until it can run alone");
+        let stop = self.query.stop.clone();
+        place.take_alone(&stop).await?;
+        let (prepare, before) = (self.prepare.clone(), self.query.pool.clone());
+        self.query = run_blocking(&self.runtime, move || prepare()).await?;
+        // Tasks of the first run may be in the middle of a poll, and hold memory until its end.
+        let waiting = Instant::now();
+        while before.is_used() && !stop.is_stopped() && waiting.elapsed() < END_WAIT_MAX {
+            tokio::time::sleep(END_POLL_INTERVAL).await;
+        }
+        self.run = Run::start(&self.query, &self.schema, place, &self.runtime);
+        self.elapsed_us = None;
+        Ok(())
+    }
+}
+
+/// Runs `work` where it may block, and turns its panic into an error.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    runtime: &Handle,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match runtime.spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(failure) => match failure.try_into_panic() {
+            Ok(payload) => Err(from_panic(payload.as_ref())),
+            Err(_) => Err(Error::new(ErrorKind::Cancelled, "the engine is shutting down")),
+        },
+    }
+}
+
+impl Run {
+    fn start(query: &RunningQuery, schema: &SchemaRef, place: Place, runtime: &Handle) -> Self {
+        let (sender, batches) = mpsc::channel(QUEUE_BATCHES);
+        let output = Output {
+            batches: sender,
+            place,
+            pool: query.pool.clone(),
+            files: query.files.clone(),
+            stop: query.stop.clone(),
+        };
+        let layout = BatchLayout { schema: schema.clone(), rows_max: query.batch_rows_max };
+        let (plan, context) = (query.plan.clone(), query.context.clone());
+        let task = runtime.spawn(async move {
+            let started = plan.execute(context);
+            drive(plan, started, layout, output).await
+        });
+        let abort = task.abort_handle();
+        Self { batches, task: Some(task), abort }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.abort.abort();
     }
 }
 
 impl Drop for QueryStream {
     fn drop(&mut self) {
         self.query.stop.stop();
-        self.abort.abort();
     }
 }
 
@@ -111,114 +187,29 @@ impl ResultStream for QueryStream {
     }
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
-        match self.batches.recv().await {
-            Some(Ok(batch)) => {
-                self.row_count += batch.num_rows() as u64;
-                Ok(Some(batch))
+        loop {
+            match self.run.batches.recv().await {
+                Some(Ok(batch)) => {
+                    self.row_count += batch.num_rows() as u64;
+                    return Ok(Some(batch));
+                }
+                Some(Err(error)) => self.run_alone(error).await?,
+                None => return self.finish().await.map(|_| None),
             }
-            Some(Err(error)) => {
-                self.batches.close();
-                self.finish().await.ok();
-                Err(error)
-            }
-            None => self.finish().await.map(|()| None),
         }
     }
 
     fn metrics(&self) -> QueryMetrics {
-        let mut result = QueryMetrics {
+        QueryMetrics {
             row_count: self.row_count,
             elapsed_us: self.elapsed_us.unwrap_or_else(|| micros(self.query.started)),
             prepare_us: self.query.prepare_us,
             memory_peak_bytes: self.query.pool.peak_bytes(),
-            ..QueryMetrics::default()
-        };
-        metrics::collect(&self.query.plan, self.query.counted.is_some(), &mut result);
-        if let Some(root) = &self.query.counted {
-            result.actual_rows = actual_rows::collect(root, &self.query.plan);
+            ..self.query.plan.metrics()
         }
-        result
     }
 }
 
 pub(crate) fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-async fn drive(
-    plan: Arc<dyn ExecutionPlan>,
-    context: Arc<TaskContext>,
-    schema: SchemaRef,
-    batch_rows_max: usize,
-    sender: mpsc::Sender<Result<RecordBatch>>,
-) {
-    let mut stream = match plan.execute(0, context) {
-        Ok(stream) => stream,
-        Err(error) => {
-            sender.send(Err(from_datafusion(&error))).await.ok();
-            return;
-        }
-    };
-    while let Some(batch) = stream.next().await {
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => {
-                sender.send(Err(from_datafusion(&error))).await.ok();
-                return;
-            }
-        };
-        for start in (0..batch.num_rows()).step_by(batch_rows_max) {
-            let part = batch.slice(start, batch_rows_max.min(batch.num_rows() - start));
-            let part = finish_batch(&part, &schema);
-            let failed = part.is_err();
-            if sender.send(part).await.is_err() || failed {
-                return;
-            }
-        }
-    }
-}
-
-/// The batch in the layout that readers expect, without the parts of buffers that it does not use.
-fn finish_batch(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    let columns = batch
-        .columns()
-        .iter()
-        .zip(schema.fields())
-        .map(|(column, field)| finish_column(column, field.data_type()))
-        .collect::<Result<Vec<_>>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(|error| from_arrow(&error))
-}
-
-fn finish_column(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
-    let column = if column.data_type() == data_type {
-        column.clone()
-    } else {
-        cast(column, data_type).map_err(|error| from_arrow(&error))?
-    };
-    Ok(match column.data_type() {
-        DataType::Utf8View => {
-            let views = column.as_string_view();
-            if wastes(column.as_ref(), views.total_buffer_bytes_used()) {
-                Arc::new(views.gc())
-            } else {
-                column
-            }
-        }
-        DataType::BinaryView => {
-            let views = column.as_binary_view();
-            if wastes(column.as_ref(), views.total_buffer_bytes_used()) {
-                Arc::new(views.gc())
-            } else {
-                column
-            }
-        }
-        _ => column,
-    })
-}
-
-/// Whether most of what the array's buffers hold is not the array's.
-fn wastes(column: &dyn Array, used_bytes: usize) -> bool {
-    let held_bytes = column.get_buffer_memory_size();
-    held_bytes > 2 * (used_bytes + 16 * column.len())
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -626,6 +626,8 @@ pub struct EngineStatus {
     pub queries_run: u64,
     /// Queries running now.
     pub queries_running: u64,
+    /// Queries that wait until others have ended or paused.
+    pub queries_waiting: u64,
     /// Memory that queries have reserved now.
     pub memory_used_bytes: u64,
     /// The option `memory`.

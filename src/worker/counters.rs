@@ -35,10 +35,11 @@ impl Counters {
         }
     }
 
-    /// Fills in the counts.
+    /// Fills in the counts. Queries that wait in the engine don't run.
     pub fn fill_status(&self, status: &mut EngineStatus) {
         status.queries_run = self.queries_run.load(Ordering::Relaxed);
-        status.queries_running = self.queries_running.load(Ordering::Relaxed);
+        let started = self.queries_running.load(Ordering::Relaxed);
+        status.queries_running = started.saturating_sub(status.queries_waiting);
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (status.last_error, status.last_error_role) = match last_error {
             Some((message, role)) => (Some(message), role),

@@ -171,6 +171,7 @@ impl Engine for PairedEngine {
                 let (run, running) = device.query_counts();
                 status.queries_run += run;
                 status.queries_running += running;
+                status.queries_waiting += device.waiting_count();
                 status.device_memory = Some(device.memory_bytes());
                 (status.cache_used_bytes, status.cache_max_bytes) = device.cache_bytes();
                 status.storage_paths = device.storage_paths();

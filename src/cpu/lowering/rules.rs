@@ -18,6 +18,7 @@ use crate::datafusion::{
     physical_plan::{
         ExecutionPlan, ExecutionPlanProperties,
         coalesce_partitions::CoalescePartitionsExec,
+        execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions},
         filter::FilterExec,
         joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
         projection::{ProjectionExec, remove_unnecessary_projections},
@@ -117,7 +118,7 @@ fn joins_unsafe(node: &Arc<dyn ExecutionPlan>) -> bool {
     join.and_then(NestedLoopJoinExec::filter).is_some_and(|filter| could_fail(filter.expression()))
 }
 
-/// Makes joins and sorts stop and yield. One batch of a join's input may become any number of batches of its
+/// Makes joins and sorts stop and yield, and what a nested loop keeps be read once. One batch of a join's input may become any number of batches of its
 /// output, and a sort has all of its output at hand; an operator above would otherwise take them without ever
 /// waiting, so that nothing could stop the query.
 #[derive(Debug)]
@@ -130,6 +131,7 @@ impl PhysicalOptimizerRule for StoppableOutputs {
         _config: &ConfigOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let stoppable = plan.transform_up(|node| {
+            let node = with_input_read_once(node)?;
             let gives_many = node.is::<HashJoinExec>()
                 || node.is::<NestedLoopJoinExec>()
                 || node.is::<CrossJoinExec>()
@@ -150,6 +152,18 @@ impl PhysicalOptimizerRule for StoppableOutputs {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Keeps a nested loop from reading its first input twice.
+fn with_input_read_once(node: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    if !node.is::<NestedLoopJoinExec>() {
+        return Ok(node);
+    }
+    let mut inputs: Vec<Arc<dyn ExecutionPlan>> = node.children().into_iter().cloned().collect();
+    if let Some(first) = inputs.first_mut() {
+        *first = Arc::new(StoppableExec::new(first.clone()));
+    }
+    node.replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }
 
 fn merge_partitions(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

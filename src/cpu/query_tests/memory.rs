@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use pystachio_engine::ResultStream;
 use pystachio_plan::{ErrorKind, JoinKey, JoinKind, JoinSide, SortKey};
 
 /// What [`crowded_join`] needs, and nothing to spare.
@@ -79,6 +80,104 @@ fn crowded_join(fixture: &Fixture) -> Arc<Relation> {
     Relation::new(count, 1.0)
 }
 
+/// As [`Fixture::run`], but nothing is read yet.
+async fn open(fixture: &Fixture, root: Arc<Relation>, output: u32) -> Box<dyn ResultStream> {
+    fixture.engine.run(fixture.request(root, &[output]), StopFlag::default()).await.unwrap()
+}
+
+/// Reads to the end, and counts the rows.
+async fn row_count(stream: &mut dyn ResultStream) -> usize {
+    let mut row_count = 0;
+    while let Some(batch) = stream.next_batch().await.unwrap() {
+        row_count += batch.num_rows();
+    }
+    row_count
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_that_do_not_fit_side_by_side_wait_and_end() {
+    // Two queries run at once, and each needs more than half.
+    let fixture = Fixture::with_memory(256 << 20, 0);
+    let words: Vec<String> = (0..400_000).map(|row| format!("{row} {}", "word".repeat(64))).collect();
+    let words: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
+    let keys: Vec<_> = (0..400_000).map(Some).collect();
+    let path = fixture.write("t", vec![("v", int64s(&keys)), ("w", texts(&words))], 50_000);
+    let join = || {
+        let operator = Operator::Join {
+            kind: JoinKind::Inner,
+            left: input(&path, 1),
+            right: input(&path, 3),
+            keys: vec![JoinKey { left: column(1), right: column(3) }],
+            residual: None,
+            build: JoinSide::Right,
+        };
+        let longest = vec![call(
+            5,
+            Aggregate::Max,
+            Some(Expression::column(ColumnId(4), DataType::Text)),
+            DataType::Text,
+        )];
+        Relation::new(
+            Operator::Aggregate {
+                input: Relation::new(operator, 4e5),
+                groups: Vec::new(),
+                aggregates: longest,
+            },
+            1.0,
+        )
+    };
+    let alone = fixture.run(join(), &[5]).await.unwrap();
+    assert!(alone.metrics.memory_peak_bytes > 128 << 20, "{}", alone.metrics.memory_peak_bytes);
+    let answers = futures::future::join_all((0..8).map(|_| fixture.run(join(), &[5]))).await;
+    for answer in answers {
+        assert_eq!(answer.unwrap().rows, alone.rows);
+    }
+    wait_for_release(&fixture).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_nobody_reads_gives_its_place_and_memory_to_others() {
+    let fixture = Fixture::with_memory(24 << 20, 0);
+    let path = table(&fixture, 1_000_000);
+    let mut paused = Vec::new();
+    for _ in 0..20 {
+        // There is one place, and two of these queries fill the memory.
+        let mut stream = open(&fixture, input(&path, 1), 1).await;
+        assert!(stream.next_batch().await.unwrap().is_some());
+        paused.push(stream);
+    }
+    assert_eq!(fixture.run(input(&path, 1), &[1]).await.unwrap().rows.len(), 1_000_000);
+    for stream in &mut paused {
+        assert_eq!(row_count(stream.as_mut()).await, 999_000);
+        assert_eq!(stream.metrics().row_count, 1_000_000);
+    }
+    wait_for_release(&fixture).await;
+    drop(paused);
+    let spilled = std::fs::read_dir(fixture.folder.path().join("spill")).unwrap().count();
+    assert_eq!(spilled, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_that_waits_is_counted_and_can_be_cancelled() {
+    let fixture = Fixture::with_memory(24 << 20, 0);
+    let path = table(&fixture, 100_000);
+    let (held, stop) = (fixture.engine.take_place().await, StopFlag::default());
+    let waiting = fixture.engine.run(fixture.request(input(&path, 1), &[1]), stop.clone());
+    let cancel = async {
+        while fixture.engine.status().queries_waiting == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stop.stop();
+        Instant::now()
+    };
+    let (answer, cancelled) = tokio::join!(waiting, cancel);
+    assert_eq!(answer.err().unwrap().kind, ErrorKind::Cancelled);
+    assert!(cancelled.elapsed() < Duration::from_millis(500));
+    assert_eq!((fixture.engine.status().queries_waiting, fixture.engine.status().queries_running), (0, 0));
+    drop(held);
+    assert_eq!(fixture.run(input(&path, 1), &[1]).await.unwrap().rows.len(), 100_000);
+}
+
 /// What a query held comes back. After an error, tasks of it may be in the middle of a poll.
 async fn wait_for_release(fixture: &Fixture) {
     let ended = Instant::now();
@@ -145,6 +244,32 @@ async fn a_join_larger_than_memory_names_the_option() {
     assert!(error.message.contains("\"memory\""), "{error}");
     assert_eq!(fixture.run(input(&path, 1), &[1]).await.unwrap().rows.len(), 400_000);
     assert_eq!(fixture.engine.status().memory_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_without_memory_say_what_it_was_for() {
+    let fixture = Fixture::with_memory(16 << 20, 0);
+    let path = table(&fixture, 400_000);
+    let less = Expression::call(Function::Less, vec![column(1), column(3)], DataType::Bool);
+    // DataFusion would read the first side once more, of which some row groups are read already.
+    let pairs = Operator::Join {
+        kind: JoinKind::Inner,
+        left: input(&path, 1),
+        right: input(&path, 3),
+        keys: Vec::new(),
+        residual: Some(less),
+        build: JoinSide::Left,
+    };
+    let keys = vec![SortKey { expression: column(1), descending: false, nulls_first: false }];
+    let sorted = Relation::new(Operator::Sort { input: input(&path, 1), keys }, 4e5);
+    let first = Operator::Limit { input: sorted, offset: None, count: Some(int(300_000)) };
+    for (operator, purpose) in [(pairs, "a join without keys"), (first, "the first rows of an order")] {
+        let error = fixture.run(Relation::new(operator, 4e5), &[2]).await.err().unwrap();
+        assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+        let detail = error.detail.unwrap_or_default();
+        assert!(detail.contains(purpose), "{detail}");
+    }
+    wait_for_release(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -85,24 +85,27 @@ impl Fixture {
         self.run_with(root, outputs, Vec::new()).await
     }
 
+    fn request(&self, root: Arc<Relation>, outputs: &[u32]) -> QueryRequest {
+        let plan = Plan { root, outputs: outputs.iter().copied().map(ColumnId).collect() };
+        QueryRequest {
+            plan: pystachio_plan::prune_columns(&plan),
+            planned_files: Vec::new(),
+            parameters: Vec::new(),
+            with_metrics: true,
+            batch_rows_max: 1000,
+            device: DeviceSettings::default(),
+            engine: EngineChoice::Cpu,
+            role: 0,
+        }
+    }
+
     async fn run_with(
         &self,
         root: Arc<Relation>,
         outputs: &[u32],
         parameters: Vec<Literal>,
     ) -> Result<Answer, Error> {
-        let plan = Plan { root, outputs: outputs.iter().copied().map(ColumnId).collect() };
-        let plan = pystachio_plan::prune_columns(&plan);
-        let request = QueryRequest {
-            plan,
-            planned_files: Vec::new(),
-            parameters,
-            with_metrics: true,
-            batch_rows_max: 1000,
-            device: DeviceSettings::default(),
-            engine: EngineChoice::Cpu,
-            role: 0,
-        };
+        let request = QueryRequest { parameters, ..self.request(root, outputs) };
         let mut stream = self.engine.run(request, StopFlag::default()).await?;
         let schema = stream.schema();
         let mut rows = Vec::new();

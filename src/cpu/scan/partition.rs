@@ -35,7 +35,7 @@ use super::{
 use crate::{
     cache::{Chunk, ChunkKey, ColumnCache},
     error::to_datafusion,
-    pool::SCAN_CONSUMER,
+    pool::{CHUNK_CONSUMER, SCAN_CONSUMER},
     stopping,
 };
 
@@ -82,8 +82,8 @@ pub(super) struct PartitionScan {
     metrics: ScanMetrics,
     /// Set when the query is not wanted any more.
     stop: StopFlag,
-    /// From which memory for what is read and decoded is reserved.
-    memory: MemoryReservation,
+    /// From which memory for chunks is reserved.
+    chunks: MemoryReservation,
     /// What readers of row groups hold, and their last batch.
     reading: HighWater,
 }
@@ -142,7 +142,7 @@ impl PartitionScan {
             .map(|filter| Condition::try_new(filter, &table.schema))
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
-        let memory = MemoryConsumer::new(SCAN_CONSUMER).register(context.memory_pool());
+        let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
         // Rows without columns are counted, not copied.
         let coalescer =
             (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
@@ -160,8 +160,8 @@ impl PartitionScan {
             ready: VecDeque::new(),
             metrics,
             stop: stopping::flag_of(context),
-            reading: HighWater(memory.new_empty()),
-            memory,
+            reading: HighWater(consumer(SCAN_CONSUMER)),
+            chunks: consumer(CHUNK_CONSUMER),
             table,
         })
     }
@@ -448,7 +448,7 @@ impl PartitionScan {
     }
 
     async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
-        let reservation = self.memory.new_empty();
+        let reservation = self.chunks.new_empty();
         reservation.try_grow(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
         let timer = self.metrics.baseline.elapsed_compute().timer();
         let pages = self.memory.new_empty();

@@ -122,6 +122,11 @@ impl Arena {
         self.lock().used_bytes
     }
 
+    /// Queries that wait for memory.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     pub(super) fn peak_bytes(&self) -> u64 {
         self.lock().peak_bytes
     }

@@ -223,6 +223,11 @@ impl DeviceMemory {
         self.shared.arena.used_bytes()
     }
 
+    /// Queries that wait for memory of the arena.
+    pub fn waiting_count(&self) -> usize {
+        self.shared.arena.waiting_count()
+    }
+
     /// The most bytes that the account used at once; without an account, that the arena had in use.
     pub fn peak_bytes(&self) -> u64 {
         self.account.as_ref().map_or_else(|| self.shared.arena.peak_bytes(), |account| account.peak_bytes())

@@ -207,6 +207,11 @@ impl DeviceEngine {
         self.file_systems.lines()
     }
 
+    /// Queries that wait for device memory.
+    pub fn waiting_count(&self) -> u64 {
+        self.memory.waiting_count() as u64
+    }
+
     /// Device memory in use, and the most that may be.
     pub fn memory_bytes(&self) -> (u64, u64) {
         (self.memory.used_bytes(), self.memory.bytes_max())

@@ -1,0 +1,112 @@
+"""Many queries on a CPU engine with little memory: they wait for one another instead of failing, and never for who does not read."""
+
+import contextlib
+import time
+
+from faults.support import STOP_S_MAX, require, wait_until
+from harness import tables
+from harness.clients import Load, run_clients, sorted_rows
+from harness.libpq import QueryError
+
+_SERVER = "narrow"
+# Two queries of TPC-H at this scale factor fill the memory, and one query runs at a time.
+_SCALE, _MEMORY = 0.1, "64MB"
+_COUNTS = {1: 3, 16: 10, 64: 10}
+_CANCELLED_SHARE = 0.1
+_LIMIT_S = 300
+# It computes until it is cancelled.
+_ENDLESS = "SELECT count(*) FROM orders a, orders b WHERE a.o_orderkey < b.o_orderkey"
+_CURSORS = 5
+_LOOP = """DO $$
+DECLARE outer_row record; inner_row record; inner_sum numeric; done integer := 0;
+BEGIN
+    FOR outer_row IN SELECT l_orderkey, l_comment FROM lineitem LOOP
+        done := done + 1;
+        IF done % 100000 = 1 THEN
+            SELECT sum(l_tax) INTO inner_sum FROM lineitem WHERE l_orderkey <= outer_row.l_orderkey;
+            FOR inner_row IN SELECT * FROM lineitem ORDER BY l_comment LIMIT 3 LOOP
+                inner_sum := inner_sum + inner_row.l_tax;
+            END LOOP;
+        END IF;
+    END LOOP;
+    IF done <> (SELECT count(*) FROM lineitem) THEN RAISE 'the loop saw % rows', done; END IF;
+END $$"""
+
+
+def _session(place):
+    return place.session("SET client_min_messages = warning", f"SET statement_timeout = '{_LIMIT_S}s'", f"SET search_path = {_SERVER}, public")
+
+
+@contextlib.contextmanager
+def _narrow(place):
+    """The server and its tables, for as long as they are needed."""
+    folder = f"{place.folder}/faults-{_SERVER}"
+    with _session(place) as session:
+        session.run(f"DROP SERVER IF EXISTS {_SERVER} CASCADE")
+        session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', {_SCALE}, overwrite => true)")
+        session.run(f"CREATE SERVER {_SERVER} FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '{_MEMORY}')")
+        tables.tpch_foreign(session, folder, _SERVER, _SERVER)
+        yield session
+        session.run(f"DROP SERVER {_SERVER} CASCADE; DROP SCHEMA {_SERVER} CASCADE")
+
+
+def many_clients_wait_for_memory(place):
+    """Each of 1, 16 and 64 clients gets every answer, though two queries at once would not fit."""
+    with _narrow(place) as session:
+        queries = {f"q{number:02}": session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in range(1, 23)}
+        answers = {name: sorted_rows(session.run(sql)) for name, sql in queries.items()}
+        load = Load(lambda: _session(place), queries, answers, _CANCELLED_SHARE, seed=20260102)
+        one = None
+        for count, seconds in _COUNTS.items():
+            outcome = run_clients(load, count, seconds)
+            print(f"    {outcome.line(one)}", flush=True)
+            one = one or outcome
+            require(not outcome.errors, f"{count} clients: {outcome.errors[:5]}")
+            place.wait_idle(5, _SERVER)
+
+
+def a_query_that_waits_is_seen_and_cancelled(place):
+    """It is counted as waiting, a cancel ends it at once, and the next one gets its answer when there is room."""
+    with _narrow(place), _session(place) as endless, _session(place) as second, _session(place) as third:
+        endless.start(_ENDLESS)
+        place.wait_running(1, _SERVER)
+        second.start("SELECT count(*) FROM lineitem WHERE l_tax > 0")
+        wait_until(lambda: place.waiting(_SERVER) == 1, 5, "a query waits")
+        third.start("SELECT count(*) FROM customer WHERE c_comment > ''")
+        wait_until(lambda: place.waiting(_SERVER) == 2, 5, "two queries wait")
+        require(place.running(_SERVER) == 1, f"{place.running(_SERVER)} queries run")
+        begin = time.monotonic()
+        second.cancel()
+        try:
+            second.finish(10)
+            require(False, "a query that waited gave rows before the one that ran")
+        except QueryError as error:
+            require(error.sqlstate == "57014", str(error))
+        require(time.monotonic() - begin < STOP_S_MAX, "the cancel of a query that waits took long")
+        wait_until(lambda: place.waiting(_SERVER) == 1, STOP_S_MAX, "one query waits")
+        endless.cancel()
+        require(third.finish(30).scalar() == "15000", "the third query counts")
+        with contextlib.suppress(QueryError):
+            endless.finish(10)
+        place.wait_idle(5, _SERVER)
+
+
+def nobody_waits_for_who_does_not_read(place):
+    """Cursors that are open and loops over rows leave their places and memory to other queries, and get all their rows."""
+    with _narrow(place) as session, _session(place) as other:
+        count = int(session.run("SELECT count(*) FROM lineitem").scalar())
+        session.run("BEGIN")
+        for number in range(_CURSORS):
+            session.run(f"DECLARE c{number} CURSOR FOR SELECT l_orderkey, l_comment, l_shipdate, l_tax, l_extendedprice FROM lineitem")
+            require(len(session.run(f"FETCH 1 FROM c{number}").rows) == 1, "a cursor has a row")
+        require(int(other.run("SELECT count(*) FROM lineitem WHERE l_comment > ''").scalar()) == count, "another session counts")
+        for number in range(_CURSORS):
+            rest = int(session.run(f"MOVE ALL IN c{number}").affected)
+            require(rest == count - 1, f"cursor {number} has {rest} more rows, not {count - 1}")
+        session.run("COMMIT")
+        outcome = run_clients(Load(lambda: _session(place), {"loop": _LOOP}, {"loop": []}), 4, 1)
+        require(not outcome.errors, f"loops: {outcome.errors[:3]}")
+        place.wait_idle(5, _SERVER)
+
+
+TESTS = [many_clients_wait_for_memory, a_query_that_waits_is_seen_and_cancelled, nobody_waits_for_who_does_not_read]
