@@ -63,7 +63,8 @@ impl<T: DataType> ColumnRows<T> {
     pub(crate) fn write(&self, writer: &mut ColumnWriterImpl<'_, T>) -> ParquetResult<()> {
         let definition_levels = self.has_definition_levels.then_some(self.definition_levels.as_slice());
         let repetition_levels = self.has_repetition_levels.then_some(self.repetition_levels.as_slice());
-        let written = writer.write_batch(&self.values, definition_levels, repetition_levels)?;
+        // Levels of a damaged file are beyond the column's, at which the writer panics.
+        let written = guarded(|| writer.write_batch(&self.values, definition_levels, repetition_levels))?;
         if written != self.values.len() {
             return Err(ParquetError::General(format!(
                 "a column has {} values, and levels for {written}",

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, process::Command};
 
-use pystachio_plan::{ErrorKind, SampleRequest};
+use pystachio_plan::{ErrorKind, OptimizeRequest, SampleRequest};
 
 use super::*;
 
@@ -69,7 +69,7 @@ impl Random {
     }
 }
 
-/// Describes, reads and samples a file; the first error.
+/// Describes, reads, samples and rewrites a file; the first error.
 async fn use_file(fixture: &Fixture, path: &Path, columns: &[ScanColumn]) -> Result<(), Error> {
     let files = FileSet { paths: vec![path.display().to_string()] };
     let described = fixture.engine.describe(&files).await.map(|_| ());
@@ -87,7 +87,16 @@ async fn use_file(fixture: &Fixture, path: &Path, columns: &[ScanColumn]) -> Res
         while stream.next_batch().await?.is_some() {}
         Ok(())
     };
-    described.and(ran).and(pruned).and(sampled.await)
+    let sampled = sampled.await;
+    let request = OptimizeRequest {
+        source: path.display().to_string(),
+        target: fixture.path("rewritten").display().to_string(),
+        overwrite: true,
+        row_group_rows: 1024,
+        compression: "none".to_owned(),
+    };
+    let rewritten = fixture.engine.optimize(request, &|_| ()).await.map(|_| ());
+    described.and(ran).and(pruned).and(sampled).and(rewritten)
 }
 
 /// Damages files in every way and reads them.
