@@ -219,7 +219,7 @@ impl PartitionScan {
                 let columns: Vec<usize> = (0..self.table.columns.len()).collect();
                 let bytes_held = ColumnReader::bytes_to_read(file, unit.row_group, &columns);
                 self.reading.keep(bytes_held)?;
-                let pages = self.memory.new_empty();
+                let pages = self.reading.0.new_empty();
                 let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS, pages)
                     .map_err(to_datafusion)?;
                 self.metrics.bytes_read.add(reader.bytes_read);
@@ -451,7 +451,7 @@ impl PartitionScan {
         let reservation = self.chunks.new_empty();
         reservation.try_grow(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
         let timer = self.metrics.baseline.elapsed_compute().timer();
-        let pages = self.memory.new_empty();
+        let pages = self.chunks.new_empty();
         let mut reader = ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS, pages)
             .map_err(to_datafusion)?;
         timer.done();
