@@ -73,7 +73,7 @@ def _change(place, folder, changed, wanted, deadline):
 
 def many_clients_get_the_answers_of_one(place):
     """1, 4, 16 and 64 clients over the 22 queries: all wait for memory, spill, and are cancelled now and then."""
-    device = "cuda" if place.watch.run("SHOW pystachio.auto_device").scalar() == "cuda" else "emulated"
+    device = place.gpu_device()
     folder, changed = _prepare(place, device)
     with _session(place, _SERVER) as session:
         queries = {f"q{number:02}": session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in range(1, 23)}

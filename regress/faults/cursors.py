@@ -32,16 +32,11 @@ BEGIN
 END $$"""
 
 
-def _device(place):
-    return "cuda" if place.watch.run("SHOW pystachio.auto_device").scalar() == "cuda" else "emulated"
-
-
 def _prepare(place):
-    device = _device(place)
     with place.session("SET client_min_messages = warning") as session:
         session.run(f"DROP SERVER IF EXISTS {_SERVER} CASCADE; DROP SCHEMA IF EXISTS {_SERVER} CASCADE")
         session.run(f"CREATE SERVER {_SERVER} FOREIGN DATA WRAPPER pystachio "
-                    f"OPTIONS (device '{device}', memory '1GB', device_memory '{_DEVICE_MEMORY}')")
+                    f"OPTIONS (device '{place.gpu_device()}', memory '1GB', device_memory '{_DEVICE_MEMORY}')")
         tables.tpch_foreign(session, place.tpch, _SERVER, _SERVER)
 
 

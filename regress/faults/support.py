@@ -63,6 +63,10 @@ class Place:
         conninfo = self.conninfo.replace("user=postgres", f"user={role}") if role else self.conninfo
         return Session(conninfo, ["SET statement_timeout = '120s'", "SET search_path = tpch, public", *setup])
 
+    def gpu_device(self):
+        """The device of a server for tests of the GPU engine: emulated where there is no GPU."""
+        return "cuda" if self.watch.run("SHOW pystachio.auto_device").scalar() == "cuda" else "emulated"
+
     def engine(self, server="pystachio"):
         """The row of pystachio.engines of a server, as a dictionary, or None."""
         result = self.watch.run(f"SELECT * FROM pystachio.engines WHERE server = '{server}'")

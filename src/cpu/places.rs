@@ -24,7 +24,8 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
 
 /// Memory for each query that runs. With half of it, and so twice as many queries at once, 32 clients over TPC-H at scale
-/// factor 1 on 512 MB got a fifth fewer answers a second: more ran out of memory and had to run again.
+/// factor 1 on 512 MB got a fifth fewer answers a second, as more ran out of memory and had to run again; with twice as
+/// much a quarter more. One run each, on cores with other load: a choice between them wants more.
 const SHARE_BYTES: u64 = 128 << 20;
 /// The part of a share, or of all memory if that is less, that is to be free before a query begins.
 const FREE_PART: u64 = 2;

@@ -118,9 +118,9 @@ fn joins_unsafe(node: &Arc<dyn ExecutionPlan>) -> bool {
     join.and_then(NestedLoopJoinExec::filter).is_some_and(|filter| could_fail(filter.expression()))
 }
 
-/// Makes joins and sorts stop and yield, and what a nested loop keeps be read once. One batch of a join's input may become any number of batches of its
-/// output, and a sort has all of its output at hand; an operator above would otherwise take them without ever
-/// waiting, so that nothing could stop the query.
+/// Makes joins and sorts stop and yield, and what a nested loop keeps be read once. One batch of a join's input may become
+/// any number of batches of its output, and a sort has all of its output at hand; an operator above would otherwise take
+/// them without ever waiting, so that nothing could stop the query.
 #[derive(Debug)]
 struct StoppableOutputs;
 

@@ -80,6 +80,18 @@ fn crowded_join(fixture: &Fixture) -> Arc<Relation> {
     Relation::new(count, 1.0)
 }
 
+/// A table joined with itself by its key.
+fn joined_with_itself(path: &Path) -> Operator {
+    Operator::Join {
+        kind: JoinKind::Inner,
+        left: input(path, 1),
+        right: input(path, 3),
+        keys: vec![JoinKey { left: column(1), right: column(3) }],
+        residual: None,
+        build: JoinSide::Right,
+    }
+}
+
 /// As [`Fixture::run`], but nothing is read yet.
 async fn open(fixture: &Fixture, root: Arc<Relation>, output: u32) -> Box<dyn ResultStream> {
     fixture.engine.run(fixture.request(root, &[output]), StopFlag::default()).await.unwrap()
@@ -103,14 +115,7 @@ async fn queries_that_do_not_fit_side_by_side_wait_and_end() {
     let keys: Vec<_> = (0..400_000).map(Some).collect();
     let path = fixture.write("t", vec![("v", int64s(&keys)), ("w", texts(&words))], 50_000);
     let join = || {
-        let operator = Operator::Join {
-            kind: JoinKind::Inner,
-            left: input(&path, 1),
-            right: input(&path, 3),
-            keys: vec![JoinKey { left: column(1), right: column(3) }],
-            residual: None,
-            build: JoinSide::Right,
-        };
+        let operator = joined_with_itself(&path);
         let longest = vec![call(
             5,
             Aggregate::Max,
@@ -231,14 +236,7 @@ async fn a_sort_that_spills_to_a_full_disk_is_an_error() {
 async fn a_join_larger_than_memory_names_the_option() {
     let fixture = Fixture::with_memory(8 << 20, 0);
     let path = table(&fixture, 400_000);
-    let operator = Operator::Join {
-        kind: JoinKind::Inner,
-        left: input(&path, 1),
-        right: input(&path, 3),
-        keys: vec![JoinKey { left: column(1), right: column(3) }],
-        residual: None,
-        build: JoinSide::Right,
-    };
+    let operator = joined_with_itself(&path);
     let error = fixture.run(Relation::new(operator, 4e5), &[2, 4]).await.err().unwrap();
     assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
     assert!(error.message.contains("\"memory\""), "{error}");
@@ -315,14 +313,7 @@ async fn the_cache_gives_way_to_a_query() {
     let before = fixture.engine.status().cache_used_bytes;
     assert!(before > 40 << 20, "{before}");
     let path = table(&fixture, 200_000);
-    let operator = Operator::Join {
-        kind: JoinKind::Inner,
-        left: input(&path, 1),
-        right: input(&path, 3),
-        keys: vec![JoinKey { left: column(1), right: column(3) }],
-        residual: None,
-        build: JoinSide::Right,
-    };
+    let operator = joined_with_itself(&path);
     let answer = fixture.run(Relation::new(operator, 2e5), &[2, 4]).await.unwrap();
     assert_eq!(answer.rows.len(), 200_000);
     let status = fixture.engine.status();
