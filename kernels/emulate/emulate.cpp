@@ -246,3 +246,23 @@ uint32_t vote_warp(bool flag) {
 }
 
 }  // namespace emulate
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+// Says to AddressSanitizer that nobody may touch memory, or that it may be touched. Whether it is there.
+extern "C" int pystachio_emulate_guard(uint64_t address, uint64_t bytes, int is_guarded);
+int pystachio_emulate_guard(uint64_t address, uint64_t bytes, int is_guarded) {
+#if defined(__SANITIZE_ADDRESS__)
+    if (is_guarded) {
+        __asan_poison_memory_region((void *)address, bytes);
+    } else {
+        __asan_unpoison_memory_region((void *)address, bytes);
+    }
+    return 1;
+#else
+    (void)address, (void)bytes, (void)is_guarded;
+    return 0;
+#endif
+}

@@ -1,11 +1,9 @@
 //! One GPU: memory, copies and streams.
 //!
-//! - `open.rs`: how it is found; `functions.rs`: kernels and their launches
-//!
-//! Memory comes from the driver's stream-ordered pool, which keeps what is freed: an allocation is then a
-//! matter of microseconds and never waits for the device.
+//! - `open.rs`: how it is found; `functions.rs`: kernels and their launches; `address_space.rs`: where memory is mapped
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
+mod address_space;
 mod functions;
 mod open;
 
@@ -19,16 +17,17 @@ use std::{
 
 use cudarc::driver::{
     result::{self, ctx, event, stream},
-    sys::{CUcontext, CUevent, CUevent_flags, CUstream},
+    sys::{CUcontext, CUevent, CUevent_flags, CUevent_wait_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
+    StopFlag,
     device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
     kernel::KernelDevice,
     operation::{Device, Lane},
 };
 use pystachio_plan::{Error, Result};
 
-use self::functions::Functions;
+use self::{address_space::AddressSpace, functions::Functions};
 use crate::{
     cufile::CuFile,
     fault::from_driver,
@@ -42,6 +41,7 @@ const READERS: usize = 12;
 /// An NVIDIA GPU.
 pub struct CudaPlatform {
     context: CUcontext,
+    addresses: AddressSpace,
     functions: Functions,
     staging: Staging,
     cufile: CuFile,
@@ -106,46 +106,43 @@ impl Platform for CudaPlatform {
         Ok(Stream(created as u64))
     }
 
-    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64> {
-        let _call = self.enter()?;
-        // SAFETY: a stream of ours; the memory is given back by `release`.
-        unsafe { result::malloc_async(handle(stream), bytes.max(1) as usize) }
-            .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
+    fn commit_bytes(&self) -> u64 {
+        self.addresses.granularity()
     }
 
-    fn release(&self, address: u64, _bytes: u64, stream: Stream) {
-        if let Ok(_call) = self.enter() {
-            // SAFETY: `allocate` gave it, and nothing enqueued after this uses it.
-            let released = unsafe { result::free_async(address, handle(stream)) };
-            if let Err(error) = released {
-                tracing::error!("{}", from_driver("free memory", error));
-            }
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        let _call = self.enter()?;
+        self.addresses.reserve(bytes).map_err(|error| from_driver(&format!("reserve {bytes} addresses"), error))
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        if let Ok(_call) = self.enter()
+            && let Err(error) = self.addresses.unreserve(address, bytes)
+        {
+            tracing::error!("{}", from_driver("give addresses back", error));
         }
     }
 
-    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
+    fn commit(&self, address: u64, bytes: u64) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: the context is current; the memory is given back by `release_unpooled`.
-        unsafe { result::malloc_sync(bytes.max(1) as usize) }
-            .map_err(|error| from_driver(&format!("allocate {bytes} bytes"), error))
+        self.addresses
+            .commit(address, bytes)
+            .map_err(|error| from_driver(&format!("commit {bytes} bytes of memory"), error))
     }
 
-    fn release_unpooled(&self, address: u64, _bytes: u64) {
-        let _call = self.calls.enter();
-        // What was enqueued may use the memory still.
-        if self.wait_all().is_ok() {
-            // SAFETY: `allocate_unpooled` gave it, and nothing uses it any more.
-            if let Err(error) = unsafe { result::free_sync(address) } {
-                tracing::error!("{}", from_driver("free memory", error));
-            }
+    fn decommit(&self, address: u64, bytes: u64) {
+        if let Ok(_call) = self.enter()
+            && let Err(error) = self.addresses.decommit(address, bytes)
+        {
+            tracing::error!("{}", from_driver("free memory", error));
         }
     }
 
-    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+    fn upload(&self, source: &[u8], target: u64, stream: Stream, stop: &StopFlag) -> Result<()> {
         self.use_context()?;
         for (place, part) in source.chunks(SLOT_BYTES).enumerate() {
             let address = target + (place * SLOT_BYTES) as u64;
-            self.staging.with_slot(part.len(), handle(stream), |slot| {
+            self.staging.with_slot(part.len(), handle(stream), stop, |slot| {
                 let slot = &mut slot[..part.len()];
                 slot.copy_from_slice(part);
                 let _call = self.calls.enter();
@@ -157,9 +154,9 @@ impl Platform for CudaPlatform {
         Ok(())
     }
 
-    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
+    fn lend_slot(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
         self.use_context()?;
-        self.staging.lend(waits)
+        self.staging.lend(stop)
     }
 
     fn return_slot(&self, slot: Slot) {
@@ -185,11 +182,11 @@ impl Platform for CudaPlatform {
         Ok(Box::new(self.cufile.open_file(file, path, mode, self.context)?))
     }
 
-    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream, stop: &StopFlag) -> Result<()> {
         self.use_context()?;
         for (place, part) in target.chunks_mut(SLOT_BYTES).enumerate() {
             let address = source + (place * SLOT_BYTES) as u64;
-            self.staging.with_slot(part.len(), handle(stream), |slot| {
+            self.staging.with_slot(part.len(), handle(stream), stop, |slot| {
                 let _call = self.calls.enter();
                 let slot = &mut slot[..part.len()];
                 // SAFETY: the source has this many bytes; the slot is ours until the wait below ends.
@@ -296,9 +293,24 @@ impl Platform for CudaPlatform {
             .map_err(|error| from_driver("finish its work", error))
     }
 
-    fn wait_all(&self) -> Result<()> {
+    fn has_reached(&self, mark: Mark) -> Result<bool> {
         let _call = self.enter()?;
-        ctx::synchronize().map_err(|error| from_driver("finish its work", error))
+        // SAFETY: an event of ours that was recorded.
+        match unsafe { event::query(mark.0 as CUevent) } {
+            Ok(()) => Ok(true),
+            Err(error) if error.0 == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            Err(error) => Err(from_driver("finish its work", error)),
+        }
+    }
+
+    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
+        let _call = self.enter()?;
+        // SAFETY: a stream of ours, and an event of ours that was recorded. What is waited for is what was recorded until now,
+        // whatever becomes of the event.
+        unsafe {
+            stream::wait_event(handle(stream), mark.0 as CUevent, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+        }
+        .map_err(|error| from_driver("order a stream after another", error))
     }
 
     fn mark(&self, stream: Stream) -> Result<Mark> {

@@ -9,14 +9,18 @@
 use std::{
     collections::VecDeque,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use cudarc::driver::{
     result::{event, free_host, malloc_host},
     sys::{CUevent, CUevent_flags, CUresult, CUstream},
 };
-use pystachio_engine::device::{CallWatch, Slot};
-use pystachio_plan::Result;
+use pystachio_engine::{
+    StopFlag,
+    device::{CallWatch, Slot},
+};
+use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::fault::from_driver;
 
@@ -28,6 +32,8 @@ const SLOTS: usize = 64;
 const SMALL_SLOT_BYTES: usize = 64 << 10;
 /// Small slots: several for every stream of some queries.
 const SMALL_SLOTS: usize = 256;
+/// How often whoever waits for a slot looks whether it is still wanted: what has the slots may be reads of a disk that hangs.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How many idle slots are looked at for one whose copy has happened.
 const LOOKED_AT_MAX: usize = 8;
 /// Readable and writable by every context, and cached for the CPU's reads.
@@ -71,9 +77,9 @@ impl Staging {
         Ok(Self { large, small: Slots::new(SMALL_SLOTS, SMALL_SLOT_BYTES, calls)? })
     }
 
-    /// A large slot. Where all are lent: waits for one if `waits`, otherwise `None`.
-    pub(crate) fn lend(&self, waits: bool) -> Result<Option<Slot>> {
-        self.large.lend(waits)
+    /// A large slot, or `None` where all are lent. With `stop` it waits for one, until that says that nobody wants it any more.
+    pub(crate) fn lend(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
+        self.large.lend(stop)
     }
 
     /// Takes a large slot back that nothing touches.
@@ -91,10 +97,11 @@ impl Staging {
         &self,
         bytes: usize,
         stream: CUstream,
+        stop: &StopFlag,
         work: impl FnOnce(&mut [u8]) -> Result<T>,
     ) -> Result<T> {
         let slots = if bytes <= SMALL_SLOT_BYTES { &self.small } else { &self.large };
-        slots.with_slot(stream, work)
+        slots.with_slot(stream, stop, work)
     }
 }
 
@@ -114,8 +121,8 @@ impl Slots {
     }
 
     /// The slot that has been idle the longest and whose copy has happened, or the one that has been idle the longest, whose
-    /// copy is waited for. Where all are lent: waits for one if `waits`, otherwise `None`.
-    fn lend(&self, waits: bool) -> Result<Option<Slot>> {
+    /// copy is waited for; `None` where all are lent. With `stop` it waits for one, until that says that nobody wants it any more.
+    fn lend(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
         let mut idle = self.idle();
         let slot = loop {
             // A copy waits behind all that its stream has to do, which may be another query's.
@@ -123,8 +130,16 @@ impl Slots {
             let place = idle.iter().take(LOOKED_AT_MAX).position(is_ready).unwrap_or(0);
             match idle.remove(place) {
                 Some(slot) => break slot,
-                None if !waits => return Ok(None),
-                None => idle = self.returned.wait(idle).unwrap_or_else(PoisonError::into_inner),
+                None => match stop {
+                    None => return Ok(None),
+                    Some(stop) if stop.is_stopped() => {
+                        return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+                    }
+                    Some(_) => {
+                        let waited = self.returned.wait_timeout(idle, STOP_POLL_INTERVAL);
+                        idle = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    }
+                },
             }
         };
         drop(idle);
@@ -157,9 +172,14 @@ impl Slots {
         recorded.map_err(|error| from_driver("record an event", error))
     }
 
-    fn with_slot<T>(&self, stream: CUstream, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
-        let Some(mut slot) = self.lend(true)? else {
-            return Err(pystachio_plan::Error::internal("no page-locked slot was lent"));
+    fn with_slot<T>(
+        &self,
+        stream: CUstream,
+        stop: &StopFlag,
+        work: impl FnOnce(&mut [u8]) -> Result<T>,
+    ) -> Result<T> {
+        let Some(mut slot) = self.lend(Some(stop))? else {
+            return Err(Error::internal("no page-locked slot was lent"));
         };
         // SAFETY: it has just been lent.
         let result = work(unsafe { slot.memory() });

@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex};
 
 use cudarc::driver::{
-    result::{self, ctx, device, mem_pool, primary_ctx},
-    sys::{CUctx_flags, CUdevice_attribute, CUmemPool_attribute, cuDevicePrimaryCtxSetFlags_v2},
+    result::{self, ctx, device, primary_ctx},
+    sys::{CUctx_flags, CUdevice_attribute, cuDevicePrimaryCtxSetFlags_v2},
 };
 use pystachio_engine::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{CudaPlatform, functions::Functions};
+use super::{CudaPlatform, address_space::AddressSpace, functions::Functions};
 use crate::{
     MODULES, cufile::CuFile, fault::from_driver, library::driver_version, nvcomp::Nvcomp, staging::Staging,
 };
@@ -62,20 +62,15 @@ impl CudaPlatform {
         };
         let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        // SAFETY: the device is there; the attribute is a 64-bit number.
-        unsafe {
-            let pool = device::get_mem_pool(device).map_err(failed("give its memory pool"))?;
-            let mut threshold = u64::MAX;
-            mem_pool::set_attribute(
-                pool,
-                CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
-                (&raw mut threshold).cast(),
-            )
-            .map_err(failed("keep its memory pool"))?;
-        }
+        let addresses = AddressSpace::of(device).map_err(failed("tell how it maps memory"))?.ok_or_else(|| {
+            unavailable(format!(
+                "CUDA is not used: the driver of GPU {ordinal} ({name}) maps no memory to addresses (virtual memory management)"
+            ))
+        })?;
         let calls = Arc::<CallWatch>::default();
         Ok(Self {
             context,
+            addresses,
             functions: Functions::load()?,
             staging: Staging::new(calls.clone())?,
             cufile: CuFile::new(),

@@ -60,7 +60,7 @@ fn a_call_that_does_not_return_is_seen() {
     // SAFETY: four bytes that nobody else has yet.
     unsafe { word_pointer.write_volatile(0) };
     // The context is this thread's from here on.
-    platform.wait_all().expect("an idle device");
+    platform.wait(stream).expect("an idle stream");
     let mut parameters = [(&raw const word).cast_mut().cast::<c_void>()];
     // SAFETY: the kernel has one parameter, an address that the device can read, and is at its end before the word goes.
     unsafe {

@@ -32,6 +32,7 @@ impl PinnedChunk {
         let Some(content) = host.allocate(chunk.bytes())? else { return Ok(None) };
         let mut offset = 0;
         let copied = chunk.buffers().try_for_each(|buffer| {
+            buffer.use_on(stream)?;
             let start = offset;
             offset += buffer.bytes();
             content.download(memory, start, (buffer.address(), buffer.bytes()), stream)

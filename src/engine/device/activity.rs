@@ -237,11 +237,13 @@ mod tests {
 
     #[test]
     fn activities_of_a_stream_follow_one_another() {
-        let log = ActivityLog::start(Arc::new(EmulatedPlatform::new()), Stream(0)).unwrap();
+        let platform = Arc::new(EmulatedPlatform::new());
+        let log = ActivityLog::start(platform.clone(), Stream(0)).unwrap();
         log.add_done(what(ActivityKind::Read, "read"), Instant::now());
         log.add_enqueued(what(ActivityKind::Kernel, "probe"), Stream(7));
         log.add_enqueued(what(ActivityKind::Kernel, "gather"), Stream(7));
         log.add_enqueued(what(ActivityKind::Upload, "upload"), Stream(9));
+        [7, 9].into_iter().for_each(|stream| platform.wait(Stream(stream)).unwrap());
         let noted = log.take();
         assert!(noted.iter().all(|noted| noted.operator == 3 && noted.activity.bytes == 10));
         assert_eq!(noted.len(), 4);

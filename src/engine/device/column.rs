@@ -292,12 +292,21 @@ impl Rows {
 
     /// As of [`Chunk::held_bytes`].
     pub fn held_bytes(&self) -> u64 {
-        held_bytes(self.columns.iter().flat_map(AnyColumn::buffers))
+        held_bytes(self.buffers())
     }
 
-    /// Says that from now on another stream uses the rows; see [`Buffer::adopt`].
-    pub fn adopt(&self, stream: Stream) {
-        self.columns.iter().flat_map(AnyColumn::buffers).for_each(|buffer| buffer.adopt(stream));
+    /// Says that from now on a stream uses the rows; see [`Buffer::use_on`].
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn use_on(&self, stream: Stream) -> Result<()> {
+        self.buffers().try_for_each(|buffer| buffer.use_on(stream))
+    }
+
+    /// Their memory.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.columns.iter().flat_map(AnyColumn::buffers)
     }
 }
 

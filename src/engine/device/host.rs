@@ -286,6 +286,7 @@ mod tests {
     fn come_back(memory: &DeviceMemory, kept: &HostBytes, values: &[u8], source: &crate::device::Buffer) {
         assert_eq!((kept.bytes(), kept.locked_bytes()), (30_000, 32_768));
         kept.download(memory, 5000, (source.address(), 20_000), Stream(0)).unwrap();
+        memory.platform().wait(Stream(0)).unwrap();
         let mut read = vec![0; 12_345];
         kept.read(6000, &mut read);
         assert_eq!(read, values[1000..13_345]);
@@ -307,6 +308,7 @@ mod tests {
         let values: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
         let source = memory.upload(&values, Stream(0)).unwrap();
         kept.download(&memory, 0, (source.address(), bytes), Stream(0)).unwrap();
+        memory.platform().wait(Stream(0)).unwrap();
         let mut read = vec![0; bytes as usize];
         kept.read(0, &mut read);
         assert!(read == values);

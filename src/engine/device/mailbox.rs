@@ -171,18 +171,21 @@ impl Drop for Coming {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::EmulatedPlatform;
+    use crate::{StopFlag, device::EmulatedPlatform};
 
     #[test]
     fn letters_keep_what_was_sent_and_slots_are_used_again() {
         let platform = Arc::new(EmulatedPlatform::new());
         let mailbox = Arc::new(Mailbox::new(platform.clone()));
-        let source = platform.allocate(16, Stream(0)).unwrap();
+        let source = platform.reserve(platform.commit_bytes()).unwrap();
+        platform.commit(source, platform.commit_bytes()).unwrap();
+        platform.note_lent(source, 16, Stream(0)).unwrap();
         for round in 0..3u64 {
             let letters: Vec<Letter> = (0..100u64)
                 .map(|number| {
                     let values = [number, round];
-                    platform.upload(bytemuck::bytes_of(&values), source, Stream(0)).unwrap();
+                    let bytes = bytemuck::bytes_of(&values);
+                    platform.upload(bytes, source, Stream(0), &StopFlag::default()).unwrap();
                     mailbox.send(source, 16, Stream(0)).unwrap()
                 })
                 .collect();
@@ -192,6 +195,6 @@ mod tests {
         }
         assert_eq!(mailbox.lock().pages.len(), 2);
         assert_eq!(mailbox.lock().idle.len(), 128);
-        platform.release(source, 16, Stream(0));
+        platform.note_returned(source, 16, &[Stream(0)]);
     }
 }

@@ -1,14 +1,17 @@
 //! Device memory, counted in its arena before it is allocated.
 //!
-//! - `buffer.rs`: what is lent of it
+//! - `buffer.rs`: what is lent of it, and which streams use it; `pool.rs`: where it lies
 
 mod buffer;
+mod pool;
+#[cfg(test)]
+mod tests;
 
 use std::{
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     time::Instant,
 };
@@ -16,8 +19,14 @@ use std::{
 use bytemuck::{Pod, cast_slice};
 use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 
-use self::buffer::Allocation;
-pub use self::buffer::{Buffer, StreamLease};
+use self::{
+    buffer::{Allocation, Origin, Uses},
+    pool::MemoryPool,
+};
+pub use self::{
+    buffer::{Buffer, StreamLease},
+    pool::{Lifetime, PoolUse},
+};
 use super::{
     ActivityLog, Platform, Stream,
     activity::What,
@@ -36,12 +45,14 @@ pub struct DeviceMemory {
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
+    /// Says when nobody waits for copies any more.
+    stop: StopFlag,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryTechniques {
-    /// Device memory comes from the platform's pool.
+    /// Device memory comes from the pool.
     pub has_pool: bool,
     /// Copies from and to the host go through page-locked memory.
     pub is_pinned: bool,
@@ -93,6 +104,7 @@ const NO_OPERATOR: u32 = u32::MAX;
 struct Shared {
     platform: Arc<dyn Platform>,
     arena: Arc<Arena>,
+    pool: MemoryPool,
     mailbox: Arc<Mailbox>,
     /// Streams that nobody uses now. There are never more than were in use at once.
     idle_streams: Mutex<Vec<Stream>>,
@@ -103,16 +115,33 @@ impl DeviceMemory {
     pub fn new(platform: Arc<dyn Platform>, bytes_max: u64) -> Self {
         let shared = Shared {
             arena: Arc::new(Arena::new(bytes_max)),
+            pool: MemoryPool::new(platform.clone(), bytes_max),
             mailbox: Arc::new(Mailbox::new(platform.clone())),
             platform,
             idle_streams: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), account: None, watch: None, techniques: MemoryTechniques::default() }
+        Self {
+            shared: Arc::new(shared),
+            account: None,
+            watch: None,
+            techniques: MemoryTechniques::default(),
+            stop: StopFlag::default(),
+        }
     }
 
     /// The same memory; what is done through this handle is done so.
     pub fn with_techniques(&self, techniques: MemoryTechniques) -> Self {
         Self { techniques, ..self.clone() }
+    }
+
+    /// The same memory; copies wait for what others have no longer than a query is wanted.
+    pub fn until(&self, stop: StopFlag) -> Self {
+        Self { stop, ..self.clone() }
+    }
+
+    /// Says when nobody waits for copies any more.
+    pub(super) fn stop(&self) -> &StopFlag {
+        &self.stop
     }
 
     /// How memory is come by and copied.
@@ -257,36 +286,58 @@ impl DeviceMemory {
     ///
     /// `OutOfMemory` if the arena or the device has not enough; caches have given way then.
     pub fn allocate(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
+        self.allocate_for(Lifetime::Short, bytes, stream)
+    }
+
+    /// A buffer as of [`DeviceMemory::allocate`], placed by how long it is likely to be held.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceMemory::allocate`].
+    pub fn allocate_for(&self, lifetime: Lifetime, bytes: u64, stream: Stream) -> Result<Buffer> {
         let shared = &self.shared;
         shared.arena.take(self.account.as_deref(), bytes)?;
-        let is_pooled = self.techniques.has_pool;
-        let allocate = || match is_pooled {
-            true => shared.platform.allocate(bytes, stream),
-            false => shared.platform.allocate_unpooled(bytes),
+        let allocate = || match self.techniques.has_pool {
+            true => Ok((shared.pool.allocate(bytes, stream, lifetime)?, Origin::Pool)),
+            false => shared.allocate_own(bytes, stream),
         };
         let allocated = match allocate() {
             Err(error) if error.kind == ErrorKind::OutOfMemory => {
-                // The device may have less than the arena promises: others use it too.
+                // The device may have less than the arena promises, since others use it too, or it may be scattered.
                 shared.arena.reclaim(bytes);
                 allocate()
             }
             other => other,
         };
         match allocated {
-            Ok(address) => Ok(Buffer::new(Allocation {
+            Ok((address, origin)) => Ok(Buffer::new(Allocation {
                 shared: shared.clone(),
                 account: Mutex::new(self.account.clone()),
                 address,
                 bytes,
-                is_pooled,
-                stream: AtomicU64::new(stream.0),
-                is_shared: AtomicBool::new(false),
+                origin,
+                uses: Mutex::new(Uses { streams: vec![stream], written: None }),
             })),
             Err(error) => {
                 shared.arena.give_back(self.account.as_deref(), bytes);
                 Err(error)
             }
         }
+    }
+
+    /// Says of buffers that what a stream has enqueued until now is all that it writes into them: streams that use them from
+    /// now on are ordered after it. What other streams have written stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn publish<'a>(&self, buffers: impl Iterator<Item = &'a Buffer>, stream: Stream) -> Result<()> {
+        buffer::publish(&self.shared.platform, stream, buffers)
+    }
+
+    /// How the pool's memory is used.
+    pub fn pool_use(&self) -> PoolUse {
+        self.shared.pool.usage()
     }
 
     /// A buffer of zeros.
@@ -308,7 +359,7 @@ impl DeviceMemory {
     pub fn upload_to(&self, bytes: &[u8], address: u64, stream: Stream) -> Result<()> {
         let platform = &self.shared.platform;
         match self.techniques.is_pinned {
-            true => platform.upload(bytes, address, stream)?,
+            true => platform.upload(bytes, address, stream, &self.stop)?,
             false => platform.upload_pageable(bytes, address, stream)?,
         }
         self.note_enqueued(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
@@ -373,7 +424,7 @@ impl DeviceMemory {
         let mut values = vec![T::zeroed(); count];
         let target = bytemuck::cast_slice_mut(&mut values);
         match self.techniques.is_pinned {
-            true => self.shared.platform.download(address, target, stream)?,
+            true => self.shared.platform.download(address, target, stream, &self.stop)?,
             false => self.shared.platform.download_pageable(address, target, stream)?,
         }
         self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
@@ -397,6 +448,26 @@ impl DeviceMemory {
             return self.send(address, count * size_of::<T>(), stream);
         }
         Ok(Letter::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
+    }
+}
+
+impl Shared {
+    /// Memory of a reservation of its own: slow.
+    fn allocate_own(&self, bytes: u64, stream: Stream) -> Result<(u64, Origin)> {
+        let reserved_bytes = self.pool.block_bytes(bytes).next_multiple_of(self.platform.commit_bytes());
+        let address = self.platform.reserve(reserved_bytes)?;
+        let committed = self.platform.commit(address, reserved_bytes);
+        let lent = committed.and_then(|()| {
+            let lent = self.platform.note_lent(address, bytes, stream);
+            lent.inspect_err(|_| self.platform.decommit(address, reserved_bytes))
+        });
+        match lent {
+            Ok(()) => Ok((address, Origin::Own(reserved_bytes))),
+            Err(error) => {
+                self.platform.unreserve(address, reserved_bytes);
+                Err(error)
+            }
+        }
     }
 }
 

@@ -11,8 +11,9 @@
 //! - `column.rs`: columns and chunks in a device's memory
 //! - `activity.rs`: what was done for a query and when; `call_watch.rs`: calls that do not return
 //!
-//! Invariants: work is ordered by [`Stream`]; what one stream made may be read by another only after
-//! [`Platform::wait`]. A buffer is freed in the order of the stream that it was allocated on.
+//! Invariants: work is ordered by [`Stream`]. What one stream made another uses after [`Buffer::use_on`], before which the first
+//! one has published it ([`DeviceMemory::publish`]) or the host has waited for it. A buffer's memory is nobody else's before all
+//! streams that use it have done so; the host waits for none of them.
 //!
 //! Deliberately absent: CUDA. `src/cuda` implements [`Platform`] over it.
 
@@ -37,10 +38,10 @@ pub use column::{
     DECIMAL256_DIGITS_MAX, HeldMemory, Rows, StringCell,
 };
 pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
-pub use emulated::EmulatedPlatform;
+pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
 pub use hostile::NullCells;
 pub use mailbox::Letter;
-pub use memory::{Buffer, DeviceMemory, MemoryTechniques, StreamLease};
+pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
 pub use platform::{Mark, Platform, Stream};
 pub use upload::{DeviceFile, DeviceFileMode, PartSource, Slot};

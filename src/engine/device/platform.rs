@@ -5,7 +5,10 @@ use std::{fs::File, ops::Range, path::Path, sync::Arc};
 use pystachio_plan::Result;
 
 use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, NullCells, Slot};
-use crate::operation::{Device, Lane};
+use crate::{
+    StopFlag,
+    operation::{Device, Lane},
+};
 
 /// An order of work: what is enqueued on one stream happens one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,31 +50,65 @@ pub trait Platform: Send + Sync + 'static {
     /// A new stream. Streams live as long as the platform.
     fn create_stream(&self) -> Result<Stream>;
 
-    /// Memory of at least `bytes`, aligned to 256. Its content has no meaning.
+    /// The least amount of memory that is committed, a power of two; what is, is a multiple of it.
+    fn commit_bytes(&self) -> u64;
+
+    /// Addresses for so many bytes, a multiple of [`Platform::commit_bytes`] at a multiple of it, without memory.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if there are not as many.
+    fn reserve(&self, bytes: u64) -> Result<u64>;
+
+    /// Gives addresses back, none of which has memory.
+    fn unreserve(&self, address: u64, bytes: u64);
+
+    /// Gives memory to some addresses of a reservation. Its content has no meaning. Every stream may use it, and a copy may
+    /// cross from one piece to the next.
     ///
     /// # Errors
     ///
     /// `OutOfMemory` if the device has not enough.
-    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64>;
+    fn commit(&self, address: u64, bytes: u64) -> Result<()>;
 
-    /// Gives memory back once what is enqueued on `stream` has happened.
-    fn release(&self, address: u64, bytes: u64, stream: Stream);
+    /// Takes the memory back that one call of [`Platform::commit`] gave, which nothing uses.
+    fn decommit(&self, address: u64, bytes: u64);
 
-    /// [`Platform::allocate`] past the pool of memory that the platform keeps: slow.
+    /// Says that a buffer is lent which a stream may use from now on.
     ///
     /// # Errors
     ///
-    /// As of [`Platform::allocate`].
-    fn allocate_unpooled(&self, bytes: u64) -> Result<u64>;
+    /// `OutOfMemory`, from a platform that tests.
+    fn note_lent(&self, _address: u64, _bytes: u64, _stream: Stream) -> Result<()> {
+        Ok(())
+    }
 
-    /// Gives memory of [`Platform::allocate_unpooled`] back, after all that is enqueued on any stream.
-    fn release_unpooled(&self, address: u64, bytes: u64);
+    /// Says that one more stream may use the buffer at an address.
+    fn note_used(&self, _address: u64, _stream: Stream) {}
 
-    /// Copies host bytes to the device. `source` may be reused when this returns.
-    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
+    /// Says that a buffer was given back, which what is enqueued on some streams may use still.
+    fn note_returned(&self, _address: u64, _bytes: u64, _streams: &[Stream]) {}
 
-    /// A slot for a part of an upload. Where all are lent: waits for one if `waits`, otherwise `None`.
-    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>>;
+    /// Bytes behind every buffer that belong to nobody: some for a platform that tests.
+    fn guard_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Copies host bytes to the device. `source` may be reused when this returns. Waits for page-locked memory on the way
+    /// until `stop` says that nobody wants it any more.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    fn upload(&self, source: &[u8], target: u64, stream: Stream, stop: &StopFlag) -> Result<()>;
+
+    /// A slot for a part of an upload, or `None` where all are lent. With `stop` it waits for one, until that says that nobody
+    /// wants it any more.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    fn lend_slot(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>>;
 
     /// Gives a slot back, which nothing touches.
     fn return_slot(&self, slot: Slot);
@@ -87,8 +124,12 @@ pub trait Platform: Send + Sync + 'static {
     /// reason.
     fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>>;
 
-    /// Copies device bytes to the host, and waits for them.
-    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
+    /// Copies device bytes to the host, and waits for them; for page-locked memory on the way as [`Platform::upload`].
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream, stop: &StopFlag) -> Result<()>;
 
     /// [`Platform::upload`] without page-locked memory on the way: slow, and the host waits.
     fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
@@ -130,8 +171,12 @@ pub trait Platform: Send + Sync + 'static {
     /// Waits until a mark is reached. What was enqueued after it may still be going on.
     fn wait_mark(&self, mark: Mark) -> Result<()>;
 
-    /// Waits for all that is enqueued on any stream.
-    fn wait_all(&self) -> Result<()>;
+    /// Whether a mark is reached; does not wait.
+    fn has_reached(&self, mark: Mark) -> Result<bool>;
+
+    /// Lets what is enqueued on a stream from now on happen after a mark, which may be given back at once. The host does not
+    /// wait.
+    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()>;
 
     /// Marks the moment when all that is enqueued on a stream has happened.
     fn mark(&self, stream: Stream) -> Result<Mark>;
@@ -142,7 +187,7 @@ pub trait Platform: Send + Sync + 'static {
     /// Gives a mark back.
     fn release_mark(&self, mark: Mark);
 
-    /// What an operation has just written into cells of rows that are NULL has no meaning: a platform that tests puts
-    /// there what hurts whoever looks.
-    fn spoil_nulls(&self, _cells: NullCells) {}
+    /// What an operation has just written on a stream into cells of rows that are NULL has no meaning: a platform that tests
+    /// puts there what hurts whoever looks.
+    fn spoil_nulls(&self, _cells: NullCells, _stream: Stream) {}
 }

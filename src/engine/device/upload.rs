@@ -180,7 +180,7 @@ impl DeviceMemory {
 
     fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
         if self.techniques().is_pinned {
-            return self.platform().lend_slot(waits);
+            return self.platform().lend_slot(waits.then(|| self.stop()));
         }
         let pages = vec![Page([0; PAGE_BYTES]); PAGEABLE_SLOT_BYTES / PAGE_BYTES].into_boxed_slice();
         let address = Box::into_raw(pages).cast::<u8>() as u64;
@@ -234,7 +234,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::device::{EmulatedPlatform, MemoryTechniques};
+    use crate::device::{EmulatedPlatform, MemoryTechniques, Platform};
 
     /// Numbered bytes, some of them a part; reading fails at a place.
     struct Numbers {
@@ -283,7 +283,7 @@ mod tests {
     const BYTES: u64 = 100_000;
 
     fn memory() -> (Arc<EmulatedPlatform>, DeviceMemory) {
-        let platform = Arc::new(EmulatedPlatform::new());
+        let platform = Arc::new(EmulatedPlatform::at_once());
         (platform.clone(), DeviceMemory::new(platform, u64::MAX))
     }
 
@@ -319,6 +319,7 @@ mod tests {
         let mut source = Numbers::new(1000, 4, 50_000);
         let target = (BYTES, buffer.address());
         memory.upload_parts(target, Stream(0), &mut source, &mut |_| Ok(())).unwrap_err();
+        platform.wait(Stream(0)).unwrap();
         assert_eq!(platform.slots_lent(), 0);
     }
 
@@ -329,10 +330,12 @@ mod tests {
         let target = (BYTES, buffer.address());
         let mut source = Numbers::new(1000, 4, 50_000);
         memory.upload_parts(target, Stream(0), &mut source, &mut |_| Ok(())).unwrap_err();
+        platform.wait(Stream(0)).unwrap();
         assert_eq!((source.abandoned, platform.slots_lent()), (3, 0));
         let mut source = Numbers::new(1000, 4, u64::MAX);
         let mut see = |_: &[u8]| Err(Error::internal("not what was expected"));
         memory.upload_parts(target, Stream(0), &mut source, &mut see).unwrap_err();
+        platform.wait(Stream(0)).unwrap();
         assert_eq!((source.abandoned, platform.slots_lent()), (3, 0));
     }
 }

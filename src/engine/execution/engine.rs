@@ -122,7 +122,8 @@ impl DeviceEngine {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard =
             Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
-        let memory = self.memory.open_account().with_techniques(MemoryTechniques::of(request.device));
+        let techniques = MemoryTechniques::of(request.device);
+        let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
         let queue = Queue::new(&memory)?;
         let (queue, timeline) = match request.device.timeline || request.with_metrics {
             true => {

@@ -11,7 +11,7 @@
 //! join that has not read its build side is not known yet: until then its parts are only loaded, not decoded.
 //!
 //! Invariants: what is decoded ahead of the query is bounded by bytes; the scan that is waited for may always
-//! have one part. Each reader has a queue of its own, and a part is done when its queue has nothing left to do.
+//! have one part. Each reader has a queue of its own; who takes a part is ordered after what the reader has enqueued for it.
 //!
 //! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
 
@@ -60,7 +60,7 @@ pub(super) trait ReadParts: Send + Sync {
     /// Brings what a part needs from storage to the device; nothing is left to do on the queue.
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart>;
 
-    /// A part's rows; nothing is left to do on the queue.
+    /// A part's rows, which others may use after what is enqueued.
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows>;
 }
 

@@ -107,8 +107,8 @@ impl JoinFilters {
         targets.iter().any(|target| !target.filter.is_settled())
     }
 
-    /// Makes the filters of a build side that was measured, as far as `claim` grows for them; waits, since readers use
-    /// them on streams of their own. `give_keys` passes the keys of all its rows on, in as many pieces as it likes.
+    /// Makes the filters of a build side that was measured, as far as `claim` grows for them. Readers use them on
+    /// streams of their own, after what is enqueued. `give_keys` passes the keys of all its rows on, in as many pieces as it likes.
     /// Returns the bytes that they take.
     ///
     /// # Errors
@@ -133,7 +133,10 @@ impl JoinFilters {
             sets().try_for_each(|(target, set)| queue.insert_keys(set, &target.own(keys), row_count))
         };
         let inserted = match sets().next() {
-            Some(_) => give_keys(&mut insert).and_then(|()| queue.wait()),
+            Some(_) => give_keys(&mut insert).and_then(|()| {
+                let buffers = sets().flat_map(|(_, set)| set.buffers());
+                queue.memory().publish(buffers, queue.stream())
+            }),
             None => Ok(()),
         };
         match inserted {
@@ -305,6 +308,7 @@ impl ScanRuntimeFilter {
         let Some(filter) = self.filter.set() else {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
+        filter.buffers().try_for_each(|buffer| buffer.use_on(queue.stream()))?;
         let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
         let test = KeyTest { asked, counts: Some(&counts) };
         let flags = match keys {

@@ -219,7 +219,7 @@ impl Source for ScanSource {
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
         match &chunk {
-            Some(chunk) => chunk.adopt(context.queue.stream()),
+            Some(chunk) => chunk.use_on(context.queue.stream())?,
             None => {
                 context.readers.finish(self.number);
                 self.work.forget_pages();
@@ -258,8 +258,6 @@ impl ReadParts for ScanWork {
         queue.memory().attribute(self.operator as u32);
         let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
         if chunk.is_err() {
-            // Pages that readers share are freed in the order of any of them, so nothing of it may be under way.
-            queue.wait()?;
             self.forget_pages();
         }
         chunk
@@ -271,7 +269,7 @@ impl ScanWork {
         self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rows of a part; nothing is left to do on the queue.
+    /// The rows of a part, which others may use after what is enqueued.
     fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
         let mut parts = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
@@ -288,7 +286,7 @@ impl ScanWork {
             return self.no_rows(queue);
         }
         let rows = queue.concat_rows(parts)?;
-        queue.wait()?;
+        queue.publish(&rows)?;
         Ok(rows)
     }
 

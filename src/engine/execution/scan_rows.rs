@@ -176,19 +176,12 @@ impl RowGroupDecoder<'_> {
         }
         let sources = scan.sources(row_group, places);
         let chunks = match &self.loaded {
-            Some(loaded) => {
-                let chunks: Vec<Arc<ResidentChunk>> =
-                    places.iter().map(|place| loaded[*place].clone()).collect();
-                // They may come from another reader. What pieces share is not this reader's to free: rows of another
-                // piece, which the query has, may have their text there.
-                if !row_group.is_piece() {
-                    let buffers = chunks.iter().flat_map(|chunk| chunk.buffers());
-                    buffers.for_each(|buffer| buffer.adopt(queue.stream()));
-                }
-                chunks
-            }
+            Some(loaded) => places.iter().map(|place| loaded[*place].clone()).collect(),
             None => scan.load(queue, &WantedChunks { row_group, places, sources: &sources, rows })?,
         };
+        // They may come from another reader, or from the cache.
+        let chunks: Vec<Arc<ResidentChunk>> = chunks;
+        chunks.iter().flat_map(|chunk| chunk.buffers()).try_for_each(|buffer| buffer.use_on(queue.stream()))?;
         let request =
             |((place, source), chunk)| ChunkRequest { source, chunk, as_codes: as_codes(place, chunk) };
         let numbered = places.iter().copied().zip(&sources).zip(chunks.iter().map(Arc::as_ref));

@@ -142,6 +142,11 @@ impl KeyFilterShape {
 }
 
 impl KeyFilter {
+    /// Its memory.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        [&self.words, &self.repeated].into_iter()
+    }
+
     /// How it is held.
     pub fn shape(&self) -> KeyFilterShape {
         self.shape

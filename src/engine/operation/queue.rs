@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use pystachio_plan::Result;
 
 use super::Device;
-use crate::device::{Buffer, Column, DeviceMemory, NullCells, Stream, StreamLease};
+use crate::device::{Buffer, Column, DeviceMemory, NullCells, Rows, Stream, StreamLease};
 
 /// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the next lane,
 /// which is ordered after all that this one enqueued.
@@ -39,6 +39,16 @@ impl Lane {
         self.memory.platform().wait(self.stream())
     }
 
+    /// Says that what was enqueued until now is all that is written into rows: streams that use them are ordered after it. The
+    /// host does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn publish(&self, rows: &Rows) -> Result<()> {
+        self.memory.publish(rows.buffers(), self.stream())
+    }
+
     pub(crate) fn allocate<T>(&self, count: u64) -> Result<Buffer> {
         self.memory.allocate(count * size_of::<T>() as u64, self.stream())
     }
@@ -52,7 +62,7 @@ impl Lane {
     /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::spoil_nulls`].
     pub(crate) fn spoil_nulls(&self, column: &Column, row_count: usize) {
         if let Some(cells) = NullCells::of(column, row_count) {
-            self.memory.platform().spoil_nulls(cells);
+            self.memory.platform().spoil_nulls(cells, self.stream());
         }
     }
 

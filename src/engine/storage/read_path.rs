@@ -257,7 +257,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        device::{DeviceMemory, EmulatedPlatform, Stream},
+        device::{DeviceMemory, EmulatedPlatform, Platform, Stream},
         storage::FileCatalog,
     };
 
@@ -290,6 +290,7 @@ mod tests {
         let buffer = memory.allocate(bytes as u64, Stream(0))?;
         let target = (bytes as u64, buffer.address());
         let uploaded = memory.upload_parts(target, Stream(0), &mut reader.parts(offset), &mut |_| Ok(()));
+        platform.wait(Stream(0))?;
         assert_eq!(platform.slots_lent(), 0);
         uploaded?;
         memory.download(&buffer, bytes, Stream(0))
@@ -429,6 +430,7 @@ mod tests {
         let mut see = |_: &[u8]| Err(Error::internal("not what was expected"));
         let target = (9_000_000, buffer.address());
         memory.upload_parts(target, Stream(0), &mut reader.parts(4), &mut see).unwrap_err();
+        platform.wait(Stream(0)).unwrap();
         assert_eq!(platform.slots_lent(), 0);
         assert!(reader.direct.as_mut().is_none_or(DirectFile::abandon));
     }

@@ -1,33 +1,41 @@
-//! The emulated device's memory and the page-locked memory of its host, as strict as a driver is with them.
+//! The emulated device's memory and the page-locked memory of its host, as strict as a driver is with them, and stricter.
 //!
 //! ```text
-//! device        | live |   | live |  | freed |        a copy stays within one live allocation, and no kernel is
-//!                                                     given an address of memory that was freed
-//! page-locked   … | third |second|    first   |       allocations lie side by side, each below the one before, as a
-//!                                                     process often has them; a copy stays within one of them
+//! device        | live | guard | live | guard | freed |   a copy stays within one live buffer, which its stream was told of; no
+//!                                                         kernel is given an address of memory that nobody has
+//! page-locked   … | third |second|    first   |           allocations lie side by side, each below the one before, as a
+//!                                                         process often has them; a copy stays within one of them
 //! ```
 //!
-//! Invariants: freed device memory is overwritten, and goes back to the host only when some more has been freed. Freed
-//! page-locked memory can't be touched any more.
+//! Invariants: memory that is lent, and memory that was given back, is overwritten in the order of the streams that use it. So is
+//! the guard behind a buffer, in which nobody may have written when the buffer is given back. Page-locked memory that was freed
+//! can't be touched any more.
 //!
 //! Deliberately absent: what kernels find in memory. Addresses that they read there are not looked at.
 #![expect(unsafe_code, reason = "memory is handed out by its address")]
 
 use std::{
-    alloc::{Layout, alloc, dealloc},
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, HashSet},
     ffi::c_void,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-const ALIGNMENT_BYTES: usize = 256;
-/// Freed memory of the device that is kept from being used again.
-const FREED_BYTES_MAX: u64 = 16 << 20;
+use crate::device::Stream;
+
+/// Bytes behind every buffer that nobody may write into.
+pub(super) const GUARD_BYTES: u64 = 256;
+/// Memory is committed in pieces of no less.
+pub(super) const COMMIT_BYTES: u64 = 64 << 10;
 /// Address space for page-locked memory, of which little is memory.
 const WINDOW_BYTES: u64 = 64 << 30;
 const PAGE_BYTES: u64 = 4096;
+
+unsafe extern "C" {
+    /// Says to a sanitizer that nobody may touch memory, or that it may be touched. Whether there is one.
+    fn pystachio_emulate_guard(address: u64, bytes: u64, is_guarded: i32) -> i32;
+}
 
 /// What is allocated: where each allocation begins, and its bytes.
 type Ranges = BTreeMap<u64, u64>;
@@ -58,18 +66,16 @@ pub(super) struct EmulatedMemory {
 
 #[derive(Default)]
 struct DeviceState {
-    live: Ranges,
-    freed: Ranges,
-    /// Where freed memory begins, in the order in which it was freed.
-    freed_order: VecDeque<u64>,
-    freed_bytes: u64,
+    /// Addresses that are the device's.
+    reserved: Ranges,
+    live: BTreeMap<u64, LiveBuffer>,
 }
 
-fn layout(bytes: u64) -> Result<Layout> {
-    usize::try_from(bytes.max(1))
-        .ok()
-        .and_then(|bytes| Layout::from_size_align(bytes, ALIGNMENT_BYTES).ok())
-        .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, format!("no such amount of memory: bytes={bytes}")))
+/// A buffer that somebody has.
+struct LiveBuffer {
+    bytes: u64,
+    /// Who may use it.
+    streams: HashSet<Stream>,
 }
 
 /// Overwrites memory that nobody uses.
@@ -82,87 +88,148 @@ unsafe fn overwrite(address: u64, bytes: u64, pattern: u8) {
     unsafe { (address as *mut u8).write_bytes(pattern, bytes as usize) };
 }
 
+/// Overwrites a buffer that is lent, and its guard.
+pub(super) fn open_buffer(address: u64, bytes: u64, pattern: u8) {
+    // SAFETY: committed memory, which is nobody's until this is done.
+    let is_sanitized = unsafe { pystachio_emulate_guard(address, bytes, 0) } != 0;
+    let guard = if is_sanitized { 0 } else { GUARD_BYTES };
+    // SAFETY: as above; the pool keeps the guard behind every buffer.
+    unsafe { overwrite(address, bytes + guard, pattern) };
+}
+
+/// Overwrites a buffer that nobody uses any more.
+///
+/// # Errors
+///
+/// If somebody has written behind it.
+pub(super) fn close_buffer(address: u64, bytes: u64, pattern: u8) -> Result<()> {
+    // SAFETY: nobody uses the buffer; its guard was never anybody's.
+    let (guard, is_sanitized) = unsafe {
+        overwrite(address, bytes, pattern);
+        let is_sanitized = pystachio_emulate_guard(address, bytes, 1) != 0;
+        (std::slice::from_raw_parts((address + bytes) as *const u8, GUARD_BYTES as usize), is_sanitized)
+    };
+    match is_sanitized || guard.iter().all(|byte| *byte == pattern) {
+        true => Ok(()),
+        false => Err(Error::internal(format!(
+            "somebody wrote behind a buffer of the emulated device: address={address:#x}, bytes={bytes}"
+        ))),
+    }
+}
+
 impl EmulatedMemory {
     fn lock(&self) -> MutexGuard<'_, DeviceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Memory that is filled with a pattern.
-    pub(super) fn allocate(&self, bytes: u64, pattern: u8) -> Result<u64> {
-        let layout = layout(bytes)?;
-        // SAFETY: the layout has a size above zero.
-        let memory = unsafe { alloc(layout) };
-        if memory.is_null() {
-            return Err(used_up(bytes));
-        }
-        let address = memory as u64;
-        // SAFETY: it has just been allocated with this size.
-        unsafe { overwrite(address, layout.size() as u64, pattern) };
-        self.lock().live.insert(address, layout.size() as u64);
+    pub(super) fn reserve(&self, bytes: u64) -> Result<u64> {
+        let address = map(0, bytes, libc::PROT_NONE).ok_or_else(|| used_up(bytes))?;
+        self.lock().reserved.insert(address, bytes);
         Ok(address)
     }
 
-    /// Gives memory back, and overwrites it.
+    /// Gives addresses back.
     ///
     /// # Panics
     ///
-    /// If it is not allocated, or another number of bytes is.
-    pub(super) fn release(&self, address: u64, bytes: u64, pattern: u8) {
+    /// If a buffer lies there.
+    pub(super) fn unreserve(&self, address: u64, bytes: u64) {
         let mut state = self.lock();
-        let bytes = bytes.max(1);
-        assert_eq!(state.live.remove(&address), Some(bytes), "memory of the device that is freed");
-        // SAFETY: it was allocated with this size, and is nobody's any more.
-        unsafe { overwrite(address, bytes, pattern) };
-        state.freed.insert(address, bytes);
-        state.freed_order.push_back(address);
-        state.freed_bytes += bytes;
-        while state.freed_bytes > FREED_BYTES_MAX {
-            state.forget_oldest();
+        assert_eq!(state.reserved.remove(&address), Some(bytes), "addresses of the device that are given back");
+        // Tests that fail leave buffers behind.
+        let is_free = std::thread::panicking() || state.live.range(address..address + bytes).next().is_none();
+        assert!(is_free, "a buffer lies in what is given back");
+        // SAFETY: `reserve` mapped it, and nobody uses it any more.
+        unsafe {
+            pystachio_emulate_guard(address, bytes, 0);
+            libc::munmap(address as *mut c_void, bytes as usize);
         }
     }
 
-    /// Refuses a range that no live allocation has. `action` says what was tried.
-    pub(super) fn check(&self, action: &str, address: u64, bytes: u64) -> Result<()> {
-        match bytes == 0 || one_holds(&self.lock().live, address, bytes) {
-            true => Ok(()),
-            false => Err(refused(action, "device", address, bytes)),
+    pub(super) fn commit(&self, address: u64, bytes: u64) -> Result<()> {
+        map(address, bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or_else(|| used_up(bytes))?;
+        // SAFETY: it has just been mapped.
+        unsafe { pystachio_emulate_guard(address, bytes, 1) };
+        Ok(())
+    }
+
+    pub(super) fn decommit(&self, address: u64, bytes: u64) {
+        // Whoever touches it from now on ends there.
+        let _ = map(address, bytes, libc::PROT_NONE);
+    }
+
+    /// Says that somebody has a buffer.
+    pub(super) fn add(&self, address: u64, bytes: u64, stream: Stream) {
+        let buffer = LiveBuffer { bytes: bytes.max(1), streams: HashSet::from([stream]) };
+        self.lock().live.insert(address, buffer);
+    }
+
+    /// Says that one more stream may use it.
+    pub(super) fn allow(&self, address: u64, stream: Stream) {
+        if let Some(buffer) = self.lock().live.get_mut(&address) {
+            buffer.streams.insert(stream);
         }
     }
 
-    /// Refuses the arguments of a kernel if one of them is the address of memory that was freed.
-    pub(super) fn check_arguments(&self, kernel: &str, words: &[u64]) -> Result<()> {
+    /// Says that nobody has it any more.
+    ///
+    /// # Panics
+    ///
+    /// If nobody had.
+    pub(super) fn remove(&self, address: u64, bytes: u64) {
+        let removed = self.lock().live.remove(&address);
+        assert_eq!(removed.map(|buffer| buffer.bytes), Some(bytes.max(1)), "memory of the device that is freed");
+    }
+
+    /// Refuses a range that no live buffer has, or that a stream was not told of. `action` says what was tried.
+    pub(super) fn check(&self, action: &str, address: u64, bytes: u64, stream: Option<Stream>) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         let state = self.lock();
-        let is_freed = |word: &&u64| {
-            state.freed.range(..=**word).next_back().is_some_and(|(start, bytes)| **word - start < *bytes)
-        };
-        match words.iter().find(is_freed) {
-            None => Ok(()),
-            Some(address) => Err(Error::internal(format!(
-                "the emulated device could not launch {kernel}: an argument is the address of memory that was \
-                 freed: address={address:#x}"
-            ))),
+        match state.live.range(..=address).next_back() {
+            Some((start, buffer)) if address - start + bytes <= buffer.bytes => match stream {
+                Some(stream) if !buffer.streams.contains(&stream) => Err(not_told(action, address, stream)),
+                _ => Ok(()),
+            },
+            _ => Err(refused(action, "device", address, bytes)),
         }
+    }
+
+    /// Refuses the arguments of a kernel if one of them is an address that no live buffer has, or of a buffer that the stream
+    /// was not told of.
+    pub(super) fn check_arguments(&self, kernel: &str, words: &[u64], stream: Stream) -> Result<()> {
+        let state = self.lock();
+        for word in words {
+            let is_ours = state.reserved.range(..=*word).next_back().is_some_and(|(start, bytes)| word - start < *bytes);
+            if !is_ours {
+                continue;
+            }
+            // An end may be an argument too.
+            match state.live.range(..=*word).next_back() {
+                Some((start, buffer)) if word - start <= buffer.bytes => {
+                    if !buffer.streams.contains(&stream) {
+                        return Err(not_told(&format!("launch {kernel}"), *word, stream));
+                    }
+                }
+                _ => {
+                    return Err(Error::internal(format!(
+                        "the emulated device could not launch {kernel}: an argument is an address that no buffer has: \
+                         address={word:#x}"
+                    )));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-impl DeviceState {
-    fn forget_oldest(&mut self) {
-        let Some(address) = self.freed_order.pop_front() else { return };
-        let Some(bytes) = self.freed.remove(&address) else { return };
-        self.freed_bytes -= bytes;
-        if let Ok(layout) = layout(bytes) {
-            // SAFETY: `EmulatedMemory::allocate` allocated it with this layout, and it was given back.
-            unsafe { dealloc(address as *mut u8, layout) };
-        }
-    }
-}
-
-impl Drop for DeviceState {
-    fn drop(&mut self) {
-        while !self.freed_order.is_empty() {
-            self.forget_oldest();
-        }
-    }
+fn not_told(action: &str, address: u64, stream: Stream) -> Error {
+    Error::internal(format!(
+        "the emulated device could not {action}: nobody said that the stream uses the buffer: address={address:#x}, \
+         stream={}",
+        stream.0
+    ))
 }
 
 /// The page-locked memory of an emulated device's host.
@@ -249,21 +316,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_must_lie_within_one_live_allocation() {
+    fn a_range_must_lie_within_one_live_buffer_that_the_stream_was_told_of() {
         let memory = EmulatedMemory::default();
-        let first = memory.allocate(1000, 0xa5).unwrap();
+        let base = memory.reserve(COMMIT_BYTES).unwrap();
+        memory.commit(base, COMMIT_BYTES).unwrap();
+        let first = base + 512;
+        memory.add(first, 1000, Stream(3));
+        open_buffer(first, 1000, 0xa5);
         for (start, bytes, holds) in
             [(0, 1000, true), (999, 1, true), (1000, 0, true), (999, 2, false), (0, 1001, false)]
         {
-            assert_eq!(memory.check("copy memory", first + start, bytes).is_ok(), holds, "{start} {bytes}");
+            let checked = memory.check("copy memory", first + start, bytes, Some(Stream(3)));
+            assert_eq!(checked.is_ok(), holds, "{start} {bytes}");
         }
-        assert!(memory.check_arguments("fill", &[first, 17]).is_ok());
-        memory.release(first, 1000, 0x5a);
-        let error = memory.check("copy memory", first, 8).unwrap_err();
+        assert!(memory.check_arguments("fill", &[first, first + 1000, 17], Stream(3)).is_ok());
+        let error = memory.check_arguments("fill", &[first], Stream(4)).unwrap_err();
+        assert!(error.message.contains("could not launch fill: nobody said"), "{error}");
+        memory.allow(first, Stream(4));
+        assert!(memory.check("copy memory", first, 8, Some(Stream(4))).is_ok());
+        let error = memory.check_arguments("fill", &[17, first + 1001], Stream(3)).unwrap_err();
+        assert!(error.message.contains("could not launch fill: an argument"), "{error}");
+        memory.remove(first, 1000);
+        close_buffer(first, 1000, 0xa5).unwrap();
+        let error = memory.check("copy memory", first, 8, None).unwrap_err();
         assert!(error.message.contains("could not copy memory: no single device allocation"), "{error}");
-        let error = memory.check_arguments("fill", &[17, first + 999]).unwrap_err();
-        assert!(error.message.contains("could not launch fill"), "{error}");
-        assert!(memory.check_arguments("fill", &[first + 1000]).is_ok());
+        memory.decommit(base, COMMIT_BYTES);
+        memory.unreserve(base, COMMIT_BYTES);
+    }
+
+    #[test]
+    fn what_is_written_behind_a_buffer_is_found_when_it_is_given_back() {
+        let memory = EmulatedMemory::default();
+        let base = memory.reserve(COMMIT_BYTES).unwrap();
+        memory.commit(base, COMMIT_BYTES).unwrap();
+        open_buffer(base, 100, 0xa5);
+        // SAFETY: committed above.
+        unsafe { *((base + 100 + GUARD_BYTES - 1) as *mut u8) = 1 };
+        let error = close_buffer(base, 100, 0xa5).unwrap_err();
+        assert!(error.message.contains("wrote behind a buffer"), "{error}");
+        memory.unreserve(base, COMMIT_BYTES);
     }
 
     #[test]

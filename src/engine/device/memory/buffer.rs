@@ -1,12 +1,11 @@
 //! What is lent of a device's memory: buffers and streams, which go back when they are dropped.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pystachio_plan::Result;
 
 use super::{DeviceMemory, Shared};
-use crate::device::{Stream, arena::Account};
+use crate::device::{Mark, Platform, Stream, arena::Account};
 
 /// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
 pub struct StreamLease {
@@ -42,12 +41,37 @@ pub(super) struct Allocation {
     pub(super) account: Mutex<Option<Arc<Account>>>,
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// Whether it came from the platform's pool.
-    pub(super) is_pooled: bool,
-    /// In whose order it is freed.
-    pub(super) stream: AtomicU64,
-    /// Whether streams of several queries may read it at once.
-    pub(super) is_shared: AtomicBool,
+    pub(super) origin: Origin,
+    pub(super) uses: Mutex<Uses>,
+}
+
+/// Where memory came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The pool.
+    Pool,
+    /// A reservation of its own, of so many bytes.
+    Own(u64),
+}
+
+/// The streams that use a buffer.
+pub(super) struct Uses {
+    /// The one that it was allocated for and that wrote it, first.
+    pub(super) streams: Vec<Stream>,
+    /// When the first one had written it; absent where the host has waited for that, or nobody else uses it.
+    pub(super) written: Option<Arc<Moment>>,
+}
+
+/// A mark that is given back when nobody needs it.
+pub(super) struct Moment {
+    platform: Arc<dyn Platform>,
+    mark: Mark,
+}
+
+impl Drop for Moment {
+    fn drop(&mut self) {
+        self.platform.release_mark(self.mark);
+    }
 }
 
 impl Buffer {
@@ -87,23 +111,33 @@ impl Buffer {
         self.bytes < self.allocation.bytes
     }
 
-    /// Says that from now on another stream uses it. What the first one enqueued must have happened.
-    pub fn adopt(&self, stream: Stream) {
-        self.allocation.stream.store(stream.0, Ordering::Relaxed);
+    /// Says that from now on a stream uses it, as far as that is enqueued before the last handle is dropped: orders it after
+    /// what [`DeviceMemory::publish`] marked, and keeps the memory until its work is done.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn use_on(&self, stream: Stream) -> Result<()> {
+        let mut uses = self.allocation.uses();
+        if uses.streams.contains(&stream) {
+            return Ok(());
+        }
+        let platform = &self.allocation.shared.platform;
+        if let Some(written) = &uses.written {
+            platform.order_after(stream, written.mark)?;
+        }
+        platform.note_used(self.allocation.address, stream);
+        uses.streams.push(stream);
+        Ok(())
     }
 
-    /// Says that from now on several streams may read it, and that it counts for no query. What was enqueued must
-    /// have happened. It is freed only when every stream has done what was enqueued until then. Says whether the
-    /// arena has room for what is nobody's; nothing changes if not.
-    pub fn try_share(&self) -> bool {
-        let Allocation { shared, account, bytes, is_shared, .. } = &*self.allocation;
-        if is_shared.load(Ordering::Relaxed) {
-            return true;
-        }
+    /// Says that from now on it counts for no query. Says whether the arena has room for what is nobody's; nothing
+    /// changes if not.
+    pub fn try_disown(&self) -> bool {
+        let Allocation { shared, account, bytes, .. } = &*self.allocation;
         let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
         let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
         if is_moved {
-            is_shared.store(true, Ordering::Relaxed);
             *account = None;
         }
         is_moved
@@ -116,18 +150,47 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
+/// Says of buffers that what one stream has enqueued until now is all that it writes into them: streams that use them from
+/// now on are ordered after it. Buffers of other streams are read only, and stay as they are.
+pub(super) fn publish<'a>(
+    platform: &Arc<dyn Platform>,
+    stream: Stream,
+    buffers: impl Iterator<Item = &'a Buffer>,
+) -> Result<()> {
+    let mark = platform.mark(stream)?;
+    let written = Arc::new(Moment { platform: platform.clone(), mark });
+    for buffer in buffers {
+        let mut uses = buffer.allocation.uses();
+        if uses.streams.first() == Some(&stream) {
+            uses.written = Some(written.clone());
+        }
+    }
+    Ok(())
+}
+
+impl Allocation {
+    fn uses(&self) -> MutexGuard<'_, Uses> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.shared;
-        let is_shared = *self.is_shared.get_mut();
-        if is_shared && let Err(error) = shared.platform.wait_all() {
-            tracing::error!("{error}");
-        }
-        match self.is_pooled {
-            true => {
-                shared.platform.release(self.address, self.bytes, Stream(*self.stream.get_mut()));
+        let streams = &self.uses.get_mut().unwrap_or_else(PoisonError::into_inner).streams;
+        match self.origin {
+            Origin::Pool => shared.pool.release(self.address, self.bytes, streams),
+            Origin::Own(reserved_bytes) => {
+                shared.platform.note_returned(self.address, self.bytes, streams);
+                match streams.iter().try_for_each(|stream| shared.platform.wait(*stream)) {
+                    Ok(()) => {
+                        shared.platform.decommit(self.address, reserved_bytes);
+                        shared.platform.unreserve(self.address, reserved_bytes);
+                    }
+                    // The device is lost, and the process with it.
+                    Err(error) => tracing::error!("{error}"),
+                }
             }
-            false => shared.platform.release_unpooled(self.address, self.bytes),
         }
         let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
         shared.arena.give_back(account.as_deref(), self.bytes);
@@ -145,7 +208,7 @@ mod tests {
         let query = memory.open_account();
         query.admit(400, &StopFlag::default()).unwrap();
         let buffer = query.allocate(100, Stream(0)).unwrap();
-        assert!(buffer.try_share() && buffer.try_share());
+        assert!(buffer.try_disown() && buffer.try_disown());
         drop(query);
         // The account's minimum is free again; the buffer gives way.
         assert_eq!((memory.open_account().available_bytes(), memory.used_bytes()), (1000, 100));
@@ -182,7 +245,7 @@ mod tests {
         let query = memory.open_account();
         query.admit(1000, &StopFlag::default()).unwrap();
         let buffers = [query.allocate(500, Stream(0)).unwrap(), query.allocate(1, Stream(0)).unwrap()];
-        assert_eq!(buffers.each_ref().map(Buffer::try_share), [true, false]);
+        assert_eq!(buffers.each_ref().map(Buffer::try_disown), [true, false]);
         drop(buffers);
         assert_eq!(query.available_bytes(), 1000);
     }

@@ -250,7 +250,7 @@ impl LoadClaim {
         self.is_published = true;
         let (shared, bytes) = (&self.cache.shared, chunk.bytes());
         let stream = self.cache.uses_host.then_some(stream);
-        let has_room = self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_share);
+        let has_room = self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_disown);
         let mut state = shared.lock();
         let mut kept = match state.entries.remove(&self.key) {
             Some(Entry::Kept(kept)) => kept,

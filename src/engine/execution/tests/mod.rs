@@ -6,6 +6,7 @@
 //! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
 //!   codes
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
+//! - `late.rs`: devices that work late, in any order, and that refuse things
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `mutants.rs`: damaged files
 //! - `runtime_filters.rs`: filters that joins send to scans
@@ -24,6 +25,7 @@ mod devices;
 mod dictionaries;
 mod joins;
 mod large_decimals;
+mod late;
 mod little_memory;
 mod mutants;
 mod runtime_filters;

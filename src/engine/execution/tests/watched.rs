@@ -18,9 +18,9 @@ const LETTER_BYTES_MAX: usize = 64;
 pub(super) struct Calls {
     pub(super) launches: AtomicU64,
     pub(super) spilled_copies: AtomicU64,
-    /// Allocations.
-    pub(super) pooled: AtomicU64,
-    pub(super) unpooled: AtomicU64,
+    /// Reservations of addresses, and buffers.
+    pub(super) reservations: AtomicU64,
+    pub(super) buffers: AtomicU64,
     /// Copies between host and device.
     pub(super) pinned: AtomicU64,
     pub(super) pageable: AtomicU64,
@@ -105,31 +105,51 @@ impl Platform for Watched {
         self.device.create_stream()
     }
 
-    fn allocate(&self, bytes: u64, stream: Stream) -> Result<u64> {
-        self.calls.pooled.fetch_add(1, Ordering::Relaxed);
-        self.device.allocate(bytes, stream)
+    fn commit_bytes(&self) -> u64 {
+        self.device.commit_bytes()
     }
 
-    fn release(&self, address: u64, bytes: u64, stream: Stream) {
-        self.device.release(address, bytes, stream);
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.calls.reservations.fetch_add(1, Ordering::Relaxed);
+        self.device.reserve(bytes)
     }
 
-    fn allocate_unpooled(&self, bytes: u64) -> Result<u64> {
-        self.calls.unpooled.fetch_add(1, Ordering::Relaxed);
-        self.device.allocate_unpooled(bytes)
+    fn unreserve(&self, address: u64, bytes: u64) {
+        self.device.unreserve(address, bytes);
     }
 
-    fn release_unpooled(&self, address: u64, bytes: u64) {
-        self.device.release_unpooled(address, bytes);
+    fn commit(&self, address: u64, bytes: u64) -> Result<()> {
+        self.device.commit(address, bytes)
     }
 
-    fn upload(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+    fn decommit(&self, address: u64, bytes: u64) {
+        self.device.decommit(address, bytes);
+    }
+
+    fn note_lent(&self, address: u64, bytes: u64, stream: Stream) -> Result<()> {
+        self.calls.buffers.fetch_add(1, Ordering::Relaxed);
+        self.device.note_lent(address, bytes, stream)
+    }
+
+    fn note_used(&self, address: u64, stream: Stream) {
+        self.device.note_used(address, stream);
+    }
+
+    fn note_returned(&self, address: u64, bytes: u64, streams: &[Stream]) {
+        self.device.note_returned(address, bytes, streams);
+    }
+
+    fn guard_bytes(&self) -> u64 {
+        self.device.guard_bytes()
+    }
+
+    fn upload(&self, source: &[u8], target: u64, stream: Stream, stop: &StopFlag) -> Result<()> {
         self.calls.pinned.fetch_add(1, Ordering::Relaxed);
-        self.device.upload(source, target, stream)
+        self.device.upload(source, target, stream, stop)
     }
 
-    fn lend_slot(&self, waits: bool) -> Result<Option<Slot>> {
-        self.device.lend_slot(waits)
+    fn lend_slot(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
+        self.device.lend_slot(stop)
     }
 
     fn return_slot(&self, slot: Slot) {
@@ -146,9 +166,9 @@ impl Platform for Watched {
         self.device.open_file(file, path, mode)
     }
 
-    fn download(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream, stop: &StopFlag) -> Result<()> {
         self.calls.pinned.fetch_add(1, Ordering::Relaxed);
-        self.device.download(source, target, stream)
+        self.device.download(source, target, stream, stop)
     }
 
     fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
@@ -200,9 +220,12 @@ impl Platform for Watched {
         self.device.wait_mark(mark)
     }
 
-    fn wait_all(&self) -> Result<()> {
-        self.calls.count_wait();
-        self.device.wait_all()
+    fn has_reached(&self, mark: Mark) -> Result<bool> {
+        self.device.has_reached(mark)
+    }
+
+    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
+        self.device.order_after(stream, mark)
     }
 
     fn mark(&self, stream: Stream) -> Result<Mark> {

@@ -1,0 +1,108 @@
+//! Addresses of a GPU, and memory that is committed to them.
+//!
+//! The driver maps physical memory to reserved addresses piece by piece, so that ranges may be long though memory comes and goes.
+//! What is mapped here may be read and written by this GPU, and by devices that read files where the GPU allows that.
+#![expect(unsafe_code, reason = "the driver's interface is C")]
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::{
+    DriverError,
+    result::device,
+    sys::{
+        CUdevice, CUdevice_attribute, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
+        CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType, cuMemAddressFree,
+        cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap, cuMemRelease, cuMemSetAccess,
+        cuMemUnmap,
+    },
+};
+
+/// How memory of one GPU is mapped.
+pub(super) struct AddressSpace {
+    properties: CUmemAllocationProp,
+    access: CUmemAccessDesc,
+    granularity: u64,
+}
+
+impl AddressSpace {
+    /// That of a GPU; `None` if its driver maps no memory to addresses of a process's choice.
+    pub(super) fn of(device: CUdevice) -> Result<Option<Self>, DriverError> {
+        // SAFETY: the device is there.
+        let has = |attribute| unsafe { device::get_attribute(device, attribute) }.map(|value| value != 0);
+        if !has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)? {
+            return Ok(None);
+        }
+        let is_direct = has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)?;
+        // SAFETY: both are plain structures of the driver's, for which zeros are defaults.
+        let (mut properties, mut access) = unsafe {
+            (
+                MaybeUninit::<CUmemAllocationProp>::zeroed().assume_init(),
+                MaybeUninit::<CUmemAccessDesc>::zeroed().assume_init(),
+            )
+        };
+        let location = CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: device };
+        properties.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        properties.location = location;
+        properties.allocFlags.gpuDirectRDMACapable = u8::from(is_direct);
+        access.location = location;
+        access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let mut granularity = 0;
+        // SAFETY: both pointers are to live values.
+        unsafe {
+            cuMemGetAllocationGranularity(
+                &raw mut granularity,
+                &raw const properties,
+                CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED,
+            )
+        }
+        .result()?;
+        Ok(Some(Self { properties, access, granularity: granularity as u64 }))
+    }
+
+    /// Memory is mapped in multiples of this.
+    pub(super) fn granularity(&self) -> u64 {
+        self.granularity
+    }
+
+    /// Addresses without memory. A context is current, as for all that follows.
+    pub(super) fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
+        let mut address = 0;
+        // SAFETY: the pointer is to a live value; any address will do.
+        unsafe { cuMemAddressReserve(&raw mut address, bytes as usize, self.granularity as usize, 0, 0) }.result()?;
+        Ok(address)
+    }
+
+    /// Gives addresses back, none of which has memory.
+    pub(super) fn unreserve(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: `reserve` gave them, and nobody uses them any more.
+        unsafe { cuMemAddressFree(address, bytes as usize) }.result()
+    }
+
+    /// Maps fresh memory to reserved addresses.
+    pub(super) fn commit(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        let mut handle = 0;
+        // SAFETY: both pointers are to live values.
+        unsafe { cuMemCreate(&raw mut handle, bytes as usize, &raw const self.properties, 0) }.result()?;
+        // SAFETY: the addresses are reserved and have no memory.
+        let mapped = unsafe { cuMemMap(address, bytes as usize, 0, handle, 0) }.result();
+        // What is mapped stays until it is unmapped.
+        // SAFETY: the handle was made above, and is not used again.
+        let released = unsafe { cuMemRelease(handle) }.result();
+        mapped?;
+        // SAFETY: the addresses have just been mapped; the pointer is to a live value.
+        let allowed = unsafe { cuMemSetAccess(address, bytes as usize, &raw const self.access, 1) }.result();
+        match allowed.and(released) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let _ = self.decommit(address, bytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// Unmaps what one call of `commit` has mapped, and nothing uses.
+    pub(super) fn decommit(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: it was mapped as one piece, and nothing uses it.
+        unsafe { cuMemUnmap(address, bytes as usize) }.result()
+    }
+}

@@ -1,0 +1,87 @@
+//! Lifetimes under devices that work late: what the model before this one got wrong, and this one gets right.
+
+use super::*;
+use crate::device::EmulatedPlatform;
+
+const BYTES: usize = 4096;
+
+/// Who is waited for before memory is somebody else's.
+#[derive(Clone, Copy, PartialEq)]
+enum Model {
+    /// The stream that was named last: a buffer knew one stream, and whoever used it named its own.
+    LastNamed,
+    /// Every stream that uses it.
+    Uses,
+}
+
+/// A reader's buffer that a query copies, and that is let go before the device has done so; the reader goes on with other memory.
+/// What the query's copy has then.
+fn copied(model: Model, seed: u64) -> Vec<u8> {
+    let platform = Arc::new(EmulatedPlatform::with_seed(seed));
+    let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+    let [reader, query] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let pages = memory.upload(&[1u8; BYTES], reader).unwrap();
+    platform.wait(reader).unwrap();
+    let result = memory.allocate(BYTES as u64, query).unwrap();
+    match model {
+        Model::Uses => pages.use_on(query).unwrap(),
+        // The query has named its stream, and then a reader its own again, for another piece of the row group.
+        Model::LastNamed => platform.note_used(pages.address(), query),
+    }
+    memory.copy(pages.address(), result.address(), BYTES as u64, query).unwrap();
+    drop(pages);
+    let others = memory.upload(&[2u8; BYTES], reader).unwrap();
+    platform.wait(reader).unwrap();
+    let copied = memory.download::<u8>(&result, BYTES, query).unwrap();
+    drop(others);
+    copied
+}
+
+#[test]
+fn the_model_in_which_the_last_stream_counts_is_found_out() {
+    let wrong = |model| (0..100).filter(|seed| copied(model, *seed) != [1; BYTES]).count();
+    assert_eq!(wrong(Model::Uses), 0);
+    assert!(wrong(Model::LastNamed) > 10);
+}
+
+#[test]
+fn who_does_not_order_streams_is_found_out() {
+    let read = |is_published: bool, seed| {
+        let platform = Arc::new(EmulatedPlatform::with_seed(seed));
+        let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+        let [writer, reader] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+        let buffer = memory.upload(&[1u8; BYTES], writer).unwrap();
+        if is_published {
+            memory.publish([&buffer].into_iter(), writer).unwrap();
+        }
+        buffer.use_on(reader).unwrap();
+        memory.download::<u8>(&buffer, BYTES, reader).unwrap() == [1; BYTES]
+    };
+    assert!((0..100).all(|seed| read(true, seed)));
+    assert!((0..100).filter(|seed| !read(false, *seed)).count() > 10);
+}
+
+#[test]
+fn a_stream_that_was_not_named_is_refused() {
+    let platform = Arc::new(EmulatedPlatform::new());
+    let memory = DeviceMemory::new(platform.clone(), 1 << 20);
+    let [owner, other] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
+    let error = memory.download::<u8>(&buffer, BYTES, other).unwrap_err();
+    assert!(error.message.contains("nobody said that the stream uses the buffer"), "{error}");
+}
+
+#[test]
+fn memory_of_reservations_of_their_own_is_given_back() {
+    let platform = Arc::new(EmulatedPlatform::with_seed(3));
+    let techniques = MemoryTechniques { has_pool: false, ..MemoryTechniques::default() };
+    let memory = DeviceMemory::new(platform.clone(), 1 << 20).with_techniques(techniques);
+    let [owner, other] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
+    memory.publish([&buffer].into_iter(), owner).unwrap();
+    buffer.use_on(other).unwrap();
+    memory.fill(&buffer, 9, other).unwrap();
+    // Both streams have done with it before its addresses go, or this ends the process.
+    drop(buffer);
+    assert_eq!((memory.used_bytes(), memory.pool_use()), (0, PoolUse::default()));
+}
