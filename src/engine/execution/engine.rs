@@ -132,7 +132,7 @@ impl DeviceEngine {
             }
             false => (queue, None),
         };
-        let queue = queue.with_deferred_faults();
+        let queue = queue.with_deferred_faults().until(stop.clone());
         let context = self.context(&request, queue, stop);
         Ok(Box::new(DeviceStream::start(Run { request, context, timeline, guard }).await?))
     }

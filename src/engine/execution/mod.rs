@@ -72,7 +72,7 @@ use std::{
 };
 
 use pystachio_plan::{
-    ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
+    ColumnId, DataType, DeviceSettings, Error, Literal, OperatorMetrics, QueryMetrics, Result,
 };
 
 use self::{
@@ -117,10 +117,7 @@ struct QueryContext {
 
 impl QueryContext {
     fn check_cancelled(&self) -> Result<()> {
-        if self.stop.is_stopped() {
-            return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-        }
-        Ok(())
+        self.stop.check()
     }
 
     /// Counts something of the operator that is asked for rows.

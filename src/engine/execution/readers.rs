@@ -270,7 +270,7 @@ impl Shared {
         if let Some(Err(error)) = self.processors.as_ref().map(Processors::bind_thread) {
             tracing::warn!("a reader can't be bound to processors: {error}");
         }
-        let queue = Queue::new(&self.memory);
+        let queue = Queue::new(&self.memory).map(|queue| queue.until(self.stop.clone()));
         let mut state = self.lock();
         while !state.is_closed && !self.stop.is_stopped() {
             let Some(step) = self.choose(&state) else {

@@ -6,7 +6,10 @@ use bytemuck::Pod;
 use pystachio_plan::Result;
 
 use super::Device;
-use crate::device::{Buffer, Column, DeviceMemory, NullCells, Stream, StreamLease};
+use crate::{
+    StopFlag,
+    device::{Buffer, Column, DeviceMemory, NullCells, Stream, StreamLease},
+};
 
 /// The memory of a device and one stream on it. Cheap to clone; the last clone gives the stream back for the next lane,
 /// which is ordered after all that this one enqueued.
@@ -15,6 +18,7 @@ pub struct Lane {
     memory: DeviceMemory,
     lease: Arc<StreamLease>,
     defers_faults: bool,
+    stop: StopFlag,
 }
 
 impl Lane {
@@ -32,6 +36,16 @@ impl Lane {
     /// [`Device::report_faults`].
     pub fn defers_faults(&self) -> bool {
         self.defers_faults
+    }
+
+    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is heard
+    /// between any two.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    pub fn check_wanted(&self) -> Result<()> {
+        self.stop.check()
     }
 
     /// Waits for all that was enqueued.
@@ -83,7 +97,12 @@ impl Queue {
     /// Those of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
         let lease = Arc::new(memory.lease_stream()?);
-        Ok(Self::on(Lane { memory: memory.separated(), lease, defers_faults: false }))
+        Ok(Self::on(Lane { memory: memory.separated(), lease, defers_faults: false, stop: StopFlag::default() }))
+    }
+
+    /// The same queue, on which nothing more is enqueued once it is not wanted any more.
+    pub fn until(&self, stop: StopFlag) -> Self {
+        Self::on(Lane { stop, ..self.lane().clone() })
     }
 
     /// The same queue, whose faults are looked at later by [`Device::report_faults`], if the query defers.

@@ -302,6 +302,48 @@ fn sorts_are_stable_and_put_nulls_where_told() {
     }
 }
 
+/// Texts that begin alike: each is another one cut off somewhere, with something after that.
+fn branching_texts(count: usize, seed: u64) -> Vec<Option<String>> {
+    let mut source = Numbers(seed);
+    let mut texts: Vec<String> = vec![String::new()];
+    while texts.len() < count {
+        let from = &texts[source.next(texts.len() as u64) as usize];
+        let kept = if source.next(3) == 0 { source.next(from.len() as u64 + 1) as usize } else { from.len() };
+        let mut text = from[..kept].to_owned();
+        let piece = ["", "\0", "\0\0", "a", "b", "\u{7f}"][source.next(6) as usize];
+        let repeats = [0, 1, 2, 7, 8, 33, 300][source.next(7) as usize];
+        text.push_str(&piece.repeat(repeats));
+        texts.push(text);
+    }
+    texts.into_iter().map(|text| (source.next(20) > 0).then_some(text)).collect()
+}
+
+#[test]
+fn long_texts_are_in_the_order_of_their_bytes() {
+    let queue = queue();
+    for (count, seed) in [(2, 1), (3, 2), (40, 3), (700, 4), (3000, 5), (3000, 6)] {
+        let values = branching_texts(count, seed);
+        let second = random_numbers(count, 3, false);
+        for (descending, nulls_first) in [(false, false), (true, false), (false, true)] {
+            let column = texts(&queue, &values);
+            let numbers = numbers(&queue, &second);
+            let keys = [
+                SortColumn { column: numbers, descending: false, nulls_first },
+                SortColumn { column, descending, nulls_first },
+            ];
+            let rows = queue.sort(&keys, count).unwrap();
+            let found: Vec<u32> = queue.download(&rows.rows, rows.count).unwrap();
+            let mut expected: Vec<u32> = (0..count as u32).collect();
+            expected.sort_by(|a, b| {
+                let (a, b) = (*a as usize, *b as usize);
+                compare(&second[a], &second[b], false, nulls_first)
+                    .then_with(|| compare(&values[a], &values[b], descending, nulls_first))
+            });
+            assert_eq!(found, expected, "{count} texts of seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn bytes_that_rows_share_do_not_change_an_order() {
     let queue = queue();
