@@ -19,7 +19,7 @@ use pystachio_plan::{ActivityKind, DeviceSettings, ErrorKind, Result};
 use self::buffer::Allocation;
 pub use self::buffer::{Buffer, StreamLease};
 use super::{
-    ActivityLog, Platform, Stream,
+    ActivityLog, HostBudget, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
@@ -36,6 +36,7 @@ pub struct DeviceMemory {
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
+    host_budget: HostBudget,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
@@ -107,7 +108,23 @@ impl DeviceMemory {
             platform,
             idle_streams: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), account: None, watch: None, techniques: MemoryTechniques::default() }
+        Self {
+            shared: Arc::new(shared),
+            account: None,
+            watch: None,
+            techniques: MemoryTechniques::default(),
+            host_budget: HostBudget::new(u64::MAX),
+        }
+    }
+
+    /// The same memory, beside which the host's is counted for a budget.
+    pub fn with_host_budget(self, host_budget: HostBudget) -> Self {
+        Self { host_budget, ..self }
+    }
+
+    /// What work for the device takes of the host's memory that is not page-locked.
+    pub fn host_budget(&self) -> &HostBudget {
+        &self.host_budget
     }
 
     /// The same memory; what is done through this handle is done so.

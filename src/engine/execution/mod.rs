@@ -71,9 +71,7 @@ use std::{
     time::Instant,
 };
 
-use pystachio_plan::{
-    ColumnId, DataType, DeviceSettings, Error, Literal, OperatorMetrics, QueryMetrics, Result,
-};
+use pystachio_plan::{ColumnId, DataType, DeviceSettings, Literal, OperatorMetrics, QueryMetrics, Result};
 
 use self::{
     chunk_cache::ChunkCache, filter_route::ReducedOperators, memory::QueryMemory, readers::ReaderPool,

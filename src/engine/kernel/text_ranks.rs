@@ -71,7 +71,8 @@ impl KernelDevice {
     /// Decides more of the texts, and gives those that are not.
     fn next_round(&self, texts: &Column, undecided: Undecided, ranks: &Buffer) -> Result<Undecided> {
         let count = undecided.count;
-        let address = |of: fn(&Groups) -> &Buffer| undecided.groups.as_ref().map_or(0, |all| of(all).address());
+        let address =
+            |of: fn(&Groups) -> &Buffer| undecided.groups.as_ref().map_or(0, |all| of(all).address());
         let group_words = self.words_column(count)?;
         let text_words = self.words_column(count)?;
         let compared = CompareTexts {
@@ -87,7 +88,8 @@ impl KernelDevice {
             reserved: 0,
         };
         self.launch_strided(Kernel::CompareTexts, count as u64, &compared)?;
-        let ascending = |column: &Column| SortColumn { column: column.clone(), descending: false, nulls_first: false };
+        let ascending =
+            |column: &Column| SortColumn { column: column.clone(), descending: false, nulls_first: false };
         let order = self.sort(&[ascending(&group_words), ascending(&text_words)], count)?;
         let starts = self.allocate::<u8>(count as u64)?;
         let kept = self.allocate::<u8>(count as u64)?;

@@ -12,10 +12,10 @@ use super::{
     Kernel,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells,
-        HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys, MeasureSortWords,
-        MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput, SortDigits, TakeSlots,
-        TestFilterKeys, TextGroups, WritePairs,
+        ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
+        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
+        MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
+        SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
     },
 };
 use crate::{device::StringCell, operation::BLOOM_BLOCK_WORDS};
@@ -150,7 +150,8 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let CompareTexts { count, leaders, .. } = read(arguments);
             let known = if_set(leaders, 3 * NUMBER_BYTES);
             // The text's cell and its leader's; the bytes themselves are not known here.
-            count * (NUMBER_BYTES + known + 2 * size_of::<StringCell>() as u64 + 2 * WORD_BYTES + NUMBER_BYTES)
+            count
+                * (NUMBER_BYTES + known + 2 * size_of::<StringCell>() as u64 + 2 * WORD_BYTES + NUMBER_BYTES)
         }
         Kernel::MarkTextGroups => {
             read::<TextGroups>(arguments).count * (NUMBER_BYTES + 2 * WORD_BYTES + FLAG_BYTES)

@@ -97,7 +97,12 @@ impl Queue {
     /// Those of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
         let lease = Arc::new(memory.lease_stream()?);
-        Ok(Self::on(Lane { memory: memory.separated(), lease, defers_faults: false, stop: StopFlag::default() }))
+        Ok(Self::on(Lane {
+            memory: memory.separated(),
+            lease,
+            defers_faults: false,
+            stop: StopFlag::default(),
+        }))
     }
 
     /// The same queue, on which nothing more is enqueued once it is not wanted any more.

@@ -8,6 +8,7 @@
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `mutants.rs`: damaged files
+//! - `outputs.rs`: rows on their way to the host
 //! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
@@ -26,6 +27,7 @@ mod joins;
 mod large_decimals;
 mod little_memory;
 mod mutants;
+mod outputs;
 mod runtime_filters;
 mod scans;
 mod sharing;
