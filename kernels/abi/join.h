@@ -68,7 +68,7 @@ typedef struct FindEqualKeys {
     uint64_t hashes;
     uint64_t next_rows;
     uint64_t row_count;
-    uint64_t found; // uint32_t: set to 1 if two rows of a chain have equal keys
+    uint64_t found; // uint32_t: set to 1 if two rows of a chain have equal keys, or may have: a chain is too long to be searched
 } FindEqualKeys;
 static_assert(sizeof(FindEqualKeys) == 424, "FindEqualKeys has 424 bytes");
 
@@ -84,16 +84,19 @@ typedef struct ProbeRows {
     uint64_t probe_hashes; // SLOTS_BY_HASH
     uint64_t probe_row_count;
     uint64_t flags;        // uint8_t [probe_row_count]: whether a row has a match, written by match_rows
-    uint64_t counts;       // uint32_t [probe_row_count]: matches, written by count_matches
-    uint64_t offsets;      // uint64_t [probe_row_count], read by write_matches
+    uint64_t counts;       // uint32_t [probe_row_count]: matches, added to by count_matches; those that write_matches has left
+    uint64_t offsets;      // uint64_t [probe_row_count]: where write_matches' next pair of a row goes
     uint64_t probe_rows;   // uint32_t: write_matches' pairs
     uint64_t build_rows;   // uint32_t: NO_ROW for a probe row without a match; match_rows': one a probe row
+    uint64_t cursors;      // uint32_t [probe_row_count]: the build row with which a launch that resumes goes on, or
+                           // NO_ROW; 0 if no chain has more than steps_max rows
+    uint64_t unfinished;   // uint32_t: the probe rows with which the next launch goes on are added
     uint32_t slots;        // SLOTS_*
-    uint32_t reserved;
-    uint32_t first_only;   // count_matches stops at the first match: 0 or 1
+    uint32_t steps_max;    // along a chain; at least 1
+    uint32_t resumes;      // 0: from the start of each chain
     uint32_t keep_unmatched; // a probe row without a match counts as one pair with NO_ROW
 } ProbeRows;
-static_assert(sizeof(ProbeRows) == 896, "ProbeRows has 896 bytes");
+static_assert(sizeof(ProbeRows) == 912, "ProbeRows has 912 bytes");
 
 // write_pairs
 typedef struct WritePairs {

@@ -45,6 +45,10 @@
     X(encode_sort_words, EncodeSortWords, BLOCK_THREADS) \
     X(count_digits, SortDigits, BLOCK_THREADS) \
     X(scatter_digits, SortDigits, BLOCK_THREADS) \
+    X(compare_texts, CompareTexts, BLOCK_THREADS) \
+    X(mark_text_groups, TextGroups, BLOCK_THREADS) \
+    X(rank_text_groups, TextGroups, BLOCK_THREADS) \
+    X(keep_text_groups, TextGroups, BLOCK_THREADS) \
     X(decompress_snappy, DecompressPages, BLOCK_THREADS) \
     X(decompress_lz4, DecompressPages, BLOCK_THREADS) \
     X(decompress_hadoop_lz4, DecompressFrames, BLOCK_THREADS) \

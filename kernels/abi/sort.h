@@ -54,3 +54,52 @@ typedef struct SortDigits {
     uint32_t tiles;
 } SortDigits;
 static_assert(sizeof(SortDigits) == 64, "SortDigits has 64 bytes");
+
+// Bytes of a text that a word has.
+#define TEXT_WORD_BYTES 7
+// The lowest 4 bits of a word: how many bytes the text has from its first one on; this, if they are more than it has.
+#define TEXT_GOES_ON 8
+// A launch compares fewer bytes of a text.
+#define TEXT_STRETCH_MAX (1ull << 22)
+// Bits below a group's number: at most 2 * TEXT_STRETCH_MAX.
+#define TEXT_LEAVING_BITS 24
+
+// compare_texts
+typedef struct CompareTexts {
+    uint64_t cells;       // StringCell, by row
+    uint64_t rows;        // uint32_t [count], group by group
+    uint64_t leaders;     // uint32_t [count]: the place that the group is compared with; 0: the middle of a single group
+    uint64_t groups;      // uint32_t [count]: the group's first place; not read of a single group
+    uint64_t shared;      // uint32_t [count]: bytes known to be the group's; then those that are the leader's too
+    uint64_t group_words; // int64_t [count]: the group, and where and to which side the text leaves the leader
+    uint64_t text_words;  // int64_t [count]: the bytes from there on
+    uint64_t count;
+    uint32_t bytes_max;   // compared of a text; less than TEXT_STRETCH_MAX
+    uint32_t reserved;
+} CompareTexts;
+static_assert(sizeof(CompareTexts) == 72, "CompareTexts has 72 bytes");
+
+// mark_text_groups, rank_text_groups, keep_text_groups
+typedef struct TextGroups {
+    uint64_t rows;          // as of CompareTexts
+    uint64_t groups;        // 0: a single group
+    uint64_t shared;
+    uint64_t group_words;
+    uint64_t text_words;
+    uint64_t order;         // uint32_t [count]: places in their new order
+    uint64_t starts;        // uint8_t [count]: whether a group starts there, in the new order as all that follows
+    uint64_t starts_before; // uint64_t [count]: exclusive sums of starts
+    uint64_t firsts;        // uint32_t [group_count]: where groups start
+    uint64_t ranks;         // int64_t, by row: the group's first place is added, less that of the group before
+    uint64_t kept;          // uint8_t [count]: whether more bytes decide
+    uint64_t kept_before;   // uint64_t [count]: exclusive sums of kept
+    uint64_t kept_places;   // uint32_t [kept_count]
+    uint64_t kept_rows;     // uint32_t [kept_count]: of the next round, as the three that follow
+    uint64_t kept_groups;
+    uint64_t kept_leaders;
+    uint64_t kept_shared;
+    uint64_t count;
+    uint64_t group_count;
+    uint64_t kept_count;
+} TextGroups;
+static_assert(sizeof(TextGroups) == 160, "TextGroups has 160 bytes");

@@ -1,6 +1,9 @@
 // Hash joins: chains of build rows. Where no two rows have equal keys a probe takes one pass; otherwise two, one to count
 // and one to write. Dense integer keys are slots themselves, and need neither hashes nor comparisons.
 //
+// A launch takes at most so many steps along the chain of each probe row, and the next one goes on there: however long a
+// chain is, no launch is.
+//
 // Grid:    any number of blocks; threads stride over the rows.
 // Ordering: pairs come in probe order; pairs of one probe row have no order.
 // Traffic: 8 B of hash a build row and 8 B of slot and link; a probe reads one slot, and hash, link and keys of each row
@@ -67,12 +70,17 @@ KERNEL(insert_build_rows, InsertBuildRows, BLOCK_THREADS) {
     }
 }
 
-// Whether a chain has a row after this one with the same keys.
+// Rows of a chain that are compared with one of its rows.
+#define COMPARED_ROWS_MAX 1024
+
+// Whether a chain has a row after this one with the same keys, or is too long for finding out.
 DEVICE bool has_equal(const FindEqualKeys &args, uint32_t row) {
     const uint64_t *hashes = (const uint64_t *)args.hashes;
     const uint32_t *next_rows = (const uint32_t *)args.next_rows;
+    uint32_t compared = 0;
     for (uint32_t other = next_rows[row]; other != NO_ROW; other = next_rows[other]) {
         if (hashes[other] == hashes[row] && keys_match(args.keys, other, args.keys, row)) return true;
+        if (++compared == COMPARED_ROWS_MAX) return true;
     }
     return false;
 }
@@ -85,72 +93,113 @@ KERNEL(find_equal_keys, FindEqualKeys, BLOCK_THREADS) {
     }
 }
 
-// The next row of the chain from `row` on that matches, or NO_ROW.
-DEVICE uint32_t next_match(const ProbeRows &args, uint32_t row, uint64_t hash, uint64_t probe_row) {
-    // All rows of the chain have the key that the slot is of.
-    if (args.slots == SLOTS_BY_KEY) return row;
-    while (row != NO_ROW) {
-        if (((const uint64_t *)args.build_hashes)[row] == hash &&
-            keys_match(args.build_keys, row, args.probe_keys, probe_row)) {
-            return row;
-        }
-        row = ((const uint32_t *)args.next_rows)[row];
-    }
-    return NO_ROW;
-}
-
 DEVICE uint64_t probe_hash(const ProbeRows &args, uint64_t probe_row) {
     return args.slots == SLOTS_BY_KEY ? 0 : ((const uint64_t *)args.probe_hashes)[probe_row];
 }
 
-DEVICE uint32_t first_match(const ProbeRows &args, uint64_t hash, uint64_t probe_row) {
+// The row that a walk begins with: the chain's last one, or where the launch before stopped. NO_ROW if nothing is left.
+DEVICE uint32_t begin_walk(const ProbeRows &args, uint64_t hash, uint64_t probe_row) {
+    if (args.resumes) return ((const uint32_t *)args.cursors)[probe_row];
     const uint32_t *heads = (const uint32_t *)args.heads;
     if (args.slots == SLOTS_BY_KEY) {
         uint64_t slot = slot_of_key(args.probe_keys.columns[0], probe_row, args.least, args.slot_count);
         return slot == args.slot_count ? NO_ROW : heads[slot];
     }
-    if (hash == HASH_NULL) return NO_ROW;
-    return next_match(args, heads[hash & (args.slot_count - 1)], hash, probe_row);
+    return hash == HASH_NULL ? NO_ROW : heads[hash & (args.slot_count - 1)];
+}
+
+DEVICE uint32_t next_in_chain(const ProbeRows &args, uint32_t row) { return ((const uint32_t *)args.next_rows)[row]; }
+
+DEVICE bool is_match(const ProbeRows &args, uint32_t row, uint64_t hash, uint64_t probe_row) {
+    // All rows of the chain have the key that the slot is of.
+    if (args.slots == SLOTS_BY_KEY) return true;
+    return ((const uint64_t *)args.build_hashes)[row] == hash &&
+           keys_match(args.build_keys, row, args.probe_keys, probe_row);
+}
+
+// Says where the next launch goes on with a probe row, and whether there is anything left of it.
+DEVICE uint32_t end_walk(const ProbeRows &args, uint64_t probe_row, uint32_t row) {
+    if (args.cursors) ((uint32_t *)args.cursors)[probe_row] = row;
+    return row != NO_ROW;
+}
+
+DEVICE void add_unfinished(const ProbeRows &args, uint32_t rows) {
+    if (rows > 0 && args.unfinished) atomicAdd((uint32_t *)args.unfinished, rows);
 }
 
 // The first match of every probe row. Where build keys are unique, that is all of them.
 KERNEL(match_rows, ProbeRows, BLOCK_THREADS) {
+    uint32_t unfinished = 0;
     for (uint64_t probe_row = first_row(); probe_row < args.probe_row_count; probe_row += row_step()) {
-        uint32_t row = first_match(args, probe_hash(args, probe_row), probe_row);
-        ((uint32_t *)args.build_rows)[probe_row] = row;
-        ((uint8_t *)args.flags)[probe_row] = row != NO_ROW;
+        uint64_t hash = probe_hash(args, probe_row);
+        uint32_t row = begin_walk(args, hash, probe_row);
+        if (args.resumes && row == NO_ROW) continue;
+        uint32_t match = NO_ROW;
+        for (uint32_t step = 0; row != NO_ROW && step < args.steps_max; step++) {
+            if (is_match(args, row, hash, probe_row)) match = row;
+            row = match == NO_ROW ? next_in_chain(args, row) : NO_ROW;
+        }
+        ((uint32_t *)args.build_rows)[probe_row] = match;
+        ((uint8_t *)args.flags)[probe_row] = match != NO_ROW;
+        unfinished += end_walk(args, probe_row, row);
     }
+    add_unfinished(args, unfinished);
 }
 
 KERNEL(count_matches, ProbeRows, BLOCK_THREADS) {
+    uint32_t *counts = (uint32_t *)args.counts;
+    uint32_t unfinished = 0;
     for (uint64_t probe_row = first_row(); probe_row < args.probe_row_count; probe_row += row_step()) {
         uint64_t hash = probe_hash(args, probe_row);
-        uint32_t count = 0;
-        uint32_t row = first_match(args, hash, probe_row);
-        while (row != NO_ROW) {
-            count++;
-            if (args.first_only) break;
-            row = next_match(args, ((const uint32_t *)args.next_rows)[row], hash, probe_row);
+        uint32_t row = begin_walk(args, hash, probe_row);
+        if (args.resumes && row == NO_ROW) continue;
+        uint32_t count = args.resumes ? counts[probe_row] : 0;
+        for (uint32_t step = 0; row != NO_ROW && step < args.steps_max; step++) {
+            count += is_match(args, row, hash, probe_row);
+            row = next_in_chain(args, row);
         }
-        ((uint32_t *)args.counts)[probe_row] = count == 0 && args.keep_unmatched ? 1 : count;
+        counts[probe_row] = count == 0 && row == NO_ROW && args.keep_unmatched ? 1 : count;
+        unfinished += end_walk(args, probe_row, row);
     }
+    add_unfinished(args, unfinished);
 }
 
+DEVICE void write_pair(const ProbeRows &args, uint64_t place, uint64_t probe_row, uint32_t build_row) {
+    ((uint32_t *)args.probe_rows)[place] = (uint32_t)probe_row;
+    ((uint32_t *)args.build_rows)[place] = build_row;
+}
+
+// What is left of a probe row's pairs is its count, and its offset is where they go.
 KERNEL(write_matches, ProbeRows, BLOCK_THREADS) {
-    uint32_t *probe_rows = (uint32_t *)args.probe_rows;
-    uint32_t *build_rows = (uint32_t *)args.build_rows;
+    uint32_t *counts = (uint32_t *)args.counts;
+    uint64_t *offsets = (uint64_t *)args.offsets;
+    uint32_t unfinished = 0;
     for (uint64_t probe_row = first_row(); probe_row < args.probe_row_count; probe_row += row_step()) {
-        uint32_t count = ((const uint32_t *)args.counts)[probe_row];
-        if (count == 0) continue;
+        uint32_t left = counts[probe_row];
+        if (left == 0) continue;
         uint64_t hash = probe_hash(args, probe_row);
-        uint64_t place = ((const uint64_t *)args.offsets)[probe_row];
-        uint32_t row = first_match(args, hash, probe_row);
-        for (uint32_t match = 0; match < count; match++) {
-            probe_rows[place + match] = (uint32_t)probe_row;
-            build_rows[place + match] = row;
-            if (match + 1 < count) row = next_match(args, ((const uint32_t *)args.next_rows)[row], hash, probe_row);
+        uint64_t place = offsets[probe_row];
+        uint32_t row = begin_walk(args, hash, probe_row);
+        for (uint32_t step = 0; left > 0 && row != NO_ROW && step < args.steps_max; step++) {
+            if (is_match(args, row, hash, probe_row)) {
+                write_pair(args, place, probe_row, row);
+                place++;
+                left--;
+            }
+            row = next_in_chain(args, row);
         }
+        // A row without a match, which is kept.
+        if (left > 0 && row == NO_ROW) {
+            write_pair(args, place, probe_row, NO_ROW);
+            left = 0;
+        }
+        counts[probe_row] = left;
+        if (left == 0) continue;
+        offsets[probe_row] = place;
+        end_walk(args, probe_row, row);
+        unfinished++;
     }
+    add_unfinished(args, unfinished);
 }
 
 // Every pair of a join without keys.

@@ -3,7 +3,9 @@
 // One thread walks the headers and lists the runs of a tile in a table; all threads expand.
 //
 // Source: Parquet's Encodings.md, "Run Length Encoding / Bit-Packing Hybrid". As other readers do, a header of 0 is
-// padding that ends the runs, and the last packed run may be shorter than it says.
+// padding that ends the runs, and the last packed run may be shorter than it says. A packed run without values means
+// nothing; no writer has two in a row, which end the runs too, so that walking over runs takes as long as there are values,
+// and not as there are bytes.
 #pragma once
 
 #include "bits.cuh"
@@ -11,6 +13,8 @@
 
 // Headers are numbers of at most 32 bits.
 #define RUN_HEADER_BYTES_MAX 5
+// Runs without values that may follow one another.
+#define EMPTY_RUNS_MAX 1
 
 struct RunCursor {
     uint64_t data;
@@ -52,7 +56,8 @@ DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes,
 
 // The next run that has values; false at the end.
 DEVICE bool next_run(RunCursor &cursor) {
-    while (cursor.left == 0) {
+    for (uint32_t empty = 0; cursor.left == 0; empty++) {
+        if (empty > EMPTY_RUNS_MAX) return false;
         uint32_t limit = cursor.end - cursor.at > RUN_HEADER_BYTES_MAX ? cursor.at + RUN_HEADER_BYTES_MAX : cursor.end;
         uint64_t header = 0;
         if (!read_varint(cursor.data, limit, &cursor.at, &header) || header == 0) return false;

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use pystachio_plan::{Error, ErrorKind, Result};
+
 /// Whether a request is still wanted. Clones share the answer.
 ///
 /// Dropping a stream stops its query where it waits, and that needs a thread of the engine's to find it
@@ -16,6 +18,18 @@ impl StopFlag {
     /// Says that the work is not wanted any more.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// `Cancelled` if somebody has said so.
+    ///
+    /// # Errors
+    ///
+    /// That one.
+    pub fn check(&self) -> Result<()> {
+        match self.is_stopped() {
+            true => Err(Error::new(ErrorKind::Cancelled, "the query was cancelled")),
+            false => Ok(()),
+        }
     }
 
     /// Whether somebody has said so.

@@ -18,14 +18,15 @@ use super::{
     column_chunk::Codec,
     fault::ColumnNames,
     frame_batches::{FrameBatches, stand_in},
-    host_codec::{HostPage, PageFormat, decompress_pages},
+    host_codec::{HostJob, HostPage, PageFormat, decompress_to_device},
     load::ResidentChunk,
     page_batch::PageOrigin,
     page_layout::{PageMemory, Section},
 };
 use crate::{
-    device::{BatchSize, Buffer, Decompressor, DeviceMemory, FrameBatch, FrameFormat, Stream},
+    device::{BatchSize, Buffer, Decompressor, FrameBatch, FrameFormat},
     kernel::{Kernel, KernelDevice, Status},
+    operation::{Device, Lane},
 };
 
 /// Bytes of an element of the arrays that a library takes, and of a status.
@@ -153,13 +154,7 @@ impl Decompression {
             let pages = hadoop_lz4.into_iter().chain(zstd).chain(gzip).collect::<Vec<_>>();
             let flags: Vec<u32> = device.download(&flags, pages.len())?;
             let refused = pages.iter().zip(flags).filter(|(_, flag)| *flag != 0).map(|(page, _)| page);
-            decompress_refused(
-                device.memory(),
-                &refused.collect::<Vec<_>>(),
-                &encoded,
-                names,
-                device.stream(),
-            )?;
+            decompress_refused(device.lane(), &refused.collect::<Vec<_>>(), &encoded, names)?;
         }
         Ok(reported)
     }
@@ -270,30 +265,27 @@ fn launch_library(
 
 /// Decompresses pages on the host; their bytes are on the device in the stream's order.
 fn decompress_refused(
-    memory: &DeviceMemory,
+    lane: &Lane,
     refused: &[&RefusablePage],
     encoded: &[EncodedPages],
     names: &[ColumnNames],
-    stream: Stream,
 ) -> Result<()> {
     let bytes = refused
         .iter()
-        .map(|page| memory.download_from::<u8>(page.address, page.bytes, stream))
+        .map(|page| lane.memory().download_from::<u8>(page.address, page.bytes, lane.stream()))
         .collect::<Result<Vec<_>>>()?;
-    let jobs: Vec<HostPage<'_>> = refused
-        .iter()
-        .zip(&bytes)
-        .map(|(page, bytes)| HostPage { format: &encoded[page.chunk].format, bytes })
-        .collect();
-    for (page, result) in refused.iter().zip(decompress_pages(&jobs)) {
+    let mut jobs = Vec::with_capacity(refused.len());
+    for (page, bytes) in refused.iter().zip(&bytes) {
         let names = names.get(page.origin.chunk).ok_or_else(|| Error::internal("a chunk has no names"))?;
-        let bytes = result.map_err(|reason| names.corrupt_page(page.origin.page, &reason))?;
-        // A page V2 starts with its levels, which were never compressed.
-        let values = bytes.len().checked_sub(page.task.target_bytes as usize);
-        let values = values.and_then(|start| bytes.get(start..)).ok_or_else(|| {
-            names.corrupt_page(page.origin.page, "it has another length than its header says")
-        })?;
-        memory.upload_to(values, page.task.target, stream)?;
+        jobs.push(HostJob {
+            page: HostPage { format: &encoded[page.chunk].format, bytes },
+            // A page V2 starts with its levels, which were never compressed.
+            bytes: u64::from(page.task.target_bytes) + page.bytes as u64,
+            target_bytes: page.task.target_bytes as usize,
+            target: page.task.target,
+            names,
+            number: page.origin.page,
+        });
     }
-    Ok(())
+    decompress_to_device(lane, &jobs)
 }

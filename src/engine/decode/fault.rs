@@ -43,6 +43,17 @@ impl ColumnNames {
         )
     }
 
+    /// A page that the host has no memory to decompress.
+    pub(super) fn page_beyond_memory(&self, page: usize, bytes: u64, bytes_max: u64) -> Error {
+        let message = format!(
+            "not enough memory to decompress a page of Parquet file \"{}\": column \"{}\", page {page}: \
+             bytes={bytes}, bytes_max={bytes_max}",
+            self.path.display(),
+            self.column
+        );
+        Error::new(ErrorKind::OutOfMemory, message).with_hint("Raise the server option memory.")
+    }
+
     /// What a form of the file means that no kernel reads.
     pub(super) fn not_supported(&self, descriptor: &ColumnDescriptor, what: &str) -> Error {
         let message = format!(

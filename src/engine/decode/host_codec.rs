@@ -2,6 +2,9 @@
 //!
 //! Each page is given to the `parquet` crate's own reader on its own, so what decompresses there does here,
 //! with the same result, on as many threads as there are.
+//!
+//! Invariants: what pages are decompressed to is counted for the host's budget before it is allocated, and given back when
+//! it has been copied to the device. A query that waits for the budget has no share of it.
 
 use std::{
     io::Read,
@@ -23,9 +26,16 @@ use parquet::{
     },
     schema::types::ColumnDescPtr,
 };
+use pystachio_plan::Result;
 
-use crate::decoding_panics::{NOT_DECODABLE, decode_guarded};
+use super::fault::ColumnNames;
+use crate::{
+    decoding_panics::{NOT_DECODABLE, decode_guarded},
+    operation::Lane,
+};
 
+/// What is decompressed at once, unless one page alone is more.
+const BATCH_BYTES: u64 = 64 << 20;
 /// Threads that decompress the pages of one row group.
 const THREADS_MAX: usize = 16;
 
@@ -49,8 +59,57 @@ pub(super) struct HostPage<'a> {
     pub(super) bytes: &'a [u8],
 }
 
+/// A page that the host decompresses for the device.
+pub(super) struct HostJob<'a> {
+    pub(super) page: HostPage<'a>,
+    /// What it is decompressed to, levels included.
+    pub(super) bytes: u64,
+    /// How many bytes of its end the device wants, and where.
+    pub(super) target_bytes: usize,
+    pub(super) target: u64,
+    pub(super) names: &'a ColumnNames,
+    /// Its place among the chunk's pages.
+    pub(super) number: usize,
+}
+
+/// Decompresses pages, as many at once as the host has memory for, and copies them to the device.
+///
+/// # Errors
+///
+/// `FileCorrupt`, naming file, column and page; `OutOfMemory` for a page that is larger than the budget; `Cancelled`; faults
+/// of the device.
+pub(super) fn decompress_to_device(lane: &Lane, jobs: &[HostJob<'_>]) -> Result<()> {
+    let budget = lane.memory().host_budget();
+    let batch_bytes = BATCH_BYTES.min(budget.bytes_max());
+    let mut rest = jobs;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let within = |job: &&HostJob<'_>| {
+            bytes += job.bytes;
+            bytes <= batch_bytes
+        };
+        let (batch, later) = rest.split_at(rest.iter().take_while(within).count().max(1));
+        let bytes = batch.iter().map(|job| job.bytes).sum();
+        let share = budget.take(bytes, || lane.check_wanted())?;
+        // Only of a page that is alone.
+        let _share = share
+            .ok_or_else(|| batch[0].names.page_beyond_memory(batch[0].number, bytes, budget.bytes_max()))?;
+        let pages: Vec<HostPage<'_>> = batch.iter().map(|job| job.page).collect();
+        for (job, result) in batch.iter().zip(decompress_pages(&pages)) {
+            let page = result.map_err(|reason| job.names.corrupt_page(job.number, &reason))?;
+            let wanted = page.len().checked_sub(job.target_bytes).and_then(|start| page.get(start..));
+            let wanted = wanted.ok_or_else(|| {
+                job.names.corrupt_page(job.number, "it has another length than its header says")
+            })?;
+            lane.memory().upload_to(wanted, job.target, lane.stream())?;
+        }
+        rest = later;
+    }
+    Ok(())
+}
+
 /// Decompresses pages; each result is the page's bytes without its header, or what is wrong with it.
-pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<Result<Bytes, String>> {
+pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<std::result::Result<Bytes, String>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(THREADS_MAX).min(pages.len());
     if threads <= 1 {
@@ -75,7 +134,7 @@ pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<Result<Bytes, Stri
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-fn decompress_page(page: HostPage<'_>) -> Result<Bytes, String> {
+fn decompress_page(page: HostPage<'_>) -> std::result::Result<Bytes, String> {
     let read = decode_guarded(|| read_page(page)).ok_or_else(|| NOT_DECODABLE.to_owned())?;
     read.map_err(|error| match error {
         ParquetError::General(message) | ParquetError::EOF(message) => {

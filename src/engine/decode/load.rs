@@ -23,7 +23,7 @@ use super::{
     column_chunk::{Codec, ColumnSource, value_source},
     decompression::Decompression,
     fault::ColumnNames,
-    host_codec::{HostPage, PageFormat, decompress_pages},
+    host_codec::{HostJob, HostPage, PageFormat, decompress_pages, decompress_to_device},
     page_batch::PageOrigin,
     page_header::{PageEncoding, PageHeader},
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
@@ -196,17 +196,11 @@ impl<'a> Load<'a> {
         Ok(Self { source, names, codec, pages, bytes })
     }
 
-    fn lay_out(
-        &self,
-        memory: &DeviceMemory,
-        host_pages: &[Bytes],
-        stream: Stream,
-    ) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
+    fn lay_out(&self, memory: &DeviceMemory, stream: Stream) -> Result<(Vec<PageLayout>, LayoutBuilder)> {
         let mut builder = LayoutBuilder::new(self.codec, self.source.metadata.column_type());
         let mut layouts = Vec::new();
-        for (place, page) in listed(&self.pages).enumerate() {
-            let host_bytes = host_pages.get(place).map(Bytes::len);
-            match builder.add(page, host_bytes) {
+        for page in listed(&self.pages) {
+            match builder.add(page) {
                 Ok(layout) => layouts.push(layout),
                 Err(reason) => {
                     let words = self.words_of_host(memory, page, stream)?;
@@ -224,9 +218,11 @@ impl<'a> Load<'a> {
         page: &ListedPage,
         stream: Stream,
     ) -> Result<Option<String>> {
-        if !matches!(self.codec, Codec::HadoopLz4 | Codec::Framed(_)) {
+        if !matches!(self.codec, Codec::HadoopLz4 | Codec::Framed(_) | Codec::Host) {
             return Ok(None);
         }
+        let bytes = page.header.whole_bytes().into();
+        let Some(_share) = memory.host_budget().take(bytes, || Ok(()))? else { return Ok(None) };
         let range = page.start..page.body.end;
         let bytes = match &self.bytes {
             EncodedBytes::Host(bytes, _) => bytes.get(range).unwrap_or_default().to_vec(),
@@ -239,10 +235,21 @@ impl<'a> Load<'a> {
         Ok(decompress_pages(&[page]).into_iter().find_map(std::result::Result::err))
     }
 
+    /// The chunk's bytes, if the host decompresses its pages.
+    fn host_bytes(&self) -> Result<Option<&'a [u8]>> {
+        match (self.codec, &self.bytes) {
+            (Codec::Host, EncodedBytes::Host(bytes, _)) => Ok(Some(bytes)),
+            (Codec::Host, EncodedBytes::Device(_)) => {
+                Err(Error::internal("the host has not the bytes that it must decompress"))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Copies what is not on the device yet, and makes room for what is decompressed.
-    fn place(self, memory: &DeviceMemory, host_pages: &[Bytes], stream: Stream) -> Result<ResidentChunk> {
+    fn place(self, memory: &DeviceMemory, stream: Stream) -> Result<ResidentChunk> {
         let (layouts, LayoutBuilder { decompressed_bytes, index_bytes, .. }) =
-            self.lay_out(memory, host_pages, stream)?;
+            self.lay_out(memory, stream)?;
         let decompressed = (decompressed_bytes > 0)
             .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
@@ -253,13 +260,6 @@ impl<'a> Load<'a> {
                 if let Some(buffer) = &decompressed {
                     // Pages do not touch one another.
                     memory.fill(buffer, 0, stream)?;
-                }
-                for (layout, page) in layouts.iter().zip(host_pages) {
-                    // A page V2 starts with its levels, whose lengths the layout has taken from its start.
-                    let start = layout.values.offset + u64::from(layout.values.bytes) - page.len() as u64;
-                    if let Some(buffer) = &decompressed {
-                        memory.upload_to(page, buffer.address() + start, stream)?;
-                    }
                 }
                 None
             }
@@ -325,18 +325,20 @@ pub(crate) fn enqueue_loading(
         .into_iter()
         .map(|(source, bytes)| Load::new(source, bytes, memory))
         .collect::<Result<Vec<_>>>()?;
-    let host_pages = decompress_on_host(&loads)?;
+    let mut host_chunks = Vec::with_capacity(loads.len());
     let mut decompression = Decompression::default();
     let mut indexing = Indexing::default();
     let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
-    for (number, (load, host_pages)) in loads.into_iter().zip(&host_pages).enumerate() {
+    for (number, load) in loads.into_iter().enumerate() {
         let (codec, metadata) = (load.codec, load.source.metadata);
         names.push(load.names.clone());
-        let chunk = load.place(memory, host_pages, stream)?;
+        host_chunks.push((load.host_bytes()?, PageFormat::of(metadata)));
+        let chunk = load.place(memory, stream)?;
         decompression.add(&chunk, codec, &PageFormat::of(metadata), number);
         indexing.add(&chunk, metadata.column_descr());
         resident.push(chunk);
     }
+    decompress_on_host(device.lane(), &resident, &host_chunks, &names)?;
     let decompression = decompression.launch(device, &names)?;
     indexing.launch(device)?;
     let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
@@ -394,30 +396,32 @@ impl PendingLoad {
     }
 }
 
-/// The pages that the host decompresses, for each chunk; none for chunks that the device decompresses.
-fn decompress_on_host(loads: &[Load<'_>]) -> Result<Vec<Vec<Bytes>>> {
-    let formats: Vec<PageFormat> = loads.iter().map(|load| PageFormat::of(load.source.metadata)).collect();
+/// Decompresses the pages of chunks whose bytes the host has, and copies them to their places.
+fn decompress_on_host(
+    lane: &Lane,
+    chunks: &[ResidentChunk],
+    host_chunks: &[(Option<&[u8]>, PageFormat)],
+    names: &[ColumnNames],
+) -> Result<()> {
     let mut jobs = Vec::new();
-    for (load, format) in loads.iter().zip(&formats).filter(|(load, _)| load.codec == Codec::Host) {
-        let EncodedBytes::Host(bytes, _) = load.bytes else {
-            return Err(Error::internal("the host has not the bytes that it must decompress"));
-        };
-        for page in listed(&load.pages) {
+    for ((chunk, (bytes, format)), names) in chunks.iter().zip(host_chunks).zip(names) {
+        let (Some(bytes), Some(buffer)) = (bytes, &chunk.decompressed) else { continue };
+        for (page, layout) in chunk.pages().zip(&chunk.layouts) {
+            let whole_bytes = page.header.whole_bytes();
+            // A page V2 starts with its levels, whose lengths the layout has taken from its start.
+            let start = layout.values.offset + u64::from(layout.values.bytes) - u64::from(whole_bytes);
             let bytes = bytes.get(page.start..page.body.end).unwrap_or_default();
-            jobs.push(HostPage { format, bytes });
+            jobs.push(HostJob {
+                page: HostPage { format, bytes },
+                bytes: whole_bytes.into(),
+                target_bytes: whole_bytes as usize,
+                target: buffer.address() + start,
+                names,
+                number: page.number,
+            });
         }
     }
-    let mut results = decompress_pages(&jobs).into_iter();
-    let mut decompressed = Vec::with_capacity(loads.len());
-    for load in loads {
-        let pages = listed(&load.pages).filter(|_| load.codec == Codec::Host);
-        let pages = pages
-            .zip(results.by_ref())
-            .map(|(page, result)| result.map_err(|reason| load.names.corrupt_page(page.number, &reason)))
-            .collect::<Result<Vec<_>>>()?;
-        decompressed.push(pages);
-    }
-    Ok(decompressed)
+    decompress_to_device(lane, &jobs)
 }
 
 #[cfg(test)]

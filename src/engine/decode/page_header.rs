@@ -170,6 +170,14 @@ impl PageHeader {
         if is_plain { 0 } else { self.uncompressed_bytes }
     }
 
+    /// Bytes of the page when all of it is decompressed, levels included, in a chunk that is compressed.
+    pub(super) fn whole_bytes(&self) -> u32 {
+        match self.kind {
+            PageKind::DataV2 { is_compressed: false, .. } => self.compressed_bytes,
+            _ => self.uncompressed_bytes,
+        }
+    }
+
     /// Values of a data page, NULLs included; `None` for other pages.
     pub(super) fn value_count(&self) -> Option<u32> {
         match self.kind {

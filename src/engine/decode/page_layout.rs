@@ -82,16 +82,12 @@ impl LayoutBuilder {
         Self { codec, physical, decompressed_bytes: 0, index_bytes: 0 }
     }
 
-    /// The layout of a chunk's next page. `host_bytes` is what the host has decompressed it to.
+    /// The layout of a chunk's next page.
     ///
     /// # Errors
     ///
     /// What is wrong with the page, in words.
-    pub(super) fn add(
-        &mut self,
-        page: &ListedPage,
-        host_bytes: Option<usize>,
-    ) -> Result<PageLayout, &'static str> {
+    pub(super) fn add(&mut self, page: &ListedPage) -> Result<PageLayout, &'static str> {
         let (definition_bytes, repetition_bytes, is_compressed, is_v2) = match page.header.kind {
             PageKind::DataV2 { definition_bytes, repetition_bytes, is_compressed, .. } => {
                 (definition_bytes, repetition_bytes, is_compressed, true)
@@ -102,15 +98,15 @@ impl LayoutBuilder {
         let start = page.body.start as u64;
         let index = self.reserve_index(page)?;
         let levels_bytes = definition_bytes.checked_add(repetition_bytes).ok_or(LEVELS_TOO_LONG)?;
-        let whole = match host_bytes {
-            Some(bytes) => {
-                let bytes = u32::try_from(bytes).map_err(|_| "a page is too large")?;
+        let whole = match self.codec {
+            Codec::Host => {
+                let bytes = page.header.whole_bytes();
                 Some(Section { memory: PageMemory::Decompressed, offset: self.reserve(bytes), bytes })
             }
-            None if self.codec == Codec::None || !is_compressed => {
+            codec if codec == Codec::None || !is_compressed => {
                 Some(Section { memory: PageMemory::Encoded, offset: start, bytes: body_bytes })
             }
-            None => None,
+            _ => None,
         };
         if let Some(whole) = whole {
             let values_bytes = whole.bytes.checked_sub(levels_bytes).ok_or(LEVELS_TOO_LONG)?;

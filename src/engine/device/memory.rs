@@ -28,7 +28,7 @@ pub use self::{
     pool::{Lifetime, PoolUse},
 };
 use super::{
-    ActivityLog, Platform, Stream,
+    ActivityLog, HostBudget, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
@@ -45,8 +45,9 @@ pub struct DeviceMemory {
     account: Option<Arc<Account>>,
     watch: Option<Watch>,
     techniques: MemoryTechniques,
-    /// Says when nobody waits for copies any more.
+    /// Says when the query is not wanted any more.
     stop: StopFlag,
+    host_budget: HostBudget,
 }
 
 /// How memory is come by and copied. All of it, unless a query is to do without.
@@ -126,7 +127,18 @@ impl DeviceMemory {
             watch: None,
             techniques: MemoryTechniques::default(),
             stop: StopFlag::default(),
+            host_budget: HostBudget::new(u64::MAX),
         }
+    }
+
+    /// The same memory, beside which the host's is counted for a budget.
+    pub fn with_host_budget(self, host_budget: HostBudget) -> Self {
+        Self { host_budget, ..self }
+    }
+
+    /// What work for the device takes of the host's memory that is not page-locked.
+    pub fn host_budget(&self) -> &HostBudget {
+        &self.host_budget
     }
 
     /// The same memory; what is done through this handle is done so.
@@ -134,13 +146,14 @@ impl DeviceMemory {
         Self { techniques, ..self.clone() }
     }
 
-    /// The same memory; copies wait for what others have no longer than a query is wanted.
+    /// The same memory, for a query: copies wait for what others have no longer than it is wanted, and nothing more is enqueued on
+    /// queues over it then.
     pub fn until(&self, stop: StopFlag) -> Self {
         Self { stop, ..self.clone() }
     }
 
-    /// Says when nobody waits for copies any more.
-    pub(super) fn stop(&self) -> &StopFlag {
+    /// Says when the query is not wanted any more.
+    pub(crate) fn stop(&self) -> &StopFlag {
         &self.stop
     }
 

@@ -6,6 +6,7 @@
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
 //! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
+//! - `host_budget.rs`: other memory of the host, which is counted
 //! - `decompressor.rs`: libraries that decompress what no kernel does
 //! - `mailbox.rs`: counts and faults on their way to the host
 //! - `column.rs`: columns and chunks in a device's memory
@@ -24,6 +25,7 @@ mod column;
 mod decompressor;
 mod emulated;
 mod host;
+mod host_budget;
 mod hostile;
 mod mailbox;
 mod memory;
@@ -40,6 +42,7 @@ pub use column::{
 pub use decompressor::{BatchSize, Decompressor, FrameBatch, FrameFormat};
 pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
+pub use host_budget::{HostBudget, HostShare};
 pub use hostile::NullCells;
 pub use mailbox::Letter;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};

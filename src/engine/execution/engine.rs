@@ -26,7 +26,7 @@ use crate::storage::PageCacheProbe;
 use crate::{
     ResultStream, StopFlag,
     affinity::{Affinity, Processors},
-    device::{ActivityLog, DeviceMemory, HostMemory, MemoryTechniques, Platform},
+    device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
     operation::Queue,
     spill::{SpillOptions, SpillStore},
     storage::{FileCatalog, FileSystems, QueryFiles},
@@ -41,7 +41,8 @@ pub struct DeviceOptions {
     pub cache_bytes: u64,
     /// Page-locked memory of the host for column chunks that have left the device.
     pub pinned_cache_bytes: u64,
-    /// Page-locked memory of the host for what does not fit there.
+    /// Page-locked memory of the host for what does not fit there; and as much again, which is not page-locked, for pages
+    /// that the host decompresses.
     pub host_bytes: u64,
     /// Where files go for what does not fit there either.
     pub spill_directory: PathBuf,
@@ -70,7 +71,8 @@ impl DeviceEngine {
         let host = HostMemory::new(platform.clone(), options.host_bytes);
         let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
         let file_systems = Arc::new(FileSystems::new(platform.clone(), options.affinity.clone()));
-        let memory = DeviceMemory::new(platform, options.memory_bytes);
+        let memory = DeviceMemory::new(platform, options.memory_bytes)
+            .with_host_budget(HostBudget::new(options.host_bytes));
         let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
         Self {
             memory,

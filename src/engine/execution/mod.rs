@@ -71,9 +71,7 @@ use std::{
     time::Instant,
 };
 
-use pystachio_plan::{
-    ColumnId, DataType, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result,
-};
+use pystachio_plan::{ColumnId, DataType, DeviceSettings, Literal, OperatorMetrics, QueryMetrics, Result};
 
 use self::{
     chunk_cache::ChunkCache, filter_route::ReducedOperators, memory::QueryMemory, readers::ReaderPool,
@@ -117,10 +115,7 @@ struct QueryContext {
 
 impl QueryContext {
     fn check_cancelled(&self) -> Result<()> {
-        if self.stop.is_stopped() {
-            return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
-        }
-        Ok(())
+        self.stop.check()
     }
 
     /// Counts something of the operator that is asked for rows.

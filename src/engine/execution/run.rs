@@ -20,7 +20,7 @@ use super::{QueryContext, compile::compile, spool::Spool, timeline::Timelines};
 use crate::{
     ResultStream, StopFlag,
     device::{ActivityLog, NotedActivity, device_work},
-    operation::{column_schema, to_arrow},
+    operation::{ArrowBatches, column_schema},
 };
 
 /// Batches that wait for the reader.
@@ -248,13 +248,14 @@ impl Output<'_> {
                 continue;
             }
             context.check_faults()?;
-            let batch = to_arrow(&context.queue, &chunk, &self.schema)?;
-            drop(chunk);
-            context.metrics.row_count += batch.num_rows() as u64;
-            self.publish(context);
-            for first in (0..batch.num_rows()).step_by(batch_rows) {
-                let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
-                self.send(context, spool, part)?;
+            let mut batches = ArrowBatches::new(&context.queue, chunk, &self.schema)?;
+            while let Some(batch) = batches.next(&context.queue)? {
+                context.metrics.row_count += batch.num_rows() as u64;
+                self.publish(context);
+                for first in (0..batch.num_rows()).step_by(batch_rows) {
+                    let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
+                    self.send(context, spool, part)?;
+                }
             }
         }
         // Also of chunks of which no row was left.

@@ -5,7 +5,7 @@
 //!
 //! Invariants: stable. Rows are held in the order in which they came, or sorted, with equal rows in that order.
 
-use pystachio_plan::{Result, SortKey};
+use pystachio_plan::{DataType, Result, SortKey};
 
 use super::{
     Operator, QueryContext, Source,
@@ -13,7 +13,7 @@ use super::{
     sort_ranges::RangeSort,
 };
 use crate::{
-    device::{Chunk, Claim, Column, Rows},
+    device::{CellType, Chunk, Claim, Column, Rows},
     operation::{Queue, SortColumn},
     program::Program,
 };
@@ -22,6 +22,8 @@ use crate::{
 const SORT_ROW_BYTES: u64 = 40;
 /// What a key that is computed takes.
 const KEY_BYTES: u64 = 17;
+/// What a text takes besides: its rank, and what the rounds need that find it.
+const TEXT_KEY_BYTES: u64 = 64;
 /// The first rows are sorted out when there are this many times as many.
 const CUT_GROWTH: usize = 4;
 /// Fewer rows are not sorted out as long as there is memory for them.
@@ -87,8 +89,14 @@ impl Order {
 
     /// What sorting rows of so many bytes takes.
     pub(super) fn cost(&self, bytes: u64, row_count: usize) -> u64 {
-        2 * bytes + (SORT_ROW_BYTES + KEY_BYTES * self.keys.len() as u64) * row_count as u64
+        let texts = self.keys.iter().filter(|key| is_text(key.expression.data_type())).count() as u64;
+        let a_row = SORT_ROW_BYTES + KEY_BYTES * self.keys.len() as u64 + TEXT_KEY_BYTES * texts.min(1);
+        2 * bytes + a_row * row_count as u64
     }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    CellType::of(data_type).is_ok_and(|cell_type| cell_type == CellType::String)
 }
 
 impl SortSource {

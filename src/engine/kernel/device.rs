@@ -31,7 +31,7 @@ impl KernelDevice {
         Self { platform, lane, deferred_status: Mutex::default() }
     }
 
-    /// Runs a kernel on its argument struct.
+    /// Runs a kernel on its argument struct, unless the query that it is for was cancelled.
     pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {
         let grid = u32::try_from(blocks).unwrap_or(u32::MAX);
         self.launch_moving(kernel, grid, arguments, || bytes_moved(kernel, bytes_of(arguments)))
@@ -55,6 +55,7 @@ impl KernelDevice {
         if grid == 0 {
             return Ok(());
         }
+        self.check_wanted()?;
         let stream = self.stream();
         self.platform.launch(kernel, grid, bytes_of(arguments), stream)?;
         if self.memory().is_watched() {

@@ -2,6 +2,9 @@
 //!
 //! Rows with equal hashes are chained: `heads` has the last row of each chain, `next_rows` the row before it. Where one
 //! integer key is dense, it is its own slot and nothing is hashed.
+//!
+//! A chain may be as long as the build side, so a launch takes a bounded number of steps along the chains of its rows, and
+//! the next one goes on there. Counting ends as soon as there are more pairs than the caller wants.
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
@@ -13,7 +16,7 @@ use super::{
     },
 };
 use crate::{
-    device::{Buffer, Column},
+    device::{Buffer, Column, Letter},
     operation::{
         JoinOperations, JoinTable, KEYS_MAX, KeyFilterOperations, KeyRange, Pairs, ProbeMode, RowNumbers,
         RowOperations,
@@ -22,6 +25,13 @@ use crate::{
 
 /// Slots of a table whose keys are slots, for each row: more would cost more memory than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
+
+/// Steps along chains that a launch takes, but for those of [`CHAIN_STEPS_MIN`].
+const LAUNCH_STEPS: u64 = 256 << 20;
+/// Steps that a launch takes along a chain: at least so many, or rows with ordinary chains would take several launches;
+const CHAIN_STEPS_MIN: u64 = 16;
+/// and at most so many, each of which waits for the one before: a tenth of a second.
+const CHAIN_STEPS_MAX: u64 = 256 << 10;
 
 /// What a [`JoinTable`] is here.
 struct HashTable {
@@ -32,6 +42,8 @@ struct HashTable {
     slot_count: u64,
     /// Whether no two rows have equal keys.
     is_unique: bool,
+    /// Whether no two rows share a slot.
+    has_chains_of_one: bool,
 }
 
 /// How keys find their slot.
@@ -107,7 +119,8 @@ impl JoinOperations for KernelDevice {
             reserved: 0,
         };
         self.launch_strided(Kernel::InsertBuildRows, row_count as u64, &arguments)?;
-        let mut is_unique = self.is_zero(&shared)?;
+        let has_chains_of_one = self.is_zero(&shared)?;
+        let mut is_unique = has_chains_of_one;
         if let (false, Slots::ByHash(hashes)) = (is_unique, &slots) {
             let found = self.allocate_filled::<u32>(1, 0)?;
             let arguments = FindEqualKeys {
@@ -120,7 +133,8 @@ impl JoinOperations for KernelDevice {
             self.launch_strided(Kernel::FindEqualKeys, row_count as u64, &arguments)?;
             is_unique = self.is_zero(&found)?;
         }
-        Ok(JoinTable::new(row_count, HashTable { keys, slots, heads, next_rows, slot_count, is_unique }))
+        let table = HashTable { keys, slots, heads, next_rows, slot_count, is_unique, has_chains_of_one };
+        Ok(JoinTable::new(row_count, table))
     }
 
     fn probe(
@@ -148,28 +162,50 @@ impl JoinOperations for KernelDevice {
             probe_hashes: hashes.as_ref().map_or(0, Buffer::address),
             probe_row_count: row_count as u64,
             slots: table.slots.code(),
-            first_only: (mode == ProbeMode::First).into(),
+            steps_max: chain_steps(row_count as u64),
             keep_unmatched: (mode == ProbeMode::MatchesOrMiss).into(),
             ..ProbeRows::default()
         };
+        // Of a slot that is a key, the first row is a match.
+        let is_one_step =
+            table.has_chains_of_one || (mode == ProbeMode::First && matches!(table.slots, Slots::ByKey(_)));
+        let walk = if is_one_step { None } else { Some(Walk::new(self, row_count)?) };
+        if let Some(walk) = &walk {
+            arguments.cursors = walk.cursors.address();
+            arguments.unfinished = walk.unfinished.address();
+        }
         if mode == ProbeMode::First || (mode == ProbeMode::Matches && table.is_unique) {
-            return self.match_rows(arguments, row_count, pairs_max);
+            return self.match_rows(arguments, walk.as_ref(), row_count, pairs_max);
         }
         let counts = self.allocate::<u32>(row_count as u64)?;
         arguments.counts = counts.address();
-        self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
-        let (offsets, total) = self.offsets(&counts, 4, row_count)?;
-        if total > pairs_max {
-            return Ok(None);
-        }
+        let (offsets, total) = loop {
+            self.launch_strided(Kernel::CountMatches, row_count as u64, &arguments)?;
+            let unfinished = walk.as_ref().map(|walk| walk.post_unfinished(self)).transpose()?;
+            let (offsets, total) = self.offsets(&counts, 4, row_count)?;
+            if total > pairs_max {
+                return Ok(None);
+            }
+            if !goes_on(self, walk.as_ref(), unfinished, &mut arguments)? {
+                break (offsets, total);
+            }
+        };
         let total = check_pairs(total)?;
         let probe_rows = self.allocate::<u32>(total as u64)?;
         let build_rows = self.allocate::<u32>(total as u64)?;
         arguments.offsets = offsets.address();
         arguments.probe_rows = probe_rows.address();
         arguments.build_rows = build_rows.address();
-        if total > 0 {
+        // As many steps as were enough to count leave nothing that somebody would have to wait for.
+        let waited = walk.as_ref().filter(|_| arguments.resumes != 0);
+        arguments.resumes = 0;
+        arguments.steps_max = chain_steps(row_count as u64);
+        while total > 0 {
             self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
+            let unfinished = waited.map(|walk| walk.post_unfinished(self)).transpose()?;
+            if !goes_on(self, waited, unfinished, &mut arguments)? {
+                break;
+            }
         }
         Ok(Some(Pairs {
             probe: RowNumbers { rows: probe_rows, count: total, may_miss: false, is_every_row: false },
@@ -237,15 +273,28 @@ impl KernelDevice {
     }
 
     /// At most one pair for each probe row.
-    fn match_rows(&self, arguments: ProbeRows, row_count: usize, pairs_max: u64) -> Result<Option<Pairs>> {
+    fn match_rows(
+        &self,
+        arguments: ProbeRows,
+        walk: Option<&Walk>,
+        row_count: usize,
+        pairs_max: u64,
+    ) -> Result<Option<Pairs>> {
         let build_rows = self.allocate::<u32>(row_count as u64)?;
         let flags = self.allocate::<u8>(row_count as u64)?;
-        let arguments = ProbeRows { build_rows: build_rows.address(), flags: flags.address(), ..arguments };
-        self.launch_strided(Kernel::MatchRows, row_count as u64, &arguments)?;
-        let probe = self.select(&flags, row_count)?;
-        if probe.count as u64 > pairs_max {
-            return Ok(None);
-        }
+        let mut arguments =
+            ProbeRows { build_rows: build_rows.address(), flags: flags.address(), ..arguments };
+        let probe = loop {
+            self.launch_strided(Kernel::MatchRows, row_count as u64, &arguments)?;
+            let unfinished = walk.map(|walk| walk.post_unfinished(self)).transpose()?;
+            let probe = self.select(&flags, row_count)?;
+            if probe.count as u64 > pairs_max {
+                return Ok(None);
+            }
+            if !goes_on(self, walk, unfinished, &mut arguments)? {
+                break probe;
+            }
+        };
         let all = RowNumbers { rows: build_rows, count: row_count, may_miss: false, is_every_row: false };
         let build = self.select_numbers(&all, &probe)?;
         Ok(Some(Pairs { probe, build }))
@@ -264,6 +313,51 @@ impl KernelDevice {
             is_every_row: false,
         })
     }
+}
+
+/// How far the chains of probe rows have been walked along.
+struct Walk {
+    /// The build row of each probe row with which the next launch goes on.
+    cursors: Buffer,
+    /// How many of them there are.
+    unfinished: Buffer,
+}
+
+impl Walk {
+    fn new(device: &KernelDevice, row_count: usize) -> Result<Self> {
+        Ok(Self {
+            cursors: device.allocate::<u32>(row_count as u64)?,
+            unfinished: device.allocate_filled::<u32>(1, 0)?,
+        })
+    }
+
+    /// Sends to the host how many rows a launch has left.
+    fn post_unfinished(&self, device: &KernelDevice) -> Result<Letter> {
+        device.memory().post::<u32>(self.unfinished.address(), 1, device.stream())
+    }
+}
+
+/// Whether another launch has to go on with chains, which the arguments then are for.
+fn goes_on(
+    device: &KernelDevice,
+    walk: Option<&Walk>,
+    unfinished: Option<Letter>,
+    arguments: &mut ProbeRows,
+) -> Result<bool> {
+    let (Some(walk), Some(unfinished)) = (walk, unfinished) else { return Ok(false) };
+    let unfinished = unfinished.wait::<u32>(1)?.first().copied().unwrap_or_default();
+    if unfinished == 0 {
+        return Ok(false);
+    }
+    device.memory().fill(&walk.unfinished, 0, device.stream())?;
+    arguments.resumes = 1;
+    arguments.steps_max = chain_steps(unfinished.into());
+    Ok(true)
+}
+
+/// Steps that a launch takes along each of so many chains.
+fn chain_steps(chain_count: u64) -> u32 {
+    (LAUNCH_STEPS / chain_count.max(1)).clamp(CHAIN_STEPS_MIN, CHAIN_STEPS_MAX) as u32
 }
 
 /// Pairs are numbered with 32 bits.

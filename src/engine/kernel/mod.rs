@@ -1,8 +1,8 @@
 //! Operations by kernels: [`KernelDevice`], over any platform that can launch them.
 //!
 //! - `device.rs`: [`KernelDevice`]; `platform.rs`: [`KernelPlatform`]; `list.rs`: which kernels there are
-//! - `rows.rs`, `text.rs`, `join.rs`, `key_filter.rs`, `group.rs`, `slots.rs`, `sort.rs`, `partition.rs`: the operations,
-//!   as `operation/` describes them; `evaluate.rs`: programs; `decode.rs`: pages, which `decode/` prepares
+//! - `rows.rs`, `text.rs`, `join.rs`, `key_filter.rs`, `group.rs`, `slots.rs`, `sort.rs`, `text_ranks.rs`, `partition.rs`: the
+//!   operations, as `operation/` describes them; `evaluate.rs`: programs; `decode.rs`: pages, which `decode/` prepares
 //! - `abi.rs`: what kernels are given, laid out as in kernels/abi; `fault.rs`: what they report
 //! - `traffic.rs`: the bytes that a launch moves
 //!
@@ -27,6 +27,7 @@ mod rows;
 mod slots;
 mod sort;
 mod text;
+mod text_ranks;
 mod traffic;
 
 pub(crate) use abi::Status;

@@ -1,4 +1,7 @@
 //! Orders of rows: a radix sort, byte by byte, of the bytes that are not the same in every row.
+//!
+//! Long texts are sorted by their ranks (`text_ranks.rs`): passes over all rows are as many as a bounded number of words has
+//! bytes, however long one text is.
 
 use pystachio_plan::Result;
 
@@ -19,6 +22,16 @@ pub(super) struct DigitOffsets {
     /// `u64`: of a digit's first tile at `digit * tiles`.
     pub(super) offsets: Buffer,
     pub(super) tiles: u32,
+}
+
+/// Bytes of the longest text that is sorted by its own bytes.
+const TEXT_BYTES_MAX: u64 = 64;
+
+/// A key whose words are known.
+struct Key {
+    column: SortColumn,
+    /// Of its texts, the longest; of other keys 0.
+    length_max: u64,
 }
 
 /// One 64-bit word of a key.
@@ -56,7 +69,8 @@ impl SortOperations for KernelDevice {
             let mut spare_rows = self.allocate::<u32>(row_count as u64)?;
             let mut words = self.allocate::<u64>(row_count as u64)?;
             let mut spare_words = self.allocate::<u64>(row_count as u64)?;
-            let passes = self.words(keys, row_count)?;
+            let keys = self.ranked(keys, row_count)?;
+            let passes = words_of(&keys);
             for (word, bits) in passes.iter().zip(self.measure(&passes, row_count)?) {
                 let mut shifts = bits.shifts().peekable();
                 if shifts.peek().is_none() {
@@ -83,28 +97,20 @@ impl SortOperations for KernelDevice {
 }
 
 impl KernelDevice {
-    /// The words that rows are sorted by, least significant first; of a key, NULLs last of all.
-    fn words<'a>(&self, keys: &'a [SortColumn], row_count: usize) -> Result<Vec<Word<'a>>> {
+    /// The keys, with numbers for those whose texts are long. Waits if there is text.
+    fn ranked(&self, keys: &[SortColumn], row_count: usize) -> Result<Vec<Key>> {
         let is_text = |key: &&SortColumn| key.column.cell_type == CellType::String;
         let texts: Vec<_> = keys.iter().filter(is_text).map(|key| Word::new(key, SORT_WORD_LENGTH)).collect();
-        let mut lengths = self.measure(&texts, row_count)?.into_iter().map(|bits| bits.greatest as u32);
-        let words = keys.iter().map(|key| {
-            let words: Vec<u32> = match key.column.cell_type {
-                CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => vec![0],
-                CellType::Float32 | CellType::Float64 => vec![0],
-                CellType::Int128 | CellType::Interval => vec![0, 1],
-                CellType::Int256 => (0..4).collect(),
-                CellType::Bytes16 => vec![1, 0],
-                CellType::String => {
-                    let length_max = lengths.next().unwrap_or_default();
-                    std::iter::once(SORT_WORD_LENGTH).chain((0..length_max.div_ceil(8)).rev()).collect()
-                }
-            };
-            let null = key.column.validity.is_some().then(|| Word::of_null(key));
-            words.into_iter().map(|word| Word::new(key, word)).chain(null).collect::<Vec<_>>()
+        let mut lengths = self.measure(&texts, row_count)?.into_iter().map(|bits| bits.greatest);
+        let ranked = keys.iter().map(|key| {
+            let length_max = if is_text(&key) { lengths.next().unwrap_or_default() } else { 0 };
+            if length_max <= TEXT_BYTES_MAX {
+                return Ok(Key { column: key.clone(), length_max });
+            }
+            let ranks = self.text_ranks(&key.column, row_count)?;
+            Ok(Key { column: SortColumn { column: ranks, ..key.clone() }, length_max: 0 })
         });
-        let by_key: Vec<_> = words.collect();
-        Ok(by_key.into_iter().rev().flatten().collect())
+        ranked.collect()
     }
 
     /// What each word is like. Waits.
@@ -154,4 +160,24 @@ impl KernelDevice {
         self.launch(Kernel::ScatterDigits, tiles, &arguments)?;
         Ok(DigitOffsets { offsets, tiles: tiles as u32 })
     }
+}
+
+/// The words that rows are sorted by, least significant first; of a key, NULLs last of all.
+fn words_of(keys: &[Key]) -> Vec<Word<'_>> {
+    let words = keys.iter().map(|Key { column: key, length_max }| {
+        let words: Vec<u32> = match key.column.cell_type {
+            CellType::Bool | CellType::Int16 | CellType::Int32 | CellType::Int64 => vec![0],
+            CellType::Float32 | CellType::Float64 => vec![0],
+            CellType::Int128 | CellType::Interval => vec![0, 1],
+            CellType::Int256 => (0..4).collect(),
+            CellType::Bytes16 => vec![1, 0],
+            CellType::String => {
+                std::iter::once(SORT_WORD_LENGTH).chain((0..length_max.div_ceil(8) as u32).rev()).collect()
+            }
+        };
+        let null = key.column.validity.is_some().then(|| Word::of_null(key));
+        words.into_iter().map(|word| Word::new(key, word)).chain(null).collect::<Vec<_>>()
+    });
+    let by_key: Vec<_> = words.collect();
+    by_key.into_iter().rev().flatten().collect()
 }

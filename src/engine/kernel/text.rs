@@ -10,24 +10,41 @@ use super::{
 };
 use crate::{
     device::{Buffer, Column, StringCell},
-    operation::{PackedText, TextOperations},
+    operation::{MeasuredText, PackedText, TextOperations},
 };
 
 impl TextOperations for KernelDevice {
-    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText> {
+    fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
         let lengths = self.allocate::<u32>(row_count as u64)?;
-        let mut arguments = CopyStrings {
+        let arguments = CopyStrings {
             source: column.view(),
             lengths: lengths.address(),
-            cells: cells.map_or(0, Buffer::address),
             row_count: row_count as u64,
             ..CopyStrings::default()
         };
         self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
         let (offsets, total_bytes) = self.offsets(&lengths, 4, row_count)?;
+        Ok(MeasuredText { lengths, offsets, total_bytes })
+    }
+
+    fn copy_text(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: MeasuredText,
+        cells: Option<&Buffer>,
+    ) -> Result<PackedText> {
+        let MeasuredText { lengths, offsets, total_bytes } = measured;
         let bytes = self.allocate::<u8>(total_bytes)?;
-        arguments.offsets = offsets.address();
-        arguments.bytes = bytes.address();
+        let arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            offsets: offsets.address(),
+            bytes: bytes.address(),
+            cells: cells.map_or(0, Buffer::address),
+            row_count: row_count as u64,
+            ..CopyStrings::default()
+        };
         // A warp a string.
         self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
         Ok(PackedText { bytes, offsets, total_bytes })

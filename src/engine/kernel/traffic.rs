@@ -12,10 +12,10 @@ use super::{
     Kernel,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells,
-        HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys, MeasureSortWords,
-        MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput, SortDigits, TakeSlots,
-        TestFilterKeys, WritePairs,
+        ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
+        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
+        MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
+        SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
     },
 };
 use crate::{device::StringCell, operation::BLOOM_BLOCK_WORDS};
@@ -145,6 +145,25 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::EncodeSortWords => {
             let EncodeSortWords { column, row_count, .. } = read(arguments);
             row_count * (NUMBER_BYTES + cell(&column) + WORD_BYTES)
+        }
+        Kernel::CompareTexts => {
+            let CompareTexts { count, leaders, .. } = read(arguments);
+            let known = if_set(leaders, 3 * NUMBER_BYTES);
+            // The text's cell and its leader's; the bytes themselves are not known here.
+            count
+                * (NUMBER_BYTES + known + 2 * size_of::<StringCell>() as u64 + 2 * WORD_BYTES + NUMBER_BYTES)
+        }
+        Kernel::MarkTextGroups => {
+            read::<TextGroups>(arguments).count * (NUMBER_BYTES + 2 * WORD_BYTES + FLAG_BYTES)
+        }
+        Kernel::RankTextGroups => {
+            let TextGroups { count, groups, .. } = read(arguments);
+            let bounds = WORD_BYTES + FLAG_BYTES + NUMBER_BYTES;
+            count * (2 * NUMBER_BYTES + if_set(groups, NUMBER_BYTES) + bounds + 3 * WORD_BYTES + FLAG_BYTES)
+        }
+        Kernel::KeepTextGroups => {
+            let bounds = 2 * WORD_BYTES + FLAG_BYTES + NUMBER_BYTES;
+            read::<TextGroups>(arguments).kept_count * (bounds + 8 * NUMBER_BYTES)
         }
         Kernel::CountDigits => read::<SortDigits>(arguments).row_count * WORD_BYTES,
         Kernel::ScatterDigits => read::<SortDigits>(arguments).row_count * 2 * (WORD_BYTES + NUMBER_BYTES),

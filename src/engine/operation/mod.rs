@@ -50,7 +50,7 @@ pub use group::{Accumulator, GroupOperations, Grouping, SumWidth};
 pub use join::{JoinOperations, JoinTable, KEYS_MAX, Pairs, ProbeMode};
 pub(crate) use key_filter::BLOOM_BLOCK_WORDS;
 pub use key_filter::{FilterCounts, KeyFilter, KeyFilterOperations, KeyFilterShape, KeyRange, KeyTest};
-pub use output::{column_schema, to_arrow};
+pub use output::{ArrowBatches, column_schema, to_arrow};
 pub use partition::{HashPartitioning, PARTITIONS_MAX, PartitionOperations, Partitioned, SPLITTERS_MAX};
 pub use program::ProgramOperations;
 pub use queue::{Lane, Queue};
@@ -58,4 +58,4 @@ pub use rows::{NO_ROW, RowNumbers, RowOperations, SELECTED_TILE_ROWS, SelectedTi
 pub use slots::{GroupSlots, SlotLayout, SlotOperations};
 pub(crate) use slots::{ResultPlace, SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX, SLOT_WORD_BYTES, slot_count};
 pub use sort::{SortColumn, SortOperations};
-pub use text::{PackedColumn, PackedText, TextOperations};
+pub use text::{MeasuredText, PackedColumn, PackedText, TextOperations};

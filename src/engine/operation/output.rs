@@ -1,4 +1,6 @@
 //! Columns as Arrow arrays on the host.
+//!
+//! Invariants: a batch has at most [`BATCH_TEXT_BYTES`] of text, unless one row alone has more.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use arrow::{
 use bytemuck::{Pod, Zeroable};
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::{PackedText, Queue};
+use super::{MeasuredText, PackedText, Queue};
 use crate::device::{CellType, Chunk, Column};
 
 /// `IntervalCell` of kernels/abi/column.h.
@@ -41,17 +43,113 @@ pub fn column_schema(types: &[DataType]) -> SchemaRef {
     Arc::new(Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>()))
 }
 
-/// Copies a chunk to the host.
+/// Text of a batch, all columns together: far less than what an offset of 32 bits reaches, and little enough that host and
+/// device have room for a copy.
+const BATCH_TEXT_BYTES: u64 = 64 << 20;
+
+/// The batches that a chunk becomes on the host.
+pub struct ArrowBatches {
+    /// `None` when all of it has been copied.
+    chunk: Option<Chunk>,
+    schema: SchemaRef,
+    /// Where each batch ends, the last first.
+    ends: Vec<usize>,
+    first_row: usize,
+    /// The text of the whole chunk, column by column, if it is one batch.
+    measured: Vec<Option<MeasuredText>>,
+}
+
+impl ArrowBatches {
+    /// Finds out how many batches a chunk is. Waits if it has text.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub fn new(queue: &Queue, chunk: Chunk, schema: &SchemaRef) -> Result<Self> {
+        Self::of(queue, chunk, schema, BATCH_TEXT_BYTES)
+    }
+
+    fn of(queue: &Queue, chunk: Chunk, schema: &SchemaRef, text_bytes_max: u64) -> Result<Self> {
+        let is_text = |column: &Column| column.cell_type == CellType::String;
+        let measure = |column: &Column| {
+            is_text(column).then(|| queue.measure_text(column, chunk.row_count)).transpose()
+        };
+        let mut measured = chunk.columns.iter().map(measure).collect::<Result<Vec<_>>>()?;
+        let total: u64 = measured.iter().flatten().map(|text| text.total_bytes).sum();
+        let ends = if total <= text_bytes_max {
+            vec![chunk.row_count]
+        } else {
+            let mut before = vec![0_u64; chunk.row_count + 1];
+            for MeasuredText { offsets, total_bytes, .. } in
+                std::mem::take(&mut measured).into_iter().flatten()
+            {
+                let offsets = queue.download::<u64>(&offsets, chunk.row_count)?;
+                before
+                    .iter_mut()
+                    .zip(offsets.into_iter().chain([total_bytes]))
+                    .for_each(|(sum, one)| *sum += one);
+            }
+            ends_within(&before, text_bytes_max)
+        };
+        Ok(Self { chunk: Some(chunk), schema: schema.clone(), ends, first_row: 0, measured })
+    }
+
+    /// The next batch. The chunk is let go of with the last.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device; `DatetimeOutOfRange` for an interval that Arrow has no room for.
+    pub fn next(&mut self, queue: &Queue) -> Result<Option<RecordBatch>> {
+        let Some(chunk) = &self.chunk else { return Ok(None) };
+        let Some(end) = self.ends.pop() else { return Ok(None) };
+        let part = queue.slice(chunk, self.first_row, end - self.first_row)?;
+        self.first_row = end;
+        if self.ends.is_empty() {
+            self.chunk = None;
+        }
+        let mut measured = std::mem::take(&mut self.measured);
+        measured.resize_with(part.columns.len(), || None);
+        batch_of(queue, &part, measured, &self.schema).map(Some)
+    }
+}
+
+/// Where parts end of rows before which there is so much text; the last end first.
+fn ends_within(before: &[u64], text_bytes_max: u64) -> Vec<usize> {
+    let row_count = before.len() - 1;
+    let (mut ends, mut first) = (Vec::new(), 0);
+    while first < row_count {
+        let within = before[first..].partition_point(|bytes| bytes - before[first] <= text_bytes_max);
+        // The row that `within` counts at least is the first one itself.
+        first += (within - 1).max(1);
+        ends.push(first);
+    }
+    ends.reverse();
+    ends
+}
+
+/// Copies a chunk to the host whose text one batch has room for.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`, `NotSupported` for more than 2 GiB of text in a column, and faults of the device.
+/// As of [`ArrowBatches::next`]; `NotSupported` for more text than a batch has room for.
 pub fn to_arrow(queue: &Queue, chunk: &Chunk, schema: &SchemaRef) -> Result<RecordBatch> {
+    batch_of(queue, chunk, chunk.columns.iter().map(|_| None).collect(), schema)
+}
+
+fn batch_of(
+    queue: &Queue,
+    chunk: &Chunk,
+    measured: Vec<Option<MeasuredText>>,
+    schema: &SchemaRef,
+) -> Result<RecordBatch> {
     let arrays = chunk
         .columns
         .iter()
+        .zip(measured)
         .zip(schema.fields())
-        .map(|(column, field)| queue.to_array(column, chunk.row_count, field.data_type()))
+        .map(|((column, measured), field)| {
+            queue.to_array(column, chunk.row_count, measured, field.data_type())
+        })
         .collect::<Result<Vec<_>>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(chunk.row_count));
     RecordBatch::try_new_with_options(schema.clone(), arrays, &options).map_err(|error| from_arrow(&error))
@@ -62,7 +160,13 @@ fn from_arrow(error: &arrow::error::ArrowError) -> Error {
 }
 
 impl Queue {
-    fn to_array(&self, column: &Column, row_count: usize, layout: &ArrowType) -> Result<ArrayRef> {
+    fn to_array(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: Option<MeasuredText>,
+        layout: &ArrowType,
+    ) -> Result<ArrayRef> {
         let nulls = match &column.validity {
             None => None,
             Some(validity) => {
@@ -116,7 +220,7 @@ impl Queue {
                 let values = values.collect::<Result<ScalarBuffer<_>>>()?;
                 Arc::new(IntervalMonthDayNanoArray::new(values, nulls))
             }
-            CellType::String => self.to_strings(column, row_count, nulls, layout)?,
+            CellType::String => self.to_strings((column, measured), row_count, nulls, layout)?,
         })
     }
 
@@ -130,12 +234,14 @@ impl Queue {
 
     fn to_strings(
         &self,
-        column: &Column,
+        (column, measured): (&Column, Option<MeasuredText>),
         row_count: usize,
         nulls: Option<NullBuffer>,
         layout: &ArrowType,
     ) -> Result<ArrayRef> {
-        let PackedText { bytes, offsets, total_bytes: total } = self.pack(column, row_count, None)?;
+        let measured = measured.map_or_else(|| self.measure_text(column, row_count), Ok)?;
+        let packed = self.copy_text(column, row_count, measured, None)?;
+        let PackedText { bytes, offsets, total_bytes: total } = packed;
         let bytes: Vec<u8> = self.download(&bytes, total as usize)?;
         let mut ends = Vec::with_capacity(row_count + 1);
         for offset in self.download::<u64>(&offsets, row_count)?.into_iter().chain([total]) {
@@ -180,4 +286,28 @@ fn with_layout(array: ArrayRef, layout: &ArrowType) -> Result<ArrayRef> {
         return Ok(Arc::new(retyped.map_err(|error| from_arrow(&error))?));
     }
     cast(&array, layout).map_err(|error| from_arrow(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ends_within;
+
+    #[test]
+    fn parts_have_as_much_text_as_they_may_or_one_row() {
+        let ends = |lengths: &[u64], most: u64| {
+            let mut before = vec![0];
+            before.extend(lengths.iter().scan(0, |sum, length| {
+                *sum += length;
+                Some(*sum)
+            }));
+            let mut ends = ends_within(&before, most);
+            ends.reverse();
+            ends
+        };
+        assert_eq!(ends(&[1, 1, 1, 1], 10), [4]);
+        assert_eq!(ends(&[5, 5, 5, 5], 10), [2, 4]);
+        assert_eq!(ends(&[5, 6, 5, 5], 10), [1, 2, 4]);
+        assert_eq!(ends(&[0, 40, 0, 0, 11, 0], 10), [1, 2, 4, 5, 6]);
+        assert_eq!(ends(&[], 10), [0; 0]);
+    }
 }

@@ -34,6 +34,16 @@ impl Lane {
         self.defers_faults
     }
 
+    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is heard
+    /// between any two.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    pub fn check_wanted(&self) -> Result<()> {
+        self.memory.stop().check()
+    }
+
     /// Waits for all that was enqueued.
     pub fn wait(&self) -> Result<()> {
         self.memory.platform().wait(self.stream())

@@ -303,6 +303,117 @@ fn sorts_are_stable_and_put_nulls_where_told() {
 }
 
 #[test]
+fn pairs_beyond_the_limit_are_not_counted_to_their_end() {
+    let queue = queue();
+    // By key and by hash: all rows have one.
+    let (build_count, probe_count) = (300_000, 200_000);
+    for by_hash in [false, true] {
+        let keys = |count: usize| match by_hash {
+            false => numbers(&queue, &vec![Some(7); count]),
+            true => texts(&queue, &vec![Some("seven".to_owned()); count]),
+        };
+        let table = queue.build(vec![keys(build_count)], build_count).unwrap();
+        let started = std::time::Instant::now();
+        let found = queue.probe(&table, &[keys(probe_count)], probe_count, ProbeMode::Matches, 1 << 20);
+        let elapsed = started.elapsed();
+        assert!(found.unwrap().is_none());
+        // 60 thousand million pairs.
+        assert!(elapsed.as_secs() < 20, "by hash {by_hash}: {elapsed:?}");
+    }
+}
+
+#[test]
+fn chains_longer_than_a_launch_walks_are_gone_on_with() {
+    let queue = queue();
+    let build_count = 700_000;
+    // A value by itself, another in nearly all rows, and one in none. Numbers are slots themselves, text is hashed.
+    let value = |row: usize| if row == 5 { "rare" } else { "frequent" }.to_owned();
+    let build: Vec<Option<String>> = (0..build_count).map(|row| Some(value(row))).collect();
+    let number = |text: &Option<String>| match text.as_deref() {
+        Some("rare") => Some(1),
+        Some("frequent") => Some(2),
+        _ => Some(9),
+    };
+    let probe = ["frequent", "rare", "missing", "frequent"].map(|text| Some(text.to_owned()));
+    for by_hash in [false, true] {
+        let keys = |values: &[Option<String>]| match by_hash {
+            false => numbers(&queue, &values.iter().map(number).collect::<Vec<_>>()),
+            true => texts(&queue, values),
+        };
+        let table = queue.build(vec![keys(&build)], build_count).unwrap();
+        for mode in [ProbeMode::Matches, ProbeMode::MatchesOrMiss, ProbeMode::First] {
+            let pairs = queue.probe(&table, &[keys(&probe)], probe.len(), mode, u64::MAX).unwrap().unwrap();
+            let probe_rows: Vec<u32> = queue.download(&pairs.probe.rows, pairs.probe.count).unwrap();
+            let build_rows: Vec<u32> = queue.download(&pairs.build.rows, pairs.build.count).unwrap();
+            assert_eq!(probe_rows.len(), build_rows.len());
+            assert!(probe_rows.is_sorted());
+            let mut found: Vec<Vec<u32>> = vec![Vec::new(); probe.len()];
+            for (probe_row, build_row) in probe_rows.into_iter().zip(build_rows) {
+                found[probe_row as usize].push(build_row);
+            }
+            found.iter_mut().for_each(|rows| rows.sort_unstable());
+            let frequent: Vec<u32> = (0..build_count as u32).filter(|row| *row != 5).collect();
+            match mode {
+                ProbeMode::First => {
+                    let counts: Vec<usize> = found.iter().map(Vec::len).collect();
+                    assert_eq!(counts, [1, 1, 0, 1]);
+                    assert!(found[0][0] != 5 && found[1] == [5] && found[3][0] != 5);
+                }
+                _ => {
+                    let miss = if mode == ProbeMode::MatchesOrMiss { vec![u32::MAX] } else { Vec::new() };
+                    assert!(
+                        found == [frequent.clone(), vec![5], miss, frequent],
+                        "by hash {by_hash}, {mode:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Texts that begin alike: each is another one cut off somewhere, with something after that.
+fn branching_texts(count: usize, seed: u64) -> Vec<Option<String>> {
+    let mut source = Numbers(seed);
+    let mut texts: Vec<String> = vec![String::new()];
+    while texts.len() < count {
+        let from = &texts[source.next(texts.len() as u64) as usize];
+        let kept = if source.next(3) == 0 { source.next(from.len() as u64 + 1) as usize } else { from.len() };
+        let mut text = from[..kept].to_owned();
+        let piece = ["", "\0", "\0\0", "a", "b", "\u{7f}"][source.next(6) as usize];
+        let repeats = [0, 1, 2, 7, 8, 33, 300][source.next(7) as usize];
+        text.push_str(&piece.repeat(repeats));
+        texts.push(text);
+    }
+    texts.into_iter().map(|text| (source.next(20) > 0).then_some(text)).collect()
+}
+
+#[test]
+fn long_texts_are_in_the_order_of_their_bytes() {
+    let queue = queue();
+    for (count, seed) in [(2, 1), (3, 2), (40, 3), (700, 4), (3000, 5), (3000, 6)] {
+        let values = branching_texts(count, seed);
+        let second = random_numbers(count, 3, false);
+        for (descending, nulls_first) in [(false, false), (true, false), (false, true)] {
+            let column = texts(&queue, &values);
+            let numbers = numbers(&queue, &second);
+            let keys = [
+                SortColumn { column: numbers, descending: false, nulls_first },
+                SortColumn { column, descending, nulls_first },
+            ];
+            let rows = queue.sort(&keys, count).unwrap();
+            let found: Vec<u32> = queue.download(&rows.rows, rows.count).unwrap();
+            let mut expected: Vec<u32> = (0..count as u32).collect();
+            expected.sort_by(|a, b| {
+                let (a, b) = (*a as usize, *b as usize);
+                compare(&second[a], &second[b], false, nulls_first)
+                    .then_with(|| compare(&values[a], &values[b], descending, nulls_first))
+            });
+            assert_eq!(found, expected, "{count} texts of seed {seed}");
+        }
+    }
+}
+
+#[test]
 fn bytes_that_rows_share_do_not_change_an_order() {
     let queue = queue();
     let count = 3000;

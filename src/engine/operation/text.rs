@@ -7,6 +7,16 @@ use pystachio_plan::Result;
 use super::Queue;
 use crate::device::{Buffer, CellType, Chunk, Column, StringCell};
 
+/// Where the strings of a column would lie one after another.
+pub struct MeasuredText {
+    /// How long each row's text is: a `u32` a row.
+    pub lengths: Buffer,
+    /// Where each row's text starts: a `u64` a row.
+    pub offsets: Buffer,
+    /// How much text there is.
+    pub total_bytes: u64,
+}
+
 /// The strings of a column one after another.
 pub struct PackedText {
     /// The text.
@@ -28,9 +38,18 @@ pub struct PackedColumn {
 
 /// Copying text. See [`super::Device`] for what every operation has in common.
 pub trait TextOperations {
-    /// A text column's strings copied one after another, in the order of rows. `cells` gets a
-    /// [`crate::device::StringCell`] a row that points to the copy. Waits for the count of bytes.
-    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText>;
+    /// How long a text column's strings are. Waits for the count of bytes.
+    fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText>;
+
+    /// A text column's strings copied one after another, in the order of rows, where they were measured to lie. `cells`
+    /// gets a [`crate::device::StringCell`] a row that points to the copy.
+    fn copy_text(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: MeasuredText,
+        cells: Option<&Buffer>,
+    ) -> Result<PackedText>;
 
     /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
     fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()>;
@@ -41,10 +60,11 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`TextOperations::pack`].
+    /// As of [`super::Device`].
     pub fn pack_column(&self, column: &Column, row_count: usize) -> Result<PackedColumn> {
         let cells = self.allocate::<StringCell>(row_count as u64)?;
-        let text = self.pack(column, row_count, Some(&cells))?;
+        let measured = self.measure_text(column, row_count)?;
+        let text = self.copy_text(column, row_count, measured, Some(&cells))?;
         let column = Column { values: cells, strings: vec![text.bytes.clone()], ..column.clone() };
         Ok(PackedColumn { column, text, row_count })
     }
@@ -53,7 +73,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`TextOperations::pack`].
+    /// As of [`super::Device`].
     pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
         let compacted = |column: &Column| {
             let column = match column.is_slice() {
@@ -75,7 +95,7 @@ impl PackedColumn {
     ///
     /// # Errors
     ///
-    /// As of [`TextOperations::pack`].
+    /// As of [`super::Device`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
         let inside: Vec<u32> =
             rows.iter().filter(|row| **row < self.row_count).map(|row| *row as u32).collect();

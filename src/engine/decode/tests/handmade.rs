@@ -165,6 +165,47 @@ fn runs_of_every_kind_and_width_are_read() {
     }
 }
 
+#[test]
+fn runs_without_values_do_not_make_a_page_long() {
+    // Eight values in two runs of four, with packed runs of no group before each.
+    let runs = |empty: usize| {
+        let run = |value: u8| [vec![1; empty], vec![8, value]].concat();
+        [run(1), run(0)].concat()
+    };
+    let dictionary: Vec<u8> = (0..2_i32).flat_map(i32::to_le_bytes).collect();
+    let expect = |values: [i128; 8]| values.map(|value| Some(Value::Number(value))).to_vec();
+    for (empty, is_read) in [(0, true), (1, true), (2, false), (1 << 20, false)] {
+        let values = [vec![1], runs(empty)].concat();
+        let indexes = [dictionary_page(2, &dictionary), page_v1(8, 8, 3, &values)];
+        let flags = [((2 * empty + 4) as u32).to_le_bytes().to_vec(), runs(empty)].concat();
+        // Levels of which the first four say that there is a value.
+        let levels = [flags.clone(), [7_i32; 4].into_iter().flat_map(i32::to_le_bytes).collect()].concat();
+        let read = [
+            decode(PhysicalType::INT32, false, &indexes, &column("v", DataType::Int32), 8),
+            decode(
+                PhysicalType::BOOLEAN,
+                false,
+                &[page_v1(8, 3, 3, &flags)],
+                &column("v", DataType::Bool),
+                8,
+            ),
+            decode(PhysicalType::INT32, true, &[page_v1(8, 0, 3, &levels)], &column("v", DataType::Int32), 8),
+        ];
+        let number = |value| Some(Value::Number(value));
+        let expected = [
+            expect([1, 1, 1, 1, 0, 0, 0, 0]),
+            expect([1, 1, 1, 1, 0, 0, 0, 0]),
+            vec![number(7), number(7), number(7), number(7), None, None, None, None],
+        ];
+        for (read, expected) in read.into_iter().zip(expected) {
+            match read {
+                Ok(values) => assert!(is_read && values == expected, "{empty}: {values:?}"),
+                Err(error) => assert!(!is_read && error.kind == ErrorKind::FileCorrupt, "{empty}: {error}"),
+            }
+        }
+    }
+}
+
 /// Integers as DELTA_BINARY_PACKED with blocks and miniblocks of any size. The last miniblock is whole, or ends with the
 /// last value.
 fn delta_stream(values: &[i64], block_values: usize, miniblocks: usize, cut: bool) -> Vec<u8> {

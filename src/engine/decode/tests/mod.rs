@@ -7,6 +7,7 @@ mod files;
 mod frames;
 mod handmade;
 pub(crate) mod host_library;
+mod host_memory;
 mod matrix;
 mod oracle;
 mod ranges;

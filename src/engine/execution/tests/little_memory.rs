@@ -186,6 +186,6 @@ fn few_groups_of_many_parts_copy_little() {
     let count = |name| operations.get(name).copied().unwrap_or(0);
     let parts = count("group") + count("group of few");
     assert!(parts > 20, "{operations:?}");
-    assert!(count("pack") * 3 <= parts, "{operations:?}");
+    assert!(count("copy_text") * 3 <= parts, "{operations:?}");
     assert_eq!(count("slice_column"), 0, "{operations:?}");
 }

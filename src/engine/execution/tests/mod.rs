@@ -9,6 +9,7 @@
 //! - `late.rs`: devices that work late, in any order, and that refuse things
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `mutants.rs`: damaged files
+//! - `outputs.rs`: rows on their way to the host
 //! - `runtime_filters.rs`: filters that joins send to scans
 //! - `sharing.rs`: admission, cancels, faults, full disks
 //! - `storage.rs`: every way from files to the device
@@ -28,6 +29,7 @@ mod large_decimals;
 mod late;
 mod little_memory;
 mod mutants;
+mod outputs;
 mod runtime_filters;
 mod scans;
 mod sharing;

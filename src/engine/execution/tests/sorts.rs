@@ -123,3 +123,58 @@ fn first_rows_that_are_too_many_for_memory_spill() {
 fn small(context: &str) -> Run<'_> {
     Run { parts: &[16], in_order: true, context }
 }
+
+/// As many rows with a text each, by number.
+fn with_texts(texts: impl IntoIterator<Item = Option<String>>) -> Table {
+    let row = |(number, text)| Row { key: None, text, value: None, number };
+    let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
+    Table::written(std::env::temp_dir(), (0..).zip(texts).map(row).collect(), properties)
+}
+
+fn by_text(table: &Table, direction: Direction) -> Vec<Vec<String>> {
+    let mut rows = table.rows.clone();
+    rows.sort_by(|a, b| compare(&a.text, &b.text, direction));
+    rows.iter().map(shown_row).collect()
+}
+
+#[test]
+fn one_long_text_does_not_decide_how_often_all_rows_are_read() {
+    let long = "x".repeat(8 << 20);
+    // Another that is the same but for its end, and two that are equal.
+    let texts = (0..5000).map(|row| match row {
+        70 | 4000 => Some(long.clone()),
+        71 => Some(long.clone() + "a"),
+        3000 => Some(long[1..].to_owned() + "a"),
+        row if row % 10 == 0 => None,
+        row => Some(format!("text {}", row * 7 % 1000)),
+    });
+    let table = with_texts(texts);
+    for direction in DIRECTIONS {
+        let platform = Watched::new(|_| Ok(()));
+        let fixture = Fixture::over(platform.clone(), PLENTY_BYTES);
+        let answer = fixture.run(ordered(&table, &[(text(1), direction)], None)).unwrap();
+        assert!(answer.rows == by_text(&table, direction), "{direction:?}");
+        let launches = platform.calls.launches();
+        assert!(launches < 2000, "{direction:?}: a million words took {launches} launches");
+    }
+}
+
+#[test]
+fn a_cancel_is_heard_between_the_launches_of_a_sort() {
+    let table = with_texts((0..3000).map(|row| Some(format!("{}{row}", "x".repeat(200)))));
+    let stop = StopFlag::default();
+    let plan = || ordered(&table, &[(text(1), DIRECTIONS[0])], None);
+    let all = Watched::new(|_| Ok(()));
+    Fixture::over(all.clone(), PLENTY_BYTES).run(plan()).unwrap();
+    let (heard, last) = (stop.clone(), all.calls.launches() / 2);
+    let platform = Watched::new(move |calls| {
+        if calls.launches() >= last {
+            heard.stop();
+        }
+        Ok(())
+    });
+    let error = Fixture::over(platform.clone(), PLENTY_BYTES).run_until(plan(), stop).unwrap_err();
+    assert_eq!(error.kind, pystachio_plan::ErrorKind::Cancelled, "{error}");
+    let (launches, of_all) = (platform.calls.launches(), all.calls.launches());
+    assert_eq!(launches, last, "of {of_all} launches");
+}

@@ -16,9 +16,9 @@ use crate::{
     operation::{
         Accumulator, DecodeOperations, Device, FaultReport, GroupOperations, GroupSlots, Grouping,
         HashPartitioning, JoinOperations, JoinTable, KeyFilter, KeyFilterOperations, KeyFilterShape,
-        KeyRange, KeyTest, Lane, NO_ROW, PackedText, Pairs, PartitionOperations, Partitioned, ProbeMode,
-        ProgramOperations, RowNumbers, RowOperations, SelectedTiles, SlotLayout, SlotOperations, SortColumn,
-        SortOperations, TextOperations,
+        KeyRange, KeyTest, Lane, MeasuredText, NO_ROW, PackedText, Pairs, PartitionOperations, Partitioned,
+        ProbeMode, ProgramOperations, RowNumbers, RowOperations, SelectedTiles, SlotLayout, SlotOperations,
+        SortColumn, SortOperations, TextOperations,
     },
     program::{Code, Computed},
 };
@@ -153,8 +153,18 @@ impl RowOperations for Wrapping {
 }
 
 impl TextOperations for Wrapping {
-    fn pack(&self, column: &Column, row_count: usize, cells: Option<&Buffer>) -> Result<PackedText> {
-        self.call("pack")?.pack(column, row_count, cells)
+    fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
+        self.call("measure_text")?.measure_text(column, row_count)
+    }
+
+    fn copy_text(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: MeasuredText,
+        cells: Option<&Buffer>,
+    ) -> Result<PackedText> {
+        self.call("copy_text")?.copy_text(column, row_count, measured, cells)
     }
 
     fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {

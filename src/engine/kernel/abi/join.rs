@@ -107,24 +107,28 @@ pub struct ProbeRows {
     pub probe_row_count: u64,
     /// Whether a row has a match.
     pub flags: u64,
-    /// Pairs of each probe row.
+    /// Pairs of each probe row; those that are not written yet.
     pub counts: u64,
-    /// Where its pairs go.
+    /// Where the next of its pairs goes.
     pub offsets: u64,
     /// Pairs' probe rows.
     pub probe_rows: u64,
     /// Pairs' build rows.
     pub build_rows: u64,
+    /// The build row with which a launch that resumes goes on; 0 if none has to.
+    pub cursors: u64,
+    /// The probe rows with which the next launch goes on are added.
+    pub unfinished: u64,
     /// [`SLOTS_BY_HASH`] or [`SLOTS_BY_KEY`].
     pub slots: u32,
-    /// Nothing.
-    pub reserved: u32,
-    /// Whether one match is enough.
-    pub first_only: u32,
+    /// Along a chain.
+    pub steps_max: u32,
+    /// Whether chains are gone on with.
+    pub resumes: u32,
     /// Whether a row without a match is a pair too.
     pub keep_unmatched: u32,
 }
-const _: () = assert!(size_of::<ProbeRows>() == 896);
+const _: () = assert!(size_of::<ProbeRows>() == 912);
 
 /// A set of keys.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -27,8 +27,9 @@ pub use rows::{
     CombineFlags, CopyStrings, GatherCells, MarkRows, MoveStrings, ScanCounts, ScanTotals, TILE_ROWS,
 };
 pub use sort::{
-    AssignHashPartitions, AssignRangePartitions, DIGIT_VALUES, EncodeSortWords, MeasureSortWords,
-    SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits, SortWordBits,
+    AssignHashPartitions, AssignRangePartitions, CompareTexts, DIGIT_VALUES, EncodeSortWords,
+    MeasureSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits, SortWordBits,
+    TEXT_STRETCH_MAX, TextGroups,
 };
 
 /// A column as a kernel reads or writes it: `ColumnView` of kernels/abi/column.h.

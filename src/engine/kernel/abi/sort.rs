@@ -91,6 +91,83 @@ pub struct SortDigits {
 }
 const _: () = assert!(size_of::<SortDigits>() == 64);
 
+/// Bytes of a text that a launch of `compare_texts` may compare are fewer.
+pub const TEXT_STRETCH_MAX: u64 = 1 << 22;
+
+/// Arguments of `compare_texts`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompareTexts {
+    /// The texts, by row.
+    pub cells: u64,
+    /// Rows, group by group.
+    pub rows: u64,
+    /// The place that a place's group is compared with; 0: the middle of a single group.
+    pub leaders: u64,
+    /// The first place of each place's group.
+    pub groups: u64,
+    /// Bytes known to be the group's; then those that are the leader's too.
+    pub shared: u64,
+    /// The group, and where and to which side the text leaves the leader.
+    pub group_words: u64,
+    /// The bytes from there on.
+    pub text_words: u64,
+    /// Places.
+    pub count: u64,
+    /// Compared of a text; less than [`TEXT_STRETCH_MAX`].
+    pub bytes_max: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<CompareTexts>() == 72);
+
+/// Arguments of `mark_text_groups`, `rank_text_groups` and `keep_text_groups`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct TextGroups {
+    /// As of [`CompareTexts`].
+    pub rows: u64,
+    /// 0: a single group.
+    pub groups: u64,
+    /// As of [`CompareTexts`].
+    pub shared: u64,
+    /// As of [`CompareTexts`].
+    pub group_words: u64,
+    /// As of [`CompareTexts`].
+    pub text_words: u64,
+    /// Places in their new order.
+    pub order: u64,
+    /// Whether a group starts there, in the new order as all that follows.
+    pub starts: u64,
+    /// Exclusive sums of them.
+    pub starts_before: u64,
+    /// Where groups start.
+    pub firsts: u64,
+    /// By row: the group's first place is added, less that of the group before.
+    pub ranks: u64,
+    /// Whether more bytes decide.
+    pub kept: u64,
+    /// Exclusive sums of them.
+    pub kept_before: u64,
+    /// The places that are kept.
+    pub kept_places: u64,
+    /// The next round's rows.
+    pub kept_rows: u64,
+    /// Its groups.
+    pub kept_groups: u64,
+    /// Its leaders.
+    pub kept_leaders: u64,
+    /// What its groups share.
+    pub kept_shared: u64,
+    /// Places.
+    pub count: u64,
+    /// Groups in the new order.
+    pub group_count: u64,
+    /// Places of the next round.
+    pub kept_count: u64,
+}
+const _: () = assert!(size_of::<TextGroups>() == 160);
+
 /// Arguments of `assign_hash_partitions`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
