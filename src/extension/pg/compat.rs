@@ -5,7 +5,10 @@ use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
-use super::list::{integers, pointers};
+use super::{
+    list::{integers, pointers},
+    wait::WaitEvent,
+};
 
 unsafe extern "C-unwind" {
     // In pg_inherits.h, which pgrx doesn't bind.
@@ -20,6 +23,29 @@ unsafe extern "C-unwind" {
 pub fn client_is_connected() -> bool {
     // SAFETY: MyProcPort is set in backends that have a client; then the check polls its socket.
     unsafe { pg_sys::MyProcPort.is_null() || pg_sys::ffi::pg_guard_ffi_boundary(|| pq_check_connection()) }
+}
+
+/// The number of a wait event in this server.
+pub fn wait_event_number(event: WaitEvent) -> u32 {
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    {
+        use std::{cell::RefCell, collections::HashMap};
+        thread_local! {
+            // A lookup in shared memory, once a backend.
+            static NUMBERS: RefCell<HashMap<&'static std::ffi::CStr, u32>> = RefCell::default();
+        }
+        if let Some(name) = event.name() {
+            let known = NUMBERS.with_borrow(|numbers| numbers.get(name).copied());
+            return known.unwrap_or_else(|| {
+                // SAFETY: the name is a constant; an ERROR unwinds from here.
+                let number = unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) };
+                NUMBERS.with_borrow_mut(|numbers| numbers.insert(name, number));
+                number
+            });
+        }
+    }
+    let _ = event;
+    pg_sys::PG_WAIT_EXTENSION
 }
 
 /// Whether a table has, or once had, tables that inherit from it.
