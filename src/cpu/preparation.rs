@@ -123,7 +123,10 @@ impl Preparation {
     /// The plan of operators that spill, and the settings to run it with.
     fn lower_spilling(&self) -> Result<(Arc<dyn ExecutionPlan>, SessionConfig)> {
         let session = |partitions| {
-            self.session.clone().with_batch_size(SPILLING_BATCH_ROWS).with_target_partitions(partitions)
+            let mut session = self.session.clone();
+            // Each batch is sorted on its own: of several that are sorted as one, each part counts the text of all.
+            session.options_mut().execution.sort_in_place_threshold_bytes = 0;
+            session.with_batch_size(SPILLING_BATCH_ROWS).with_target_partitions(partitions)
         };
         let plan = self.lower_for(PlanForm::Spilling, &session(self.threads), self.threads)?;
         let operators = spilling_operators(&plan).max(1);

@@ -222,7 +222,8 @@ impl PhysicalOptimizerRule for StoppableOutputs {
     }
 }
 
-/// Gives operators that keep batches, or send them to files, small ones that hold nothing else.
+/// Gives operators that keep batches, or send them to files, small ones that hold nothing else. What a sort gives points to
+/// text of all its rows, and is made so too for the merge or join above.
 fn with_compact_inputs(plan: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     let compact = plan.transform_up(|node| {
         if !node.is::<SortExec>() && !node.is::<RepartitionExec>() {
@@ -231,7 +232,9 @@ fn with_compact_inputs(plan: Arc<dyn ExecutionPlan>) -> DataFusionResult<Arc<dyn
         let inputs = node.children().into_iter();
         let inputs = inputs.map(|input| Arc::new(CompactExec::new(input.clone())) as _).collect();
         let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        Ok(Transformed::yes(node.replace_children(inputs, options)?))
+        let is_sort = node.is::<SortExec>();
+        let node = node.replace_children(inputs, options)?;
+        Ok(Transformed::yes(if is_sort { Arc::new(CompactExec::new(node)) } else { node }))
     })?;
     Ok(compact.data)
 }
