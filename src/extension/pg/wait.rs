@@ -3,7 +3,6 @@
 #![expect(unsafe_code, reason = "calls PostgreSQL's latch functions")]
 
 use std::{
-    ffi::CStr,
     os::fd::RawFd,
     time::{Duration, Instant},
 };
@@ -35,18 +34,6 @@ pub enum WaitEvent {
     Answer,
     /// Whatever else.
     Other,
-}
-
-impl WaitEvent {
-    /// What pg_stat_activity calls it, if it has a name there.
-    pub fn name(self) -> Option<&'static CStr> {
-        match self {
-            Self::Connect => Some(c"PystachioConnect"),
-            Self::Turn => Some(c"PystachioTurn"),
-            Self::Answer => Some(c"PystachioAnswer"),
-            Self::Other => None,
-        }
-    }
 }
 
 /// Waits until the socket is ready. Raises an ERROR if the query is cancelled meanwhile.
