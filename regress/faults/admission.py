@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from faults.support import STOP_S_MAX, require, wait_until
+from faults.support import STOP_S_MAX, Failure, require, wait_until
 from harness import tables
 from harness.clients import Load, run_clients, sorted_rows
 from harness.libpq import QueryError
@@ -17,6 +17,15 @@ _LIMIT_S = 300
 # It computes until it is cancelled.
 _ENDLESS = "SELECT count(*) FROM orders a, orders b WHERE a.o_orderkey < b.o_orderkey"
 _CURSORS = 5
+# Queries of this scale factor have too little in the same memory.
+_CRAMPED, _ROOMY, _CRAMPED_SCALE = "cramped", "roomy", 0.5
+_CRAMPED_QUERIES = [
+    "SELECT count(*), count(DISTINCT l_comment) FROM lineitem",
+    "SELECT l_returnflag, count(*), sum(l_quantity), count(DISTINCT l_comment), avg(DISTINCT l_tax) FROM lineitem GROUP BY 1",
+    "SELECT l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY l_comment, l_orderkey, l_linenumber OFFSET 2000000 LIMIT 10",
+    "SELECT count(*), max(a.l_comment), min(b.l_comment) FROM lineitem a JOIN lineitem b USING (l_orderkey, l_linenumber)",
+    "SELECT count(*), max(o_comment) FROM orders LEFT JOIN lineitem ON o_orderkey = l_orderkey AND l_comment < o_comment",
+]
 _LOOP = """DO $$
 DECLARE outer_row record; inner_row record; inner_sum numeric; done integer := 0;
 BEGIN
@@ -50,6 +59,12 @@ def _narrow(place):
         session.run(f"DROP SERVER {_SERVER} CASCADE; DROP SCHEMA {_SERVER} CASCADE")
 
 
+def _wait_event(place, session):
+    """What a session waits for."""
+    activity = place.watch.run(f"SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = {session.backend_pid}")
+    return list(activity.rows[0]) if activity.rows else None
+
+
 def many_clients_wait_for_memory(place):
     """Each of 1, 16 and 64 clients gets every answer, though two queries at once would not fit."""
     with _narrow(place) as session:
@@ -72,6 +87,10 @@ def a_query_that_waits_is_seen_and_cancelled(place):
         place.wait_running(1, _SERVER)
         second.start("SELECT count(*) FROM lineitem WHERE l_tax > 0")
         wait_until(lambda: place.waiting(_SERVER) == 1, 5, "a query waits")
+        named = int(place.watch.run("SHOW server_version_num").scalar()) >= 170000
+        for session, name in ((endless, "PystachioAnswer"), (second, "PystachioTurn")):
+            expected = ["Extension", name if named else "Extension"]
+            wait_until(lambda: _wait_event(place, session) == expected, 5, f"pg_stat_activity shows {expected}, not {_wait_event(place, session)}")
         third.start("SELECT count(*) FROM customer WHERE c_comment > ''")
         wait_until(lambda: place.waiting(_SERVER) == 2, 5, "two queries wait")
         require(place.running(_SERVER) == 1, f"{place.running(_SERVER)} queries run")
@@ -85,6 +104,7 @@ def a_query_that_waits_is_seen_and_cancelled(place):
         require(time.monotonic() - begin < STOP_S_MAX, "the cancel of a query that waits took long")
         wait_until(lambda: place.waiting(_SERVER) == 1, STOP_S_MAX, "one query waits")
         endless.cancel()
+        # Its own turn is told too.
         require(third.finish(30).scalar() == "15000", "the third query counts")
         with contextlib.suppress(QueryError):
             endless.finish(10)
@@ -109,4 +129,28 @@ def nobody_waits_for_who_does_not_read(place):
         place.wait_idle(5, _SERVER)
 
 
-TESTS = [many_clients_wait_for_memory, a_query_that_waits_is_seen_and_cancelled, nobody_waits_for_who_does_not_read]
+def queries_larger_than_memory_spill(place):
+    """Joins, distinct values beside other aggregates, and a late page of an order give the rows that they give with more memory."""
+    folder = f"{place.folder}/faults-{_CRAMPED}"
+    setup = "SET client_min_messages = warning", f"SET statement_timeout = '{_LIMIT_S}s'"
+    with place.session(*setup) as session:
+        session.run(f"DROP SERVER IF EXISTS {_CRAMPED} CASCADE; DROP SERVER IF EXISTS {_ROOMY} CASCADE")
+        session.run(f"SELECT * FROM pystachio.tpch_generate('{folder}', {_CRAMPED_SCALE}, overwrite => true)")
+        for server, memory in ((_CRAMPED, _MEMORY), (_ROOMY, "2GB")):
+            session.run(f"CREATE SERVER {server} FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '{memory}', threads '4')")
+            tables.tpch_foreign(session, folder, server, server)
+        queries = [session.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in (9, 10, 18)] + _CRAMPED_QUERIES
+        with place.session(*setup, f"SET search_path = {_CRAMPED}, public") as cramped, place.session(*setup, f"SET search_path = {_ROOMY}, public") as roomy:
+            for sql in queries:
+                begin = time.monotonic()
+                try:
+                    rows = sorted_rows(cramped.run(sql))
+                except QueryError as error:
+                    raise Failure(f"{error.sqlstate} {error.message} {error.detail}: {sql}") from error
+                require(rows == sorted_rows(roomy.run(sql)), f"other rows with little memory: {sql}")
+                print(f"    {time.monotonic() - begin:.1f} s with both memories: {' '.join(sql.split())[:60]}", flush=True)
+        for server in (_CRAMPED, _ROOMY):
+            session.run(f"DROP SERVER {server} CASCADE; DROP SCHEMA {server} CASCADE")
+
+
+TESTS = [queries_larger_than_memory_spill, many_clients_wait_for_memory, a_query_that_waits_is_seen_and_cancelled, nobody_waits_for_who_does_not_read]

@@ -23,7 +23,7 @@ use crate::datafusion::{
         coalesce_partitions::CoalescePartitionsExec,
         coop::CooperativeExec,
         filter::FilterExec,
-        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec},
+        joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec},
         limit::{GlobalLimitExec, LocalLimitExec},
         placeholder_row::PlaceholderRowExec,
         projection::ProjectionExec,
@@ -35,6 +35,7 @@ use crate::datafusion::{
 use pystachio_plan::{ActualRows, Expression, Function, JoinKind, Operator, Relation};
 
 use crate::{
+    compact::CompactExec,
     lowering::{aggregates_distinct_values, swaps_join},
     scan::RowGroupScanExec,
     stopping::StoppableExec,
@@ -203,7 +204,10 @@ impl Walk {
         let working = place.working;
         let is_join = working.is::<HashJoinExec>()
             || working.is::<NestedLoopJoinExec>()
-            || working.is::<CrossJoinExec>();
+            || working.is::<CrossJoinExec>()
+            || working.is::<SortMergeJoinExec>();
+        // It ends with the rows of either side.
+        let is_merge = working.is::<SortMergeJoinExec>();
         let swapped = swaps_join(*kind, keys.len(), residual.is_some(), *build);
         let matched = match working.children().as_slice() {
             [first, second] if is_join => {
@@ -218,8 +222,11 @@ impl Walk {
         self.rows[own] = rows_of(place, above);
         let build_rows = Place::new(children[usize::from(swapped)]).row_count();
         let unread = build_rows.is_none_or(|rows| rows == 0) || *kind == JoinKind::NullAwareAnti;
-        let build = Above { limited: false, ..above };
-        let probe = Above { limited: above.limited || place.is_limited(), reduced: above.reduced || unread };
+        let build = Above { limited: false, reduced: above.reduced || is_merge };
+        let probe = Above {
+            limited: above.limited || place.is_limited(),
+            reduced: above.reduced || unread || is_merge,
+        };
         let (left, right) = if swapped { (probe, build) } else { (build, probe) };
         self.visit(sides[0], children[0], left);
         self.visit(sides[1], children[1], right);
@@ -310,6 +317,7 @@ fn passes_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<CooperativeExec>()
         || plan.is::<StoppableExec>()
+        || plan.is::<CompactExec>()
         || plan.is::<SortPreservingMergeExec>()
         || plan.is::<SortExec>()
         || plan.is::<GlobalLimitExec>()

@@ -7,11 +7,12 @@
 
 use std::{
     fmt,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex},
     time::Duration,
 };
 
 use crate::datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use pystachio_engine::locking::{account, lock};
 use pystachio_plan::Result;
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +61,7 @@ impl Admission {
     pub(crate) fn admit(&self, bytes: u64, stop: &CancellationToken) -> Result<Option<Grant>> {
         let reservation = MemoryConsumer::new(CONSUMER).register(&self.pool);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut count = self.admitted.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.admitted.count);
         loop {
             if stop.is_cancelled() {
                 return Ok(None);
@@ -71,7 +72,7 @@ impl Admission {
                 Err(_) => {}
             }
             let waited = self.admitted.changed.wait_timeout(count, WAIT);
-            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+            count = account(waited).0;
         }
         *count += 1;
         Ok(Some(Grant { reservation, admitted: self.admitted.clone() }))
@@ -103,7 +104,7 @@ impl Drop for Grant {
     fn drop(&mut self) {
         // Before the count changes: whoever sees no other piece must see its memory.
         self.reservation.free();
-        let mut count = self.admitted.count.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = lock(&self.admitted.count);
         *count = count.saturating_sub(1);
         self.admitted.changed.notify_all();
     }

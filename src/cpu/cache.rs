@@ -12,14 +12,14 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use crate::datafusion::execution::memory_pool::MemoryReservation;
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
 
-use pystachio_engine::storage::FileIdentity;
+use pystachio_engine::{locking::lock, storage::FileIdentity};
 
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -226,7 +226,7 @@ impl ColumnCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, CacheState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,23 +1,32 @@
 //! Driving a query: its batches, as its reader wants them, one after the other.
 //!
 //! A query whose reader has paused leaves its place to others. If they need its memory too, it runs to its end and
-//! writes its rows to a file (`spool.rs`), where the reader finds them.
+//! writes its rows to a file ([`Spool`]), where the reader finds them. So does one that gets no memory for a batch that is to
+//! wait for its reader.
 //!
-//! Invariants: who has given a place back holds no memory, or has paused and says how much.
+//! Invariants: who has given a place back holds no memory, or has paused and says how much; but for batches on their way to
+//! its reader, which are counted until the reader asks for the next one.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::datafusion::{
     error::Result as DataFusionResult,
-    execution::{SendableRecordBatchStream, TempFileFactory},
+    execution::{
+        SendableRecordBatchStream,
+        memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation},
+    },
 };
 use arrow::{
-    array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions},
     compute::cast,
     datatypes::{DataType, SchemaRef},
 };
 use futures::{Stream, StreamExt, stream};
-use pystachio_engine::StopFlag;
+use pystachio_engine::{
+    StopFlag,
+    spill::SpillSpace,
+    spool::{READER_STOPPED, Spool},
+};
 use pystachio_plan::Result;
 use tokio::sync::mpsc::{
     Permit, Sender,
@@ -25,31 +34,38 @@ use tokio::sync::mpsc::{
 };
 
 use crate::{
+    compact::{used_bytes, without_unused_text},
     error::{from_arrow, from_datafusion},
     metrics::{MeasuredPlan, QueryPool},
     places::{Place, Turn},
-    spool::{Spool, SpooledRows},
+    pool::ROWS_CONSUMER,
 };
-
-/// How long nobody takes a batch before the query leaves its place. Readers that are merely slower than the query take
-/// one more often than that.
-const READER_WAIT: Duration = Duration::from_millis(100);
 
 /// What readers expect of a batch.
 #[derive(Clone)]
 pub(crate) struct BatchLayout {
     pub(crate) schema: SchemaRef,
     pub(crate) rows_max: usize,
+    /// Its bytes are about as many at most; it has one row at least.
+    pub(crate) bytes_max: usize,
+}
+
+/// A batch on its way to its reader, with the memory that it takes.
+pub(crate) struct HeldBatch {
+    pub(crate) batch: RecordBatch,
+    pub(crate) memory: MemoryReservation,
 }
 
 /// Where a query's batches go.
 pub(crate) struct Output {
-    pub(crate) batches: Sender<Result<RecordBatch>>,
-    pub(crate) place: Place,
-    pub(crate) pool: Arc<QueryPool>,
+    batches: Sender<Result<HeldBatch>>,
+    place: Place,
+    pool: Arc<QueryPool>,
+    /// What batches take is taken from.
+    rows: MemoryReservation,
     /// Where rows go that nobody reads.
-    pub(crate) files: Arc<dyn TempFileFactory>,
-    pub(crate) stop: StopFlag,
+    spool: Arc<SpillSpace>,
+    stop: StopFlag,
 }
 
 /// What became of a batch.
@@ -63,22 +79,54 @@ enum Given {
 }
 
 impl Output {
+    pub(crate) fn new(
+        batches: Sender<Result<HeldBatch>>,
+        place: Place,
+        pool: Arc<QueryPool>,
+        spool: Arc<SpillSpace>,
+        stop: StopFlag,
+    ) -> Self {
+        let rows = MemoryConsumer::new(ROWS_CONSUMER).register(&(pool.clone() as Arc<dyn MemoryPool>));
+        Self { batches, place, pool, rows, spool, stop }
+    }
+
+    /// The batch with memory for it, or the batch alone.
+    fn try_hold(&self, batch: RecordBatch) -> std::result::Result<HeldBatch, RecordBatch> {
+        let bytes = used_bytes(&batch);
+        match self.rows.try_grow(bytes) {
+            Ok(()) => Ok(HeldBatch { batch, memory: self.rows.split(bytes) }),
+            Err(_) => Err(batch),
+        }
+    }
+
+    /// The batch with memory for it, even if there is none: it is one of few, and read from a file.
+    fn hold(&self, batch: RecordBatch) -> HeldBatch {
+        let bytes = used_bytes(&batch);
+        self.rows.grow(bytes);
+        HeldBatch { batch, memory: self.rows.split(bytes) }
+    }
+
     /// Hands a batch or the error on. Who waits for the reader leaves its place.
     async fn give(&mut self, batch: Result<RecordBatch>) -> Given {
         let is_last = batch.is_err();
+        let batch = match batch.map(|batch| self.try_hold(batch)) {
+            Ok(Ok(held)) => Ok(held),
+            Ok(Err(batch)) => return Given::MemoryWanted(Some(Ok(batch))),
+            Err(error) => Err(error),
+        };
         let batch = match self.batches.try_send(batch) {
             Ok(()) if is_last => return Given::Last,
             Ok(()) => return Given::Taken,
             Err(TrySendError::Closed(_)) => return Given::Last,
             Err(TrySendError::Full(batch)) => batch,
         };
-        if let Ok(permit) = tokio::time::timeout(READER_WAIT, self.batches.reserve()).await {
+        if let Ok(permit) = tokio::time::timeout(READER_STOPPED, self.batches.reserve()).await {
             return hand_on(permit, batch);
         }
         self.place.pause(self.pool.held_bytes());
         let permit = tokio::select! {
             biased;
-            () = self.place.memory_wanted() => return Given::MemoryWanted(Some(batch)),
+            () = self.place.memory_wanted() => return Given::MemoryWanted(Some(batch.map(|held| held.batch))),
             permit = self.batches.reserve() => permit,
         };
         match hand_on(permit, batch) {
@@ -93,26 +141,26 @@ impl Output {
     }
 
     /// Gives rows from a file, for which no place and no memory is needed.
-    async fn give_spooled(&self, rows: Result<SpooledRows>) {
-        let mut rows = match rows {
-            Ok(rows) => rows,
-            Err(error) => {
-                self.batches.send(Err(error)).await.ok();
-                return;
-            }
-        };
-        while let Some(batch) = rows.next().await.transpose() {
-            let failed = batch.is_err();
-            if self.batches.send(batch).await.is_err() || failed {
-                return;
+    async fn give_spooled(&self, mut rows: Spool, written: Result<()>) {
+        // Without its rows: where it is the first that comes, the query may run again.
+        if let Err(error) = written {
+            self.batches.send(Err(error)).await.ok();
+            return;
+        }
+        // A batch is read when there is room for it, so that it waits in the file.
+        while let Ok(permit) = self.batches.reserve().await {
+            match rows.pop() {
+                Ok(Some(batch)) => permit.send(Ok(self.hold(batch))),
+                Ok(None) => return,
+                Err(error) => return permit.send(Err(error)),
             }
         }
     }
 }
 
 fn hand_on(
-    permit: std::result::Result<Permit<'_, Result<RecordBatch>>, SendError<()>>,
-    batch: Result<RecordBatch>,
+    permit: std::result::Result<Permit<'_, Result<HeldBatch>>, SendError<()>>,
+    batch: Result<HeldBatch>,
 ) -> Given {
     let Ok(permit) = permit else { return Given::Last };
     let is_last = batch.is_err();
@@ -134,8 +182,10 @@ pub(crate) async fn drive(
             Given::Taken => {}
             Given::Last => break,
             Given::MemoryWanted(part) => {
+                let mut rows = Spool::new(output.spool.clone());
                 let rest = stream::iter(part).chain(parts.by_ref());
-                spooled = Some(write_all(rest, &layout.schema, output.files.as_ref()).await);
+                let written = write_all(rest, &mut rows).await;
+                spooled = Some((rows, written));
                 break;
             }
         }
@@ -143,22 +193,20 @@ pub(crate) async fn drive(
     drop(parts);
     plan.end();
     output.place.leave();
-    if let Some(rows) = spooled {
-        output.give_spooled(rows).await;
+    if let Some((rows, written)) = spooled {
+        output.give_spooled(rows, written).await;
     }
     output.place
 }
 
 async fn write_all(
     mut parts: impl Stream<Item = Result<RecordBatch>> + Unpin,
-    schema: &SchemaRef,
-    files: &dyn TempFileFactory,
-) -> Result<SpooledRows> {
-    let mut spool = Spool::create(files, schema)?;
+    spool: &mut Spool,
+) -> Result<()> {
     while let Some(part) = parts.next().await {
-        spool.write(&part?)?;
+        spool.push(&part?)?;
     }
-    spool.finish()
+    Ok(())
 }
 
 impl BatchLayout {
@@ -185,8 +233,12 @@ impl BatchLayout {
     }
 
     fn cut(self, batch: RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> {
-        (0..batch.num_rows()).step_by(self.rows_max).map(move |start| {
-            let part = batch.slice(start, self.rows_max.min(batch.num_rows() - start));
+        let rows_max = match batch.num_rows() {
+            0 => 1,
+            row_count => (self.bytes_max / (used_bytes(&batch) / row_count).max(1)).clamp(1, self.rows_max),
+        };
+        (0..batch.num_rows()).step_by(rows_max).map(move |start| {
+            let part = batch.slice(start, rows_max.min(batch.num_rows() - start));
             finish_batch(&part, &self.schema)
         })
     }
@@ -210,29 +262,5 @@ fn finish_column(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     } else {
         cast(column, data_type).map_err(|error| from_arrow(&error))?
     };
-    Ok(match column.data_type() {
-        DataType::Utf8View => {
-            let views = column.as_string_view();
-            if wastes(column.as_ref(), views.total_buffer_bytes_used()) {
-                Arc::new(views.gc())
-            } else {
-                column
-            }
-        }
-        DataType::BinaryView => {
-            let views = column.as_binary_view();
-            if wastes(column.as_ref(), views.total_buffer_bytes_used()) {
-                Arc::new(views.gc())
-            } else {
-                column
-            }
-        }
-        _ => column,
-    })
-}
-
-/// Whether most of what the array's buffers hold is not the array's.
-fn wastes(column: &dyn Array, used_bytes: usize) -> bool {
-    let held_bytes = column.get_buffer_memory_size();
-    held_bytes > 2 * (used_bytes + 16 * column.len())
+    Ok(without_unused_text(column))
 }

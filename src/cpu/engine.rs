@@ -3,9 +3,10 @@
 //! Memory: queries reserve from one pool of the option `memory`. Operators that can spill (sorts,
 //! aggregates, exchanges) share evenly what the others leave, and write to the spill directory beyond
 //! that: first come, first served would let one partition of a sort starve the other. A join that is
-//! refused ends its query, which runs again when it is alone (`stream.rs`), and then ends with an error. How many run at once
+//! refused ends its query, which runs again when it is alone (`stream.rs`), with operators that spill if need be. How many run at once
 //! is `places.rs`'s to say. What scans decode is reserved there too, and stays so while the
-//! column cache keeps it: the cache is part of `memory`, has a budget within it, and gives way to queries.
+//! column cache keeps it: the cache is part of `memory`, has a budget within it, and gives way to queries. So are the footers
+//! that are kept (`FileCatalog`).
 
 use std::{
     path::PathBuf,
@@ -20,18 +21,17 @@ use crate::datafusion::{
     config::{ConfigNonZeroUsize, ConfigOptions},
     error::Result as DataFusionResult,
     execution::{
-        TaskContext, TempFileFactory,
-        disk_manager::DiskManagerBuilder,
+        TempFileFactory,
+        disk_manager::{DiskManager, DiskManagerBuilder},
         memory_pool::{MemoryConsumer, MemoryPool},
         runtime_env::{RuntimeEnv, RuntimeEnvBuilder},
     },
-    physical_plan::ExecutionPlan,
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
 use pystachio_engine::{
     Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{FileCatalog, QueryFiles, ScanSize, describe, identify, scan_size},
+    storage::{FileCatalog, ScanSize, describe, identify, scan_size},
 };
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
@@ -44,20 +44,25 @@ use crate::{
     cache::ColumnCache,
     error::from_datafusion,
     generate,
-    lowering::Lowering,
-    metrics::{self, MeasuredPlan, QueryPool},
+    lowering::PlanForm,
+    metrics::{self, QueryPool},
     optimize::{OptimizeMeans, optimize},
     places::{EngineMemory, Places},
-    pool::{EnginePool, SCAN_CONSUMER},
+    pool::{EnginePool, PoolFooters, SCAN_CONSUMER},
+    preparation::{Preparation, SPILLING_BATCH_ROWS},
     sample,
-    scan::{self, BATCH_ROWS, ScanContext},
+    scan::{self, BATCH_ROWS},
     spill::{EXCHANGE_FILE_BYTES_MAX, OperatorFiles},
-    stream::{Prepare, QueryStream, RunningQuery, micros, run_blocking},
+    stream::{Prepare, QueryStream, run_blocking},
 };
 
 /// Memory for each spilled run of a sort that is merged with others: two batches of wide rows, and as much
 /// for what takes the merged rows, which must not be starved.
 const SORT_RUN_BYTES: usize = 8 << 20;
+/// The same for smaller batches.
+const SPILLING_RUN_BYTES: usize = SORT_RUN_BYTES / (BATCH_ROWS / SPILLING_BATCH_ROWS);
+/// Merges at once where operators spill: of both sides of some joins.
+const SPILLING_MERGES: usize = 8;
 /// Spilled runs that one merge reads at most; more are merged in steps.
 const SORT_RUNS_MAX: usize = 64;
 /// DataFusion's own choice for a sort's merge.
@@ -83,8 +88,8 @@ pub struct CpuEngine {
     cache: Arc<ColumnCache>,
     runtime: Handle,
     environment: Arc<RuntimeEnv>,
-    /// Where queries write what they have no memory for.
-    files: Arc<dyn TempFileFactory>,
+    /// How operators merge what they spilled in small batches.
+    spilling: Arc<DiskManager>,
     session: SessionConfig,
     counters: Arc<QueryCounters>,
     places: Arc<Places>,
@@ -114,35 +119,39 @@ impl CpuEngine {
         let runtime = Handle::try_current()
             .map_err(|_| Error::new(ErrorKind::Unavailable, "the engine needs a tokio runtime"))?;
         let memory_bytes = usize::try_from(options.memory_bytes).unwrap_or(usize::MAX);
-        let merge_fan_in = (memory_bytes / (options.threads.max(1) * SORT_RUN_BYTES)).clamp(2, SORT_RUNS_MAX);
+        let merging = |merge_bytes: usize| {
+            DiskManagerBuilder::default()
+                .with_temp_file_factory(spill.clone())
+                .with_max_spill_merge_fan_in((memory_bytes / merge_bytes).clamp(2, SORT_RUNS_MAX))
+        };
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::new(EnginePool::new(memory_bytes)))
-            .with_disk_manager_builder(
-                DiskManagerBuilder::default()
-                    .with_temp_file_factory(spill.clone())
-                    .with_max_spill_merge_fan_in(merge_fan_in),
-            )
+            .with_disk_manager_builder(merging(options.threads.max(1) * SORT_RUN_BYTES))
             .build_arc()
             .map_err(|error| from_datafusion(&error))?;
+        let spilling =
+            merging(SPILLING_MERGES * SPILLING_RUN_BYTES).build().map_err(|error| from_datafusion(&error))?;
         let cache_bytes_max = usize::try_from(options.cache_bytes).unwrap_or(usize::MAX);
         let cache = Arc::new(ColumnCache::new(cache_bytes_max));
+        let footers = PoolFooters::new(&environment.memory_pool, cache.clone());
+        let catalog = Arc::new(FileCatalog::new(Arc::new(footers), options.memory_bytes));
         let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
         let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
         let memory = EngineMemory {
             bytes_max: options.memory_bytes,
             free_bytes: Box::new({
-                let (bytes_max, pool, cache) =
-                    (options.memory_bytes, environment.memory_pool.clone(), cache.clone());
-                move || bytes_max.saturating_sub(used_by_queries(pool.as_ref(), &cache))
+                let (bytes_max, pool) = (options.memory_bytes, environment.memory_pool.clone());
+                let (cache, catalog) = (cache.clone(), catalog.clone());
+                move || bytes_max.saturating_sub(used_by_queries(pool.as_ref(), &cache, &catalog))
             }),
         };
         Ok(Self {
             options,
-            catalog: Arc::default(),
+            catalog,
             cache,
             runtime,
             environment,
-            files: spill,
+            spilling: Arc::new(spilling),
             session,
             counters: Arc::default(),
             places: Places::new(memory),
@@ -185,80 +194,27 @@ impl CpuEngine {
         .await
     }
 
-    /// What the scans of a query share.
-    fn scan_context(&self, request: &QueryRequest) -> ScanContext {
-        ScanContext {
-            files: QueryFiles::new(self.catalog.clone(), request.planned_files.clone()),
+    /// What makes a query, and may do so more than once.
+    fn preparation(&self, request: QueryRequest, stop: StopFlag) -> Preparation {
+        Preparation {
+            request,
+            stop,
+            catalog: self.catalog.clone(),
             cache: self.cache.clone(),
+            session: self.session.clone(),
+            environment: self.environment.clone(),
+            spilling: self.spilling.clone(),
+            spool_directory: self.options.spill_directory.clone(),
             threads: self.threads(),
+            memory_bytes: usize::try_from(self.options.memory_bytes).unwrap_or(usize::MAX),
+            started: Instant::now(),
         }
     }
-
-    /// What makes the query; it may be made more than once.
-    fn prepare(&self, request: QueryRequest, stop: StopFlag) -> Prepare {
-        let started = Instant::now();
-        let (scans, session) =
-            (self.scan_context(&request), self.session.clone().with_extension(Arc::new(stop.clone())));
-        let (environment, cache, files) = (self.environment.clone(), self.cache.clone(), self.files.clone());
-        let guard = Arc::new(RunningGuard::new(self.counters.clone()));
-        Arc::new(move || {
-            let preparing = Instant::now();
-            let plan = lower(&request, &scans, &session, &stop)?;
-            let columns = request.plan.root.columns();
-            let output_types = request
-                .plan
-                .outputs
-                .iter()
-                .filter_map(|id| columns.iter().find(|(column, _)| column == id))
-                .map(|(_, data_type)| data_type.clone())
-                .collect();
-            let pool = Arc::new(QueryPool::new(environment.memory_pool.clone(), cache.clone(), stop.clone()));
-            let environment = RuntimeEnv {
-                memory_pool: pool.clone() as Arc<dyn MemoryPool>,
-                disk_manager: environment.disk_manager.clone(),
-                cache_manager: environment.cache_manager.clone(),
-                object_store_registry: environment.object_store_registry.clone(),
-            };
-            let context = TaskContext::default()
-                .with_session_config(session.clone())
-                .with_runtime(Arc::new(environment));
-            let counted = request.with_metrics.then(|| request.plan.root.clone());
-            Ok(RunningQuery {
-                plan_schema: plan.schema(),
-                plan: Arc::new(MeasuredPlan::new(plan, counted)),
-                context: Arc::new(context),
-                pool,
-                output_types,
-                batch_rows_max: (request.batch_rows_max as usize).max(1),
-                files: files.clone(),
-                started,
-                stop: stop.clone(),
-                prepare_us: micros(preparing),
-                _guard: guard.clone(),
-            })
-        })
-    }
 }
 
-/// What is reserved but for the column cache, which gives way.
-fn used_by_queries(pool: &dyn MemoryPool, cache: &ColumnCache) -> u64 {
-    pool.reserved().saturating_sub(cache.used_bytes()) as u64
-}
-
-fn lower(
-    request: &QueryRequest,
-    scans: &ScanContext,
-    session: &SessionConfig,
-    stop: &StopFlag,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let lowering = Lowering {
-        parameters: &request.parameters,
-        scans,
-        config: session.options(),
-        stop,
-        next_column: std::cell::Cell::new(u32::MAX),
-    };
-    lowering.lower_plan(&request.plan)
+/// What is reserved but for the column cache and kept footers, which give way.
+fn used_by_queries(pool: &dyn MemoryPool, cache: &ColumnCache, catalog: &FileCatalog) -> u64 {
+    (pool.reserved().saturating_sub(cache.used_bytes()) as u64).saturating_sub(catalog.kept_bytes())
 }
 
 /// DataFusion's settings, where they are not its defaults.
@@ -289,17 +245,13 @@ impl Engine for CpuEngine {
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        let place = self.places.take(&stop).await?;
-        let prepare = self.prepare(request, stop);
-        let first = prepare.clone();
-        let query = self.run_blocking(move || first()).await?;
-        Ok(Box::new(QueryStream::start(query, place, prepare, &self.runtime)))
+        self.run_in_form(request, stop, PlanForm::Fast).await
     }
 
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
-        let (scans, session) = (self.scan_context(&request), self.session.clone());
+        let preparation = self.preparation(request, StopFlag::default());
         self.run_blocking(move || {
-            let plan = lower(&request, &scans, &session, &StopFlag::default())?;
+            let plan = preparation.lower(PlanForm::Fast)?;
             scan::preview(&plan);
             let mut metrics = QueryMetrics::default();
             metrics::collect(&plan, false, &mut metrics);
@@ -344,7 +296,11 @@ impl Engine for CpuEngine {
             queries_run: self.counters.run.load(Ordering::Relaxed),
             queries_running: self.counters.running.load(Ordering::Relaxed),
             queries_waiting: self.places.waiting_count() as u64,
-            memory_used_bytes: used_by_queries(self.environment.memory_pool.as_ref(), &self.cache),
+            memory_used_bytes: used_by_queries(
+                self.environment.memory_pool.as_ref(),
+                &self.cache,
+                &self.catalog,
+            ),
             memory_max_bytes: self.options.memory_bytes,
             cache_used_bytes: cache_used_bytes as u64,
             cache_max_bytes: self.cache.bytes_max() as u64,
@@ -354,6 +310,22 @@ impl Engine for CpuEngine {
 }
 
 impl CpuEngine {
+    /// Runs a query, first with operators of this form.
+    pub(crate) async fn run_in_form(
+        &self,
+        request: QueryRequest,
+        stop: StopFlag,
+        form: PlanForm,
+    ) -> Result<Box<dyn ResultStream>> {
+        let place = self.places.take(&stop).await?;
+        let running: Arc<dyn Send + Sync> = Arc::new(RunningGuard::new(self.counters.clone()));
+        let preparation = self.preparation(request, stop);
+        let prepare: Prepare = Arc::new(move |form| preparation.prepare(form, running.clone()));
+        let first = prepare.clone();
+        let query = self.run_blocking(move || first(form)).await?;
+        Ok(Box::new(QueryStream::start(query, place, prepare, &self.runtime)))
+    }
+
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
     fn admission(&self) -> Admission {
         Admission::new(Arc::new(self.query_pool(StopFlag::default())))
@@ -361,7 +333,7 @@ impl CpuEngine {
 
     /// The engine's pool, to which the column cache gives way.
     fn query_pool(&self, stop: StopFlag) -> QueryPool {
-        QueryPool::new(self.environment.memory_pool.clone(), self.cache.clone(), stop)
+        QueryPool::new(self.environment.memory_pool.clone(), self.cache.clone(), self.catalog.clone(), stop)
     }
 
     async fn run_blocking<T: Send + 'static>(

@@ -1,7 +1,8 @@
 //! The CPU engine: plans run by Apache DataFusion.
 //!
 //! - `engine.rs`: [`CpuEngine`], what the host starts
-//! - `lowering`: a plan becomes DataFusion's physical operators; `functions`: its expressions and aggregates
+//! - `lowering`: a plan becomes DataFusion's physical operators, and `expand.rs`, `compact.rs` some of ours; `functions`: its expressions and
+//!   aggregates; `preparation.rs`: what else it needs to run
 //! - `scan`: Parquet row groups in, batches out; `cache.rs`: decoded columns kept between queries;
 //!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
 //! - `datafusion.rs`: the parts of DataFusion that are used
@@ -20,10 +21,12 @@
 mod actual_rows;
 mod admission;
 mod cache;
+mod compact;
 mod datafusion;
 mod drive;
 mod engine;
 mod error;
+mod expand;
 mod functions;
 mod generate;
 mod layout;
@@ -32,10 +35,10 @@ mod metrics;
 mod optimize;
 mod places;
 mod pool;
+mod preparation;
 mod sample;
 mod scan;
 mod spill;
-mod spool;
 mod stopping;
 mod stream;
 mod written_files;

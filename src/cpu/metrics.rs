@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -16,7 +16,7 @@ use crate::datafusion::{
     },
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, locking::lock_whole, storage::FileCatalog};
 use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, Relation};
 
 use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, stopping};
@@ -134,17 +134,18 @@ impl MeasuredPlan {
     }
 
     fn lock(&self) -> MutexGuard<'_, PlanState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.state)
     }
 }
 
 /// The engine's memory pool as one query sees it: what the query reserves is counted. A query that is not
 /// wanted any more gets nothing: operators that work for long within one poll, such as a sort that spills,
-/// ask for memory again and again. What the pool does not have is taken from the column cache.
+/// ask for memory again and again. What the pool does not have is taken from the column cache, and then from kept footers.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
     engine: Arc<dyn MemoryPool>,
     cache: Arc<ColumnCache>,
+    catalog: Arc<FileCatalog>,
     stop: StopFlag,
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
@@ -155,10 +156,16 @@ pub(crate) struct QueryPool {
 }
 
 impl QueryPool {
-    pub(crate) fn new(engine: Arc<dyn MemoryPool>, cache: Arc<ColumnCache>, stop: StopFlag) -> Self {
+    pub(crate) fn new(
+        engine: Arc<dyn MemoryPool>,
+        cache: Arc<ColumnCache>,
+        catalog: Arc<FileCatalog>,
+        stop: StopFlag,
+    ) -> Self {
         Self {
             engine,
             cache,
+            catalog,
             stop,
             used_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
@@ -233,7 +240,10 @@ impl MemoryPool for QueryPool {
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> DataFusionResult<()> {
         stopping::check(&self.stop)?;
         let mut grown = self.engine.try_grow(reservation, additional);
-        while grown.is_err() && self.cache.give_back(additional.max(CACHE_STEP_BYTES)) {
+        while grown.is_err()
+            && (self.cache.give_back(additional.max(CACHE_STEP_BYTES))
+                || self.catalog.give_back(additional as u64))
+        {
             grown = self.engine.try_grow(reservation, additional);
         }
         grown?;

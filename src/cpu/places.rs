@@ -3,10 +3,11 @@
 //! A query runs while it has a place. There are as many as the engine's memory has shares of a size with which most
 //! queries come to their end, so that those that run have memory, and those that would fail for want of it wait. A
 //! query whose reader has paused leaves its place to others, and takes one again before it goes on. What memory it holds
-//! meanwhile it is asked to give up when others have too little (`spool.rs`).
+//! meanwhile it is asked to give up when others have too little (`drive.rs`).
 //!
 //! Invariants: who waits gets a place in the order of arrival, those that had one before first: they hold memory, and
-//! were here before. A query that has to run alone lets nobody overtake it. A place comes back however its query ends:
+//! were here before. A query that has to run alone is overtaken only while one still runs that ran when it began to wait:
+//! it waits for these, and then for those that overtook it, and for no more. A place comes back however its query ends:
 //! it waits for no reader, so that every wait ends when those that run do.
 //!
 //! Deliberately absent: what a query gets beyond its share. That is the memory pool's to decide, and a query that is
@@ -15,11 +16,11 @@
 use std::{
     cmp::Reverse,
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, locking::lock};
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::{Notify, oneshot};
 
@@ -76,6 +77,8 @@ struct Paused {
 struct Waiting {
     number: u64,
     way: Way,
+    /// Who had a place when one that is to be alone began to wait.
+    before: Vec<u64>,
     turn: oneshot::Sender<()>,
 }
 
@@ -147,19 +150,12 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, PlacesState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Gives places to those that wait, in their order, as far as there are any.
     fn give(&self, state: &mut PlacesState) {
-        loop {
-            let first = state.returning.front().or_else(|| state.arriving.front());
-            let Some((number, way)) = first.map(|first| (first.number, first.way)) else { return };
-            if !self.has_room(state, way) {
-                return;
-            }
-            let queue = if state.returning.is_empty() { &mut state.arriving } else { &mut state.returning };
-            let Some(Waiting { turn, .. }) = queue.pop_front() else { return };
+        while let Some(Waiting { number, way, turn, .. }) = self.take_next(state) {
             state.paused.remove(&number);
             state.is_alone = way == Way::Alone;
             state.holders.values_mut().for_each(|had_company| *had_company = true);
@@ -168,6 +164,21 @@ impl Places {
             // Who does not hear it any more is about to drop the place.
             let _ = turn.send(());
         }
+    }
+
+    /// Takes the next one out of those that wait, if it may have a place now.
+    fn take_next(&self, state: &mut PlacesState) -> Option<Waiting> {
+        for index in 0..state.returning.len() {
+            let way = state.returning[index].way;
+            if self.has_room(state, way) {
+                return state.returning.remove(index);
+            }
+            if !state.lets_others_pass(&state.returning[index]) {
+                return None;
+            }
+        }
+        let way = state.arriving.front()?.way;
+        if self.has_room(state, way) { state.arriving.pop_front() } else { None }
     }
 
     /// Whether the query that waits first may have a place now. If it needs memory that others hold for nothing, these
@@ -191,6 +202,11 @@ impl Places {
 }
 
 impl PlacesState {
+    /// Whether those behind this one may have places although it gets none: it has to wait for others anyway.
+    fn lets_others_pass(&self, waiting: &Waiting) -> bool {
+        waiting.before.iter().any(|number| self.holders.contains_key(number))
+    }
+
     /// Asks those that have paused for so much memory, the largest first; false if there is nobody to wait for.
     fn ask(&mut self, wanted_bytes: u64) -> bool {
         let mut paused: Vec<&mut Paused> =
@@ -227,6 +243,10 @@ impl PlacesState {
 ///
 /// `Cancelled` when `stop` says so.
 async fn wait(mut turn: oneshot::Receiver<()>, stop: &StopFlag) -> Result<()> {
+    if turn.try_recv().is_ok() {
+        return Ok(());
+    }
+    let _waits = stop.wait_for_turn();
     while turn.try_recv().is_err() {
         if stop.is_stopped() {
             return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
@@ -288,7 +308,7 @@ impl Place {
         Turn::GiveUpMemory
     }
 
-    /// Takes a place again when nobody else has one, and keeps others from getting one. The query has given up its memory.
+    /// Takes a place again when nobody else has one, and keeps others from getting one then. The query has given up its memory.
     ///
     /// # Errors
     ///
@@ -307,8 +327,9 @@ impl Place {
     fn request(&self, way: Way) -> oneshot::Receiver<()> {
         let (turn, told) = oneshot::channel();
         let mut state = self.places.lock();
+        let before = if way == Way::Alone { state.holders.keys().copied().collect() } else { Vec::new() };
         let queue = if way == Way::Arriving { &mut state.arriving } else { &mut state.returning };
-        queue.push_back(Waiting { number: self.number, way, turn });
+        queue.push_back(Waiting { number: self.number, way, before, turn });
         self.places.give(&mut state);
         told
     }
@@ -370,13 +391,16 @@ mod tests {
     async fn a_wait_that_is_dropped_or_stopped_takes_nothing() {
         let (places, stop) = (places(1), StopFlag::default());
         let first = places.take(&stop).await.unwrap();
+        assert!(!*stop.turn_waits().borrow());
         let stopped = StopFlag::default();
         let mut second = Box::pin(places.take(&stop));
         let mut third = Box::pin(places.take(&stopped));
         let mut fourth = Box::pin(places.take(&stop));
         assert!(!is_ready(&mut second).await && !is_ready(&mut third).await && !is_ready(&mut fourth).await);
+        assert!(*stop.turn_waits().borrow() && *stopped.turn_waits().borrow());
         stopped.stop();
         assert_eq!(third.await.err().unwrap().kind, ErrorKind::Cancelled);
+        assert!(!*stopped.turn_waits().borrow());
         // The second is given the place, and is dropped before it knows.
         drop(first);
         drop(second);
@@ -405,7 +429,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_to_be_alone_waits_for_all_and_lets_nobody_overtake() {
+    async fn who_is_to_be_alone_is_overtaken_only_while_those_run_that_ran_before() {
         let (places, stop) = (places(3), StopFlag::default());
         let mut alone = places.take(&stop).await.unwrap();
         let other = places.take(&stop).await.unwrap();
@@ -413,10 +437,20 @@ mod tests {
         {
             let mut taking = Box::pin(alone.take_alone(&stop));
             assert!(!is_ready(&mut taking).await);
+            // It has to wait for the other one anyway.
+            let overtaking = [places.take(&stop).await.unwrap(), places.take(&stop).await.unwrap()];
+            let mut late = Box::pin(places.take(&stop));
+            assert!(!is_ready(&mut late).await, "all places are taken");
+            drop(other);
+            assert!(!is_ready(&mut late).await, "it would never have its turn");
+            assert!(!is_ready(&mut taking).await);
+            drop(late);
+            let [first, second] = overtaking;
+            drop(first);
             let mut late = Box::pin(places.take(&stop));
             assert!(!is_ready(&mut late).await);
             drop(late);
-            drop(other);
+            drop(second);
             taking.await.unwrap();
         }
         let mut late = Box::pin(places.take(&stop));

@@ -11,7 +11,7 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use crate::datafusion::{
@@ -19,12 +19,17 @@ use crate::datafusion::{
     execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation},
 };
 
-use crate::error::REFUSED;
+use crate::{cache::ColumnCache, error::REFUSED};
+use pystachio_engine::{locking::lock, storage::FooterMemory};
 
 /// The consumer name of scans.
 pub(crate) const SCAN_CONSUMER: &str = "scan";
 /// The consumer name of what scans decode for the column cache.
 pub(crate) const CHUNK_CONSUMER: &str = "column chunks";
+/// The consumer name of rows on their way to readers.
+pub(crate) const ROWS_CONSUMER: &str = "rows for readers";
+/// The consumer name of footers.
+const FOOTER_CONSUMER: &str = "footers";
 /// The part of the pool that operators that can spill never get.
 const SPILLERS_NEVER_PART: usize = 8;
 
@@ -48,7 +53,7 @@ impl EnginePool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// How much more a consumer may have.
@@ -59,12 +64,40 @@ impl EnginePool {
             let share = self.bytes_max.saturating_sub(others) / state.spillers.max(1);
             return share.saturating_sub(reservation.size());
         }
-        let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER].contains(&consumer.name()) {
+        let taken = if [SCAN_CONSUMER, CHUNK_CONSUMER, FOOTER_CONSUMER].contains(&consumer.name()) {
             state.fixed_bytes
         } else {
             state.fixed_bytes + state.spillable_bytes
         };
         self.bytes_max.saturating_sub(taken)
+    }
+}
+
+/// Memory for footers, of an engine's pool. The column cache gives way to them.
+#[derive(Debug)]
+pub(crate) struct PoolFooters {
+    reservation: MemoryReservation,
+    cache: Arc<ColumnCache>,
+}
+
+impl PoolFooters {
+    pub(crate) fn new(pool: &Arc<dyn MemoryPool>, cache: Arc<ColumnCache>) -> Self {
+        Self { reservation: MemoryConsumer::new(FOOTER_CONSUMER).register(pool), cache }
+    }
+}
+
+impl FooterMemory for PoolFooters {
+    fn try_take(&self, bytes: u64) -> bool {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let mut taken = self.reservation.try_grow(bytes);
+        while taken.is_err() && self.cache.give_back(bytes) {
+            taken = self.reservation.try_grow(bytes);
+        }
+        taken.is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.reservation.shrink(usize::try_from(bytes).unwrap_or(usize::MAX));
     }
 }
 
@@ -147,7 +180,6 @@ impl MemoryPool for EnginePool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     fn pool() -> Arc<dyn MemoryPool> {
         Arc::new(EnginePool::new(800))

@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -31,7 +31,7 @@ use crate::datafusion::{
 };
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream};
-use pystachio_engine::storage::from_io;
+use pystachio_engine::{locking::lock_whole, storage::from_io};
 use pystachio_plan::{Error, Result};
 use tempfile::{NamedTempFile, TempPath};
 use tokio_util::io::ReaderStream;
@@ -129,7 +129,7 @@ impl SpillFile for OperatorFile {
     }
 
     fn open_writer(&self) -> DataFusionResult<Box<dyn SpillWriter>> {
-        let file = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let file = lock_whole(&self.unwritten).take();
         let file = file.ok_or_else(|| to_datafusion(Error::internal("a spill file is written once")))?;
         Ok(Box::new(OperatorFileWriter {
             file: BufWriter::new(file),

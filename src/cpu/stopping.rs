@@ -11,7 +11,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll},
 };
 
@@ -33,7 +33,7 @@ use arrow::{
     datatypes::{FieldRef, Schema, SchemaRef},
 };
 use futures::Stream;
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind};
 
 use crate::error::{out_of_memory, to_datafusion};
@@ -123,7 +123,7 @@ impl ExecutionPlan for StoppableExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<SendableRecordBatchStream> {
-        if !self.started.lock().unwrap_or_else(PoisonError::into_inner).insert(partition) {
+        if !lock_whole(&self.started).insert(partition) {
             return Err(to_datafusion(out_of_memory("a join without keys, for all rows of one side")));
         }
         let flag = flag_of(&context);

@@ -5,21 +5,22 @@
 //! stream aborts that task, which drops the operators and with them the tasks and memory they hold; the
 //! query's flag ends what is in the middle of a poll.
 //!
-//! A query that runs out of memory beside others, before its first row, runs again when it is alone: it fails only
-//! if the engine's whole memory does not do. A query that nobody reads leaves its place to others (`places.rs`).
+//! A query that runs out of memory before its first row runs again when it is alone: if it had others beside it as it was,
+//! and then with operators that spill (`preparation.rs`). It fails only if these have too little in the engine's
+//! whole memory. A query that nobody reads leaves its place to others (`places.rs`).
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use crate::datafusion::execution::{TaskContext, TempFileFactory};
+use crate::datafusion::execution::{TaskContext, memory_pool::MemoryReservation};
 use arrow::{
     array::RecordBatch,
     datatypes::{Field, Schema, SchemaRef},
 };
 use async_trait::async_trait;
-use pystachio_engine::{ResultStream, StopFlag};
+use pystachio_engine::{ResultStream, StopFlag, spill::SpillSpace};
 use pystachio_plan::{Error, ErrorKind, QueryMetrics, Result};
 use tokio::{
     runtime::Handle,
@@ -28,8 +29,9 @@ use tokio::{
 };
 
 use crate::{
-    drive::{BatchLayout, Output, drive},
+    drive::{BatchLayout, HeldBatch, Output, drive},
     error::from_panic,
+    lowering::PlanForm,
     metrics::{MeasuredPlan, QueryPool},
     places::Place,
 };
@@ -42,7 +44,18 @@ const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 const END_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Makes a query from its start.
-pub(crate) type Prepare = Arc<dyn Fn() -> Result<RunningQuery> + Send + Sync>;
+pub(crate) type Prepare = Arc<dyn Fn(PlanForm) -> Result<RunningQuery> + Send + Sync>;
+
+/// How a query runs. Out of memory, it goes on with a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempt {
+    /// Beside others.
+    First,
+    /// Alone, with the same operators.
+    Alone,
+    /// Alone, with operators that spill.
+    Spilling,
+}
 
 /// What a running query is.
 pub(crate) struct RunningQuery {
@@ -53,8 +66,9 @@ pub(crate) struct RunningQuery {
     pub(crate) pool: Arc<QueryPool>,
     pub(crate) output_types: Vec<pystachio_plan::DataType>,
     pub(crate) batch_rows_max: usize,
+    pub(crate) batch_bytes_max: usize,
     /// Where rows go that nobody reads.
-    pub(crate) files: Arc<dyn TempFileFactory>,
+    pub(crate) spool: Arc<SpillSpace>,
     pub(crate) started: Instant,
     /// Set when the result is not wanted any more.
     pub(crate) stop: StopFlag,
@@ -67,16 +81,19 @@ pub(crate) struct RunningQuery {
 pub(crate) struct QueryStream {
     query: RunningQuery,
     prepare: Prepare,
+    attempt: Attempt,
     runtime: Handle,
     schema: SchemaRef,
     run: Run,
+    /// The memory of the batch that was given last: it is on its way until the next one is asked for.
+    handed: Option<MemoryReservation>,
     row_count: u64,
     elapsed_us: Option<u64>,
 }
 
 /// The task that drives a query, and what it gives. Dropping it ends the task.
 struct Run {
-    batches: mpsc::Receiver<Result<RecordBatch>>,
+    batches: mpsc::Receiver<Result<HeldBatch>>,
     task: Option<JoinHandle<Place>>,
     abort: AbortHandle,
 }
@@ -93,7 +110,17 @@ impl QueryStream {
             .collect();
         let schema = Arc::new(Schema::new(fields));
         let run = Run::start(&query, &schema, place, runtime);
-        Self { query, prepare, runtime: runtime.clone(), schema, run, row_count: 0, elapsed_us: None }
+        Self {
+            query,
+            prepare,
+            attempt: Attempt::First,
+            runtime: runtime.clone(),
+            schema,
+            run,
+            handed: None,
+            row_count: 0,
+            elapsed_us: None,
+        }
     }
 
     async fn finish(&mut self) -> Result<Option<Place>> {
@@ -110,18 +137,17 @@ impl QueryStream {
     }
 
     /// Runs the query once more, alone, unless that could make no difference; gives `error` then.
-    async fn run_alone(&mut self, error: Error) -> Result<()> {
+    async fn run_again(&mut self, error: Error) -> Result<()> {
         let place = self.finish().await.unwrap_or_default();
-        let Some(mut place) = place.filter(|place| {
-            error.kind == ErrorKind::OutOfMemory && self.row_count == 0 && place.had_company()
-        }) else {
-            return Err(error);
-        };
-        tracing::info!(reason = %error, "query waits until it can run alone");
+        let is_refused = error.kind == ErrorKind::OutOfMemory && self.row_count == 0;
+        let Some(mut place) = place.filter(|_| is_refused) else { return Err(error) };
+        let Some(attempt) = self.attempt.next(place.had_company()) else { return Err(error) };
+        tracing::info!(reason = %error, ?attempt, "query waits until it can run alone");
         let stop = self.query.stop.clone();
         place.take_alone(&stop).await?;
         let (prepare, before) = (self.prepare.clone(), self.query.pool.clone());
-        self.query = run_blocking(&self.runtime, move || prepare()).await?;
+        self.query = run_blocking(&self.runtime, move || prepare(attempt.form())).await?;
+        self.attempt = attempt;
         // Tasks of the first run may be in the middle of a poll, and hold memory until its end.
         let waiting = Instant::now();
         while before.is_used() && !stop.is_stopped() && waiting.elapsed() < END_WAIT_MAX {
@@ -130,6 +156,24 @@ impl QueryStream {
         self.run = Run::start(&self.query, &self.schema, place, &self.runtime);
         self.elapsed_us = None;
         Ok(())
+    }
+}
+
+impl Attempt {
+    /// The one after this, if that could make a difference.
+    fn next(self, had_company: bool) -> Option<Self> {
+        match self {
+            Self::First if had_company => Some(Self::Alone),
+            Self::First | Self::Alone => Some(Self::Spilling),
+            Self::Spilling => None,
+        }
+    }
+
+    fn form(self) -> PlanForm {
+        match self {
+            Self::First | Self::Alone => PlanForm::Fast,
+            Self::Spilling => PlanForm::Spilling,
+        }
     }
 }
 
@@ -150,14 +194,12 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 impl Run {
     fn start(query: &RunningQuery, schema: &SchemaRef, place: Place, runtime: &Handle) -> Self {
         let (sender, batches) = mpsc::channel(QUEUE_BATCHES);
-        let output = Output {
-            batches: sender,
-            place,
-            pool: query.pool.clone(),
-            files: query.files.clone(),
-            stop: query.stop.clone(),
+        let output = Output::new(sender, place, query.pool.clone(), query.spool.clone(), query.stop.clone());
+        let layout = BatchLayout {
+            schema: schema.clone(),
+            rows_max: query.batch_rows_max,
+            bytes_max: query.batch_bytes_max,
         };
-        let layout = BatchLayout { schema: schema.clone(), rows_max: query.batch_rows_max };
         let (plan, context) = (query.plan.clone(), query.context.clone());
         let task = runtime.spawn(async move {
             let started = plan.execute(context);
@@ -187,13 +229,15 @@ impl ResultStream for QueryStream {
     }
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        self.handed = None;
         loop {
             match self.run.batches.recv().await {
-                Some(Ok(batch)) => {
+                Some(Ok(HeldBatch { batch, memory })) => {
                     self.row_count += batch.num_rows() as u64;
+                    self.handed = Some(memory);
                     return Ok(Some(batch));
                 }
-                Some(Err(error)) => self.run_alone(error).await?,
+                Some(Err(error)) => self.run_again(error).await?,
                 None => return self.finish().await.map(|_| None),
             }
         }

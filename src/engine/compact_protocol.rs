@@ -133,7 +133,7 @@ impl<'a> CompactWalk<'a> {
     }
 
     /// Moves past a value that is not a field's, where a boolean has a byte.
-    fn skip_element(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
+    pub(crate) fn skip_element(&mut self, kind: Kind, depth: usize) -> Result<(), &'static str> {
         if depth > STRUCT_DEPTH_MAX {
             return Err("a structure is nested too deeply");
         }

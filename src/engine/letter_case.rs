@@ -18,12 +18,12 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use pystachio_plan::{Ctype, Error, ErrorKind, Result};
 
-use crate::host_locale::HostLocale;
+use crate::{host_locale::HostLocale, locking::lock_whole};
 
 const PAGE_BITS: u32 = 8;
 const PAGE_CODE_POINTS: usize = 1 << PAGE_BITS;
@@ -67,7 +67,7 @@ impl LetterCase {
     ///
     /// `NotSupported` for a locale that libc does not have or whose characters are not UTF-8.
     pub fn of(ctype: Ctype) -> Result<Arc<Self>> {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock_whole(&KNOWN);
         if let Some(found) = known.iter().find(|case| case.ctype == ctype) {
             return Ok(Arc::clone(found));
         }

@@ -6,7 +6,8 @@
 //!
 //! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
 //! `quotient.rs`, what needs integers of any size; `compact_protocol.rs`, the form of Parquet's own structures;
-//! `decoding_panics.rs`, which panics of theirs damage causes; `affinity`, which GPUs, disks and processors are near each other.
+//! `decoding_panics.rs`, which panics of theirs damage causes; `spool.rs`, rows that nobody reads; `locking.rs`, what a panic
+//! leaves of a lock; `affinity`, which GPUs, disks and processors are near each other.
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
@@ -22,10 +23,12 @@ pub mod execution;
 mod host_locale;
 pub mod kernel;
 mod letter_case;
+pub mod locking;
 pub mod operation;
 pub mod program;
 pub mod quotient;
 pub mod spill;
+pub mod spool;
 mod stop;
 pub mod storage;
 pub mod variance;

@@ -1,4 +1,4 @@
-//! Saying that work is no longer wanted to whoever is busy with it.
+//! What a host and a request that an engine works on tell each other.
 
 use std::sync::{
     Arc,
@@ -6,18 +6,29 @@ use std::sync::{
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
+use tokio::sync::watch;
 
-/// Whether a request is still wanted. Clones share the answer.
+/// Whether a request is still wanted; and, the other way, whether it waits for its turn. Clones share both.
 ///
 /// Dropping a stream stops its query where it waits, and that needs a thread of the engine's to find it
 /// waiting. Code that computes for long without waiting looks here.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_stopped: AtomicBool,
+    waits_for_turn: watch::Sender<bool>,
+}
+
+/// A request waits for its turn until this is dropped.
+#[derive(Debug)]
+pub struct TurnWait(StopFlag);
 
 impl StopFlag {
     /// Says that the work is not wanted any more.
     pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.is_stopped.store(true, Ordering::Relaxed);
     }
 
     /// `Cancelled` if somebody has said so.
@@ -34,6 +45,23 @@ impl StopFlag {
 
     /// Whether somebody has said so.
     pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Says that the request waits until other requests have ended or given up memory.
+    pub fn wait_for_turn(&self) -> TurnWait {
+        self.0.waits_for_turn.send_replace(true);
+        TurnWait(self.clone())
+    }
+
+    /// Whether the request waits for its turn, now and whenever that changes.
+    pub fn turn_waits(&self) -> watch::Receiver<bool> {
+        self.0.waits_for_turn.subscribe()
+    }
+}
+
+impl Drop for TurnWait {
+    fn drop(&mut self) {
+        self.0.0.waits_for_turn.send_replace(false);
     }
 }

@@ -5,7 +5,7 @@
 //!   Hello ─────────────────────────────► Welcome | Failed
 //!   Describe / Identify / Status / Cache / Timeline ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
-//!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed
+//!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn…
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
 //!   Optimize ──────────────────────────► Progress…, Optimized | Failed
 //! ```
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,12 @@ pub enum Response {
     Described(Vec<Result<TableDescription, Error>>),
     /// Answers `Identify`, one a table, in order: [`TableDescription::identity`] as it is now.
     Identified(Vec<Result<u64, Error>>),
+    /// Whether the query waits until others have ended or given up memory. Comes anywhere in the answer to `Run`; at first
+    /// it does not wait, and a wait that is soon over is not told.
+    Turn {
+        /// It waits now.
+        is_awaited: bool,
+    },
     /// The result is complete.
     Finished(Box<QueryMetrics>),
     /// How far writing is.

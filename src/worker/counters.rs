@@ -1,10 +1,11 @@
 //! What the process counts: queries and their errors.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
+use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{EngineStatus, Error, ErrorKind};
 
 /// Counts since the process started.
@@ -31,7 +32,7 @@ impl Counters {
     pub fn record_error(&self, error: &Error, role: Option<u32>) {
         if error.kind != ErrorKind::Cancelled {
             let error = (error.message.clone(), role);
-            *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *lock_whole(&self.last_error) = Some(error);
         }
     }
 
@@ -40,7 +41,7 @@ impl Counters {
         status.queries_run = self.queries_run.load(Ordering::Relaxed);
         let started = self.queries_running.load(Ordering::Relaxed);
         status.queries_running = started.saturating_sub(status.queries_waiting);
-        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let last_error = lock_whole(&self.last_error).clone();
         (status.last_error, status.last_error_role) = match last_error {
             Some((message, role)) => (Some(message), role),
             None => (None, None),

@@ -1,4 +1,4 @@
-//! The end of a process whose device does not return from a call.
+//! The end of a process whose device does not return from a call, or whose account of memory a panic has left wrong.
 //!
 //! Deliberately absent: an orderly end. Threads that wait for such a device can't be stopped, and what gives its memory
 //! back would wait as well.
@@ -28,11 +28,23 @@ pub fn watch_device(calls: Arc<CallWatch>, timeout_s: u32, host: Arc<Host>) -> i
         }
         let error = stuck(timeout_s);
         tracing::error!(process = id(), hint = error.hint, "{error}");
-        host.give_up(error);
-        thread::sleep(ANSWER_WAIT);
-        end_now();
+        give_up(&host, error);
     })?;
     Ok(())
+}
+
+/// Ends the process soon, with 1. All that runs fails first, with this error.
+pub fn end_process(host: Arc<Host>, error: Error) {
+    let ending = thread::Builder::new().name("pystachio-end".to_owned()).spawn(move || give_up(&host, error));
+    if ending.is_err() {
+        end_now();
+    }
+}
+
+fn give_up(host: &Host, error: Error) -> ! {
+    host.give_up(error);
+    thread::sleep(ANSWER_WAIT);
+    end_now()
 }
 
 fn stuck(timeout_s: u32) -> Error {

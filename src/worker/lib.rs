@@ -10,7 +10,7 @@
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
 //! - `paired.rs`: a device's engine and the CPU engine; `choice.rs`: which is expected to be faster
 //! - `frames.rs`: whole frames from and to a socket
-//! - `device_watch.rs`: a device that does not return
+//! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
 //! Invariants: sockets are served by threads that never compute, so a cancel is heard however busy the
@@ -33,7 +33,7 @@ mod server;
 mod session;
 
 pub use counters::Counters;
-pub use device_watch::watch_device;
+pub use device_watch::{end_process, watch_device};
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
 pub use frames::{Frame, FrameReader};
 pub use options::{Command, Device, Options, USAGE, parse_arguments};

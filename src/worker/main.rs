@@ -13,11 +13,12 @@ use pystachio_engine::{
     affinity::Affinity,
     device::{CallWatch, EmulatedPlatform},
     execution::{DeviceEngine, DeviceOptions},
+    locking::end_process_by,
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
     Command, Device, Host, Options, PairedEngine, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
-    parse_arguments, prefer_as_oom_victim, wait_for_orphaning, watch_device,
+    end_process, parse_arguments, prefer_as_oom_victim, wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -84,6 +85,10 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     let libraries = libraries(options.device);
     let (engine, calls) = start_engine(options, &spill, compute.handle())?;
     let host = Host::new(engine, compute.handle().clone(), libraries);
+    end_process_by({
+        let host = host.clone();
+        move |error| end_process(host.clone(), error)
+    });
     if let Some(calls) = calls.filter(|_| options.device_timeout_s > 0) {
         watch_device(calls, options.device_timeout_s, host.clone())
             .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
@@ -103,8 +108,8 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
         let mut serving = tokio::spawn(server.serve(host.clone(), stop.clone()));
         let reason = tokio::select! {
             reason = wait_for_end(parent) => reason?,
-            // By itself it ends only without a device.
-            _ = &mut serving => return Err(Error::new(ErrorKind::Device, "the device is lost; the engine ends")),
+            // By itself it ends only when nothing can be done any more.
+            _ = &mut serving => return Err(host.why_ended()),
         };
         tracing::info!(server = options.name, reason, "engine stops");
         stop.cancel();

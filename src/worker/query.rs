@@ -17,9 +17,15 @@ use pystachio_plan::{
     Error, ErrorKind, FileSet, GenerateRequest, OptimizeRequest, QueryMetrics, QueryRequest, Response,
     Result, SampleRequest,
 };
-use tokio::sync::mpsc::{Sender, error::TrySendError};
+use tokio::sync::{
+    mpsc::{Sender, error::TrySendError},
+    watch,
+};
 
 use crate::{BatchEncoder, Frame, Host};
+
+/// A query's wait for its turn is told when it has lasted so long.
+const WAIT_TOLD_AFTER: Duration = Duration::from_millis(10);
 
 /// A piece of an answer.
 #[derive(Debug)]
@@ -49,8 +55,13 @@ impl Answer {
     pub async fn run(mut self, request: QueryRequest, stop: StopFlag) {
         self.role = Some(request.role);
         let running = self.host.counters().start_query();
+        let turn_waits = stop.turn_waits();
         let work = async { self.send_rows(self.host.engine().run(request, stop).await?).await };
-        let last = settle(work).await;
+        let last = tokio::select! {
+            biased;
+            last = settle(work) => last,
+            error = self.tell_waits(turn_waits) => Err(error),
+        };
         // The client may look at the counters as soon as it has the last part.
         drop(running);
         self.finish(last).await;
@@ -108,6 +119,28 @@ impl Answer {
         let work = async { Ok(Response::Optimized(self.host.engine().optimize(request, &progress).await?)) };
         let last = settle(work).await;
         self.finish(last).await;
+    }
+
+    /// Tells the reader when the query waits for its turn, and when it goes on. Ends with an error, if at all.
+    async fn tell_waits(&self, mut turn_waits: watch::Receiver<bool>) -> Error {
+        let mut told = false;
+        loop {
+            if turn_waits.changed().await.is_err() {
+                // Nobody is left to wait.
+                return std::future::pending().await;
+            }
+            tokio::time::sleep(WAIT_TOLD_AFTER).await;
+            let is_awaited = *turn_waits.borrow_and_update();
+            if is_awaited == told {
+                continue;
+            }
+            let frame = Frame::message(&Response::Turn { is_awaited });
+            let sent = async { self.send(frame?).await };
+            if let Err(error) = sent.await {
+                return error;
+            }
+            told = is_awaited;
+        }
     }
 
     fn report(&self, progress: WriteProgress) {

@@ -70,6 +70,12 @@ impl Host {
         self.device_lost.cancel();
     }
 
+    /// Why it serves no more, where nobody has stopped it.
+    pub fn why_ended(&self) -> Error {
+        let given_up = self.stuck.borrow().clone();
+        given_up.unwrap_or_else(|| Error::new(ErrorKind::Device, "the device is lost; the engine ends"))
+    }
+
     /// Waits until the host gives up.
     pub(crate) async fn given_up(&self) -> Error {
         let mut stuck = self.stuck.subscribe();

@@ -25,13 +25,13 @@ mod tests;
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use pystachio_engine::WriteProgress;
+use pystachio_engine::{WriteProgress, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind, FileLayout, GenerateRequest, Result};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -205,7 +205,7 @@ impl Run {
     }
 
     fn progress(&self) -> WriteProgress {
-        let table = *self.table_now.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = *lock_whole(&self.table_now);
         let rows_done = self.rows_done.load(Ordering::Relaxed);
         // The number of lineitems is known when they are written.
         let rows_total = self.rows_total.max(rows_done);
@@ -215,7 +215,7 @@ impl Run {
     /// Takes parts until none is left or the run is stopped.
     fn work(&self) -> Result<()> {
         while let Some((file, part, grant)) = self.next_part()? {
-            *self.table_now.lock().unwrap_or_else(PoisonError::into_inner) = file.table();
+            *lock_whole(&self.table_now) = file.table();
             if !self.write_part(file, part, grant)? {
                 return Ok(());
             }
@@ -226,7 +226,7 @@ impl Run {
     /// The next part, with memory for it; `None` after the last, or if the run is stopped.
     fn next_part(&self) -> Result<Option<(&TableFile, u32, Grant)>> {
         // Held while this one waits for memory, so that no later part gets it.
-        let mut next = self.next_part.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock_whole(&self.next_part);
         let Some((file, part)) = self.parts.get(*next) else { return Ok(None) };
         let file = &self.output.files()[*file];
         let Some(grant) = self.admission.admit(file.part_bytes(), &self.stop)? else { return Ok(None) };

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
@@ -21,6 +21,7 @@ use parquet::{
     errors::ParquetError,
     file::writer::SerializedFileWriter,
 };
+use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Error, Result};
 
 use super::{form::TableForm, table::Table};
@@ -148,7 +149,7 @@ impl TableFile {
 
     /// Writes the row group as soon as those before it are written; after the last one, the footer.
     pub(super) fn append(&self, part: u32, row_group: RowGroup) -> Result<()> {
-        let mut appended = self.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut appended = lock_whole(&self.appended);
         appended.waiting.insert(part, row_group);
         while let Some(row_group) = {
             let next_part = appended.next_part;
@@ -163,7 +164,7 @@ impl TableFile {
     }
 
     fn finished_rows(&self) -> Result<u64> {
-        let appended = self.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = lock_whole(&self.appended);
         if appended.writer.is_some() {
             return Err(Error::internal(format!("\"{}\" was not written to its end", self.path.display())));
         }

@@ -6,7 +6,7 @@
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -23,6 +23,7 @@ use parquet::{
         writer::{SerializedPageWriter, TrackedWrite},
     },
 };
+use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::Result;
 use tokio_util::sync::CancellationToken;
 
@@ -78,13 +79,13 @@ pub(crate) fn choose_columns<R: ChunkReader + 'static>(
             else {
                 return Ok(());
             };
-            if let Some(place) = choices.lock().unwrap_or_else(PoisonError::into_inner).get_mut(column) {
+            if let Some(place) = lock_whole(&choices).get_mut(column) {
                 *place = Some(choice);
             }
         }
     };
     run_threads(trials.threads.min(column_count), trials.stop, &work)?;
-    Ok(choices.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
+    Ok(whole(choices.into_inner()).into_iter().collect())
 }
 
 /// Runs `work` on some threads and waits for all of them. The first error stops the others.

@@ -3,6 +3,8 @@
 //! - An aggregate runs in two phases, before and after rows are exchanged by group.
 //! - Aggregates that are all DISTINCT over one argument become a grouping by that argument below a plain
 //!   aggregate.
+//! - Where memory is short, other DISTINCT aggregates become groupings by their arguments too: every row is given once for
+//!   each argument, and once for the other aggregates (`expand.rs`). An aggregate that keeps its distinct values for itself can't spill.
 //! - Subexpressions that several arguments contain are computed once, below. Only those are shared that
 //!   every row evaluates anyway, so that sharing raises no error of its own.
 //! - FILTER guards the argument: a row that it drops does not evaluate the argument.
@@ -11,7 +13,8 @@
 use std::sync::Arc;
 
 use crate::datafusion::{
-    physical_expr::PhysicalExpr,
+    common::ScalarValue,
+    physical_expr::{PhysicalExpr, expressions::lit},
     physical_plan::{
         ExecutionPlan,
         aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy},
@@ -21,12 +24,16 @@ use crate::datafusion::{
     },
 };
 use pystachio_plan::{
-    Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Estimate, Expression, Function,
+    Aggregate, AggregateCall, CaseBranch, ColumnId, DataType, Error, Estimate, Expression, Function,
     NamedExpression, Operator, Relation, Result, Value,
 };
 
-use super::{Lowering, Required, expressions::PhysicalInput, project, require_columns};
-use crate::{column_name, error::from_datafusion};
+use super::{Lowering, PlanForm, Required, expressions::PhysicalInput, positions, project, require_columns};
+use crate::{
+    column_name,
+    error::from_datafusion,
+    expand::{ExpandExec, RowForm},
+};
 
 /// Groups and aggregates over one input.
 struct Grouping {
@@ -60,6 +67,11 @@ impl Lowering<'_> {
         let plan = self.share_subexpressions(plan, &mut grouping)?;
         let plan = match self.single_distinct(&mut grouping) {
             Some(distinct) => self.group(plan, &distinct, f64::INFINITY)?,
+            None if self.form == PlanForm::Spilling && grouping.calls.iter().any(|call| call.distinct) => {
+                return self
+                    .group_expanded(plan, &grouping)
+                    .and_then(|plan| restore_duplicates(plan, groups, calls, &duplicates));
+            }
             None => plan,
         };
         let plan = self.group(plan, &grouping, estimate.rows / input.estimate.rows.max(1.0))?;
@@ -183,6 +195,138 @@ impl Lowering<'_> {
         project(plan, columns)
     }
 
+    /// The grouping, with DISTINCT aggregates over values that a grouping below has made distinct.
+    ///
+    /// ```text
+    /// rows ─► each in its forms ─► by groups, argument, form ─► by groups
+    ///         form 0: groups, what aggregates without DISTINCT read
+    ///         form n: groups, the n-th distinct argument
+    /// ```
+    fn group_expanded(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        grouping: &Grouping,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let form = NamedExpression {
+            id: self.fresh_column(),
+            expression: Expression::literal(Value::Int(0), DataType::Int64),
+        };
+        let name = |expression: &Expression| NamedExpression {
+            id: self.fresh_column(),
+            expression: expression.clone(),
+        };
+        let groups: Vec<NamedExpression> =
+            grouping.groups.iter().map(|group| name(&group.expression)).collect();
+        let mut distinct: Vec<NamedExpression> = Vec::new();
+        let (mut below, mut above) = (Vec::new(), Vec::new());
+        for call in &grouping.calls {
+            if call.distinct {
+                let argument = filtered_argument(call)?;
+                let known = distinct.iter().position(|named| named.expression == argument);
+                let index = known.unwrap_or(distinct.len());
+                if known.is_none() {
+                    distinct.push(name(&argument));
+                }
+                let argument = column_of(&distinct[index]);
+                above.push(AggregateCall {
+                    argument: Some(argument),
+                    distinct: false,
+                    filter: Some(is_form(&form, index + 1)),
+                    ..call.clone()
+                });
+            } else {
+                let partial = AggregateCall { id: self.fresh_column(), ..call.clone() };
+                above.push(AggregateCall {
+                    function: Aggregate::AnyValue,
+                    argument: Some(Expression::column(partial.id, call.data_type.clone())),
+                    filter: Some(is_form(&form, 0)),
+                    ..call.clone()
+                });
+                let conditions = [is_form(&form, 0)].into_iter().chain(call.filter.clone()).collect();
+                below.push(guarded(&AggregateCall { filter: Expression::all_of(conditions), ..partial }));
+            }
+        }
+        let plan = self.expand(plan, [groups.as_slice(), &distinct], &form, &below)?;
+        let keys = groups.iter().chain(&distinct).chain([&form]);
+        let keys = keys.map(|key| NamedExpression { id: key.id, expression: column_of(key) }).collect();
+        let plan = self.group(plan, &Grouping { groups: keys, calls: below }, f64::INFINITY)?;
+        let outputs = grouping.groups.iter().zip(&groups);
+        let outputs = outputs
+            .map(|(group, key)| NamedExpression { id: group.id, expression: column_of(key) })
+            .collect();
+        let plan = self.group(plan, &Grouping { groups: outputs, calls: above }, 0.0)?;
+        if grouping.groups.is_empty() { self.with_counts_of_nothing(plan, &grouping.calls) } else { Ok(plan) }
+    }
+
+    /// Gives each row once for what has no DISTINCT, and once for each distinct argument.
+    fn expand(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        [groups, distinct]: [&[NamedExpression]; 2],
+        form: &NamedExpression,
+        calls: &[AggregateCall],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let schema = plan.schema();
+        let input = self.input(&plan)?;
+        let mut names = vec![column_name(form.id)];
+        let mut first = vec![input.physical(&form.expression)?];
+        for named in groups.iter().chain(distinct) {
+            names.push(column_name(named.id));
+            first.push(input.physical(&named.expression)?);
+        }
+        let mut needed = Required::new();
+        let read = calls.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+        read.for_each(|expression| require_columns(expression, &mut needed));
+        needed.remove(&form.id);
+        for index in positions(&plan, &needed) {
+            let name = schema.field(index).name();
+            names.push(name.clone());
+            first.push(Arc::new(Column::new(name, index)));
+        }
+        let nulls = first
+            .iter()
+            .map(|expression| {
+                let null =
+                    expression.data_type(&schema).and_then(|data_type| ScalarValue::try_from(&data_type));
+                Ok(lit(null.map_err(|error| from_datafusion(&error))?))
+            })
+            .collect::<Result<RowForm>>()?;
+        let distinct_range = 1 + groups.len()..1 + groups.len() + distinct.len();
+        let forms = (0..=distinct.len()).map(|number| {
+            let is_kept = |index: usize| match distinct_range.contains(&index) {
+                true => number > 0 && index == groups.len() + number,
+                false => index < distinct_range.start || number == 0,
+            };
+            let columns = first.iter().zip(&nulls).enumerate().skip(1);
+            let columns = columns.map(|(index, (column, null))| if is_kept(index) { column } else { null });
+            let number = lit(ScalarValue::Int64(Some(number as i64)));
+            [number].into_iter().chain(columns.cloned()).collect()
+        });
+        let expanded = ExpandExec::try_new(plan, names, forms.collect());
+        Ok(Arc::new(expanded.map_err(|error| from_datafusion(&error))?))
+    }
+
+    /// Aggregates of no rows at all: a count of them is 0, which no form of a row has given.
+    fn with_counts_of_nothing(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        calls: &[AggregateCall],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = self.input(&plan)?;
+        let columns = calls
+            .iter()
+            .map(|call| {
+                let mut column = Expression::column(call.id, call.data_type.clone());
+                if call.function == Aggregate::Count {
+                    let zero = Expression::literal(Value::Int(0), call.data_type.clone());
+                    column = Expression::call(Function::Coalesce, vec![column, zero], call.data_type.clone());
+                }
+                Ok((input.physical(&column)?, column_name(call.id)))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        project(plan, columns)
+    }
+
     /// If every aggregate is DISTINCT over the same argument: the grouping that makes the argument's
     /// values distinct. `grouping` then aggregates its result.
     fn single_distinct(&self, grouping: &mut Grouping) -> Option<Grouping> {
@@ -278,6 +422,27 @@ fn guarded(call: &AggregateCall) -> AggregateCall {
         call.argument = Some(Expression::call(Function::Add, vec![argument.clone(), zero], data_type));
     }
     call
+}
+
+/// The argument of a DISTINCT aggregate, NULL where its condition drops a row: aggregates leave NULL out.
+fn filtered_argument(call: &AggregateCall) -> Result<Expression> {
+    let argument = call.argument.clone().ok_or_else(|| Error::internal("DISTINCT without an argument"))?;
+    let Some(filter) = &call.filter else { return Ok(argument) };
+    Ok(Expression::Case {
+        data_type: argument.data_type().clone(),
+        branches: vec![CaseBranch { condition: filter.clone(), result: argument }],
+        otherwise: None,
+    })
+}
+
+fn column_of(named: &NamedExpression) -> Expression {
+    Expression::column(named.id, named.expression.data_type().clone())
+}
+
+/// Whether a row is in the form of this number.
+fn is_form(form: &NamedExpression, number: usize) -> Expression {
+    let number = Expression::literal(Value::Int(number as i64), DataType::Int64);
+    Expression::predicate(Function::Equal, vec![column_of(form), number])
 }
 
 fn any_value(group: &NamedExpression) -> AggregateCall {

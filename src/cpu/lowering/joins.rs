@@ -3,26 +3,31 @@
 //! DataFusion builds its hash table from its first input. Where the planner would build from the right,
 //! the inputs change places and the join type is mirrored; columns are found by name above, so their
 //! order does not matter.
+//!
+//! A hash table has to fit into memory. A plan that must do with what memory there is has joins of sorted inputs
+//! instead, which keep in files what they have no memory for. NOT IN stays a hash join, since a single NULL decides it
+//! for all rows, and so does what has no keys.
 
 use std::sync::Arc;
 
 use crate::datafusion::{
     common::{JoinSide as Side, JoinType, NullEquality},
+    physical_expr::{PhysicalExpr, expressions::Column},
     physical_plan::{
         ExecutionPlan,
         joins::{
-            CrossJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, PartitionMode,
-            utils::{ColumnIndex, JoinFilter},
+            CrossJoinExec, HashJoinExecBuilder, NestedLoopJoinExec, PartitionMode, SortMergeJoinExec,
+            utils::{ColumnIndex, JoinFilter, JoinOn},
         },
     },
 };
-use arrow::datatypes::Schema;
+use arrow::{compute::SortOptions, datatypes::Schema};
 use pystachio_plan::{Expression, Function, JoinKey, JoinKind, JoinSide, Relation, Result};
 
 use super::{
-    Lowering, Required,
+    Lowering, PlanForm, Required,
     expressions::{PhysicalInput, common_key_type},
-    keep_columns, require_columns,
+    keep_columns, project, require_columns,
 };
 use crate::{column_name, error::from_datafusion, stopping::StoppableCondition};
 
@@ -76,6 +81,8 @@ impl Lowering<'_> {
         let sides = Sides::new(join, left, right, swap);
         let plan = if join.keys.is_empty() {
             self.pair_join(join, sides, required)?
+        } else if self.form == PlanForm::Spilling && join.kind != JoinKind::NullAwareAnti {
+            self.merge_join(join, sides)?
         } else {
             self.hash_join(join, sides, required)?
         };
@@ -119,21 +126,7 @@ impl Lowering<'_> {
         sides: Sides,
         required: &Required,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let build_input = self.input(&sides.build)?;
-        let probe_input = self.input(&sides.probe)?;
-        let on = join
-            .keys
-            .iter()
-            .map(|key| {
-                let common = common_key_type(key.left.data_type(), key.right.data_type());
-                let (build, probe) =
-                    if sides.swapped { (&key.right, &key.left) } else { (&key.left, &key.right) };
-                Ok((
-                    build_input.physical_key(&aligned(build, &common))?,
-                    probe_input.physical_key(&aligned(probe, &common))?,
-                ))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let on = self.key_pairs(join, &sides)?;
         let filter = self.join_filter(join, &sides)?;
         let null_aware = join.kind == JoinKind::NullAwareAnti;
         let mode = if null_aware || sides.shares_build() {
@@ -153,6 +146,61 @@ impl Lowering<'_> {
             })
             .map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>)
             .map_err(|error| from_datafusion(&error))
+    }
+
+    /// What is compared for equality, of the build side and of the probe side.
+    fn key_pairs(&self, join: &Join<'_>, sides: &Sides) -> Result<JoinOn> {
+        let build_input = self.input(&sides.build)?;
+        let probe_input = self.input(&sides.probe)?;
+        let pair = |key: &JoinKey| {
+            let common = common_key_type(key.left.data_type(), key.right.data_type());
+            let (build, probe) =
+                if sides.swapped { (&key.right, &key.left) } else { (&key.left, &key.right) };
+            Ok((
+                build_input.physical_key(&aligned(build, &common))?,
+                probe_input.physical_key(&aligned(probe, &common))?,
+            ))
+        };
+        join.keys.iter().map(pair).collect()
+    }
+
+    /// A join of inputs that are sorted by their keys. It gives all columns of the sides that it keeps.
+    fn merge_join(&self, join: &Join<'_>, sides: Sides) -> Result<Arc<dyn ExecutionPlan>> {
+        let filter = self.join_filter(join, &sides)?;
+        let (build_keys, probe_keys): (Vec<_>, Vec<_>) = self.key_pairs(join, &sides)?.into_iter().unzip();
+        let (build, build_keys) = self.with_key_columns(sides.build, build_keys)?;
+        let (probe, probe_keys) = self.with_key_columns(sides.probe, probe_keys)?;
+        let orders = vec![SortOptions::default(); join.keys.len()];
+        let on = build_keys.into_iter().zip(probe_keys).collect();
+        let nulls = NullEquality::NullEqualsNothing;
+        SortMergeJoinExec::try_new(build, probe, on, filter, sides.join_type, orders, nulls)
+            .map(|exec| Arc::new(exec) as Arc<dyn ExecutionPlan>)
+            .map_err(|error| from_datafusion(&error))
+    }
+
+    /// The side with its keys as columns, behind those that it has: DataFusion computes the keys of such a join where it
+    /// expects no error.
+    fn with_key_columns(
+        &self,
+        side: Arc<dyn ExecutionPlan>,
+        keys: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>)> {
+        let schema = side.schema();
+        let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
+        for (index, field) in schema.fields().iter().enumerate() {
+            columns.push((Arc::new(Column::new(field.name(), index)), field.name().clone()));
+        }
+        let mut key_columns = Vec::with_capacity(keys.len());
+        for key in keys {
+            if key.is::<Column>() {
+                key_columns.push(key);
+                continue;
+            }
+            let name = column_name(self.fresh_column());
+            key_columns.push(Arc::new(Column::new(&name, columns.len())) as Arc<dyn PhysicalExpr>);
+            columns.push((key, name));
+        }
+        Ok((project(side, columns)?, key_columns))
     }
 
     /// A join without equalities.

@@ -13,6 +13,8 @@
 //! Invariants: the operators of a relation give every column that its reader requires, by name; they may
 //! give more. An empty column list carries the count of rows.
 //!
+//! A plan comes in two forms: the fastest, and one whose operators spill ([`PlanForm`]).
+//!
 //! Deliberately absent: choosing a join order or a build side; the planner has done that.
 
 mod aggregates;
@@ -64,6 +66,15 @@ const DEPTH_MAX: usize = 2 * RELATION_DEPTH_MAX;
 /// The columns that an operator's reader needs.
 type Required = BTreeSet<ColumnId>;
 
+/// Which operators a plan is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlanForm {
+    /// The fastest. Some of them fail without the memory that they need.
+    Fast,
+    /// Those that go on in files with what memory they have, wherever there is one.
+    Spilling,
+}
+
 /// What lowering needs beside the plan.
 pub(crate) struct Lowering<'a> {
     /// The values of the plan's parameters.
@@ -74,6 +85,10 @@ pub(crate) struct Lowering<'a> {
     pub(crate) config: &'a Arc<ConfigOptions>,
     /// Set when the query is not wanted any more.
     pub(crate) stop: &'a StopFlag,
+    /// Which operators the plan is made of.
+    pub(crate) form: PlanForm,
+    /// Memory that the first rows of an order may take; more are sorted with all others, which may spill.
+    pub(crate) first_rows_bytes_max: usize,
     /// The next id of a column that the plan does not have; counts down from the greatest.
     pub(crate) next_column: std::cell::Cell<u32>,
 }
@@ -88,7 +103,7 @@ impl Lowering<'_> {
         let required = plan.outputs.iter().copied().collect();
         let root = self.lower(&plan.root, &required, 0)?;
         let root = keep_columns(root, &plan.outputs)?;
-        rules::optimize(root, self.config)
+        rules::optimize(root, self.config, self.form, self.first_rows_bytes_max)
     }
 
     fn lower(

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     ops::Range,
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Condvar, Mutex},
     thread,
     time::Duration,
 };
@@ -18,7 +18,10 @@ use parquet::{
         writer::SerializedFileWriter,
     },
 };
-use pystachio_engine::storage::TableFile;
+use pystachio_engine::{
+    locking::{lock_whole, whole},
+    storage::TableFile,
+};
 use pystachio_plan::{Error, ErrorKind, OptimizedColumn, Result};
 
 use super::{
@@ -140,7 +143,7 @@ impl Run {
                     stop: &self.stop,
                 };
                 let Some(chunk) = encode_chunk(plan.source, &task, grant)? else { break };
-                encoded.chunks.lock().unwrap_or_else(PoisonError::into_inner).insert(number, chunk);
+                lock_whole(&encoded.chunks).insert(number, chunk);
                 encoded.arrived.notify_all();
             }
             Ok(())
@@ -160,7 +163,7 @@ impl Run {
     /// The next chunk to be encoded, in the order in which they are appended, with memory for it.
     fn next_chunk(&self, plan: &FilePlan<'_>, next: &Mutex<usize>) -> Result<Option<(usize, Grant)>> {
         // Held while this one waits for memory, so that no later chunk gets it.
-        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock_whole(&next);
         let number = *next;
         let Some(rows) = plan.row_groups.get(number / plan.choices.len()) else { return Ok(None) };
         let row_bytes = plan.choices[number % plan.choices.len()].row_bytes;
@@ -197,7 +200,7 @@ impl Run {
 
     /// Waits for a chunk; `None` if the run has stopped.
     fn wait_for(&self, encoded: &Encoded, number: usize) -> Option<EncodedChunk> {
-        let mut chunks = encoded.chunks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunks = lock_whole(&encoded.chunks);
         loop {
             if let Some(chunk) = chunks.remove(&number) {
                 return Some(chunk);
@@ -205,7 +208,7 @@ impl Run {
             if self.stop.is_cancelled() {
                 return None;
             }
-            chunks = encoded.arrived.wait_timeout(chunks, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+            chunks = whole(encoded.arrived.wait_timeout(chunks, WAIT)).0;
         }
     }
 }

@@ -24,13 +24,13 @@ mod tests;
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use pystachio_engine::{WriteProgress, storage::FileCatalog};
+use pystachio_engine::{WriteProgress, locking::lock_whole, storage::FileCatalog};
 use pystachio_plan::{Error, ErrorKind, FileSet, OptimizeRequest, OptimizedColumn, Result};
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +120,7 @@ impl RunState {
         let rows_total = of(&self.rows_total);
         let rows_done = u128::from(rows_total) * u128::from(of(&self.cells_done))
             / u128::from(of(&self.cells_total).max(1));
-        let name = self.file_now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let name = lock_whole(&self.file_now).clone();
         WriteProgress { name, rows_done: u64::try_from(rows_done).unwrap_or(rows_total), rows_total }
     }
 }
@@ -140,7 +140,7 @@ impl Run {
         let mut columns = Vec::new();
         for (number, file) in files.iter().enumerate() {
             let name = file_name(&file.footer.path);
-            *self.state.file_now.lock().unwrap_or_else(PoisonError::into_inner) = name;
+            *lock_whole(&self.state.file_now) = name;
             let done = self.write_file(file, &written, number, request.row_group_rows)?;
             columns
                 .extend(done.ok_or_else(|| Error::new(ErrorKind::Cancelled, "the request was cancelled"))?);

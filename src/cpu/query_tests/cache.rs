@@ -12,7 +12,7 @@ fn input(path: &Path) -> Arc<Relation> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_read_comes_from_the_cache() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::with_memory(1 << 30, 64 << 20);
     let path = fixture.write("t", vec![("v", numbers(0, 5000)), ("w", numbers(7, 5000))], 1000);
     let first = fixture.run(input(&path), &[1]).await.unwrap();
     assert_eq!((first.metrics.cache_hits, first.metrics.cache_misses), (0, 5));
@@ -53,7 +53,7 @@ async fn a_chunk_larger_than_the_cache_is_read_and_not_kept() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_file_is_seen_by_the_next_query() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::with_memory(1 << 30, 64 << 20);
     let path = fixture.write("t", vec![("v", numbers(0, 3)), ("w", numbers(0, 3))], 10);
     assert_eq!(fixture.run(input(&path), &[1]).await.unwrap().sorted(), ["0", "1", "2"]);
     let other = fixture.write("other", vec![("v", numbers(5, 2)), ("w", numbers(0, 2))], 10);
@@ -67,7 +67,7 @@ async fn a_changed_file_is_seen_by_the_next_query() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn filters_decode_other_columns_only_where_rows_survive() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::with_memory(1 << 30, 64 << 20);
     // Every row group's range holds 500, so statistics rule out none.
     let spread: Vec<_> = (0..4000).map(|row| Some(if row % 1000 == 0 { 0 } else { 1000 })).collect();
     let mut values = spread.clone();
@@ -82,7 +82,7 @@ async fn filters_decode_other_columns_only_where_rows_survive() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queries_at_once_share_the_cache() {
-    let fixture = Arc::new(Fixture::new());
+    let fixture = Arc::new(Fixture::with_memory(1 << 30, 64 << 20));
     let path = fixture.write("t", vec![("v", numbers(0, 50_000)), ("w", numbers(0, 50_000))], 5000);
     let queries: Vec<_> = (0..16)
         .map(|_| {

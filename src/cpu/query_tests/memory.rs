@@ -233,15 +233,16 @@ async fn a_sort_that_spills_to_a_full_disk_is_an_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_join_larger_than_memory_names_the_option() {
+async fn a_join_larger_than_memory_spills() {
     let fixture = Fixture::with_memory(8 << 20, 0);
     let path = table(&fixture, 400_000);
     let operator = joined_with_itself(&path);
-    let error = fixture.run(Relation::new(operator, 4e5), &[2, 4]).await.err().unwrap();
-    assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
-    assert!(error.message.contains("\"memory\""), "{error}");
-    assert_eq!(fixture.run(input(&path, 1), &[1]).await.unwrap().rows.len(), 400_000);
-    assert_eq!(fixture.engine.status().memory_used_bytes, 0);
+    let answer = fixture.run(Relation::new(operator, 4e5), &[2, 4]).await.unwrap();
+    assert_eq!(answer.rows.len(), 400_000);
+    assert!(answer.rows.iter().all(|row| row[0] == row[1]));
+    assert!(answer.metrics.spilled_bytes > 0);
+    assert!(answer.metrics.memory_peak_bytes <= 8 << 20, "{}", answer.metrics.memory_peak_bytes);
+    wait_for_release(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -258,16 +259,114 @@ async fn operators_without_memory_say_what_it_was_for() {
         residual: Some(less),
         build: JoinSide::Left,
     };
-    let keys = vec![SortKey { expression: column(1), descending: false, nulls_first: false }];
-    let sorted = Relation::new(Operator::Sort { input: input(&path, 1), keys }, 4e5);
-    let first = Operator::Limit { input: sorted, offset: None, count: Some(int(300_000)) };
-    for (operator, purpose) in [(pairs, "a join without keys"), (first, "the first rows of an order")] {
+    let keys = vec![JoinKey { left: column(1), right: column(3) }];
+    let (left, right) = (input(&path, 1), input(&path, 3));
+    let not_in = Operator::Join {
+        kind: JoinKind::NullAwareAnti,
+        left,
+        right,
+        keys,
+        residual: None,
+        build: JoinSide::Left,
+    };
+    for (operator, purpose) in [(pairs, "a join without keys"), (not_in, "the table of a hash join")] {
         let error = fixture.run(Relation::new(operator, 4e5), &[2]).await.err().unwrap();
         assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+        assert!(error.message.contains("\"memory\""), "{error}");
         let detail = error.detail.unwrap_or_default();
         assert!(detail.contains(purpose), "{detail}");
     }
     wait_for_release(&fixture).await;
+}
+
+/// Rows of a table in the order of its keys, without the first of them.
+fn page(path: &Path, offset: i64, count: i64) -> Arc<Relation> {
+    let keys = vec![SortKey { expression: column(1), descending: false, nulls_first: false }];
+    let sorted = Relation::new(Operator::Sort { input: input(path, 1), keys }, 4e5);
+    Relation::new(
+        Operator::Limit { input: sorted, offset: Some(int(offset)), count: Some(int(count)) },
+        100.0,
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_rows_of_an_order_spill_when_they_are_many() {
+    let roomy = Fixture::new();
+    let expected = roomy.run(page(&table(&roomy, 400_000), 300_000, 100), &[1, 2]).await.unwrap();
+    let fixture = Fixture::with_memory(16 << 20, 0);
+    let path = table(&fixture, 400_000);
+    let answer = fixture.run(page(&path, 300_000, 100), &[1, 2]).await.unwrap();
+    assert_eq!(answer.rows, expected.rows);
+    assert_eq!(answer.rows.len(), 100);
+    assert!(answer.metrics.spilled_bytes > 0);
+    // The first run is enough: what they could take is known before.
+    assert!(answer.metrics.operators.iter().any(|operator| operator.description.contains("LimitExec")));
+    let few = fixture.run(page(&path, 100, 100), &[1, 2]).await.unwrap();
+    assert_eq!((few.rows.len(), few.metrics.spilled_bytes), (100, 0));
+    wait_for_release(&fixture).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_rows_wider_than_expected_spill_in_a_second_run() {
+    let words = |row: usize| format!("{row} {}", "long ".repeat(200));
+    let write = |fixture: &Fixture| {
+        let keys: Vec<_> = (0..40_000).map(|row: i64| Some(row * 7919 % 40_009)).collect();
+        let words: Vec<String> = (0..40_000).map(words).collect();
+        let words: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
+        fixture.write("t", vec![("v", int64s(&keys)), ("w", texts(&words))], 2_000)
+    };
+    let roomy = Fixture::new();
+    let expected = roomy.run(page(&write(&roomy), 10_000, 10), &[1, 2]).await.unwrap();
+    let fixture = Fixture::with_memory(24 << 20, 0);
+    let answer = fixture.run(page(&write(&fixture), 10_000, 10), &[1, 2]).await.unwrap();
+    assert_eq!(answer.rows, expected.rows);
+    assert!(answer.metrics.spilled_bytes > 0);
+    wait_for_release(&fixture).await;
+}
+
+/// Aggregates with DISTINCT and without, as PostgreSQL may have them in one query.
+fn mixed_aggregates(path: &Path, groups: Vec<NamedExpression>) -> Arc<Relation> {
+    let text = || Some(Expression::column(ColumnId(2), DataType::Text));
+    let distinct = |id, argument| AggregateCall {
+        distinct: true,
+        ..call(id, Aggregate::Count, argument, DataType::Int64)
+    };
+    let filtered = AggregateCall {
+        filter: Some(compare(Function::Less, column(1), int(500_000))),
+        ..distinct(14, text())
+    };
+    let aggregates = vec![
+        call(11, Aggregate::Count, None, DataType::Int64),
+        distinct(12, text()),
+        distinct(13, Some(column(1))),
+        filtered,
+        call(15, Aggregate::Max, Some(column(1)), DataType::Int64),
+        AggregateCall {
+            filter: Some(compare(Function::Less, column(1), int(10))),
+            ..call(16, Aggregate::Count, None, DataType::Int64)
+        },
+    ];
+    Relation::new(Operator::Aggregate { input: input(path, 1), groups, aggregates }, 1.0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn distinct_values_beside_other_aggregates_spill() {
+    let roomy = Fixture::new();
+    let crowded = Fixture::with_memory(24 << 20, 0);
+    let odd = Expression::call(Function::Modulo, vec![column(1), int(3)], DataType::Int64);
+    for (groups, outputs) in [
+        (Vec::new(), [11, 12, 13, 14, 15, 16].as_slice()),
+        (vec![named(10, odd)], [10, 11, 12, 13, 14, 15, 16].as_slice()),
+    ] {
+        let [expected, answer] = [&roomy, &crowded]
+            .map(|fixture| fixture.run(mixed_aggregates(&table(fixture, 400_000), groups.clone()), outputs));
+        let (expected, answer) = (expected.await.unwrap(), answer.await.unwrap());
+        assert_eq!(expected.metrics.spilled_bytes, 0);
+        assert!(answer.metrics.spilled_bytes > 0);
+        assert_eq!(answer.sorted(), expected.sorted());
+        assert!(answer.metrics.memory_peak_bytes <= 24 << 20);
+    }
+    wait_for_release(&crowded).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -319,4 +418,55 @@ async fn the_cache_gives_way_to_a_query() {
     let status = fixture.engine.status();
     assert!(status.cache_used_bytes < before, "{status:?}");
     assert_eq!(status.memory_used_bytes, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_on_their_way_to_readers_count_and_are_few() {
+    const MEMORY_BYTES: u64 = 24 << 20;
+    let fixture = Fixture::with_memory(MEMORY_BYTES, 0);
+    // A batch of 1000 rows takes 1 MB.
+    let words: Vec<String> = (0..20_000).map(|row| format!("{row} {}", "long ".repeat(200))).collect();
+    let words: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
+    let path = fixture.write("t", vec![("w", texts(&words))], 1000);
+    let table = || scan(&path, &[(1, "w", DataType::Text)]);
+    let mut paused = Vec::new();
+    for _ in 0..40 {
+        let mut stream = open(&fixture, table(), 1).await;
+        assert!(stream.next_batch().await.unwrap().is_some());
+        paused.push(stream);
+    }
+    // Nobody but these holds memory when this has ended.
+    assert_eq!(fixture.run(table(), &[1]).await.unwrap().rows.len(), 20_000);
+    let waiting = Instant::now();
+    let mut used = fixture.engine.status().memory_used_bytes;
+    while used > MEMORY_BYTES / 2 && waiting.elapsed() < Duration::from_secs(5) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        used = fixture.engine.status().memory_used_bytes;
+    }
+    assert!(used > 40 * (64 << 10) && used <= MEMORY_BYTES / 2, "{used}");
+    for stream in &mut paused {
+        row_count(stream.as_mut()).await;
+        assert_eq!(stream.metrics().row_count, 20_000);
+    }
+    wait_for_release(&fixture).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_footer_larger_than_memory_names_the_file_and_the_option() {
+    let fixture = Fixture::with_memory(2 << 20, 1 << 20);
+    let numbers: Vec<_> = (0..8000).map(Some).collect();
+    let few = fixture.write("few", vec![("v", int64s(&numbers))], 1000);
+    let path = fixture.write("many", vec![("v", int64s(&numbers))], 1);
+    let table = |path: &Path| scan(path, &[(1, "v", DataType::Int64)]);
+    assert_eq!(fixture.run(table(&few), &[1]).await.unwrap().rows.len(), 8000);
+    assert!(fixture.engine.catalog().kept_bytes() > 0);
+    let error = fixture.run(table(&path), &[1]).await.err().unwrap();
+    assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+    assert!(error.message.contains("many.parquet") && error.message.contains("\"memory\""), "{error}");
+    // Nothing of it stays, and what was kept has given way.
+    assert_eq!((fixture.engine.catalog().kept_bytes(), fixture.engine.status().memory_used_bytes), (0, 0));
+    assert_eq!(fixture.run(table(&few), &[1]).await.unwrap().rows.len(), 8000);
+    let roomy = Fixture::new();
+    let path = roomy.write("many", vec![("v", int64s(&numbers))], 1);
+    assert_eq!(roomy.run(table(&path), &[1]).await.unwrap().rows.len(), 8000);
 }

@@ -35,6 +35,7 @@ use tempfile::TempDir;
 
 use crate::{
     CpuEngine, CpuOptions,
+    lowering::PlanForm,
     spill::{OperatorFiles, tests::FullDisk},
 };
 
@@ -42,6 +43,8 @@ use crate::{
 struct Fixture {
     folder: TempDir,
     engine: CpuEngine,
+    /// Whether each query is run with operators that spill too, for the same rows.
+    in_both_forms: bool,
 }
 
 /// What a query gave.
@@ -53,13 +56,13 @@ struct Answer {
 impl Fixture {
     /// With the column cache on.
     fn new() -> Self {
-        Self::with_memory(1 << 30, 64 << 20)
+        Self { in_both_forms: true, ..Self::with_memory(1 << 30, 64 << 20) }
     }
 
     fn with_memory(memory_bytes: u64, cache_bytes: u64) -> Self {
         let folder = TempDir::new().unwrap();
         let engine = CpuEngine::new(options(&folder, memory_bytes, cache_bytes)).unwrap();
-        Self { folder, engine }
+        Self { folder, engine, in_both_forms: false }
     }
 
     /// Nothing can be written where queries spill to.
@@ -67,7 +70,7 @@ impl Fixture {
         let folder = TempDir::new().unwrap();
         let spill = FullDisk(OperatorFiles::create(folder.path()).unwrap());
         let engine = CpuEngine::with_spill_files(options(&folder, memory_bytes, 0), Arc::new(spill)).unwrap();
-        Self { folder, engine }
+        Self { folder, engine, in_both_forms: false }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -106,7 +109,16 @@ impl Fixture {
         parameters: Vec<Literal>,
     ) -> Result<Answer, Error> {
         let request = QueryRequest { parameters, ..self.request(root, outputs) };
-        let mut stream = self.engine.run(request, StopFlag::default()).await?;
+        let answer = self.run_in_form(request.clone(), PlanForm::Fast).await?;
+        if self.in_both_forms {
+            let again = self.run_in_form(request, PlanForm::Spilling).await.unwrap();
+            assert_eq!(again.sorted(), answer.sorted(), "operators that spill give other rows");
+        }
+        Ok(answer)
+    }
+
+    async fn run_in_form(&self, request: QueryRequest, form: PlanForm) -> Result<Answer, Error> {
+        let mut stream = self.engine.run_in_form(request, StopFlag::default(), form).await?;
         let schema = stream.schema();
         let mut rows = Vec::new();
         while let Some(batch) = stream.next_batch().await? {

@@ -5,7 +5,7 @@
 
 use std::{
     io::Read,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::{Buf, Bytes};
@@ -22,6 +22,7 @@ use parquet::{
 };
 use pystachio_engine::{
     decode::{CheckedPages, PageSize},
+    locking::lock_whole,
     storage::{FileFooter, corrupt_file},
 };
 use pystachio_plan::Error;
@@ -48,7 +49,7 @@ impl PageMemory {
     }
 
     fn lock(&self) -> MutexGuard<'_, PageState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.state)
     }
 
     /// Gives back what the reader does not hold any more, and what the batch that it has given counts as its own.

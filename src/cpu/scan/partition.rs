@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use crate::datafusion::{
@@ -21,7 +21,7 @@ use arrow::{
     compute::{BatchCoalescer, FilterBuilder},
     datatypes::SchemaRef,
 };
-use pystachio_engine::StopFlag;
+use pystachio_engine::{StopFlag, locking::whole};
 use pystachio_plan::{Error, ErrorKind};
 
 use super::{
@@ -490,7 +490,7 @@ impl RowGroupReader {
         file: &ScanFile,
         reading: &HighWater,
     ) -> DataFusionResult<Option<(usize, Vec<ArrayRef>)>> {
-        let reader = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let reader = whole(self.reader.get_mut());
         let batch = reader.next(table, file).map_err(to_datafusion)?;
         let arrays = batch.iter().flat_map(|(_, arrays)| arrays);
         let batch_bytes: usize = arrays.map(|array| array.get_array_memory_size()).sum();

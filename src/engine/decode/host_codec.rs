@@ -9,7 +9,7 @@
 use std::{
     io::Read,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -31,6 +31,7 @@ use pystachio_plan::Result;
 use super::fault::ColumnNames;
 use crate::{
     decoding_panics::{NOT_DECODABLE, decode_guarded},
+    locking::{lock_whole, whole},
     operation::Lane,
 };
 
@@ -124,12 +125,12 @@ pub(super) fn decompress_pages(pages: &[HostPage<'_>]) -> Vec<std::result::Resul
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(page) = pages.get(number) else { break };
                     let result = decompress_page(*page);
-                    results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+                    lock_whole(&results).push((number, result));
                 }
             });
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut results = whole(results.into_inner());
     results.sort_unstable_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()
 }

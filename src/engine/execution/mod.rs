@@ -1,6 +1,6 @@
 //! Plans run on one device: a tree of sources that give chunks.
 //!
-//! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own; `spool.rs`: rows that nobody reads
+//! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
 //! - `timeline.rs`: what the device did for the last queries
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
@@ -58,7 +58,6 @@ mod scan_rows;
 mod slot_groups;
 mod sort;
 mod sort_ranges;
-mod spool;
 #[cfg(test)]
 mod tests;
 mod timeline;

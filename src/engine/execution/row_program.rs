@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use pystachio_plan::{ColumnId, DataType, Error, Expression, Literal, Result};
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     device::{AnyColumn, Buffer, Chunk, Column, Rows},
+    locking::lock_whole,
     operation::Queue,
     program::{Filter, Program},
 };
@@ -29,7 +30,7 @@ fn variant<T>(
     coded: BTreeSet<ColumnId>,
     compile: impl FnOnce(&BTreeSet<ColumnId>) -> Option<T>,
 ) -> Option<Arc<T>> {
-    let mut known = variants.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = lock_whole(&variants);
     known.entry(coded).or_insert_with_key(|coded| compile(coded).map(Arc::new)).clone()
 }
 

@@ -3,7 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
     time::{Duration, Instant},
@@ -16,17 +16,17 @@ use pystachio_plan::{
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{QueryContext, compile::compile, spool::Spool, timeline::Timelines};
+use super::{QueryContext, compile::compile, timeline::Timelines};
 use crate::{
     ResultStream, StopFlag,
     device::{ActivityLog, NotedActivity, device_work},
+    locking::lock_whole,
     operation::{ArrowBatches, column_schema},
+    spool::{READER_STOPPED, Spool},
 };
 
 /// Batches that wait for the reader.
 const BATCHES_AHEAD: usize = 4;
-/// A reader that has taken no batch for so long has stopped reading, as far as queries that wait for memory are concerned.
-const READER_STOPPED: Duration = Duration::from_millis(100);
 
 /// What a running query needs.
 pub(super) struct Run {
@@ -108,7 +108,7 @@ impl ResultStream for DeviceStream {
     }
 
     fn metrics(&self) -> QueryMetrics {
-        self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock_whole(&self.metrics).clone()
     }
 }
 
@@ -126,7 +126,7 @@ impl Worker {
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
         let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
-        let mut spool = Spool::new(context.memory.store.clone());
+        let mut spool = Spool::new(context.memory.store.space().clone());
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| output.execute(&mut context, &mut spool));
         let result = catch_unwind(work).unwrap_or_else(|payload| {
@@ -241,7 +241,10 @@ impl Output<'_> {
         let request = self.request;
         let mut root = compile(&request.plan, context)?;
         context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
-        context.memory.admit(&context.stop)?;
+        {
+            let _waits = context.stop.wait_for_turn();
+            context.memory.admit(&context.stop)?;
+        }
         let batch_rows = (request.batch_rows_max as usize).max(1);
         while let Some(chunk) = root.next_chunk(context)? {
             if chunk.row_count == 0 {
@@ -292,7 +295,7 @@ impl Output<'_> {
     /// Notes what the query has cost so far.
     fn publish(&self, context: &QueryContext) {
         let with_operators = self.request.with_metrics;
-        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut metrics = lock_whole(&self.metrics);
         *metrics = context.metrics.clone();
         if !with_operators {
             metrics.operators.clear();

@@ -18,7 +18,7 @@
 use std::{
     ops::RangeInclusive,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -29,6 +29,7 @@ use pystachio_plan::{
 
 use crate::{
     device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Letter},
+    locking::lock_whole,
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
     storage::{RowGroupBounds, refutes},
 };
@@ -91,7 +92,7 @@ struct Target {
 impl JoinFilters {
     /// The filter over some of the join's keys, for one more scan of so many rows.
     fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
-        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut targets = lock_whole(&self.targets);
         if let Some(target) = targets.iter_mut().find(|target| target.keys == keys) {
             target.row_count += row_count;
             return target.filter.clone();
@@ -103,7 +104,7 @@ impl JoinFilters {
 
     /// Whether scans wait for any.
     pub(super) fn are_wanted(&self) -> bool {
-        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = lock_whole(&self.targets);
         targets.iter().any(|target| !target.filter.is_settled())
     }
 
@@ -121,7 +122,7 @@ impl JoinFilters {
         claim: &mut Claim,
         give_keys: impl FnOnce(&mut dyn FnMut(&[Column], usize) -> Result<()>) -> Result<()>,
     ) -> Result<u64> {
-        let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let targets = lock_whole(&self.targets);
         let waiting: Vec<&Target> = targets.iter().filter(|target| !target.filter.is_settled()).collect();
         let mut known =
             waiting.iter().map(|target| target.open(queue, measured, claim)).collect::<Result<Vec<_>>>()?;
@@ -334,7 +335,7 @@ impl ScanRuntimeFilter {
         };
         let passed = self.passed.load(Ordering::Relaxed);
         let now = FilterCounts { tested: self.tested.load(Ordering::Relaxed).max(passed), passed };
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock_whole(&self.shown);
         let dropped = |counts: &FilterCounts| counts.tested - counts.passed;
         operator.count(names.0, now.tested.saturating_sub(shown.tested));
         operator.count(names.1, dropped(&now).saturating_sub(dropped(&shown)));

@@ -3,12 +3,13 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use crate::locking::lock_whole;
 use pystachio_plan::{Activity, QueryTimeline};
 
 /// Queries that read less say nothing about storage.
@@ -57,6 +58,6 @@ impl Timelines {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<QueryTimeline>> {
-        self.queries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.queries)
     }
 }

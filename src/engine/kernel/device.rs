@@ -2,7 +2,7 @@
 
 use std::{
     ops::Deref,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use bytemuck::{Pod, bytes_of};
@@ -11,6 +11,7 @@ use pystachio_plan::{ActivityKind, Result};
 use super::{Kernel, KernelPlatform, abi::Status, fault, traffic::bytes_moved};
 use crate::{
     device::Buffer,
+    locking::lock_whole,
     operation::{Device, FaultReport, Lane},
 };
 
@@ -74,7 +75,7 @@ impl KernelDevice {
         if !self.defers_faults() {
             return Ok(None);
         }
-        let mut status = self.deferred_status.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut status = lock_whole(&self.deferred_status);
         let buffer = match status.take() {
             Some(buffer) => buffer,
             None => self.allocate_filled::<Status>(1, 0)?,
@@ -91,7 +92,7 @@ impl Device for KernelDevice {
     }
 
     fn report_faults(&self) -> Result<FaultReport> {
-        let status = self.deferred_status.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = lock_whole(&self.deferred_status);
         let Some(buffer) = status.as_ref() else { return Ok(FaultReport::none()) };
         let letter = self.memory().post::<Status>(buffer.address(), 1, self.stream())?;
         Ok(FaultReport::pending(move || fault::check(letter.wait::<Status>(1)?.first())))

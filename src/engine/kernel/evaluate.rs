@@ -1,7 +1,5 @@
 //! Launches of programs.
 
-use std::sync::PoisonError;
-
 use bytemuck::{Zeroable, cast_slice};
 use pystachio_plan::{Error, Result};
 
@@ -11,6 +9,7 @@ use super::{
 };
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
+    locking::lock_whole,
     operation::{Lane, ProgramOperations},
     program::{
         Code, Computed, Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
@@ -155,7 +154,7 @@ fn loaded_columns<'c>(code: &Code, chunk: &'c Chunk) -> Result<Vec<&'c Column>> 
 /// The program on the device.
 fn copy_of(code: &Code, lane: &Lane) -> Result<Buffer> {
     let stream = lane.stream();
-    let mut copies = code.copies.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut copies = lock_whole(&code.copies);
     if let Some(copy) = copies.get(&stream) {
         return Ok(copy.clone());
     }

@@ -6,11 +6,12 @@ use std::{
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use crate::locking::lock;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 /// Distinguishes the files of a process for as long as they have names.
@@ -38,6 +39,86 @@ pub struct Extent {
     bytes: u64,
 }
 
+/// What one query writes of the host's bytes: a file that is made when it is needed.
+pub struct SpillSpace {
+    directory: PathBuf,
+    file: Mutex<Option<Arc<SpillFile>>>,
+    written_bytes: AtomicU64,
+}
+
+/// Bytes of the host in a query's file. Given back when it is dropped.
+pub struct KeptBytes {
+    extent: Extent,
+    bytes: usize,
+}
+
+impl KeptBytes {
+    /// The bytes.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the directory.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let mut target = vec![0; self.bytes];
+        self.extent.read(0, &mut target)?;
+        Ok(target)
+    }
+}
+
+impl SpillSpace {
+    /// Space in a file of this directory.
+    pub fn in_directory(directory: &Path) -> Arc<Self> {
+        let (file, written_bytes) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { directory: directory.to_owned(), file, written_bytes })
+    }
+
+    /// Space in a file that is open already.
+    #[cfg(test)]
+    pub(super) fn over(file: Arc<SpillFile>) -> Arc<Self> {
+        let directory = file.directory.clone();
+        Arc::new(Self { directory, file: Mutex::new(Some(file)), written_bytes: AtomicU64::new(0) })
+    }
+
+    /// Space that nothing can be written to.
+    #[cfg(test)]
+    pub(crate) fn on_full_disk() -> Arc<Self> {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        Self::over(SpillFile::over(full, Path::new("/some/folder")))
+    }
+
+    /// Writes bytes of the host to the file.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the directory.
+    pub fn keep(&self, bytes: &[u8]) -> Result<KeptBytes> {
+        let extent = self.file()?.extent(bytes.len() as u64);
+        extent.write(0, bytes)?;
+        self.note_written(bytes.len() as u64);
+        Ok(KeptBytes { extent, bytes: bytes.len() })
+    }
+
+    /// All that was ever written.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes that were written elsewhere.
+    pub(super) fn note_written(&self, bytes: u64) {
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn file(&self) -> Result<Arc<SpillFile>> {
+        let mut file = lock(&self.file);
+        if let Some(file) = file.as_ref() {
+            return Ok(file.clone());
+        }
+        let made = SpillFile::create(&self.directory)?;
+        *file = Some(made.clone());
+        Ok(made)
+    }
+}
+
 impl SpillFile {
     /// A new file in `directory`, which has no entry for it any more when this returns.
     ///
@@ -46,7 +127,7 @@ impl SpillFile {
     /// `FileAccess`, naming the directory.
     pub fn create(directory: &Path) -> Result<Arc<Self>> {
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("device-{}-{number}", std::process::id()));
+        let path = directory.join(format!("rows-{}-{number}", std::process::id()));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path);
         let file = opened.map_err(|error| failed(directory, "made", &error))?;
         std::fs::remove_file(&path).map_err(|error| failed(directory, "unlinked", &error))?;
@@ -60,7 +141,7 @@ impl SpillFile {
 
     /// Room for some bytes.
     pub fn extent(self: &Arc<Self>, bytes: u64) -> Extent {
-        let mut space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut space = lock(&self.space);
         let found = space.free.iter().position(|(_, free)| *free >= bytes);
         let offset = match found {
             Some(place) => {
@@ -108,7 +189,7 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        let mut space = self.file.space.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut space = lock(&self.file.space);
         space.release(self.offset, self.bytes);
     }
 }

@@ -6,7 +6,7 @@
 //! chunk of some partition  ◄── cells, validity, text ◄─────────┘
 //! ```
 //!
-//! - `store.rs`: bytes on the host or in the file, and bytes of the host in the file; `file.rs`: the file and its extents
+//! - `store.rs`: bytes on the host or in the file; `file.rs`: the file and its extents, and bytes of the host in it
 //! - `chunk.rs`: a chunk as bytes, and ranges of rows of several back as one chunk
 //! - `part.rs`: ranges of many chunks that belong together: a partition
 //!
@@ -23,6 +23,6 @@ mod store;
 mod tests;
 
 pub use chunk::SpilledChunk;
-pub use file::SpillFile;
+pub use file::{KeptBytes, SpillFile, SpillSpace};
 pub use part::{SpilledPart, SpilledPartitions, SpilledSize};
-pub use store::{KeptBytes, SpillOptions, SpillStore};
+pub use store::{SpillOptions, SpillStore};

@@ -1,16 +1,12 @@
 //! Where a query's spilled bytes are.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{path::PathBuf, sync::Arc};
 
 use pystachio_plan::Result;
 
-use super::file::{Extent, SpillFile};
+#[cfg(test)]
+use super::file::SpillFile;
+use super::file::{Extent, SpillSpace};
 use crate::{
     device::{HostBytes, HostMemory},
     operation::Queue,
@@ -36,34 +32,13 @@ pub struct SpillStore {
 
 struct Shared {
     options: SpillOptions,
-    /// Made when it is needed.
-    file: Mutex<Option<Arc<SpillFile>>>,
-    written_bytes: AtomicU64,
+    space: Arc<SpillSpace>,
 }
 
 /// Bytes off the device.
 pub(super) enum Stored {
     Host(HostBytes),
     File(Extent),
-}
-
-/// Bytes of the host in a query's file. Given back when it is dropped.
-pub struct KeptBytes {
-    extent: Extent,
-    bytes: usize,
-}
-
-impl KeptBytes {
-    /// The bytes.
-    ///
-    /// # Errors
-    ///
-    /// `FileAccess`, naming the directory.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        let mut target = vec![0; self.bytes];
-        self.extent.read(0, &mut target)?;
-        Ok(target)
-    }
 }
 
 /// Bytes on the device.
@@ -76,21 +51,24 @@ pub(super) struct Segment {
 impl SpillStore {
     /// A store of which nothing is used yet.
     pub fn new(options: SpillOptions) -> Self {
-        let shared = Shared { options, file: Mutex::default(), written_bytes: AtomicU64::new(0) };
-        Self { shared: Arc::new(shared) }
+        let space = SpillSpace::in_directory(&options.directory);
+        Self { shared: Arc::new(Shared { options, space }) }
     }
 
     /// A store whose file is open already.
     #[cfg(test)]
     pub(super) fn over(options: SpillOptions, file: Arc<SpillFile>) -> Self {
-        let store = Self::new(options);
-        *store.shared.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        store
+        Self { shared: Arc::new(Shared { options, space: SpillSpace::over(file) }) }
     }
 
     /// All that was ever written.
     pub fn written_bytes(&self) -> u64 {
-        self.shared.written_bytes.load(Ordering::Relaxed)
+        self.shared.space.written_bytes()
+    }
+
+    /// What it writes of the host's bytes.
+    pub fn space(&self) -> &Arc<SpillSpace> {
+        &self.shared.space
     }
 
     /// Copies segments off the device, one after another, and waits for that.
@@ -102,7 +80,7 @@ impl SpillStore {
         let total: u64 = segments.iter().map(|segment| segment.bytes).sum();
         let stored = match self.shared.options.host.allocate(total)? {
             Some(host) => Stored::Host(host),
-            None => Stored::File(self.file()?.extent(total)),
+            None => Stored::File(self.shared.space.file()?.extent(total)),
         };
         let mut offset = 0;
         let copied = segments.iter().try_for_each(|segment| {
@@ -118,7 +96,7 @@ impl SpillStore {
         // Before slabs are anybody else's, also where a copy could not be enqueued.
         queue.wait()?;
         copied?;
-        self.shared.written_bytes.fetch_add(total, Ordering::Relaxed);
+        self.shared.space.note_written(total);
         Ok(stored)
     }
 
@@ -142,28 +120,6 @@ impl SpillStore {
                 Ok(())
             }
         }
-    }
-
-    /// Writes bytes of the host to the file.
-    ///
-    /// # Errors
-    ///
-    /// `FileAccess`, naming the directory.
-    pub fn keep(&self, bytes: &[u8]) -> Result<KeptBytes> {
-        let extent = self.file()?.extent(bytes.len() as u64);
-        extent.write(0, bytes)?;
-        self.shared.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        Ok(KeptBytes { extent, bytes: bytes.len() })
-    }
-
-    fn file(&self) -> Result<Arc<SpillFile>> {
-        let mut file = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = file.as_ref() {
-            return Ok(file.clone());
-        }
-        let made = SpillFile::create(&self.shared.options.directory)?;
-        *file = Some(made.clone());
-        Ok(made)
     }
 }
 

@@ -9,7 +9,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     affinity::Affinity,
     device::{DeviceFile, DeviceFileMode, Platform},
+    locking::lock_whole,
 };
 
 /// The file systems that were read from.
@@ -114,13 +115,13 @@ impl FileSystems {
 
     /// A line for each file system that was read from: where it is, and the ways that it has.
     pub fn lines(&self) -> Vec<String> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock_whole(&self.known);
         known.values().map(FileSystem::line).collect()
     }
 
     fn find(&self, file: &TableFile) -> Result<FileSystem> {
         let device = file.footer.identity.device;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock_whole(&self.known);
         if let Some(found) = known.get(&device) {
             return Ok(found.clone());
         }

@@ -5,7 +5,8 @@
 //! identity and is an error.
 //!
 //! Invariants: a footer belongs to the identity under which it is kept. Identity is taken from the open
-//! handle, never from the path.
+//! handle, never from the path. A footer's memory is taken before it is read, and given back when nobody has it any more
+//! (`footer_memory.rs`); one that is larger than what may be kept is read for each use.
 //!
 //! Deliberately absent: column data (`scan`, `cache`), remote files.
 
@@ -15,7 +16,7 @@ use std::{
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -39,15 +40,21 @@ use super::{
     file_set::expand,
     file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
+    footer_memory::{FooterMemory, FooterShare, UnlimitedMemory, decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
     statistics::ChunkStatistics,
     writer::Writer,
 };
-use crate::decoding_panics::{NOT_DECODABLE, decode_guarded};
+use crate::{
+    decoding_panics::{NOT_DECODABLE, decode_guarded},
+    locking::lock,
+};
 
 /// Footers kept at most, in bytes of their decoded form.
-const FOOTER_BYTES_MAX: usize = 256 << 20;
+const FOOTER_BYTES_MAX: u64 = 256 << 20;
+/// The part of an engine's memory that footers are kept in.
+const FOOTER_MEMORY_PART: u64 = 4;
 /// Handles that one table keeps open from the start; further files are opened when they are read.
 const OPEN_FILES_MAX: usize = 256;
 
@@ -81,6 +88,8 @@ pub struct FileFooter {
     writer: Writer,
     exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
+    /// What it takes.
+    share: FooterShare,
 }
 
 /// A footer as it was read.
@@ -89,6 +98,7 @@ struct ReadFooter {
     /// The same without groups that have no leaf, for the Arrow reader.
     for_reader: Arc<ParquetMetaData>,
     exact_bounds: ExactBounds,
+    share: FooterShare,
 }
 
 /// A file that a query reads.
@@ -106,26 +116,64 @@ struct KeptFooters {
     /// Paths by last use.
     by_use: BTreeMap<u64, PathBuf>,
     clock: u64,
-    held_bytes: usize,
+    held_bytes: u64,
 }
 
 #[derive(Debug)]
 struct KeptFooter {
     footer: Arc<FileFooter>,
-    /// What it takes: adding that up walks over the whole footer.
-    memory_bytes: usize,
     last_use: u64,
 }
 
 /// Opens files and keeps their footers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FileCatalog {
     footers: Mutex<KeptFooters>,
+    memory: Arc<dyn FooterMemory>,
+    /// What is kept takes no more.
+    kept_bytes_max: u64,
     /// What footers together say about a table.
     pub descriptions: DescriptionCache,
 }
 
+impl Default for FileCatalog {
+    fn default() -> Self {
+        Self::new(Arc::new(UnlimitedMemory), u64::MAX)
+    }
+}
+
 impl FileCatalog {
+    /// An empty catalog, whose footers are in `memory`, of which there are so many bytes for all purposes.
+    pub fn new(memory: Arc<dyn FooterMemory>, memory_bytes: u64) -> Self {
+        Self {
+            footers: Mutex::default(),
+            memory,
+            kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
+            descriptions: DescriptionCache::default(),
+        }
+    }
+
+    /// What the footers take that are kept.
+    pub fn kept_bytes(&self) -> u64 {
+        self.lock().held_bytes
+    }
+
+    /// Gives up the footers used least recently, of so many bytes. Returns whether there were any; who reads a file still has
+    /// its footer.
+    pub fn give_back(&self, bytes: u64) -> bool {
+        let mut given = Vec::new();
+        let mut footers = self.lock();
+        let before = footers.held_bytes;
+        while before - footers.held_bytes < bytes.max(1)
+            && let Some(footer) = footers.remove_oldest()
+        {
+            given.push(footer);
+        }
+        // Their memory goes back when nobody waits for the lock.
+        drop(footers);
+        !given.is_empty()
+    }
+
     /// Every file of the set, opened, with its footer; in the order in which they are read. Blocks.
     ///
     /// # Errors
@@ -148,8 +196,9 @@ impl FileCatalog {
         if let Some(footer) = self.lock().get(path, identity) {
             return Ok(footer);
         }
-        let ReadFooter { metadata, for_reader, exact_bounds } =
-            read_footer(path, handle, identity.file_bytes)?;
+        let ReadFooter { metadata, for_reader, exact_bounds, mut share } =
+            self.read_footer(path, handle, identity.file_bytes)?;
+        share.shrink_to(memory_bytes(&metadata, &for_reader));
         let reader = decode_guarded(|| reader_metadata(for_reader));
         let reader = reader.ok_or_else(|| corrupt_footer(path, NOT_DECODABLE))?;
         let reader = reader.map_err(|error| from_parquet(path, &error))?;
@@ -168,15 +217,42 @@ impl FileCatalog {
             schema,
             exact_bounds,
             page_indexes: PageIndexes::default(),
+            share,
         });
         let mut footers = self.lock();
         footers.insert(&footer);
-        footers.evict(FOOTER_BYTES_MAX);
+        footers.evict(self.kept_bytes_max);
         Ok(footer)
     }
 
+    /// Reads a footer, in memory that is taken for it first.
+    fn read_footer(&self, path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
+        let place = footer_place(path, handle, file_bytes)?;
+        let footer_bytes = place.end - place.start;
+        let mut share = FooterShare::new(self.memory.clone());
+        let mut take = |bytes: u64| {
+            while !share.try_grow(bytes) {
+                if !self.give_back(bytes) {
+                    return Err(footer_refused(path, footer_bytes, share.bytes() + bytes));
+                }
+            }
+            Ok(())
+        };
+        take(footer_bytes)?;
+        let mut footer = vec![0; footer_bytes as usize];
+        handle.read_exact_at(&mut footer, place.start).map_err(|error| from_io(path, "read", &error))?;
+        let invalid = |reason: &str| corrupt_footer(path, reason);
+        take(decoded_bytes(&footer).map_err(invalid)?)?;
+        let exact_bounds = check_encoded(&footer).map_err(invalid)?;
+        let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
+        check_decoded(&metadata, place.start).map_err(invalid)?;
+        let metadata = Arc::new(metadata);
+        let for_reader = metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
+        Ok(ReadFooter { metadata, for_reader, exact_bounds, share })
+    }
+
     fn lock(&self) -> MutexGuard<'_, KeptFooters> {
-        self.footers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.footers)
     }
 }
 
@@ -196,26 +272,34 @@ impl KeptFooters {
     fn insert(&mut self, footer: &Arc<FileFooter>) {
         self.remove(&footer.path);
         self.clock += 1;
-        let memory_bytes = footer.metadata().memory_size();
-        self.held_bytes += memory_bytes;
+        self.held_bytes += footer.share.bytes();
         self.by_use.insert(self.clock, footer.path.clone());
-        let kept = KeptFooter { footer: footer.clone(), memory_bytes, last_use: self.clock };
+        let kept = KeptFooter { footer: footer.clone(), last_use: self.clock };
         self.by_path.insert(footer.path.clone(), kept);
     }
 
-    fn remove(&mut self, path: &Path) {
-        if let Some(kept) = self.by_path.remove(path) {
-            self.by_use.remove(&kept.last_use);
-            self.held_bytes -= kept.memory_bytes;
-        }
+    fn remove(&mut self, path: &Path) -> Option<Arc<FileFooter>> {
+        let kept = self.by_path.remove(path)?;
+        self.by_use.remove(&kept.last_use);
+        self.held_bytes -= kept.footer.share.bytes();
+        Some(kept.footer)
     }
 
-    /// Gives up footers until the others take no more than so many bytes; the one used last stays, however large.
-    fn evict(&mut self, bytes_max: usize) {
-        while self.held_bytes > bytes_max && self.by_path.len() > 1 {
-            let Some((_, oldest)) = self.by_use.pop_first() else { return };
-            self.remove(&oldest);
+    /// Gives up the footer used least recently.
+    fn remove_oldest(&mut self) -> Option<Arc<FileFooter>> {
+        let (_, oldest) = self.by_use.pop_first()?;
+        self.remove(&oldest)
+    }
+
+    /// Gives up footers until the others take no more than so many bytes. One that is larger is not kept, nor are others
+    /// given up for it.
+    fn evict(&mut self, bytes_max: u64) {
+        if let Some(newest) = self.by_use.last_key_value().map(|(_, path)| path.clone())
+            && self.by_path.get(&newest).is_some_and(|kept| kept.footer.share.bytes() > bytes_max)
+        {
+            self.remove(&newest);
         }
+        while self.held_bytes > bytes_max && self.remove_oldest().is_some() {}
     }
 }
 
@@ -385,7 +469,15 @@ fn corrupt_footer(path: &Path, reason: &str) -> Error {
     corrupt_file(path, &format!("the footer is corrupt: {reason}"))
 }
 
-fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
+/// What a decoded footer takes, with what the reader is given.
+fn memory_bytes(metadata: &Arc<ParquetMetaData>, for_reader: &Arc<ParquetMetaData>) -> u64 {
+    let own = metadata.memory_size();
+    let other = if Arc::ptr_eq(metadata, for_reader) { 0 } else { for_reader.memory_size() };
+    (own + other) as u64
+}
+
+/// Where a file's encoded footer is.
+fn footer_place(path: &Path, handle: &File, file_bytes: u64) -> Result<Range<u64>> {
     let corrupt = |reason: &str| corrupt_file(path, reason);
     if file_bytes == 0 {
         return Err(corrupt("the file is empty"));
@@ -413,15 +505,7 @@ fn read_footer(path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter
             "the footer is corrupt: it is said to have {footer_bytes} bytes, and the file has {file_bytes}"
         )));
     };
-    let mut footer = vec![0; footer_bytes as usize];
-    handle.read_exact_at(&mut footer, footer_start).map_err(|error| from_io(path, "read", &error))?;
-    let invalid = |reason: &str| corrupt_footer(path, reason);
-    let exact_bounds = check_encoded(&footer).map_err(invalid)?;
-    let metadata = decode_footer(&footer).map_err(|reason| invalid(&reason))?;
-    check_decoded(&metadata, footer_start).map_err(invalid)?;
-    let metadata = Arc::new(metadata);
-    let for_reader = metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
-    Ok(ReadFooter { metadata, for_reader, exact_bounds })
+    Ok(footer_start..footer_start + footer_bytes)
 }
 
 /// Decodes a footer; without its statistics, if those are what can't be decoded: nobody needs them.
@@ -509,6 +593,7 @@ fn leaf_starts(schema: &SchemaDescriptor) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     /// A file with the content of one of the SQL tests' files.
     fn place(folder: &tempfile::TempDir, name: &str, content: &str) -> FileSet {
@@ -557,14 +642,67 @@ mod tests {
         let [first, second, third] =
             ["1", "2", "3"].map(|name| place(&folder, &format!("{name}.parquet"), "edge_int4.parquet"));
         let footers = [&first, &second, &third, &first].map(|files| open(&catalog, files));
-        let bytes: usize = footers[..3].iter().map(|footer| footer.metadata().memory_size()).sum();
+        let bytes: u64 = footers[..3].iter().map(|footer| footer.share.bytes()).sum();
         catalog.lock().evict(bytes);
         assert_eq!(kept(&catalog).len(), 3);
         catalog.lock().evict(bytes - 1);
         assert_eq!(kept(&catalog), [footers[2].identity, footers[0].identity]);
-        // What was opened last stays, however large.
-        catalog.lock().evict(0);
+        assert_eq!(catalog.kept_bytes(), footers[2].share.bytes() + footers[0].share.bytes());
+        assert!(catalog.give_back(1));
         assert_eq!(kept(&catalog), [footers[0].identity]);
-        assert_eq!(catalog.lock().held_bytes, footers[0].metadata().memory_size());
+        // What is too large for all of it is not kept.
+        catalog.lock().evict(footers[0].share.bytes() - 1);
+        assert_eq!((kept(&catalog), catalog.kept_bytes()), (Vec::new(), 0));
+        assert!(!catalog.give_back(1));
+    }
+
+    /// Memory of which so much is left.
+    #[derive(Debug)]
+    struct CountedMemory(AtomicU64);
+
+    impl FooterMemory for CountedMemory {
+        fn try_take(&self, bytes: u64) -> bool {
+            let take = |left: u64| left.checked_sub(bytes);
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        }
+
+        fn give_back(&self, bytes: u64) {
+            self.0.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn footers_are_counted_before_they_are_read_and_until_nobody_has_them() {
+        const MEMORY_BYTES: u64 = 40_000;
+        let folder = tempfile::tempdir().unwrap();
+        let memory = Arc::new(CountedMemory(AtomicU64::new(MEMORY_BYTES)));
+        let left = || memory.0.load(Ordering::Relaxed);
+        let catalog = FileCatalog::new(memory.clone(), 4 * MEMORY_BYTES);
+        let files = place(&folder, "t.parquet", "edge_int4.parquet");
+        let footer = open(&catalog, &files);
+        let footer_bytes = footer.share.bytes();
+        assert_eq!((left(), catalog.kept_bytes()), (MEMORY_BYTES - footer_bytes, footer_bytes));
+        // What is kept gives way to what is to be read, and its memory comes back with its last user.
+        memory.0.store(0, Ordering::Relaxed);
+        let refused = catalog.open_all(&place(&folder, "u.parquet", "edge_int4.parquet")).unwrap_err();
+        assert_eq!((refused.kind, catalog.kept_bytes()), (ErrorKind::OutOfMemory, 0));
+        assert!(refused.message.contains("u.parquet") && refused.message.contains("\"memory\""), "{refused}");
+        assert_eq!(left(), 0);
+        drop(footer);
+        assert_eq!(left(), footer_bytes);
+        // With room for the encoded footer, but not for the decoded one, nothing stays taken either.
+        memory.0.store(footer_bytes / 4, Ordering::Relaxed);
+        assert!(catalog.open_all(&files).is_err());
+        assert_eq!(left(), footer_bytes / 4);
+    }
+
+    #[test]
+    fn a_footer_too_large_to_be_kept_is_read_for_each_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let small = FileCatalog::new(Arc::new(UnlimitedMemory), 400);
+        let files = place(&folder, "t.parquet", "edge_int4.parquet");
+        let first = open(&small, &files);
+        assert!(!Arc::ptr_eq(&first, &open(&small, &files)));
+        assert_eq!(small.kept_bytes(), 0);
     }
 }

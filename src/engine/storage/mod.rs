@@ -1,7 +1,8 @@
 //! Files: sets, identity, footers, and what footers say of tables.
 //!
 //! - `file_set.rs`: which files a table has
-//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once; `query_files.rs`: the files of one query
+//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`);
+//!   `query_files.rs`: the files of one query
 //! - `file_systems.rs`: which ways from files to a device's memory there are
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files; `direct_reads.rs`: past the page cache
@@ -24,6 +25,7 @@ mod file_systems;
 mod file_type;
 mod files;
 mod footer_check;
+mod footer_memory;
 mod leafless;
 mod page_cache;
 mod page_index;
@@ -40,6 +42,7 @@ pub use file_set::expand;
 pub use file_systems::{FileSystems, FileWay};
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
+pub use footer_memory::FooterMemory;
 #[cfg(test)]
 pub use page_cache::PageCacheProbe;
 pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};

@@ -14,7 +14,7 @@
 use std::{
     collections::HashMap,
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use parquet::file::metadata::ColumnChunkMetaData;
@@ -25,7 +25,10 @@ use super::{
     pruning::{Bounds, refutes_within, with_statistics},
     statistics::ChunkStatistics,
 };
-use crate::compact_protocol::{CompactWalk, Kind, TOO_LONG};
+use crate::{
+    compact_protocol::{CompactWalk, Kind, TOO_LONG},
+    locking::lock_whole,
+};
 
 /// Indexes of a file that are kept; a file has one for every column of every row group.
 const INDEXES_MAX: usize = 4096;
@@ -202,7 +205,7 @@ impl PageIndexes {
         let (declared, leaf) = (columns.get(column)?, *leaves.get(column)?);
         let metadata = file.footer.metadata().row_group(row_group);
         with_statistics(&file.footer, metadata, declared, leaf, |part| {
-            let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let lock = || lock_whole(&self.known);
             if let Some(known) = lock().get(&(row_group, leaf)) {
                 return known.clone();
             }

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use pystachio_plan::{Error, ErrorKind, FileSet, PlannedFiles, Result};
@@ -13,6 +13,7 @@ use super::{
     describe::{describe_opened, opened_identity},
     files::{FileCatalog, TableFile},
 };
+use crate::locking::lock_whole;
 
 /// Opens each table's files once.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl QueryFiles {
     ///
     /// Those of [`FileCatalog::open_all`]; `FilesChanged`, naming the table, if the plan does not hold for them.
     pub fn open(&self, table: &str, files: &FileSet) -> Result<Vec<TableFile>> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock_whole(&self.opened);
         if let Some(known) = opened.get(files) {
             return Ok(known.clone());
         }

@@ -15,7 +15,7 @@ use pystachio_plan::{
 
 use crate::{
     client,
-    pg::wait::{Direction, wait_socket, wait_socket_until},
+    pg::wait::{Direction, WaitEvent, wait_socket, wait_socket_until},
     supervisor::EngineHome,
 };
 
@@ -38,6 +38,8 @@ pub struct Connection {
     home: EngineHome,
     engine_pid: u32,
     waited: Duration,
+    /// The query waits in the engine for its turn.
+    is_turn_awaited: bool,
 }
 
 impl Connection {
@@ -48,7 +50,8 @@ impl Connection {
     /// `Protocol` if the two sides are of different versions, `Unavailable` if the engine ends.
     pub fn open(socket: UnixStream, home: EngineHome) -> Result<Self> {
         socket.set_nonblocking(true).map_err(|error| Error::internal(format!("socket: {error}")))?;
-        let mut connection = Self { socket, home, engine_pid: 0, waited: Duration::ZERO };
+        let mut connection =
+            Self { socket, home, engine_pid: 0, waited: Duration::ZERO, is_turn_awaited: false };
         let hello = Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid: std::process::id() };
         connection.send(&hello)?;
         if !wait_socket_until(connection.socket.as_raw_fd(), Instant::now() + WELCOME_TIMEOUT) {
@@ -69,6 +72,11 @@ impl Connection {
     /// Which engine this is.
     pub fn home(&self) -> &EngineHome {
         &self.home
+    }
+
+    /// Notes whether the query waits in the engine for its turn, for who looks at what this backend waits for.
+    pub fn note_turn(&mut self, is_awaited: bool) {
+        self.is_turn_awaited = is_awaited;
     }
 
     /// How long this connection has waited for its engine, in all.
@@ -104,7 +112,7 @@ impl Connection {
                 Ok(count) => sent_bytes += count,
                 Err(error) if error.kind() == IoErrorKind::Interrupted => {}
                 Err(error) if error.kind() == IoErrorKind::WouldBlock => {
-                    wait_socket(self.socket.as_raw_fd(), Direction::Write);
+                    wait_socket(self.socket.as_raw_fd(), Direction::Write, WaitEvent::Answer);
                 }
                 Err(_) => return Err(self.lost()),
             }
@@ -164,7 +172,8 @@ impl Connection {
                 IoErrorKind::Interrupted => {}
                 IoErrorKind::WouldBlock => {
                     let start = Instant::now();
-                    wait_socket(socket, Direction::Read);
+                    let event = if self.is_turn_awaited { WaitEvent::Turn } else { WaitEvent::Answer };
+                    wait_socket(socket, Direction::Read, event);
                     self.waited += start.elapsed();
                 }
                 _ => return Err(self.lost()),

@@ -129,7 +129,9 @@ impl RunningQuery {
                 FrameKind::Schema => self.schema = Some(read_schema(&frame)?),
                 FrameKind::Batch => return self.read_batch(&frame.body).map(Some),
                 FrameKind::Message => match client::message(&frame)? {
+                    Response::Turn { is_awaited } => connection.note_turn(is_awaited),
                     Response::Finished(metrics) => {
+                        connection.note_turn(false);
                         self.cost.metrics = Some(*metrics);
                         self.cost.run_count = 1;
                         return Ok(None);

@@ -5,7 +5,10 @@ use std::ffi::{c_int, c_void};
 
 use pgrx::pg_sys;
 
-use super::list::{integers, pointers};
+use super::{
+    list::{integers, pointers},
+    wait::WaitEvent,
+};
 
 unsafe extern "C-unwind" {
     // In pg_inherits.h, which pgrx doesn't bind.
@@ -20,6 +23,35 @@ unsafe extern "C-unwind" {
 pub fn client_is_connected() -> bool {
     // SAFETY: MyProcPort is set in backends that have a client; then the check polls its socket.
     unsafe { pg_sys::MyProcPort.is_null() || pg_sys::ffi::pg_guard_ffi_boundary(|| pq_check_connection()) }
+}
+
+/// The number of a wait event in this server, which has names for those of extensions since PostgreSQL 17.
+#[cfg(any(feature = "pg17", feature = "pg18"))]
+pub fn wait_event_number(event: WaitEvent) -> u32 {
+    use std::{cell::RefCell, collections::HashMap, ffi::CStr};
+    thread_local! {
+        // A lookup in shared memory, once a backend.
+        static NUMBERS: RefCell<HashMap<&'static CStr, u32>> = RefCell::default();
+    }
+    let name = match event {
+        WaitEvent::Connect => c"PystachioConnect",
+        WaitEvent::Turn => c"PystachioTurn",
+        WaitEvent::Answer => c"PystachioAnswer",
+        WaitEvent::Other => return pg_sys::PG_WAIT_EXTENSION,
+    };
+    let known = NUMBERS.with_borrow(|numbers| numbers.get(name).copied());
+    known.unwrap_or_else(|| {
+        // SAFETY: the name is a constant; an ERROR unwinds from here.
+        let number = unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) };
+        NUMBERS.with_borrow_mut(|numbers| numbers.insert(name, number));
+        number
+    })
+}
+
+/// The number of a wait event in this server.
+#[cfg(not(any(feature = "pg17", feature = "pg18")))]
+pub fn wait_event_number(_event: WaitEvent) -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
 }
 
 /// Whether a table has, or once had, tables that inherit from it.

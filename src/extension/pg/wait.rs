@@ -23,14 +23,27 @@ pub enum Direction {
     Write,
 }
 
+/// What a backend waits for, as pg_stat_activity shows it; before PostgreSQL 17 all of it is `Extension`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEvent {
+    /// An engine is starting, or has not answered yet.
+    Connect,
+    /// The query waits in the engine until others have ended or given up memory.
+    Turn,
+    /// The engine works on the answer.
+    Answer,
+    /// Whatever else.
+    Other,
+}
+
 /// Waits until the socket is ready. Raises an ERROR if the query is cancelled meanwhile.
-pub fn wait_socket(socket: RawFd, direction: Direction) {
+pub fn wait_socket(socket: RawFd, direction: Direction, wait_event: WaitEvent) {
     let socket_event = match direction {
         Direction::Read => pg_sys::WL_SOCKET_READABLE,
         Direction::Write => pg_sys::WL_SOCKET_WRITEABLE,
     };
     loop {
-        let events = wait(socket_event, socket, CLIENT_CHECK_INTERVAL);
+        let events = wait(socket_event, socket, CLIENT_CHECK_INTERVAL, wait_event);
         if events & socket_event != 0 {
             return;
         }
@@ -47,7 +60,8 @@ pub fn wait_socket_until(socket: RawFd, deadline: Instant) -> bool {
         if left.is_zero() {
             return false;
         }
-        if wait(pg_sys::WL_SOCKET_READABLE, socket, left) & pg_sys::WL_SOCKET_READABLE != 0 {
+        let events = wait(pg_sys::WL_SOCKET_READABLE, socket, left, WaitEvent::Connect);
+        if events & pg_sys::WL_SOCKET_READABLE != 0 {
             return true;
         }
     }
@@ -55,22 +69,17 @@ pub fn wait_socket_until(socket: RawFd, deadline: Instant) -> bool {
 
 /// Waits for this time, or less if the process's latch is set.
 pub fn wait_time(time: Duration) {
-    wait(0, -1, time);
+    wait(0, -1, time, WaitEvent::Other);
 }
 
-fn wait(socket_event: u32, socket: RawFd, time: Duration) -> u32 {
+fn wait(socket_event: u32, socket: RawFd, time: Duration, wait_event: WaitEvent) -> u32 {
+    let wait_event = compat::wait_event_number(wait_event);
     // A wait of zero would spin where the caller means a very short one.
     let milliseconds = time.as_millis().clamp(1, 3_600_000) as i64;
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH | socket_event;
     // SAFETY: MyLatch is this process's own; a socket of -1 goes with no socket event.
     let events = unsafe {
-        pg_sys::WaitLatchOrSocket(
-            pg_sys::MyLatch,
-            events as i32,
-            socket,
-            milliseconds,
-            pg_sys::PG_WAIT_EXTENSION,
-        )
+        pg_sys::WaitLatchOrSocket(pg_sys::MyLatch, events as i32, socket, milliseconds, wait_event)
     } as u32;
     if events & pg_sys::WL_LATCH_SET != 0 {
         // SAFETY: as above.

@@ -59,9 +59,10 @@ enum Behaviour {
     NoColumns,
     Slow,
     DeviceFails,
+    WaitsForTurn,
 }
 
-const BEHAVIOURS: [Behaviour; 12] = [
+const BEHAVIOURS: [Behaviour; 13] = [
     Behaviour::ThreeBatches,
     Behaviour::Endless,
     Behaviour::ErrorAfterTwo,
@@ -74,12 +75,14 @@ const BEHAVIOURS: [Behaviour; 12] = [
     Behaviour::NoColumns,
     Behaviour::Slow,
     Behaviour::DeviceFails,
+    Behaviour::WaitsForTurn,
 ];
 
 #[derive(Default)]
 struct Seen {
     produced: AtomicU64,
     streams_open: AtomicU64,
+    turn_comes: AtomicU64,
 }
 
 struct FakeEngine(Arc<Seen>);
@@ -135,7 +138,11 @@ impl ResultStream for FakeStream {
 
     async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         let last = match self.behaviour {
-            Behaviour::ThreeBatches | Behaviour::Dictionary | Behaviour::NoColumns | Behaviour::Slow => 3,
+            Behaviour::ThreeBatches
+            | Behaviour::Dictionary
+            | Behaviour::NoColumns
+            | Behaviour::Slow
+            | Behaviour::WaitsForTurn => 3,
             Behaviour::Large => 1,
             _ => u64::MAX,
         };
@@ -146,7 +153,7 @@ impl ResultStream for FakeStream {
             Behaviour::DeviceFails if self.next == 2 => {
                 return Err(Error::new(ErrorKind::Device, "the GPU could not finish its work"));
             }
-            Behaviour::Slow => tokio::time::sleep(Duration::from_millis(50)).await,
+            Behaviour::Slow | Behaviour::WaitsForTurn => tokio::time::sleep(Duration::from_millis(50)).await,
             Behaviour::PanicInStream => panic!("stream of the test"),
             Behaviour::NeverReady => std::future::pending().await,
             Behaviour::BusyThreads => {
@@ -190,10 +197,18 @@ impl Engine for FakeEngine {
         Ok(1)
     }
 
-    async fn run(&self, request: QueryRequest, _stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+    async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Value::Int(number) = request.parameters[0].value else { panic!("no behaviour") };
         let behaviour = BEHAVIOURS[number as usize];
         assert_ne!(behaviour, Behaviour::PanicInRun, "run of the test");
+        {
+            // A wait that is over at once is not told.
+            drop(stop.wait_for_turn());
+            let _waits = (behaviour == Behaviour::WaitsForTurn).then(|| stop.wait_for_turn());
+            while behaviour == Behaviour::WaitsForTurn && self.0.turn_comes.load(Ordering::SeqCst) == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
         self.0.streams_open.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(FakeStream { behaviour, seen: self.0.clone(), next: 0 }))
     }
@@ -404,6 +419,30 @@ fn result_arrives_whole_and_the_connection_serves_the_next_request() {
         assert_eq!(described[0].as_ref().unwrap().row_count, 5);
         assert_eq!(described[1].as_ref().unwrap_err().kind, ErrorKind::FileNotFound);
         assert_eq!(client.ask(&Request::Cache).await, Response::Cache(Vec::new()));
+    });
+}
+
+#[test]
+fn a_query_that_waits_for_its_turn_says_so_and_when_it_goes_on() {
+    let server = TestServer::start();
+    server.run(async {
+        let mut client = server.connect().await;
+        client.send(&query(Behaviour::WaitsForTurn)).await;
+        assert_eq!(client.receive_message().await, Response::Turn { is_awaited: true });
+        server.seen.turn_comes.store(1, Ordering::SeqCst);
+        let (mut frames, mut told) = (0, Vec::new());
+        let end = loop {
+            let (kind, body) = client.receive().await.unwrap();
+            match (kind, (kind == FrameKind::Message).then(|| decode_message::<Response>(&body).unwrap())) {
+                (FrameKind::Message, Some(Response::Turn { is_awaited })) => told.push(is_awaited),
+                (FrameKind::Message, end) => break end.unwrap(),
+                _ => frames += 1,
+            }
+        };
+        assert!(matches!(end, Response::Finished(_)), "{end:?}");
+        assert_eq!((frames, told), (4, vec![false]), "a schema and three batches");
+        // One that does not wait tells nothing.
+        assert_eq!(client.query(Behaviour::ThreeBatches).await.batches.len(), 3);
     });
 }
 

@@ -15,7 +15,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
+        Condvar, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::Instant,
@@ -23,7 +23,10 @@ use std::{
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::device::{Mark, Stream};
+use crate::{
+    device::{Mark, Stream},
+    locking::{lock_whole, whole},
+};
 
 /// Steps of a stream that may be left for later: what is copied from the host is kept for them.
 const STEPS_LEFT_MAX: usize = 4096;
@@ -190,7 +193,7 @@ impl Drop for Schedule {
 
 impl Late {
     fn lock(&self) -> MutexGuard<'_, LateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.state)
     }
 
     fn enqueue(&self, stream: Stream, step: Step) {
@@ -254,7 +257,7 @@ impl Late {
                 Some(ready) => self.step(state, ready),
                 // Other threads are at work on what this one needs.
                 None if state.streams.values().any(|steps| steps.is_running) => {
-                    self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+                    whole(self.changed.wait(state))
                 }
                 None => return Err(Error::internal("streams of the emulated device wait for each other")),
             };

@@ -25,12 +25,15 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::device::{Mark, Platform, Stream};
+use crate::{
+    device::{Mark, Platform, Stream},
+    locking::{lock, whole},
+};
 
 /// Buffers start at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
@@ -191,7 +194,7 @@ impl MemoryPool {
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn used_up(&self, state: &PoolState, bytes: u64) -> Error {
@@ -347,7 +350,7 @@ impl MemoryPool {
 
 impl Drop for MemoryPool {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = whole(self.state.get_mut());
         for clock in state.streams.values_mut() {
             if let Some((_, mark)) = clock.marked.take() {
                 self.platform.release_mark(mark);

@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use parquet::{basic::Repetition, file::metadata::ParquetMetaData, schema::types::Type};
@@ -24,6 +24,7 @@ use super::{
     files::{FileCatalog, FileFooter, FileIdentity, TableFile},
     statistics::ColumnSummary,
 };
+use crate::locking::lock_whole;
 
 /// Descriptions kept at most; a description is some kilobytes.
 const DESCRIPTIONS_MAX: usize = 1024;
@@ -34,11 +35,11 @@ pub struct DescriptionCache(Mutex<HashMap<u64, TableDescription>>);
 
 impl DescriptionCache {
     fn get(&self, identity: u64) -> Option<TableDescription> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&identity).cloned()
+        lock_whole(&self.0).get(&identity).cloned()
     }
 
     fn insert(&self, description: TableDescription) {
-        let mut descriptions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut descriptions = lock_whole(&self.0);
         if descriptions.len() >= DESCRIPTIONS_MAX {
             descriptions.clear();
         }

@@ -1,0 +1,170 @@
+//! A request becomes a query that can run, in one form or the other.
+//!
+//! The fastest operators are tried first. Those that spill take their place when a query got no memory, on as many
+//! partitions as leave each of them a part of the memory with which it gets on.
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use crate::datafusion::{
+    execution::{TaskContext, disk_manager::DiskManager, memory_pool::MemoryPool, runtime_env::RuntimeEnv},
+    physical_plan::{
+        ExecutionPlan, aggregates::AggregateExec, repartition::RepartitionExec, sorts::sort::SortExec,
+    },
+    prelude::SessionConfig,
+};
+use pystachio_engine::{
+    StopFlag,
+    spill::SpillSpace,
+    storage::{FileCatalog, QueryFiles},
+};
+use pystachio_plan::{QueryRequest, Result};
+
+use crate::{
+    cache::ColumnCache,
+    lowering::{Lowering, PlanForm},
+    metrics::{MeasuredPlan, QueryPool},
+    scan::ScanContext,
+    stream::{RunningQuery, micros},
+};
+
+/// The part of the memory that the first rows of an order may take before all rows are sorted instead.
+const FIRST_ROWS_PART: usize = 8;
+/// Memory for each partition of an operator that spills: some dozens of batches. With less it writes as many files.
+const SPILLING_PARTITION_BYTES: usize = 8 << 20;
+/// Rows of a batch where operators spill: a merge holds some batches of each file that it reads.
+pub(crate) const SPILLING_BATCH_ROWS: usize = 1024;
+/// The part of the memory that all sorts together set aside for merging.
+const MERGES_PART: usize = 8;
+
+/// The part of the memory that a batch may take on its way to its reader: of each query that nobody reads some are.
+const BATCH_PART: usize = 512;
+const BATCH_BYTES_MIN: usize = 64 << 10;
+const BATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What makes a query.
+pub(crate) struct Preparation {
+    pub(crate) request: QueryRequest,
+    pub(crate) stop: StopFlag,
+    pub(crate) catalog: Arc<FileCatalog>,
+    pub(crate) cache: Arc<ColumnCache>,
+    pub(crate) session: SessionConfig,
+    pub(crate) environment: Arc<RuntimeEnv>,
+    /// How operators merge what they spilled in small batches.
+    pub(crate) spilling: Arc<DiskManager>,
+    /// Where rows go that nobody reads.
+    pub(crate) spool_directory: PathBuf,
+    /// Partitions of every operator.
+    pub(crate) threads: usize,
+    /// All memory of the engine.
+    pub(crate) memory_bytes: usize,
+    /// When the request came.
+    pub(crate) started: Instant,
+}
+
+impl Preparation {
+    /// The query in a form, ready to run. It keeps `running` until its end. Blocks on files.
+    ///
+    /// # Errors
+    ///
+    /// Those of lowering.
+    pub(crate) fn prepare(&self, form: PlanForm, running: Arc<dyn Send + Sync>) -> Result<RunningQuery> {
+        let preparing = Instant::now();
+        let (plan, session) = match form {
+            PlanForm::Fast => (self.lower(form)?, self.session.clone()),
+            PlanForm::Spilling => self.lower_spilling()?,
+        };
+        let columns = self.request.plan.root.columns();
+        let outputs = self.request.plan.outputs.iter();
+        let output_types = outputs
+            .filter_map(|id| columns.iter().find(|(column, _)| column == id))
+            .map(|(_, data_type)| data_type.clone())
+            .collect();
+        let engine_pool = self.environment.memory_pool.clone();
+        let pool = QueryPool::new(engine_pool, self.cache.clone(), self.catalog.clone(), self.stop.clone());
+        let pool = Arc::new(pool);
+        let environment = RuntimeEnv {
+            memory_pool: pool.clone() as Arc<dyn MemoryPool>,
+            disk_manager: match form {
+                PlanForm::Fast => self.environment.disk_manager.clone(),
+                PlanForm::Spilling => self.spilling.clone(),
+            },
+            cache_manager: self.environment.cache_manager.clone(),
+            object_store_registry: self.environment.object_store_registry.clone(),
+        };
+        let context = TaskContext::default()
+            .with_session_config(session.with_extension(Arc::new(self.stop.clone())))
+            .with_runtime(Arc::new(environment));
+        let counted = self.request.with_metrics.then(|| self.request.plan.root.clone());
+        Ok(RunningQuery {
+            plan_schema: plan.schema(),
+            plan: Arc::new(MeasuredPlan::new(plan, counted)),
+            context: Arc::new(context),
+            pool,
+            output_types,
+            batch_rows_max: (self.request.batch_rows_max as usize).max(1),
+            batch_bytes_max: (self.memory_bytes / BATCH_PART).clamp(BATCH_BYTES_MIN, BATCH_BYTES_MAX),
+            spool: SpillSpace::in_directory(&self.spool_directory),
+            started: self.started,
+            stop: self.stop.clone(),
+            prepare_us: micros(preparing),
+            _guard: running,
+        })
+    }
+
+    /// The plan's operators in a form. Blocks on files.
+    ///
+    /// # Errors
+    ///
+    /// Those of lowering.
+    pub(crate) fn lower(&self, form: PlanForm) -> Result<Arc<dyn ExecutionPlan>> {
+        self.lower_for(form, &self.session, self.threads)
+    }
+
+    /// The plan of operators that spill, and the settings to run it with.
+    fn lower_spilling(&self) -> Result<(Arc<dyn ExecutionPlan>, SessionConfig)> {
+        let session = |partitions| {
+            let mut session = self.session.clone();
+            // Each batch is sorted on its own: of several that are sorted as one, each part counts the text of all.
+            session.options_mut().execution.sort_in_place_threshold_bytes = 0;
+            session.with_batch_size(SPILLING_BATCH_ROWS).with_target_partitions(partitions)
+        };
+        let plan = self.lower_for(PlanForm::Spilling, &session(self.threads), self.threads)?;
+        let operators = spilling_operators(&plan).max(1);
+        let partitions = self.memory_bytes / (operators * SPILLING_PARTITION_BYTES);
+        let partitions = partitions.clamp(1, self.threads);
+        let merge_bytes = self.memory_bytes / (MERGES_PART * operators * partitions);
+        let session = session(partitions);
+        let merge_bytes = session.options().execution.sort_spill_reservation_bytes.min(merge_bytes);
+        let session = session.with_sort_spill_reservation_bytes(merge_bytes);
+        Ok((self.lower_for(PlanForm::Spilling, &session, partitions)?, session))
+    }
+
+    fn lower_for(
+        &self,
+        form: PlanForm,
+        session: &SessionConfig,
+        threads: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone());
+        let scans = ScanContext { files, cache: self.cache.clone(), threads };
+        let lowering = Lowering {
+            parameters: &self.request.parameters,
+            scans: &scans,
+            config: session.options(),
+            stop: &self.stop,
+            form,
+            first_rows_bytes_max: match form {
+                PlanForm::Fast => self.memory_bytes / FIRST_ROWS_PART,
+                PlanForm::Spilling => 0,
+            },
+            next_column: std::cell::Cell::new(u32::MAX),
+        };
+        lowering.lower_plan(&self.request.plan)
+    }
+}
+
+/// Operators of a plan that share what memory there is, and go on in files.
+fn spilling_operators(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let own = plan.is::<SortExec>() || plan.is::<AggregateExec>() || plan.is::<RepartitionExec>();
+    usize::from(own) + plan.children().into_iter().map(spilling_operators).sum::<usize>()
+}

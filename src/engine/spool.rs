@@ -1,0 +1,122 @@
+//! Rows of a query that nobody reads, in a file until somebody does.
+//!
+//! A query whose reader has stopped, such as an open cursor, holds memory for as long. When others wait for that, it runs
+//! on without its reader: its batches go to its spill file, and at its end the memory is theirs. The reader has the
+//! batches from the file, also while they still come. Both engines do so: the device's for its memory, the CPU engine for
+//! what its scans and operators hold.
+//!
+//! Invariants: batches leave a spool in the order in which they came. It holds no memory but where they are.
+//!
+//! Deliberately absent: a limit of the file's size. The disk is the limit, as of all that spills.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use arrow::{
+    array::RecordBatch,
+    error::ArrowError,
+    ipc::{reader::StreamReader, writer::StreamWriter},
+};
+use pystachio_plan::{Error, Result};
+
+use crate::spill::{KeptBytes, SpillSpace};
+
+/// How long nobody takes a batch before a query's reader counts as stopped. Readers that are merely slower than the query
+/// take one more often than that.
+pub const READER_STOPPED: Duration = Duration::from_millis(100);
+
+/// Batches of one query.
+pub struct Spool {
+    space: Arc<SpillSpace>,
+    /// Each as a stream of Arrow's IPC format.
+    batches: VecDeque<KeptBytes>,
+}
+
+impl Spool {
+    /// An empty spool, which keeps its batches in this space.
+    pub fn new(space: Arc<SpillSpace>) -> Self {
+        Self { space, batches: VecDeque::new() }
+    }
+
+    /// Whether it has no batch.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Adds a batch behind all others. Blocks on the file.
+    ///
+    /// # Errors
+    ///
+    /// `FileAccess`, naming the spill folder.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let mut bytes = Vec::new();
+        encode(batch, &mut bytes).map_err(|error| failed("written", &error))?;
+        self.batches.push_back(self.space.keep(&bytes)?);
+        Ok(())
+    }
+
+    /// Takes the batch that has been here the longest. Blocks on the file.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Spool::push`].
+    pub fn pop(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(kept) = self.batches.pop_front() else { return Ok(None) };
+        let bytes = kept.read()?;
+        let mut batches =
+            StreamReader::try_new(bytes.as_slice(), None).map_err(|error| failed("read", &error))?;
+        batches.next().transpose().map_err(|error| failed("read", &error))
+    }
+}
+
+fn encode(batch: &RecordBatch, target: &mut Vec<u8>) -> std::result::Result<(), ArrowError> {
+    let mut writer = StreamWriter::try_new(target, &batch.schema())?;
+    writer.write(batch)?;
+    writer.finish()
+}
+
+fn failed(action: &str, error: &ArrowError) -> Error {
+    Error::internal(format!("rows that nobody reads yet can't be {action}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array, StringViewArray};
+    use pystachio_plan::ErrorKind;
+
+    fn batch(first: i64) -> RecordBatch {
+        let numbers: ArrayRef =
+            Arc::new(Int64Array::from_iter((first..first + 1000).map(|n| (n % 7 != 0).then_some(n))));
+        let words =
+            (first..first + 1000).map(|n| (n % 5 != 0).then(|| format!("a word that is not inlined, {n}")));
+        let words: ArrayRef = Arc::new(StringViewArray::from_iter(words));
+        RecordBatch::try_from_iter_with_nullable([("n", numbers, true), ("w", words, true)]).unwrap()
+    }
+
+    #[test]
+    fn batches_come_back_in_their_order_also_while_others_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut spool = Spool::new(SpillSpace::in_directory(folder.path()));
+        assert!(spool.is_empty() && spool.pop().unwrap().is_none());
+        let mut given = 0;
+        for first in 0..100 {
+            spool.push(&batch(first * 1000)).unwrap();
+            if first % 3 == 0 {
+                assert_eq!(spool.pop().unwrap().unwrap(), batch(given * 1000));
+                given += 1;
+            }
+        }
+        for first in given..100 {
+            assert_eq!(spool.pop().unwrap().unwrap(), batch(first * 1000));
+        }
+        assert!(spool.is_empty());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let mut spool = Spool::new(SpillSpace::on_full_disk());
+        let error = spool.push(&batch(0)).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::FileAccess, "{error}");
+    }
+}
