@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -69,6 +69,10 @@ test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL
 soak: ## Sessions at random on both engines while faults are injected (SECONDS=300, SEED=)
 	@scripts/setup.sh
 	@scripts/soak.sh '$(or $(SECONDS),300)' $(SEED)
+
+fuzz: ## Hostile Parquet files over both engines, led by coverage (SECONDS=3600, SEED=)
+	@scripts/setup.sh
+	@scripts/fuzz.sh '$(or $(SECONDS),3600)' $(SEED)
 
 sanitize: ## The engine's tests with its kernels on the host under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup.sh

@@ -27,7 +27,7 @@ DESCRIPTORS_MAX, THREADS_MAX = 8, 8
 _EXPECTED_LOG = [re.compile(text) for text in (
     r" (ERROR|STATEMENT|DETAIL|HINT|CONTEXT|QUERY|LOCATION):  ",
     r" FATAL:  terminating connection due to administrator command",
-    r" WARNING:  there is no transaction in progress",
+    r" WARNING:  (there is no transaction in progress|PID \d+ is not a PostgreSQL backend process)",
     # What the run does to engines and their supervisors.
     r" LOG:  pystachio engine of server .* (was killed by signal (9|11|15)|ended|stopped)",
     r" LOG:  background worker \"pystachio engine of .* exited with exit code",
