@@ -233,13 +233,14 @@ fn scan_column(id: u32, name: String, data_type: DataType) -> ScanColumn {
 }
 
 fn add_rows(batch: &RecordBatch, rows: &mut Vec<String>) -> Result<(), Error> {
-    let options = FormatOptions::new().with_null("NULL");
+    // What has no printed form is printed as its error, which names the value.
+    let options = FormatOptions::new().with_null("NULL").with_display_error(true);
     let format = |error: arrow::error::ArrowError| Error::internal(format!("a result can't be printed: {error}"));
     let formatters = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
     let formatters = formatters.collect::<Result<Vec<_>, _>>().map_err(format)?;
     for row in 0..batch.num_rows() {
-        let values = formatters.iter().map(|formatter| formatter.value(row).try_to_string());
-        rows.push(values.collect::<Result<Vec<_>, _>>().map_err(format)?.join("|"));
+        let values = formatters.iter().map(|formatter| formatter.value(row).to_string());
+        rows.push(values.collect::<Vec<_>>().join("|"));
     }
     Ok(())
 }

@@ -139,6 +139,7 @@ fn watch(options: &Options) -> Result<bool, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--child").args(["--seed", &seed.to_string(), "--seconds", &left.as_secs().to_string()]);
         command.arg("--folder").arg(&options.folder);
+        fs::write(options.at("executions"), "0")?;
         for folder in &options.data {
             command.arg("--data").arg(folder);
         }
@@ -155,21 +156,26 @@ fn watch(options: &Options) -> Result<bool, Box<dyn Error>> {
             }
         }
         let status = child.wait()?;
-        executions += done;
         if !status.success() {
             deaths += 1;
+            // What it had done is only in a file.
+            done = fs::read_to_string(options.at("executions")).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
             let kind = if status.code() == Some(HANG_STATUS) { "hang" } else { "death" };
             let name = options.at("findings").join(format!("{kind}-{seed}.parquet"));
             if fs::rename(options.at("current.parquet"), &name).is_ok() {
                 fs::write(name.with_extension("txt"), format!("{status}\n"))?;
             }
             println!("FINDING {kind}: {status}: {}", name.display());
+            if done == 0 {
+                return Err("a process died before its first input".into());
+            }
         }
+        executions += done;
         seed = seed.wrapping_add(1_000_003);
     }
     let per_second = executions / options.seconds.max(1);
     println!("outcomes: {outcomes:?}");
-    println!("executions: {executions} and those of {deaths} processes that died, {per_second} a second");
+    println!("executions: {executions}, {per_second} a second, {deaths} processes died");
     println!("findings: {}; files in {}", findings + deaths, options.at("findings").display());
     println!("seed {}", options.seed);
     Ok(findings + deaths == 0)
@@ -282,6 +288,9 @@ impl Fuzzer<'_> {
         let verdict = self.judge.judge(input);
         self.begun.store(0, Ordering::Relaxed);
         self.executions += 1;
+        if self.executions % 100 == 1 {
+            fs::write(self.options.at("executions"), self.executions.to_string())?;
+        }
         for (engine, word) in &verdict.outcomes {
             *self.outcomes.entry(format!("{engine}:{word}")).or_default() += 1;
         }

@@ -69,12 +69,12 @@ fn write(
     let mut properties = WriterProperties::builder()
         .set_writer_version(version)
         .set_compression(compression)
-        .set_dictionary_enabled(encoding.is_none())
+        .set_column_dictionary_enabled("v".into(), encoding.is_none())
         .set_data_page_row_count_limit(30)
         .set_write_batch_size(10)
         .set_max_row_group_row_count(Some(50));
     if let Some(encoding) = encoding {
-        properties = properties.set_encoding(encoding);
+        properties = properties.set_column_encoding("v".into(), encoding);
     }
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
     let batch = RecordBatch::try_from_iter_with_nullable([("v", array.clone(), true), ("n", numbers, false)])?;
