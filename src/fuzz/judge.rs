@@ -1,7 +1,8 @@
 //! Both engines over one file: what it gives, and what must not be.
 //!
-//! A finding is a panic of our own code, an error that is not the file's, memory far beyond the budget, an answer from pages whose
-//! checksum fails, and two engines that give different values. What ends the process or does not end is for whoever started it.
+//! A finding is a panic of our own code, an error that is not the file's, memory far beyond the budget, and two engines that give
+//! different values. What ends the process or does not end is for whoever started it. Answers from pages whose checksum fails are
+//! counted and no finding: neither engine looks at checksums but before it gives a page to a library.
 //!
 //! Deliberately absent: where files come from (mutate.rs, seeds.rs).
 
@@ -30,6 +31,8 @@ use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Error, ErrorKind, Expression,
     FileSet, Function, Literal, Operator, Plan, QueryRequest, Relation, ScanColumn, Value,
 };
+
+use crate::mutate;
 
 /// More than all of the files take, and less than a number of a header can ask for.
 pub const MEMORY_BYTES: u64 = 64 << 20;
@@ -104,7 +107,7 @@ impl Judge {
         }
         PANICS.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let before = reset_peak();
-        let mut verdict = self.runtime.block_on(self.read(&path, &name));
+        let mut verdict = self.runtime.block_on(self.read(&path, &name, content));
         let peak = peak_bytes();
         let _ = fs::remove_file(&path);
         let panics = std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner));
@@ -119,7 +122,7 @@ impl Judge {
         verdict
     }
 
-    async fn read(&self, path: &Path, name: &str) -> Verdict {
+    async fn read(&self, path: &Path, name: &str, content: &[u8]) -> Verdict {
         let mut verdict = Verdict::default();
         let files = FileSet { paths: vec![path.display().to_string()] };
         let columns: Vec<ScanColumn> = match self.cpu.describe(&files).await {
@@ -135,14 +138,24 @@ impl Judge {
         if columns.is_empty() {
             return verdict;
         }
-        for plan in plans(&files, &columns) {
-            let cpu = self.rows(&plan, EngineChoice::Cpu).await;
-            let device = self.rows(&plan, EngineChoice::Device).await;
+        let is_known_damage = mutate::has_failing_checksum(content);
+        for (number, plan) in plans(&files, &columns).iter().enumerate() {
+            let cpu = self.rows(plan, EngineChoice::Cpu).await;
+            let device = self.rows(plan, EngineChoice::Device).await;
             if let (Ok(Some(cpu)), Ok(Some(device))) = (&cpu, &device)
                 && cpu != device
-                && verdict.finding.is_none()
             {
-                verdict.finding = Some(("different values", difference(cpu, device)));
+                if number > 0 {
+                    verdict.outcomes.insert("statistics that lie, to one engine", "rows".to_owned());
+                } else if verdict.finding.is_none() {
+                    verdict.finding = Some(("different values", difference(cpu, device)));
+                }
+            }
+            if is_known_damage && cpu.is_ok() {
+                verdict.outcomes.insert("checksums that the CPU engine ignored", "rows".to_owned());
+            }
+            if is_known_damage && device.is_ok() {
+                verdict.outcomes.insert("checksums that the device ignored", "rows".to_owned());
             }
             verdict.note("cpu", cpu.map(|_| ()), name);
             verdict.note("device", device.map(|_| ()), name);
@@ -201,7 +214,8 @@ impl Verdict {
     }
 }
 
-/// All columns; and rows that a condition leaves, which statistics and page indexes may rule out, counted.
+/// All columns; and rows that a condition leaves, counted. Statistics and page indexes may rule these out: where damage makes them
+/// lie, the engines may differ, since each rules out other pages by them.
 fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
     let scan = |columns: Vec<ScanColumn>, filters| {
         let files = files.clone();
@@ -235,7 +249,8 @@ fn scan_column(id: u32, name: String, data_type: DataType) -> ScanColumn {
 fn add_rows(batch: &RecordBatch, rows: &mut Vec<String>) -> Result<(), Error> {
     // What has no printed form is printed as its error, which names the value.
     let options = FormatOptions::new().with_null("NULL").with_display_error(true);
-    let format = |error: arrow::error::ArrowError| Error::internal(format!("a result can't be printed: {error}"));
+    let format =
+        |error: arrow::error::ArrowError| Error::internal(format!("a result can't be printed: {error}"));
     let formatters = batch.columns().iter().map(|column| ArrayFormatter::try_new(column.as_ref(), &options));
     let formatters = formatters.collect::<Result<Vec<_>, _>>().map_err(format)?;
     for row in 0..batch.num_rows() {
@@ -246,7 +261,8 @@ fn add_rows(batch: &RecordBatch, rows: &mut Vec<String>) -> Result<(), Error> {
 }
 
 fn difference(cpu: &[String], device: &[String]) -> String {
-    let shown = |row: Option<&String>| row.map_or("(no row)".to_owned(), |row| row.chars().take(200).collect());
+    let shown =
+        |row: Option<&String>| row.map_or("(no row)".to_owned(), |row| row.chars().take(200).collect());
     let place = cpu.iter().zip(device).take_while(|(one, other)| one == other).count();
     format!(
         "{} rows on the CPU engine, {} on the device; the first that differs: {} and {}",
@@ -261,8 +277,10 @@ fn difference(cpu: &[String], device: &[String]) -> String {
 fn note_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| {
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
             PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(panic.to_string());
+            report(panic);
         }));
     });
 }
@@ -281,4 +299,68 @@ fn status_bytes(field: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{random::Random, seeds};
+
+    /// Panics and memory are the process's: one test at a time.
+    static ONE: Mutex<()> = Mutex::new(());
+
+    fn folder(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress").join(name)
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("pystachio-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_the_fuzzer_found_is_found_no_more() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = scratch("found");
+        let judge = Judge::new(&scratch).unwrap();
+        let files = seeds::of_folder(&folder("fuzz"));
+        assert!(!files.is_empty());
+        for (number, content) in files.iter().enumerate() {
+            let verdict = judge.judge(content);
+            assert!(verdict.finding.is_none(), "file {number} of regress/fuzz: {verdict:?}");
+        }
+        fs::remove_dir_all(&scratch).unwrap();
+    }
+
+    #[test]
+    fn damage_of_every_form_is_an_error_or_the_same_rows_on_both_engines() {
+        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = scratch("damaged");
+        let seed = std::env::var("PYSTACHIO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let judge = Judge::new(&scratch).unwrap();
+        let mut files = seeds::of_folder(&folder("data"));
+        files.extend(seeds::written(&mut random).unwrap());
+        let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+        for number in 0..600 {
+            let (one, other) = (random.below(files.len()), random.below(files.len()));
+            let mutant = mutate::mutate(&files[one], &files[other], &mut Random::new(random.next()));
+            let verdict = judge.judge(&mutant);
+            if verdict.finding.is_some() {
+                let path = std::env::temp_dir().join(format!("pystachio-mutant-{seed}-{number}.parquet"));
+                fs::write(&path, &mutant).unwrap();
+                panic!("mutant {number} of seed {seed}, {}: {verdict:?}", path.display());
+            }
+            for (engine, word) in verdict.outcomes {
+                *outcomes.entry(format!("{engine} {word}")).or_default() += 1;
+            }
+        }
+        println!("{outcomes:?}");
+        assert!(
+            outcomes["cpu rows"] > 50 && outcomes["device rows"] > 50 && outcomes["cpu FileCorrupt"] > 50
+        );
+        fs::remove_dir_all(&scratch).unwrap();
+    }
 }

@@ -151,7 +151,9 @@ fn watch(options: &Options) -> Result<bool, Box<dyn Error>> {
             match (words.next(), words.next(), words.next().and_then(|count| count.parse::<u64>().ok())) {
                 (Some("count"), Some("executions"), Some(count)) => done = count,
                 (Some("count"), Some("findings"), Some(count)) => findings += count,
-                (Some("count"), Some(name), Some(count)) => *outcomes.entry(name.to_owned()).or_default() += count,
+                (Some("count"), Some(name), Some(count)) => {
+                    *outcomes.entry(name.to_owned()).or_default() += count
+                }
                 _ => println!("{line}"),
             }
         }
@@ -159,7 +161,10 @@ fn watch(options: &Options) -> Result<bool, Box<dyn Error>> {
         if !status.success() {
             deaths += 1;
             // What it had done is only in a file.
-            done = fs::read_to_string(options.at("executions")).ok().and_then(|count| count.parse().ok()).unwrap_or(0);
+            done = fs::read_to_string(options.at("executions"))
+                .ok()
+                .and_then(|count| count.parse().ok())
+                .unwrap_or(0);
             let kind = if status.code() == Some(HANG_STATUS) { "hang" } else { "death" };
             let name = options.at("findings").join(format!("{kind}-{seed}.parquet"));
             if fs::rename(options.at("current.parquet"), &name).is_ok() {
@@ -278,7 +283,11 @@ impl Fuzzer<'_> {
     /// An input; those that were kept last are chosen more often.
     fn choose(&mut self) -> usize {
         let count = self.inputs.len();
-        if self.random.below(2) == 0 { self.random.below(count) } else { count - 1 - self.random.below(count.min(200)) }
+        if self.random.below(2) == 0 {
+            self.random.below(count)
+        } else {
+            count - 1 - self.random.below(count.min(200))
+        }
     }
 
     fn run(&mut self, input: &[u8]) -> Result<Verdict, Box<dyn Error>> {
@@ -298,7 +307,14 @@ impl Fuzzer<'_> {
     }
 
     /// Writes a finding with as few mutations as it takes, if none of its kind and place is there.
-    fn keep_finding(&mut self, kind: &str, text: &str, base: usize, other: usize, seeds: &[u64]) -> Result<(), Box<dyn Error>> {
+    fn keep_finding(
+        &mut self,
+        kind: &str,
+        text: &str,
+        base: usize,
+        other: usize,
+        seeds: &[u64],
+    ) -> Result<(), Box<dyn Error>> {
         let place = format!("{kind}: {}", without_numbers(text));
         let count = self.found.entry(place).or_default();
         *count += 1;
@@ -318,7 +334,11 @@ impl Fuzzer<'_> {
             }
         }
         let input = mutated(&self.inputs[base], &self.inputs[other], &seeds);
-        let path = self.options.at("findings").join(format!("{}-{:016x}.parquet", kind.replace(' ', "-"), digest(&input)));
+        let path = self.options.at("findings").join(format!(
+            "{}-{:016x}.parquet",
+            kind.replace(' ', "-"),
+            digest(&input)
+        ));
         fs::write(&path, &input)?;
         fs::write(path.with_extension("txt"), format!("{text}\n"))?;
         println!("FINDING {kind}: {text}\n    {}", path.display());
@@ -330,7 +350,9 @@ impl Fuzzer<'_> {
         let seconds = self.start.elapsed().as_secs().max(1);
         let (executions, inputs, findings) = (self.executions, self.inputs.len(), self.found.len());
         let rate = executions / seconds;
-        println!("{seconds} s: {executions} executions ({rate} a second), {edges} of {all} edges, {inputs} inputs, {findings} findings");
+        println!(
+            "{seconds} s: {executions} executions ({rate} a second), {edges} of {all} edges, {inputs} inputs, {findings} findings"
+        );
     }
 }
 
@@ -340,7 +362,8 @@ fn mutated(base: &[u8], other: &[u8], seeds: &[u64]) -> Vec<u8> {
 
 /// A text without what differs from input to input.
 fn without_numbers(text: &str) -> String {
-    let text: String = text.chars().take(300).map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect();
+    let text: String =
+        text.chars().take(300).map(|letter| if letter.is_ascii_digit() { '#' } else { letter }).collect();
     let mut short = text.replace("##", "#");
     while short.contains("##") {
         short = short.replace("##", "#");
@@ -350,5 +373,7 @@ fn without_numbers(text: &str) -> String {
 
 /// FNV-1a.
 fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

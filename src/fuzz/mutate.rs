@@ -8,7 +8,7 @@
 
 use crate::{
     random::Random,
-    thrift::{STRUCT_CODE, Value},
+    thrift::{INTEGER_CODE, STRUCT_CODE, Value},
 };
 
 /// Field numbers of Parquet's parquet.thrift.
@@ -139,7 +139,14 @@ fn change_value(value: &mut Value, random: &mut Random) {
                 2 => number.wrapping_neg(),
                 3 => number.wrapping_mul(2),
                 4 => random.pick(&[0, 1, -1, 2, 7, 8, 63, 64, 127, 255, 4096]),
-                5 => random.pick(&[i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN, 1 << 32, 1 << 40]),
+                5 => random.pick(&[
+                    i64::from(i32::MAX),
+                    i64::from(i32::MIN),
+                    i64::MAX,
+                    i64::MIN,
+                    1 << 32,
+                    1 << 40,
+                ]),
                 6 => (random.next() % 40).cast_signed(),
                 _ => *number ^ (1 << random.below(63)),
             };
@@ -266,7 +273,8 @@ fn change_pages(content: &[u8], other: &[u8], random: &mut Random) -> Option<Vec
                 pages.swap(place, with);
             }
             10 => {
-                let mut others = take_apart(other)?.chunks.into_iter().flatten().flatten().collect::<Vec<_>>();
+                let mut others =
+                    take_apart(other)?.chunks.into_iter().flatten().flatten().collect::<Vec<_>>();
                 let theirs = others.swap_remove(random.below(others.len()).min(others.len().checked_sub(1)?));
                 if random.below(2) == 0 {
                     pages[place].body = theirs.body;
@@ -396,10 +404,34 @@ fn frame(codec: i64, bytes: &[u8]) -> Vec<u8> {
     framed
 }
 
+/// The same file with a checksum in every page's header.
+pub fn with_checksums(content: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = take_apart(content)?;
+    for page in parts.chunks.iter_mut().flatten().flatten() {
+        let checksum = Value::Integer(INTEGER_CODE, i64::from(checksum(&page.body).cast_signed()));
+        let Value::Struct(header) = &mut page.header else { continue };
+        header.retain(|(id, _)| *id != fields::PAGE_CHECKSUM);
+        let place = header.partition_point(|(id, _)| *id < fields::PAGE_CHECKSUM);
+        header.insert(place, (fields::PAGE_CHECKSUM, checksum));
+    }
+    Some(parts.put_together())
+}
+
+/// Whether a page's header has a checksum that its bytes don't.
+pub fn has_failing_checksum(content: &[u8]) -> bool {
+    let pages = take_apart(content).map(|parts| parts.chunks).unwrap_or_default();
+    pages.iter().flatten().flatten().any(|page| {
+        let told = page.header.integer(fields::PAGE_CHECKSUM);
+        told.is_some_and(|told| told as u32 != checksum(&page.body))
+    })
+}
+
 /// CRC-32, as Gzip has it and Parquet's page headers do.
 pub fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |state, byte| {
-        (0..8).fold(state ^ u32::from(*byte), |state, _| (state >> 1) ^ (0xedb8_8320 & (state & 1).wrapping_neg()))
+        (0..8).fold(state ^ u32::from(*byte), |state, _| {
+            (state >> 1) ^ (0xedb8_8320 & (state & 1).wrapping_neg())
+        })
     })
 }
 
@@ -418,7 +450,10 @@ fn take_apart(content: &[u8]) -> Option<Parts> {
 
 fn pages_of(content: &[u8], meta: &Value) -> Option<Vec<Page>> {
     let data = meta.integer(fields::DATA_PAGE)?;
-    let first = meta.integer(fields::DICTIONARY_PAGE).filter(|place| *place > 0).map_or(data, |place| place.min(data));
+    let first = meta
+        .integer(fields::DICTIONARY_PAGE)
+        .filter(|place| *place > 0)
+        .map_or(data, |place| place.min(data));
     let first = usize::try_from(first).ok()?;
     let length = usize::try_from(meta.integer(fields::TOTAL_COMPRESSED)?).ok()?;
     let mut rest = content.get(first..first.checked_add(length)?)?;
@@ -449,7 +484,8 @@ impl Parts {
                         data = data.or(Some(bytes.len()));
                     }
                     let header = page.header.encode();
-                    uncompressed += header.len() as i64 + page.header.integer(fields::PAGE_UNCOMPRESSED).unwrap_or(0);
+                    uncompressed +=
+                        header.len() as i64 + page.header.integer(fields::PAGE_UNCOMPRESSED).unwrap_or(0);
                     bytes.extend(header);
                     bytes.extend(&page.body);
                 }
@@ -478,6 +514,19 @@ mod tests {
             let twice = take_apart(&once).unwrap().put_together();
             assert_eq!(once, twice, "{name}");
         }
+    }
+
+    #[test]
+    fn a_checksum_holds_until_a_page_is_damaged() {
+        let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+        let content = std::fs::read(data.join("form_page_v2.parquet")).unwrap();
+        assert!(!has_failing_checksum(&content));
+        let mut with = with_checksums(&content).unwrap();
+        assert!(with.len() > content.len() - 500 && !has_failing_checksum(&with));
+        let page = take_apart(&with).unwrap().chunks[0][0].pop().unwrap();
+        let place = with.windows(page.body.len()).position(|window| window == page.body).unwrap();
+        with[place] ^= 1;
+        assert!(has_failing_checksum(&with));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::{fs, path::Path, sync::Arc};
 
 use arrow::{
     array::{
-        ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int32Array, Int64Array, ListArray,
-        RecordBatch, StringArray, TimestampMicrosecondArray,
+        ArrayRef, BooleanArray, Decimal128Array, FixedSizeBinaryArray, Float64Array, Int32Array, Int64Array,
+        ListArray, RecordBatch, StringArray, TimestampMicrosecondArray,
     },
     datatypes::Int32Type,
 };
@@ -16,7 +16,7 @@ use parquet::{
     file::properties::{WriterProperties, WriterVersion},
 };
 
-use crate::random::Random;
+use crate::{mutate, random::Random};
 
 const FILE_BYTES_MAX: u64 = 64 << 10;
 const ROWS: usize = 70;
@@ -52,7 +52,10 @@ pub fn written(random: &mut Random) -> Result<Vec<Vec<u8>>, Box<dyn std::error::
             for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
                 // Pages that are not compressed can be damaged best.
                 for compression in [Compression::UNCOMPRESSED, random.pick(&compressions)] {
-                    files.push(write(&array, encoding, version, compression)?);
+                    let file = write(&array, encoding, version, compression)?;
+                    // The writer writes no checksums; some of the files get them.
+                    files
+                        .push(mutate::with_checksums(&file).filter(|_| random.below(4) == 0).unwrap_or(file));
                 }
             }
         }
@@ -77,7 +80,8 @@ fn write(
         properties = properties.set_column_encoding("v".into(), encoding);
     }
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
-    let batch = RecordBatch::try_from_iter_with_nullable([("v", array.clone(), true), ("n", numbers, false)])?;
+    let batch =
+        RecordBatch::try_from_iter_with_nullable([("v", array.clone(), true), ("n", numbers, false)])?;
     let mut bytes = Vec::new();
     let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties.build()))?;
     writer.write(&batch)?;
@@ -89,16 +93,21 @@ type ArrayAndEncodings = (ArrayRef, Vec<Encoding>);
 
 fn arrays(random: &mut Random) -> Result<Vec<ArrayAndEncodings>, Box<dyn std::error::Error>> {
     let integers: Vec<Option<i64>> = (0..ROWS)
-        .map(|_| (random.below(5) > 0).then(|| (random.next() >> random.pick(&[0, 20, 40, 58])).cast_signed()))
+        .map(|_| {
+            (random.below(5) > 0).then(|| (random.next() >> random.pick(&[0, 20, 40, 58])).cast_signed())
+        })
         .collect();
-    let texts: Vec<Option<String>> =
-        integers.iter().map(|value| value.map(|value| "ab".repeat((value & 15) as usize) + &value.to_string())).collect();
+    let texts: Vec<Option<String>> = integers
+        .iter()
+        .map(|value| value.map(|value| "ab".repeat((value & 15) as usize) + &value.to_string()))
+        .collect();
     let small = |value: i64| value.rem_euclid(100_000);
     let numbers = vec![Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED, Encoding::BYTE_STREAM_SPLIT];
     let lists = integers.iter().enumerate().map(|(row, value)| {
         value.map(|value| (0..row % 4).map(move |item| (item != 2).then_some((value as i32) ^ item as i32)))
     });
-    let decimals = Decimal128Array::from_iter(integers.iter().map(|value| value.map(|value| i128::from(value) << 20)));
+    let decimals =
+        Decimal128Array::from_iter(integers.iter().map(|value| value.map(|value| i128::from(value) << 20)));
     let bytes = FixedSizeBinaryArray::try_from_sparse_iter_with_size(
         integers.iter().map(|value| value.map(|value| i128::from(value).to_le_bytes())),
         16,
@@ -114,7 +123,9 @@ fn arrays(random: &mut Random) -> Result<Vec<ArrayAndEncodings>, Box<dyn std::er
         ),
         (Arc::new(Int64Array::from(integers.clone())), numbers.clone()),
         (
-            Arc::new(Float64Array::from_iter(integers.iter().map(|value| value.map(|value| value as f64 / 7.0)))),
+            Arc::new(Float64Array::from_iter(
+                integers.iter().map(|value| value.map(|value| value as f64 / 7.0)),
+            )),
             vec![Encoding::PLAIN, Encoding::BYTE_STREAM_SPLIT],
         ),
         (

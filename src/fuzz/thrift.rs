@@ -17,6 +17,8 @@ pub enum Value {
 }
 
 const DEPTH_MAX: usize = 32;
+/// The code of integers of 32 bits.
+pub const INTEGER_CODE: u8 = 5;
 /// The code of structures.
 pub const STRUCT_CODE: u8 = 12;
 
