@@ -54,15 +54,17 @@ class ChangedTable:
         path, new = self.folder / "0.parquet", self.folder / "0.new"
         shutil.copyfile(self.files[state], new)
         new.chmod(0o644)
-        begin = time.monotonic()
-        os.replace(new, path)
+        entry = [state, time.monotonic(), float("inf")]
         with self._guard:
-            self._history.append((state, begin, time.monotonic()))
+            # Before the rename: a query may see the file, and be judged, before this thread goes on.
+            self._history.append(entry)
+        os.replace(new, path)
+        entry[2] = time.monotonic()
 
     def states(self, begin, end):
         """The states that were in force at some time between two."""
         with self._guard:
-            history = list(self._history)
+            history = [tuple(entry) for entry in self._history]
         until = [entry[2] for entry in history[1:]] + [float("inf")]
         return {state for (state, since, _), left in zip(history, until) if since <= end and left >= begin}
 

@@ -38,8 +38,10 @@ use coverage::Coverage;
 use judge::{Judge, Verdict};
 use random::Random;
 
-/// What an input may take; the slowest sound ones take some milliseconds, a busy machine ten times that.
-const INPUT_S_MAX: u64 = 20;
+/// What an input may take of processors, in hundredths of a second: the slowest sound ones take a few of them.
+const INPUT_TICKS_MAX: u64 = 2000;
+/// And on the clock, for one that waits for ever. A busy machine is slow.
+const INPUT_S_MAX: u64 = 300;
 const HANG_STATUS: i32 = 70;
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// How many inputs are kept in memory and in the queue beside those that one begins with.
@@ -243,14 +245,26 @@ fn fuzz(options: &Options) -> Result<(), Box<dyn Error>> {
 /// Ends the process if an input takes too long: what it is at can't be stopped otherwise.
 fn watch_inputs(begun: Arc<AtomicU64>, start: Instant) {
     std::thread::spawn(move || {
+        let (mut watched, mut ticks) = (0, 0);
         loop {
             std::thread::sleep(Duration::from_secs(1));
-            let begun = begun.load(Ordering::Relaxed);
-            if begun > 0 && start.elapsed().as_secs() + 1 > begun + INPUT_S_MAX {
+            let input = begun.load(Ordering::Relaxed);
+            if input != watched || input == 0 {
+                (watched, ticks) = (input, processor_ticks());
+            } else if start.elapsed().as_secs() + 1 > input + INPUT_S_MAX
+                || processor_ticks().saturating_sub(ticks) > INPUT_TICKS_MAX
+            {
                 std::process::exit(HANG_STATUS);
             }
         }
     });
+}
+
+/// What this process has used of processors, as the kernel counts: in hundredths of a second.
+fn processor_ticks() -> u64 {
+    let status = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = status.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 impl Fuzzer<'_> {
