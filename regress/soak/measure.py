@@ -70,6 +70,12 @@ def process(pid):
                    int(status["Threads"]), [link for link in links if link.endswith("(deleted)") and link.startswith("/") and "/dev/" not in link])
 
 
+def ticks(pid):
+    """What a process has used of processors, in hundredths of a second."""
+    fields = _read(f"/proc/{pid}/stat").rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def spill_files(folder):
     """Names and bytes of what engines have left in their folders for spill files."""
     found = {}

@@ -23,7 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness.libpq import QueryError, Session  # noqa: E402
 from soak import changed, measure, servers  # noqa: E402
 from soak.breaker import Breaker  # noqa: E402
-from soak.clients import ANSWER_S_MAX, Client, Holder  # noqa: E402
+from soak.clients import ANSWER_S_LONGEST, Client, Holder  # noqa: E402
 from soak.journal import Journal  # noqa: E402
 from soak.questions import WEIGHTS, Catalogue  # noqa: E402
 
@@ -32,6 +32,8 @@ KILLS_SHARE = 0.4
 PARTS, PARTS_SECONDS_MIN = 3, 600
 # How long engines and backends may take until nothing runs any more, and until memory and threads are given back.
 QUIET_S_MAX, SETTLED_S_MAX = 30, 60
+# An engine whose queries wait for each other for ever uses less of a processor than this, in hundredths of a second.
+COMPUTES_S, COMPUTES_TICKS_MIN = 10, 5
 # Engines start again by themselves, after several kills with a delay.
 ENGINE_START_S_MAX = 60
 EMULATED_VARIABLE = "PYSTACHIO_EMULATED"
@@ -89,6 +91,15 @@ class Soak:
             return f"{activity}\n{self.engines(session)}"
         return "the engines' state can't be had"
 
+    def computes(self, server):
+        """Whether the engine of a server uses a processor now. One that has ended does not."""
+        with contextlib.suppress(OSError, QueryError, TypeError), Session(self.conninfo, ["SET statement_timeout = '5s'"]) as session:
+            pid = self.engine_pid(session, server.name)
+            before = measure.ticks(pid)
+            time.sleep(COMPUTES_S)
+            return measure.ticks(pid) - before > COMPUTES_TICKS_MIN
+        return False
+
     # -- phases --------------------------------------------------------------------------------------------
 
     def work(self, seconds, kills):
@@ -102,7 +113,7 @@ class Soak:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(seconds + 3 * ANSWER_S_MAX)
+            thread.join(seconds + 2 * ANSWER_S_LONGEST)
         if any(thread.is_alive() for thread in threads):
             self.journal.finding("no answer", f"{sum(thread.is_alive() for thread in threads)} sessions do not come to an end\n{self.look()}")
 
