@@ -129,7 +129,7 @@ class Log:
         """Lines that don't belong there, each kind once, with how many there are."""
         with open(self.path, "rb") as file:
             file.seek(self.offset)
-            lines = file.read().decode(errors="replace").splitlines()
+            lines = file.read().decode(errors="replace").split("\n")
         kinds = {}
         for text in lines:
             if _NEVER.search(text) or not any(expected.search(text) for expected in _EXPECTED_LOG):
