@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -13,7 +13,7 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test bare emulated core15 core16 core17 core18 bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test bare emulated soak core15 core16 core17 core18 bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets
@@ -65,6 +65,14 @@ bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERI
 
 test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
 	@scripts/test-gpu.sh
+
+soak: ## Sessions at random on both engines while faults are injected (SECONDS=300, SEED=)
+	@scripts/setup.sh
+	@scripts/soak.sh '$(or $(SECONDS),300)' $(SEED)
+
+fuzz: ## Hostile Parquet files over both engines, led by coverage (SECONDS=3600, SEED=)
+	@scripts/setup.sh
+	@scripts/fuzz.sh '$(or $(SECONDS),3600)' $(SEED)
 
 sanitize: ## The engine's tests with its kernels on the host under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/setup.sh

@@ -249,8 +249,7 @@ struct RowsMachine {
                 each([](const Cell &a, const Cell &) { return date_of_timestamp(integer_of(a)); });
                 break;
             default: // OPCODE_EXTRACT_DATE
-#pragma unroll 1
-    #pragma unroll
+#pragma unroll
             for (uint32_t row = 0; row < ROWS; row++) {
                     if (is_there[row]) set_integer(target + row, date_field(mode, integer_of(a.of(row))));
                 }

@@ -62,6 +62,8 @@ WRITERS_CONDITIONS = 8
 # How many queries over views there are for one of suite generated: each joins ten times as many rows.
 VIEWS_FACTOR = 0.3
 ERROR_ROWS_MAX = 12
+# The shapes of generated queries that rewrites are for.
+REWRITTEN = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local")
 BPCHAR, NUMERIC = 1042, 1700
 RECOVERY_S_MAX = 60
 STATEMENT_TIMEOUT = "SET statement_timeout = '60s'"
@@ -501,30 +503,35 @@ def foreign_values(session, values, sql):
     return None if isinstance(found, QueryError) else [row[0] for row in found.rows if row[0] not in known]
 
 
+def set_operations():
+    """Set operations of columns of every pair of types: (left column, right column, query)."""
+    columns = ["a", "b", "i", "id", "n", "m", "f", "k", "c", "s", "d", "ts", "NULL", "'x'", "1", "2.50", "c::varchar(3)", "s::text",
+               "n::numeric(9,3)", "coalesce(a, 0)"]
+    operations = itertools.cycle(["UNION", "INTERSECT", "EXCEPT", "UNION"])
+    for left, right in itertools.product(columns, columns):
+        operation = next(operations)
+        yield left, right, f"SELECT {left} AS v, k FROM t1 {operation} SELECT {right}, k FROM t3 ORDER BY 1, 2"
+        yield left, right, (f"(SELECT {left} AS v FROM t1 LIMIT 0) {operation} (SELECT {right} FROM t3 GROUP BY 1 ORDER BY 1 LIMIT 5) "
+                            f"{operation} SELECT DISTINCT {left} FROM t2 ORDER BY 1")
+
+
 def run_set_operations(conninfo, options):
     """UNION, INTERSECT and EXCEPT of columns of every pair of types that they take, and rewritten over heap tables."""
     claims, pushdown = Claims("set_operations"), Pushdown()
     pair = Pair(conninfo, "heap", "pq")
     rewritten = Pair(conninfo, "heap", "heap", ["SET pystachio.rewrite = off"], ["SET pystachio.rewrite = force"])
-    columns = ["a", "b", "i", "id", "n", "m", "f", "k", "c", "s", "d", "ts", "NULL", "'x'", "1", "2.50", "c::varchar(3)", "s::text",
-               "n::numeric(9,3)", "coalesce(a, 0)"]
-    operations = itertools.cycle(["UNION", "INTERSECT", "EXCEPT", "UNION"])
     is_open = int(pair.expected.run("SHOW server_version_num").scalar()) >= 170000
     view = without_representatives if is_open else lambda result: result
-    for left, right in itertools.product(columns, columns):
-        operation = next(operations)
-        for sql in (f"SELECT {left} AS v, k FROM t1 {operation} SELECT {right}, k FROM t3 ORDER BY 1, 2",
-                    f"(SELECT {left} AS v FROM t1 LIMIT 0) {operation} (SELECT {right} FROM t3 GROUP BY 1 ORDER BY 1 LIMIT 5) "
-                    f"{operation} SELECT DISTINCT {left} FROM t2 ORDER BY 1"):
-            if not is_chosen(options, sql) or isinstance(outcome(pair.expected, sql), QueryError):
-                continue
-            compare(pair, claims, sql, sql, True, view=view)
-            compare(rewritten, claims, f"{sql} rewritten", sql, True, view=view)
-            if is_open:
-                values = f"SELECT {left} FROM t1 UNION ALL SELECT {right} FROM t3 UNION ALL SELECT {left} FROM t2"
-                made = foreign_values(pair.actual, values, sql)
-                claims.check(f"{sql} returns values of its operands", made == [], f"{sql}\nreturns {made}")
-            pushdown.look(pair, sql, sql)
+    for left, right, sql in set_operations():
+        if not is_chosen(options, sql) or isinstance(outcome(pair.expected, sql), QueryError):
+            continue
+        compare(pair, claims, sql, sql, True, view=view)
+        compare(rewritten, claims, f"{sql} rewritten", sql, True, view=view)
+        if is_open:
+            values = f"SELECT {left} FROM t1 UNION ALL SELECT {right} FROM t3 UNION ALL SELECT {left} FROM t2"
+            made = foreign_values(pair.actual, values, sql)
+            claims.check(f"{sql} returns values of its operands", made == [], f"{sql}\nreturns {made}")
+        pushdown.look(pair, sql, sql)
     pair.close()
     rewritten.close()
     finish_pushdown(claims, pushdown, options)
@@ -540,9 +547,8 @@ def run_rewrites(conninfo, options):
         compare(pair, claims, f"{name} rewritten", sql, True)
     pair.close()
     pair = Pair(conninfo, "heap", "heap", *modes)
-    rewritten = ("nested", "scalar", "with", "lateral", "prepared", "set_operation", "derived", "local")
     for query in generate.generated(options.seed + 1, options.factor * options.share):
-        if query.name.startswith(rewritten) and (not options.only or options.only in query.name):
+        if query.name.startswith(REWRITTEN) and (not options.only or options.only in query.name):
             compare(pair, claims, query.name + " rewritten", query.sql, query.ordered, query.prepare, query.cleanup)
     pair.close()
     return claims

@@ -166,7 +166,7 @@ class Session:
                 last = self._take(result)
             except QueryError as failure:
                 error = error or failure
-                if failure.sqlstate == "08006":
+                if self.transaction == "unknown":
                     break
         if error:
             raise error

@@ -78,26 +78,40 @@ def _definition(table):
     return ", ".join(f"{column} {sql}" + (" NOT NULL" if column == "id" else "") for column, sql in table["columns"])
 
 
-def edge_schemas(session, folder, foreign=True):
-    """Makes `pq` (foreign; or heap too where `foreign` is false) and `heap` over regress/data copied to `folder`."""
-    session.run("SET client_min_messages = warning")
-    session.run("DROP SCHEMA IF EXISTS pq CASCADE; DROP SCHEMA IF EXISTS heap CASCADE; CREATE SCHEMA pq; CREATE SCHEMA heap")
+def edge_heap(session, folder):
+    """Makes `heap` over regress/data copied to `folder`, and the tables of `public` that mixed queries join either schema's with."""
+    session.run("SET client_min_messages = warning; DROP SCHEMA IF EXISTS heap CASCADE; CREATE SCHEMA heap")
     for table in manifest():
         name = table["name"]
         session.run(f"CREATE TABLE heap.{name} ({_definition(table)})")
         session.run(f"COPY heap.{name} FROM '{folder}/{name}.csv' (FORMAT csv)")
-        if foreign:
-            session.run(f"CREATE FOREIGN TABLE pq.{name} ({_definition(table)}) "
-                        f"SERVER pystachio OPTIONS (path '{folder}/{name}.parquet')")
-            session.run(f"ANALYZE pq.{name}")
-        else:
-            session.run(f"CREATE TABLE pq.{name} AS SELECT * FROM heap.{name}")
-            session.run(f"ALTER TABLE pq.{name} ALTER id SET NOT NULL")
-    # Mixed queries join either schema's tables with these.
     for name in ("t1", "t2", "t3"):
         session.run(f"DROP TABLE IF EXISTS public.local_{name}; CREATE TABLE public.local_{name} AS SELECT * FROM heap.{name}")
         session.run(f"ALTER TABLE public.local_{name} ALTER id SET NOT NULL")
-    session.run("RESET client_min_messages; ANALYZE")
+    session.run("RESET client_min_messages")
+
+
+def edge_foreign(session, folder, schema, server="pystachio"):
+    """Makes a schema of foreign tables over the files of regress/data in `folder`, and analyzes them."""
+    session.run(f"SET client_min_messages = warning; DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
+    session.run("RESET client_min_messages")
+    for table in manifest():
+        name = table["name"]
+        session.run(f"CREATE FOREIGN TABLE {schema}.{name} ({_definition(table)}) SERVER {server} OPTIONS (path '{folder}/{name}.parquet')")
+        session.run(f"ANALYZE {schema}.{name}")
+
+
+def edge_schemas(session, folder, foreign=True):
+    """Makes `pq` (foreign; or heap too where `foreign` is false) and `heap` over regress/data copied to `folder`."""
+    edge_heap(session, folder)
+    if foreign:
+        edge_foreign(session, folder, "pq")
+    else:
+        session.run("SET client_min_messages = warning; DROP SCHEMA IF EXISTS pq CASCADE; CREATE SCHEMA pq; RESET client_min_messages")
+        for table in manifest():
+            session.run(f"CREATE TABLE pq.{table['name']} AS SELECT * FROM heap.{table['name']}")
+            session.run(f"ALTER TABLE pq.{table['name']} ALTER id SET NOT NULL")
+    session.run("ANALYZE")
 
 
 def optimized_foreign(session, data, tpch):
@@ -105,16 +119,10 @@ def optimized_foreign(session, data, tpch):
 
     Schemas: `pq_optimized`, `tpch_optimized`, `tpch_gpu`. Row groups are small enough that there are several.
     """
-    session.run("SET client_min_messages = warning; DROP SCHEMA IF EXISTS pq_optimized CASCADE; CREATE SCHEMA pq_optimized")
-    session.run("RESET client_min_messages")
     for source in (data, tpch):
         session.run(f"SELECT * FROM pystachio.optimize_parquet('{source}', '{source}-optimized', overwrite => true, row_group_rows => 25000)")
     session.run(f"SELECT * FROM pystachio.tpch_generate('{tpch}-gpu', 0.01, overwrite => true, layout => 'gpu')")
-    for table in manifest():
-        name = table["name"]
-        session.run(f"CREATE FOREIGN TABLE pq_optimized.{name} ({_definition(table)}) "
-                    f"SERVER pystachio OPTIONS (path '{data}-optimized/{name}.parquet')")
-        session.run(f"ANALYZE pq_optimized.{name}")
+    edge_foreign(session, f"{data}-optimized", "pq_optimized")
     tpch_foreign(session, f"{tpch}-optimized", "tpch_optimized")
     tpch_foreign(session, f"{tpch}-gpu", "tpch_gpu")
 

@@ -10,7 +10,7 @@ mod tests;
 use std::{
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU32, Ordering},
     },
     time::Instant,
@@ -33,7 +33,7 @@ use super::{
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
 };
-use crate::StopFlag;
+use crate::{StopFlag, locking::lock_whole};
 
 /// The memory of one device and the way to it: the whole arena, or a query's account of it. Cheap to clone.
 ///
@@ -290,7 +290,7 @@ impl DeviceMemory {
     }
 
     fn idle_streams(&self) -> MutexGuard<'_, Vec<Stream>> {
-        self.shared.idle_streams.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.shared.idle_streams)
     }
 
     /// A buffer whose content has no meaning.

@@ -17,12 +17,12 @@
 use std::{
     collections::{BTreeMap, HashSet},
     ffi::c_void,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::device::Stream;
+use crate::{device::Stream, locking::lock};
 
 /// Bytes behind every buffer that nobody may write into.
 pub(super) const GUARD_BYTES: u64 = 256;
@@ -119,7 +119,7 @@ pub(super) fn close_buffer(address: u64, bytes: u64, pattern: u8) -> Result<()> 
 
 impl EmulatedMemory {
     fn lock(&self) -> MutexGuard<'_, DeviceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn reserve(&self, bytes: u64) -> Result<u64> {
@@ -247,7 +247,7 @@ struct LockedState {
 
 impl LockedMemory {
     fn lock(&self) -> MutexGuard<'_, LockedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Memory below that of the last call, filled with a pattern.

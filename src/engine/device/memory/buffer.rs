@@ -1,11 +1,14 @@
 //! What is lent of a device's memory: buffers and streams, which go back when they are dropped.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pystachio_plan::Result;
 
 use super::{DeviceMemory, Shared};
-use crate::device::{Mark, Platform, Stream, arena::Account};
+use crate::{
+    device::{Mark, Platform, Stream, arena::Account},
+    locking::{lock_whole, whole},
+};
 
 /// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
 pub struct StreamLease {
@@ -135,7 +138,7 @@ impl Buffer {
     /// changes if not.
     pub fn try_disown(&self) -> bool {
         let Allocation { shared, account, bytes, .. } = &*self.allocation;
-        let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = lock_whole(account);
         let is_moved = account.as_ref().is_none_or(|account| shared.arena.try_disown(account, *bytes));
         if is_moved {
             *account = None;
@@ -170,14 +173,14 @@ pub(super) fn publish<'a>(
 
 impl Allocation {
     fn uses(&self) -> MutexGuard<'_, Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.uses)
     }
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
         let shared = &self.shared;
-        let streams = &self.uses.get_mut().unwrap_or_else(PoisonError::into_inner).streams;
+        let streams = &whole(self.uses.get_mut()).streams;
         match self.origin {
             Origin::Pool => shared.pool.release(self.address, self.bytes, streams),
             Origin::Own(reserved_bytes) => {
@@ -192,7 +195,7 @@ impl Drop for Allocation {
                 }
             }
         }
-        let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let account = whole(self.account.get_mut());
         shared.arena.give_back(account.as_deref(), self.bytes);
     }
 }
