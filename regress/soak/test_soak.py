@@ -126,8 +126,8 @@ class Growth(unittest.TestCase):
     def test_what_grows_in_every_part_is_told(self):
         def moments(*megabytes):
             return [measure.Process(1, 1, size << 20, 0, 1, 1) for size in megabytes]
-        self.assertEqual(measure.steady_growth("p", moments(100, 150, 150, 160)), [])
-        self.assertEqual(len(measure.steady_growth("p", moments(100, 110, 120, 130))), 1)
+        self.assertEqual(measure.steady_growth("p", moments(100, 150, 200, 210)), [])
+        self.assertEqual(len(measure.steady_growth("p", moments(100, 150, 200, 250))), 1)
 
     def test_lines_of_a_log_that_nothing_explains(self):
         with tempfile.NamedTemporaryFile("w+", suffix=".log") as file:
