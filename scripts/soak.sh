@@ -4,12 +4,14 @@
 # usage: scripts/soak.sh [SECONDS [SEED [OPTION…]]]     300 seconds and the time as a seed by default; options: those of
 # regress/soak/run.py, such as --clients 16, --suite changed, --server gpu_tiny
 #
-# What PYSTACHIO_EMULATED says, the emulated device does (src/engine/device/emulated): engines get it with the cluster's environment.
+# The emulated device works late, in the order of the seed; PYSTACHIO_EMULATED says otherwise (src/engine/device/emulated): engines get
+# it with the cluster's environment.
 source "$(dirname "$0")/environment.sh"
 
 duration=${1:-300} seed=${2:-$(date +%s)}
 shift $(($# < 2 ? $# : 2))
 say "seed $seed: make soak SECONDS=$duration SEED=$seed repeats it"
+export PYSTACHIO_EMULATED=${PYSTACHIO_EMULATED-seed=$seed}
 stage=$("$project_root/scripts/build.sh")
 folder=$("$project_root/scripts/cluster.sh" create soak "$stage")
 trap '"$project_root/scripts/cluster.sh" stop soak' EXIT

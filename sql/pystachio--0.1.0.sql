@@ -46,6 +46,8 @@ CREATE FUNCTION @extschema@.engine_status(server oid)
     memory bigint,
     device_memory bigint,
     device_memory_used bigint,
+    device_memory_peak bigint,
+    device_memory_fragmented bigint,
     queries_running bigint,
     queries_waiting bigint,
     queries_run bigint,
@@ -71,7 +73,7 @@ CREATE FUNCTION @extschema@.cache_entries(server oid)
 CREATE VIEW @extschema@.engines AS
   SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
     pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
-    engine.device_memory_used, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
+    engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
     engine.storage_paths, engine.libraries, engine.last_error
   FROM pg_catalog.pg_foreign_server server
   JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw

@@ -38,7 +38,8 @@ SELECT count(*), count(t1.b) FROM t1 JOIN t2 USING (id);
 SELECT count(*) FILTER (WHERE activity = 'read') > 0 AS reads FROM pystachio.timeline(server => 'timeline_emulated');
 RESET pystachio.gpu_cache;
 
-SELECT device_memory, device_memory_used > 0 AS used FROM pystachio.engines WHERE server = 'timeline_emulated';
+SELECT device_memory, device_memory_used > 0 AS used, device_memory_peak >= device_memory_used AS peak,
+  device_memory_fragmented >= 0 AS fragmented FROM pystachio.engines WHERE server = 'timeline_emulated';
 SELECT DISTINCT tier, hits > 0 AS hits, misses > 0 AS misses FROM pystachio.cache WHERE server = 'timeline_emulated' AND tier = 'device' ORDER BY tier, hits;
 
 -- A trace as browsers show it, and queries by number.

@@ -19,12 +19,13 @@ use std::{
     mem::offset_of,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use cudarc::driver::{result::ctx, sys::CUcontext};
 use libloading::Library;
 use pystachio_engine::{
+    locking::lock_whole,
     device::{DeviceFile, DeviceFileMode},
     storage::from_io,
 };
@@ -252,7 +253,7 @@ impl CuFile {
             let reason = "there is neither the kernel module nvidia-fs nor an NVMe device";
             return Err(unavailable(&reason.to_owned()));
         }
-        let mut open = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock_whole(&self.session);
         match &*open {
             Some(session) if session.mode == mode => return Ok(session.clone()),
             Some(session) if Arc::strong_count(session) > 1 => {

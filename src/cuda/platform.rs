@@ -12,7 +12,7 @@ use std::{
     fs::File,
     ops::Range,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use cudarc::driver::{
@@ -20,6 +20,7 @@ use cudarc::driver::{
     sys::{CUcontext, CUevent, CUevent_flags, CUevent_wait_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
+    locking::lock_whole,
     StopFlag,
     device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
     kernel::KernelDevice,
@@ -61,7 +62,7 @@ unsafe impl Sync for CudaPlatform {}
 
 impl CudaPlatform {
     fn marks(&self) -> MutexGuard<'_, Vec<CUevent>> {
-        self.idle_marks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.idle_marks)
     }
 
     /// Makes the context this thread's, and begins a call.
@@ -102,7 +103,7 @@ impl Platform for CudaPlatform {
         let _call = self.enter()?;
         let created = stream::create(stream::StreamKind::NonBlocking)
             .map_err(|error| from_driver("create a stream", error))?;
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(created);
+        lock_whole(&self.streams).push(created);
         Ok(Stream(created as u64))
     }
 
@@ -343,7 +344,7 @@ impl Platform for CudaPlatform {
 impl Drop for CudaPlatform {
     fn drop(&mut self) {
         if let Ok(_call) = self.enter() {
-            for created in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            for created in lock_whole(&self.streams).drain(..) {
                 // SAFETY: nobody else has the platform any more.
                 let _ = unsafe { stream::destroy(created) };
             }

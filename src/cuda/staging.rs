@@ -8,7 +8,7 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use cudarc::driver::{
     sys::{CUevent, CUevent_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
+    locking::{account, lock},
     StopFlag,
     device::{CallWatch, Slot},
 };
@@ -137,7 +138,7 @@ impl Slots {
                     }
                     Some(_) => {
                         let waited = self.returned.wait_timeout(idle, STOP_POLL_INTERVAL);
-                        idle = waited.unwrap_or_else(PoisonError::into_inner).0;
+                        idle = account(waited).0;
                     }
                 },
             }
@@ -195,7 +196,7 @@ impl Slots {
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<IdleSlot>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.idle)
     }
 }
 

@@ -621,6 +621,19 @@ impl OperatorMetrics {
     }
 }
 
+/// How a device's memory is used, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceMemoryStatus {
+    /// The most that may be in use.
+    pub max_bytes: u64,
+    /// In use now.
+    pub used_bytes: u64,
+    /// The most that was in use at once.
+    pub peak_bytes: u64,
+    /// Taken from the device and free, but not in the longest range that is.
+    pub fragmented_bytes: u64,
+}
+
 /// How an engine is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineStatus {
@@ -638,8 +651,8 @@ pub struct EngineStatus {
     pub memory_used_bytes: u64,
     /// The option `memory`.
     pub memory_max_bytes: u64,
-    /// A device's memory, where there is a device: in use now, and the most that may be.
-    pub device_memory: Option<(u64, u64)>,
+    /// A device's memory, where there is a device.
+    pub device_memory: Option<DeviceMemoryStatus>,
     /// Memory that the column cache holds.
     pub cache_used_bytes: u64,
     /// The option `cache`.

@@ -172,7 +172,7 @@ impl Engine for PairedEngine {
                 status.queries_run += run;
                 status.queries_running += running;
                 status.queries_waiting += device.waiting_count();
-                status.device_memory = Some(device.memory_bytes());
+                status.device_memory = Some(device.memory_status());
                 (status.cache_used_bytes, status.cache_max_bytes) = device.cache_bytes();
                 status.storage_paths = device.storage_paths();
             }

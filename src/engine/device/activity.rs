@@ -10,13 +10,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Instant,
 };
 
 use pystachio_plan::{Activity, ActivityKind, DeviceWork, Result};
 
 use super::{Mark, Platform, Stream};
+use crate::locking::lock_whole;
 
 /// Activities that a log keeps.
 const ACTIVITIES_MAX: usize = 1 << 16;
@@ -97,7 +98,7 @@ impl ActivityLog {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.state)
     }
 
     fn release(&self, entry: &Entry) {

@@ -29,11 +29,13 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, atomic::AtomicU64},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::locking::{account as unbroken, lock, lock_whole};
 
 pub(super) use account::Account;
 pub use account::Claim;
@@ -132,7 +134,7 @@ impl Arena {
     }
 
     pub(super) fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
-        let mut reclaimers = self.reclaimers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reclaimers = lock_whole(&self.reclaimers);
         reclaimers.retain(|known| known.strong_count() > 0);
         reclaimers.push(reclaimer);
     }
@@ -144,13 +146,13 @@ impl Arena {
     }
 
     fn lock(&self) -> MutexGuard<'_, ArenaState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Asks caches for memory.
     pub(super) fn reclaim(&self, bytes: u64) {
         let reclaimers: Vec<Arc<dyn Reclaim>> = {
-            let known = self.reclaimers.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = lock_whole(&self.reclaimers);
             known.iter().filter_map(Weak::upgrade).collect()
         };
         for reclaimer in reclaimers {
@@ -204,7 +206,7 @@ impl Arena {
             }
             state.release_waiters += 1;
             let waited = self.released.wait_timeout(state, left);
-            waited.unwrap_or_else(PoisonError::into_inner).0.release_waiters -= 1;
+            unbroken(waited).0.release_waiters -= 1;
         }
     }
 

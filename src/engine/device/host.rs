@@ -11,11 +11,12 @@
 //! stays within one extent: extents often lie side by side, and a driver refuses a range that two of them hold.
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use pystachio_plan::{ErrorKind, Result};
 
 use super::{DeviceMemory, Platform, Stream};
+use crate::locking::lock;
 
 /// Slabs that a budget is made of, unless they would be larger than `SLAB_BYTES_MAX`.
 const SLABS_MIN: u64 = 4096;
@@ -126,7 +127,7 @@ impl HostMemory {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

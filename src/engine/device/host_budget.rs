@@ -5,11 +5,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
 };
 
 use pystachio_plan::Result;
+
+use crate::locking::lock;
 
 /// How often whoever waits looks whether he is still to.
 const WAIT_INTERVAL: Duration = Duration::from_millis(10);
@@ -88,7 +90,7 @@ impl HostBudget {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -13,7 +13,7 @@
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, 
     atomic::{AtomicBool, Ordering},
 };
 
@@ -21,6 +21,7 @@ use bytemuck::Pod;
 use pystachio_plan::Result;
 
 use super::{Mark, Platform, Stream};
+use crate::locking::lock;
 
 /// What a letter holds at most.
 pub(super) const LETTER_BYTES_MAX: usize = 64;
@@ -108,7 +109,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.slots)
     }
 }
 

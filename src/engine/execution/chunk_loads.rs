@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
 };
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use super::{
     scan_parts::RowGroup,
 };
 use crate::{
+    locking::lock_whole,
     decode::{
         ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, HEADER_READ_BYTES, PageMap,
         ResidentChunk, RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
@@ -312,7 +313,7 @@ pub(super) struct PagesKey {
 
 impl SharedPages {
     fn lock(&self) -> MutexGuard<'_, HashMap<usize, (usize, Arc<ResidentChunk>)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.last)
     }
 
     /// The pages of a column, if they have all of the rows that are wanted.
@@ -336,7 +337,7 @@ impl SharedPages {
 pub(super) fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
     let scanned = &row_group.file;
     let key = (row_group.index, leaf);
-    let lock = || scanned.page_maps.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || lock_whole(&scanned.page_maps);
     if let Some(map) = lock().get(&key) {
         return Some(map.clone());
     }
@@ -367,7 +368,7 @@ fn page_map(
     let handle = file.handle()?;
     let mut read = |place: u64, length| file.read_range(&handle, start + place, length);
     let map = Arc::new(PageMap::walk(source, (bytes, row_count), &mut read)?);
-    let mut maps = scanned.page_maps.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut maps = lock_whole(&scanned.page_maps);
     maps.insert((row_group.index, leaf), map.clone());
     Ok(map)
 }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use pystachio_plan::{CacheEntry, QueryMetrics, QueryRequest, QueryTimeline, Result};
+use pystachio_plan::{CacheEntry, DeviceMemoryStatus, QueryMetrics, QueryRequest, QueryTimeline, Result};
 
 use super::{
     QueryContext,
@@ -215,9 +215,14 @@ impl DeviceEngine {
         self.memory.waiting_count() as u64
     }
 
-    /// Device memory in use, and the most that may be.
-    pub fn memory_bytes(&self) -> (u64, u64) {
-        (self.memory.used_bytes(), self.memory.bytes_max())
+    /// How the device's memory is used.
+    pub fn memory_status(&self) -> DeviceMemoryStatus {
+        DeviceMemoryStatus {
+            max_bytes: self.memory.bytes_max(),
+            used_bytes: self.memory.used_bytes(),
+            peak_bytes: self.memory.peak_bytes(),
+            fragmented_bytes: self.memory.pool_use().scattered_bytes,
+        }
     }
 }
 

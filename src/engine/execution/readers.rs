@@ -21,7 +21,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::JoinHandle,
     time::Duration,
 };
@@ -30,6 +30,7 @@ use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
 use super::{memory::QueryMemory, scan::LoadedPart};
 use crate::{
+    locking::lock,
     StopFlag,
     affinity::Processors,
     device::{DeviceMemory, Rows},
@@ -255,7 +256,7 @@ fn cancelled() -> Error {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, interval: Duration) -> MutexGuard<'a, State> {

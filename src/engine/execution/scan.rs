@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, 
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -30,6 +30,7 @@ use super::{
     scan_rows::LoadedRowGroup,
 };
 use crate::{
+    locking::lock_whole,
     StopFlag,
     decode::check_column,
     device::{CellType, Rows},
@@ -266,7 +267,7 @@ impl ReadParts for ScanWork {
 
 impl ScanWork {
     pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
-        self.paths_taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_whole(&self.paths_taken)
     }
 
     /// The rows of a part, which others may use after what is enqueued.

@@ -1,14 +1,14 @@
 //! What a query has of an arena, and what its operators claim.
 
 use std::{
-    sync::{Arc, Condvar, PoisonError, atomic::Ordering},
+    sync::{Arc, Condvar, atomic::Ordering},
     time::Duration,
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{AccountState, Arena, ArenaState};
-use crate::StopFlag;
+use crate::{StopFlag, locking::account};
 
 /// Queries that wait for memory at once; a query beyond them is refused. As many as a server has sessions.
 pub(super) const WAITING_MAX: usize = 4096;
@@ -65,7 +65,7 @@ impl Account {
                 break;
             }
             let waited = turn.wait_timeout(state, STOP_POLL_INTERVAL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = account(waited).0;
         }
         let surplus = state.cache_surplus(arena.bytes_max);
         drop(state);

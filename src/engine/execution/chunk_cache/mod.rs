@@ -25,7 +25,7 @@ mod tests;
 
 use std::{
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -33,6 +33,7 @@ use pystachio_plan::CacheEntry;
 
 use self::state::{Entry, Kept, OnDevice, State, Uses};
 use crate::{
+    locking::lock,
     decode::{PinnedChunk, ResidentChunk},
     device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease},
     storage::FileIdentity,
@@ -183,7 +184,7 @@ impl ChunkCache {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Gives chunks up on the device, and moves them to the host on a stream, if there is one, as far as there is room
