@@ -125,8 +125,9 @@ class Soak:
             table.put(0)
         for client in self.clients:
             if client.session:
-                with contextlib.suppress(QueryError):
-                    client.session.run("ROLLBACK; DISCARD ALL")
+                # Two statements: DISCARD ALL is refused in a transaction, which statements sent together are.
+                client.session.run("ROLLBACK")
+                client.session.run("DISCARD ALL")
                 client.kept.clear()
         own = {self.watch.backend_pid, *(client.session.backend_pid for client in self.clients if client.session)}
         self._until(lambda: self._others(own) == [], QUIET_S_MAX, "backends of ended sessions", lambda: self._others(own))

@@ -64,7 +64,7 @@ pub fn mutate(content: &[u8], other: &[u8], random: &mut Random) -> Vec<u8> {
 }
 
 /// Changes some bytes, more often of a part of them.
-fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
+fn change_bytes(bytes: &mut [u8], random: &mut Random) {
     if bytes.is_empty() {
         return;
     }
