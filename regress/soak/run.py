@@ -51,7 +51,7 @@ class Soak:
         self.servers = [server for server in servers.SERVERS if not options.server or server.name in options.server]
         self.begin = time.monotonic()
         self.log = measure.Log(f"{options.folder}/server.log")
-        self.journal = Journal(self.servers, "fail=" in os.environ.get(EMULATED_VARIABLE, ""))
+        self.journal = Journal(self.servers, any(f"{kind}=" in os.environ.get(EMULATED_VARIABLE, "") for kind in ("allocations", "copies", "reads")))
         self.leaked_bytes, self.leaked_descriptors = 0, 0
         self._prepare()
         self.clients = [Client(self, number, is_keeper=number < options.keepers) for number in range(options.clients)]
