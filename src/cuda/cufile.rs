@@ -25,8 +25,8 @@ use std::{
 use cudarc::driver::{result::ctx, sys::CUcontext};
 use libloading::Library;
 use pystachio_engine::{
-    locking::lock_whole,
     device::{DeviceFile, DeviceFileMode},
+    locking::lock_whole,
     storage::from_io,
 };
 use pystachio_plan::{Error, ErrorKind, Result};

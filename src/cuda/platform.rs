@@ -20,10 +20,10 @@ use cudarc::driver::{
     sys::{CUcontext, CUevent, CUevent_flags, CUevent_wait_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
-    locking::lock_whole,
     StopFlag,
     device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
     kernel::KernelDevice,
+    locking::lock_whole,
     operation::{Device, Lane},
 };
 use pystachio_plan::{Error, Result};
@@ -113,7 +113,9 @@ impl Platform for CudaPlatform {
 
     fn reserve(&self, bytes: u64) -> Result<u64> {
         let _call = self.enter()?;
-        self.addresses.reserve(bytes).map_err(|error| from_driver(&format!("reserve {bytes} addresses"), error))
+        self.addresses
+            .reserve(bytes)
+            .map_err(|error| from_driver(&format!("reserve {bytes} addresses"), error))
     }
 
     fn unreserve(&self, address: u64, bytes: u64) {

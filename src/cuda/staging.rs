@@ -17,9 +17,9 @@ use cudarc::driver::{
     sys::{CUevent, CUevent_flags, CUresult, CUstream},
 };
 use pystachio_engine::{
-    locking::{account, lock},
     StopFlag,
     device::{CallWatch, Slot},
+    locking::{account, lock},
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 

@@ -55,10 +55,11 @@ pub use function::{Aggregate, DateField, Function, TrimSide};
 pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
-    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings, DeviceWork,
-    EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet, GenerateRequest,
-    OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles, QueryMetrics,
-    QueryRequest, QueryTimeline, Request, Response, SampleRequest, StoragePath, TableDescription,
+    Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
+    DeviceWork, EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet,
+    GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles,
+    QueryMetrics, QueryRequest, QueryTimeline, Request, Response, SampleRequest, StoragePath,
+    TableDescription,
 };
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{

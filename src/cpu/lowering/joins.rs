@@ -31,6 +31,9 @@ use super::{
 };
 use crate::{column_name, error::from_datafusion, stopping::StoppableCondition};
 
+/// A side of a join, and its keys.
+type KeyedSide = (Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>);
+
 /// A build side of fewer rows is built once and shared, however few the probe side's are.
 const SHARED_BUILD_ROWS: f64 = 100_000.0;
 /// A build side is shared if it has at most this part of the probe side's rows: then a single-threaded
@@ -184,7 +187,7 @@ impl Lowering<'_> {
         &self,
         side: Arc<dyn ExecutionPlan>,
         keys: Vec<Arc<dyn PhysicalExpr>>,
-    ) -> Result<(Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>)> {
+    ) -> Result<KeyedSide> {
         let schema = side.schema();
         let mut columns: Vec<(Arc<dyn PhysicalExpr>, String)> = Vec::new();
         for (index, field) in schema.fields().iter().enumerate() {

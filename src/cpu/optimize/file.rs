@@ -163,7 +163,7 @@ impl Run {
     /// The next chunk to be encoded, in the order in which they are appended, with memory for it.
     fn next_chunk(&self, plan: &FilePlan<'_>, next: &Mutex<usize>) -> Result<Option<(usize, Grant)>> {
         // Held while this one waits for memory, so that no later chunk gets it.
-        let mut next = lock_whole(&next);
+        let mut next = lock_whole(next);
         let number = *next;
         let Some(rows) = plan.row_groups.get(number / plan.choices.len()) else { return Ok(None) };
         let row_bytes = plan.choices[number % plan.choices.len()].row_bytes;

@@ -12,8 +12,8 @@ use cudarc::driver::{
     sys::{
         CUdevice, CUdevice_attribute, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
         CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType, cuMemAddressFree,
-        cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap, cuMemRelease, cuMemSetAccess,
-        cuMemUnmap,
+        cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap, cuMemRelease,
+        cuMemSetAccess, cuMemUnmap,
     },
 };
 
@@ -68,7 +68,8 @@ impl AddressSpace {
     pub(super) fn reserve(&self, bytes: u64) -> Result<u64, DriverError> {
         let mut address = 0;
         // SAFETY: the pointer is to a live value; any address will do.
-        unsafe { cuMemAddressReserve(&raw mut address, bytes as usize, self.granularity as usize, 0, 0) }.result()?;
+        unsafe { cuMemAddressReserve(&raw mut address, bytes as usize, self.granularity as usize, 0, 0) }
+            .result()?;
         Ok(address)
     }
 

@@ -108,7 +108,8 @@ impl EmulatedPlatform {
     /// A device with a library that decompresses.
     pub fn with_decompressor(library: impl Decompressor + 'static) -> Self {
         let device = Self::new();
-        let decompressor = OrderedDecompressor { library: Box::new(library), schedule: device.schedule.clone() };
+        let decompressor =
+            OrderedDecompressor { library: Box::new(library), schedule: device.schedule.clone() };
         Self { decompressor: Some(decompressor), ..device }
     }
 
@@ -135,9 +136,13 @@ impl EmulatedPlatform {
     /// Refuses a copy, if it is this one's turn, and what a driver refuses.
     fn check_copy(&self, action: &str, ranges: &[(u64, u64)], stream: Stream) -> Result<()> {
         if self.failures.refuses(Refusal::Copy) {
-            return Err(Error::internal(format!("the emulated device could not {action}: it was told to refuse this")));
+            return Err(Error::internal(format!(
+                "the emulated device could not {action}: it was told to refuse this"
+            )));
         }
-        ranges.iter().try_for_each(|(address, bytes)| self.memory.check(action, *address, *bytes, Some(stream)))
+        ranges
+            .iter()
+            .try_for_each(|(address, bytes)| self.memory.check(action, *address, *bytes, Some(stream)))
     }
 }
 
@@ -187,7 +192,8 @@ struct EmulatedFile {
 impl DeviceFile for EmulatedFile {
     fn read(&self, offset: u64, bytes: u64, target: u64) -> Result<()> {
         if self.failures.refuses(Refusal::Read) {
-            let message = format!("could not read file \"{}\": it was told to refuse this", self.path.display());
+            let message =
+                format!("could not read file \"{}\": it was told to refuse this", self.path.display());
             return Err(Error::new(ErrorKind::FileAccess, message));
         }
         self.memory.check("read a file", target, bytes, None)?;

@@ -13,7 +13,7 @@
 #![expect(unsafe_code, reason = "page-locked memory is known by its address")]
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, 
+    Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, Ordering},
 };
 

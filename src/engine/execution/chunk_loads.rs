@@ -17,11 +17,11 @@ use super::{
     scan_parts::RowGroup,
 };
 use crate::{
-    locking::lock_whole,
     decode::{
         ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, HEADER_READ_BYTES, PageMap,
         ResidentChunk, RowSelection, UploadedChunk, chunk_range, is_decompressed_by_host,
     },
+    locking::lock_whole,
     operation::Queue,
     storage::{FileReader, FileWay, TableFile, page_locations},
 };

@@ -30,10 +30,10 @@ use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
 use super::{memory::QueryMemory, scan::LoadedPart};
 use crate::{
-    locking::lock,
     StopFlag,
     affinity::Processors,
     device::{DeviceMemory, Rows},
+    locking::lock,
     operation::Queue,
 };
 

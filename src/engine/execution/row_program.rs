@@ -30,7 +30,7 @@ fn variant<T>(
     coded: BTreeSet<ColumnId>,
     compile: impl FnOnce(&BTreeSet<ColumnId>) -> Option<T>,
 ) -> Option<Arc<T>> {
-    let mut known = lock_whole(&variants);
+    let mut known = lock_whole(variants);
     known.entry(coded).or_insert_with_key(|coded| compile(coded).map(Arc::new)).clone()
 }
 

@@ -12,7 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, 
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -30,10 +30,10 @@ use super::{
     scan_rows::LoadedRowGroup,
 };
 use crate::{
-    locking::lock_whole,
     StopFlag,
     decode::check_column,
     device::{CellType, Rows},
+    locking::lock_whole,
     operation::Queue,
     storage::{FileSystems, RowGroupBounds, TableFile, memory_available, refutes},
 };

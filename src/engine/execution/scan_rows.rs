@@ -181,7 +181,10 @@ impl RowGroupDecoder<'_> {
         };
         // They may come from another reader, or from the cache.
         let chunks: Vec<Arc<ResidentChunk>> = chunks;
-        chunks.iter().flat_map(|chunk| chunk.buffers()).try_for_each(|buffer| buffer.use_on(queue.stream()))?;
+        chunks
+            .iter()
+            .flat_map(|chunk| chunk.buffers())
+            .try_for_each(|buffer| buffer.use_on(queue.stream()))?;
         let request =
             |((place, source), chunk)| ChunkRequest { source, chunk, as_codes: as_codes(place, chunk) };
         let numbered = places.iter().copied().zip(&sources).zip(chunks.iter().map(Arc::as_ref));

@@ -200,12 +200,11 @@ impl JoinOperations for KernelDevice {
         let waited = walk.as_ref().filter(|_| arguments.resumes != 0);
         arguments.resumes = 0;
         arguments.steps_max = chain_steps(row_count as u64);
-        while total > 0 {
+        let mut is_left = total > 0;
+        while is_left {
             self.launch_strided(Kernel::WriteMatches, row_count as u64, &arguments)?;
             let unfinished = waited.map(|walk| walk.post_unfinished(self)).transpose()?;
-            if !goes_on(self, waited, unfinished, &mut arguments)? {
-                break;
-            }
+            is_left = goes_on(self, waited, unfinished, &mut arguments)?;
         }
         Ok(Some(Pairs {
             probe: RowNumbers { rows: probe_rows, count: total, may_miss: false, is_every_row: false },

@@ -43,7 +43,6 @@ impl TextOperations for KernelDevice {
             bytes: bytes.address(),
             cells: cells.map_or(0, Buffer::address),
             row_count: row_count as u64,
-            ..CopyStrings::default()
         };
         // A warp a string.
         self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;

@@ -46,6 +46,10 @@ pub(super) struct Failures {
 
 impl Behaviour {
     /// What the environment says. Whatever it says that nobody understands is an error of whoever set it.
+    #[expect(
+        clippy::panic,
+        reason = "nobody sets the variable but who tests, and would take a typing error for success"
+    )]
     pub(super) fn of_environment() -> Self {
         static KNOWN: OnceLock<Behaviour> = OnceLock::new();
         *KNOWN.get_or_init(|| {
@@ -90,7 +94,8 @@ impl Failures {
         let number = self.counts[kind].fetch_add(1, Ordering::Relaxed);
         let planned = &self.planned[kind];
         let left = planned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left == Ok(1) || self.one_in[kind].is_some_and(|one_in| mixed(self.seed, number).is_multiple_of(one_in))
+        left == Ok(1)
+            || self.one_in[kind].is_some_and(|one_in| mixed(self.seed, number).is_multiple_of(one_in))
     }
 }
 

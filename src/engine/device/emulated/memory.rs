@@ -135,7 +135,11 @@ impl EmulatedMemory {
     /// If a buffer lies there.
     pub(super) fn unreserve(&self, address: u64, bytes: u64) {
         let mut state = self.lock();
-        assert_eq!(state.reserved.remove(&address), Some(bytes), "addresses of the device that are given back");
+        assert_eq!(
+            state.reserved.remove(&address),
+            Some(bytes),
+            "addresses of the device that are given back"
+        );
         // Tests that fail leave buffers behind.
         let is_free = std::thread::panicking() || state.live.range(address..address + bytes).next().is_none();
         assert!(is_free, "a buffer lies in what is given back");
@@ -178,7 +182,11 @@ impl EmulatedMemory {
     /// If nobody had.
     pub(super) fn remove(&self, address: u64, bytes: u64) {
         let removed = self.lock().live.remove(&address);
-        assert_eq!(removed.map(|buffer| buffer.bytes), Some(bytes.max(1)), "memory of the device that is freed");
+        assert_eq!(
+            removed.map(|buffer| buffer.bytes),
+            Some(bytes.max(1)),
+            "memory of the device that is freed"
+        );
     }
 
     /// Refuses a range that no live buffer has, or that a stream was not told of. `action` says what was tried.
@@ -201,7 +209,11 @@ impl EmulatedMemory {
     pub(super) fn check_arguments(&self, kernel: &str, words: &[u64], stream: Stream) -> Result<()> {
         let state = self.lock();
         for word in words {
-            let is_ours = state.reserved.range(..=*word).next_back().is_some_and(|(start, bytes)| word - start < *bytes);
+            let is_ours = state
+                .reserved
+                .range(..=*word)
+                .next_back()
+                .is_some_and(|(start, bytes)| word - start < *bytes);
             if !is_ours {
                 continue;
             }

@@ -120,7 +120,11 @@ impl Schedule {
     /// # Errors
     ///
     /// Those of the work, if it is done now.
-    pub(super) fn enqueue(&self, stream: Stream, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    pub(super) fn enqueue(
+        &self,
+        stream: Stream,
+        work: impl FnOnce() -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         match &self.late {
             None => work(),
             Some(late) => {
@@ -176,7 +180,6 @@ impl Schedule {
         let at = at.ok_or_else(|| Error::internal("a mark that has not been reached"))?;
         Ok(at.saturating_duration_since(self.started).as_nanos() as f64)
     }
-
 }
 
 impl Drop for Schedule {
@@ -232,7 +235,7 @@ impl Late {
             return true;
         };
         if state.done(stream) < count
-            && state.random() % 2 == 0
+            && state.random().is_multiple_of(2)
             && let Some(ready) = state.any_ready(None)
         {
             state = self.step(state, ready);
@@ -379,8 +382,7 @@ mod tests {
         schedule.release_mark(mark);
         enqueue(streams[1], 12);
         schedule.wait(streams[1]).unwrap();
-        let seen = done.lock().unwrap().clone();
-        seen
+        done.lock().unwrap().clone()
     }
 
     #[test]
@@ -398,7 +400,9 @@ mod tests {
         different.dedup();
         assert!(different.len() > 8, "{different:?}");
         // What nobody waits for need not happen.
-        assert!(orders.iter().any(|order| !order.contains(&2)) && orders.iter().any(|order| order.contains(&2)));
+        assert!(
+            orders.iter().any(|order| !order.contains(&2)) && orders.iter().any(|order| order.contains(&2))
+        );
     }
 
     #[test]

@@ -117,11 +117,13 @@ impl MemoryPool {
     /// A pool of a device's memory of which buffers take at most so many bytes. Nothing is reserved before it is needed.
     pub(super) fn new(platform: Arc<dyn Platform>, buffer_bytes_max: u64) -> Self {
         let smallest = platform.commit_bytes();
-        let piece_bytes =
-            (buffer_bytes_max / PIECES_MIN).clamp(smallest, PIECE_BYTES_MAX.max(smallest)).next_multiple_of(smallest);
+        let piece_bytes = (buffer_bytes_max / PIECES_MIN)
+            .clamp(smallest, PIECE_BYTES_MAX.max(smallest))
+            .next_multiple_of(smallest);
         let guard_bytes = platform.guard_bytes();
         let slack = buffer_bytes_max / SLACK_PART + 2 * piece_bytes + guard_bytes * GUARDED_BUFFERS;
-        let bytes_max = buffer_bytes_max.saturating_add(slack).min(RESERVED_BYTES_MAX).next_multiple_of(piece_bytes);
+        let bytes_max =
+            buffer_bytes_max.saturating_add(slack).min(RESERVED_BYTES_MAX).next_multiple_of(piece_bytes);
         Self { platform, bytes_max, piece_bytes, guard_bytes, state: Mutex::default() }
     }
 
@@ -186,11 +188,7 @@ impl MemoryPool {
         let state = self.lock();
         let free_bytes = state.free_bytes();
         let longest = longest_run(state.free.iter().map(|(start, block)| *start..block.end));
-        PoolUse {
-            committed_bytes: state.committed_bytes,
-            free_bytes,
-            scattered_bytes: free_bytes - longest,
-        }
+        PoolUse { committed_bytes: state.committed_bytes, free_bytes, scattered_bytes: free_bytes - longest }
     }
 
     fn lock(&self) -> MutexGuard<'_, PoolState> {
@@ -211,7 +209,13 @@ impl MemoryPool {
 
     /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, what is
     /// free on the other side, and what others use still.
-    fn find(&self, state: &mut PoolState, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<Option<u64>> {
+    fn find(
+        &self,
+        state: &mut PoolState,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Result<Option<u64>> {
         let mut found = state.find_usable(bytes, stream, lifetime, true);
         if found.is_none() && self.look(state)? {
             found = state.find_usable(bytes, stream, lifetime, true);
@@ -292,12 +296,15 @@ impl MemoryPool {
     /// free elsewhere are given up for it where the limit is reached. Says whether there is one then.
     fn grow(&self, state: &mut PoolState, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<bool> {
         if state.reserved.is_none() {
-            let addresses = self.bytes_max.saturating_mul(ADDRESSES_PER_BYTE).min(RESERVED_BYTES_MAX.max(self.bytes_max));
+            let addresses =
+                self.bytes_max.saturating_mul(ADDRESSES_PER_BYTE).min(RESERVED_BYTES_MAX.max(self.bytes_max));
             let base = self.platform.reserve(addresses)?;
             state.reserved = Some(base..base + addresses);
             state.uncommitted.insert(base, base + addresses);
         }
-        let Some(range) = state.range_to_commit(bytes, self.piece_bytes, stream, lifetime) else { return Ok(false) };
+        let Some(range) = state.range_to_commit(bytes, self.piece_bytes, stream, lifetime) else {
+            return Ok(false);
+        };
         let wanted = range.end - range.start;
         if state.committed_bytes + wanted > self.bytes_max {
             self.give_up_pieces(state, state.committed_bytes + wanted - self.bytes_max, &range);
@@ -396,8 +403,15 @@ impl PoolState {
     }
 
     /// The first range of so many bytes that a stream may use as it is: on the side of its lifetime, or anywhere.
-    fn find_usable(&self, bytes: u64, stream: Stream, lifetime: Lifetime, is_on_its_side: bool) -> Option<u64> {
-        let gap = self.uncommitted.iter().max_by_key(|(start, end)| *end - *start).map_or(0, |(start, _)| *start);
+    fn find_usable(
+        &self,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+        is_on_its_side: bool,
+    ) -> Option<u64> {
+        let gap =
+            self.uncommitted.iter().max_by_key(|(start, end)| *end - *start).map_or(0, |(start, _)| *start);
         let is_on_side = |start: u64| match lifetime {
             _ if !is_on_its_side || gap == 0 => true,
             Lifetime::Short => start < gap,
@@ -407,7 +421,12 @@ impl PoolState {
     }
 
     /// The first range of so many bytes from one end that lies in blocks that may be taken.
-    fn find_run(&self, bytes: u64, lifetime: Lifetime, may_take: impl Fn(u64, &FreeBlock) -> bool) -> Option<u64> {
+    fn find_run(
+        &self,
+        bytes: u64,
+        lifetime: Lifetime,
+        may_take: impl Fn(u64, &FreeBlock) -> bool,
+    ) -> Option<u64> {
         let mut run: Option<Range<u64>> = None;
         let mut extend = |start: u64, block: &FreeBlock| {
             if !may_take(start, block) {
@@ -489,7 +508,13 @@ impl PoolState {
     }
 
     /// Uncommitted pieces that make a range of so many bytes, with what is free beside them on the side that grows.
-    fn range_to_commit(&self, bytes: u64, piece_bytes: u64, stream: Stream, lifetime: Lifetime) -> Option<Range<u64>> {
+    fn range_to_commit(
+        &self,
+        bytes: u64,
+        piece_bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Option<Range<u64>> {
         let rounded = |bytes: u64| bytes.max(1).next_multiple_of(piece_bytes);
         let choose = |start: u64, end: u64| {
             let wanted = match lifetime {
@@ -536,7 +561,8 @@ impl PoolState {
 
     /// Says that a range has memory now.
     fn take_uncommitted(&mut self, range: Range<u64>) {
-        let Some((start, end)) = self.uncommitted.range(..=range.start).next_back().map(|(start, end)| (*start, *end))
+        let Some((start, end)) =
+            self.uncommitted.range(..=range.start).next_back().map(|(start, end)| (*start, *end))
         else {
             return;
         };

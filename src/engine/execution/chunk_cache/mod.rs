@@ -33,9 +33,9 @@ use pystachio_plan::CacheEntry;
 
 use self::state::{Entry, Kept, OnDevice, State, Uses};
 use crate::{
-    locking::lock,
     decode::{PinnedChunk, ResidentChunk},
     device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease},
+    locking::lock,
     storage::FileIdentity,
 };
 

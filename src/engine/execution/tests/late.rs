@@ -1,6 +1,8 @@
 //! Devices that work late, in orders that seeds choose, and that refuse what they are asked for.
 
-use pystachio_plan::{Error, ErrorKind, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation, SortKey};
+use pystachio_plan::{
+    Error, ErrorKind, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation, SortKey,
+};
 
 use super::*;
 use crate::device::Refusal;
@@ -60,8 +62,12 @@ fn any_order_of_streams_gives_the_same_rows() {
             // The second time chunks are there already, or on the host.
             for time in ["first", "second"] {
                 let answer = fixture.run(query(&table));
-                let answer = answer.unwrap_or_else(|error| panic!("seed {seed}, memory {memory_bytes}: {error}"));
-                assert!(answer.rows == expected, "seed {seed}, memory {memory_bytes}, {time} time: other rows");
+                let answer =
+                    answer.unwrap_or_else(|error| panic!("seed {seed}, memory {memory_bytes}: {error}"));
+                assert!(
+                    answer.rows == expected,
+                    "seed {seed}, memory {memory_bytes}, {time} time: other rows"
+                );
             }
         }
     }
@@ -132,7 +138,9 @@ fn check_refusals(kind: Refusal, expected_kinds: &[ErrorKind], make: impl Fn() -
 #[test]
 fn a_refused_allocation_fails_no_more_than_its_query() {
     check_refusals(Refusal::Allocation, &[ErrorKind::OutOfMemory], || Arc::new(EmulatedPlatform::new()));
-    check_refusals(Refusal::Allocation, &[ErrorKind::OutOfMemory], || Arc::new(EmulatedPlatform::with_seed(5)));
+    check_refusals(Refusal::Allocation, &[ErrorKind::OutOfMemory], || {
+        Arc::new(EmulatedPlatform::with_seed(5))
+    });
 }
 
 #[test]

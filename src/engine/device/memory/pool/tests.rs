@@ -31,7 +31,10 @@ fn short_lives_and_long_ones_grow_from_two_ends() {
     for address in short.into_iter().chain(long) {
         pool.release(address, 1000, &[Stream(0)]);
     }
-    assert_eq!(pool.usage(), PoolUse { committed_bytes: 2 * PIECE, free_bytes: 2 * PIECE, scattered_bytes: PIECE });
+    assert_eq!(
+        pool.usage(),
+        PoolUse { committed_bytes: 2 * PIECE, free_bytes: 2 * PIECE, scattered_bytes: PIECE }
+    );
 }
 
 #[test]
@@ -109,7 +112,8 @@ fn check_streams(seed: u64) {
     streams.iter().for_each(|stream| platform.wait(*stream).unwrap());
     let found = memory.download::<u8>(&read, 256 * 256, streams[0]).unwrap();
     for (number, bytes) in found.chunks(256).enumerate() {
-        let is_right = bytes.iter().all(|byte| *byte == number as u8) || bytes.iter().all(|byte| *byte == 0xff);
+        let is_right =
+            bytes.iter().all(|byte| *byte == number as u8) || bytes.iter().all(|byte| *byte == 0xff);
         assert!(is_right, "seed {seed}: buffer {number} holds {bytes:?}");
     }
     drop(read);
