@@ -228,9 +228,9 @@ def memory_option(place):
         session.run(f"CREATE SCHEMA small; {tables.import_statement(larger, 'small', 'small')}")
         session.run("SET search_path = small")
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works")
-        # Either side of the join is more than the memory, and a hash join's build side is not spilled.
-        expect_error(session, "SELECT count(a.l_comment || b.l_comment || a.l_shipinstruct || b.l_shipinstruct || a.l_shipmode || b.l_shipmode "
-                     "|| a.l_extendedprice::text || b.l_extendedprice::text) FROM lineitem a JOIN lineitem b USING (l_orderkey, l_linenumber)",
+        # A join without keys holds all rows of one side, and has no other way.
+        expect_error(session, "SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment || b.l_comment || a.l_shipinstruct "
+                     "|| b.l_shipinstruct || a.l_shipmode || b.l_shipmode || a.l_extendedprice::text || b.l_extendedprice::text < ''",
                      ["53200"], ["memory"], 120)
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works after it")
         session.run("DROP SERVER small CASCADE; DROP SCHEMA small CASCADE")
