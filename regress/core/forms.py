@@ -89,6 +89,10 @@ class Form:
         int96 = self.unit == "int96" and not any(column.kind == "timestamptz" for column in columns)
         if int96 and all(field.type.unit == "ns" for field in fields if pa.types.is_timestamp(field.type)):
             options["use_deprecated_int96_timestamps"] = True
+            # Which has no encoding but PLAIN and a dictionary.
+            for field in fields:
+                if pa.types.is_timestamp(field.type) and field.name in options.get("column_encoding", {}):
+                    options["column_encoding"][field.name] = "PLAIN"
         share = -(-max(table.num_rows, 1) // self.files)
         for place in range(self.files):
             part = table.slice(place * share, share)

@@ -229,8 +229,7 @@ def memory_option(place):
         session.run("SET search_path = small")
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works")
         # A join without keys holds all rows of one side, and has no other way.
-        expect_error(session, "SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment || b.l_comment || a.l_shipinstruct "
-                     "|| b.l_shipinstruct || a.l_shipmode || b.l_shipmode || a.l_extendedprice::text || b.l_extendedprice::text < ''",
+        expect_error(session, "SELECT count(*) FROM lineitem a JOIN lineitem b ON a.l_comment || b.l_comment || a.l_shipinstruct < a.l_shipmode",
                      ["53200"], ["memory"], 120)
         require(session.run(_TRIVIAL).scalar() == "25", "the small server works after it")
         session.run("DROP SERVER small CASCADE; DROP SCHEMA small CASCADE")

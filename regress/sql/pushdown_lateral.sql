@@ -93,3 +93,13 @@ SELECT count(*) FROM t1 x JOIN (SELECT a, count(*) AS k FROM t2 WHERE n > (SELEC
 SELECT same($$SELECT * FROM (SELECT min(id) FROM t1 x WHERE NOT EXISTS (SELECT 1 FROM t2 y WHERE y.id = 10000)) s$$);
 SELECT same($$SELECT a, generate_series(1, 2) AS g FROM t1 WHERE id > (SELECT avg(id) FROM t2) ORDER BY a, g$$);
 SELECT same($$SELECT x.id, (SELECT max(s.k) FROM (SELECT a, count(*) AS k FROM t2 WHERE n > (SELECT avg(n) FROM t3) GROUP BY a) s WHERE s.a = x.a) FROM t1 x$$);
+-- Rows that a scan keeps for the next time are in a file where they are more than work_mem.
+SET work_mem = '64kB';
+SET enable_material = off;
+SET enable_hashjoin = off;
+SET enable_mergejoin = off;
+SELECT same($$SELECT x.id, count(*), max(y.t) FROM t0 z RIGHT JOIN t3 x ON x.id = z.id LEFT JOIN (SELECT a.id + b.id AS i, a.c || b.c || a.n::text AS t FROM t1 a CROSS JOIN t1 b) y ON to_char(x.id + y.i, 'S9999') <> y.t GROUP BY x.id$$);
+RESET work_mem;
+RESET enable_material;
+RESET enable_hashjoin;
+RESET enable_mergejoin;

@@ -38,9 +38,16 @@ impl KeptRows {
     pub unsafe fn next_row(&mut self) -> Option<(&[pg_sys::Datum], &[bool])> {
         // SAFETY: the slot has the attributes of the descriptor that its rows were made for.
         unsafe {
-            if pg_sys::tuplestore_ateof(self.store)
-                || !pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot)
-            {
+            if pg_sys::tuplestore_ateof(self.store) {
+                return None;
+            }
+            // What comes from a file is a copy in the current memory context, which a scan's is reset after every row, and which
+            // the slot frees when it has the next one.
+            let current = pg_sys::CurrentMemoryContext;
+            pg_sys::CurrentMemoryContext = (*self.slot).tts_mcxt;
+            let is_found = pg_sys::tuplestore_gettupleslot(self.store, true, false, self.slot);
+            pg_sys::CurrentMemoryContext = current;
+            if !is_found {
                 return None;
             }
             let width = (*(*self.slot).tts_tupleDescriptor).natts;
