@@ -8,7 +8,7 @@ use super::{
     page_list::{PageFault, PageList, PageWalk},
     page_map::{ChunkExtent, HEADER_READ_BYTES},
 };
-use crate::device::{Buffer, DeviceFile, DeviceMemory, PartSource, Stream};
+use crate::device::{Buffer, DeviceFile, DeviceMemory, Lifetime, PartSource, Stream};
 
 /// The encoded bytes of a chunk on the device, and where its pages are in them.
 pub struct UploadedChunk {
@@ -97,7 +97,7 @@ impl<'a> ChunkUpload<'a> {
 
 /// Memory for pages, with the bytes after them that kernels load too when they load whole words.
 pub(super) fn allocate_padded(memory: &DeviceMemory, bytes: u64, stream: Stream) -> Result<Buffer> {
-    let buffer = memory.allocate(bytes + PAGE_PADDING_BYTES, stream)?;
+    let buffer = memory.allocate_for(Lifetime::Long, bytes + PAGE_PADDING_BYTES, stream)?;
     memory.fill_range(&buffer, bytes..bytes + PAGE_PADDING_BYTES, 0, stream)?;
     Ok(buffer)
 }

@@ -32,7 +32,7 @@ use super::{
     row_selection::RowSelection,
 };
 use crate::{
-    device::{Buffer, DeviceMemory, Stream},
+    device::{Buffer, DeviceMemory, Lifetime, Stream},
     kernel::{Kernel, KernelDevice, Status},
     operation::{Device, Lane},
 };
@@ -253,7 +253,9 @@ impl<'a> Load<'a> {
         let decompressed = (decompressed_bytes > 0)
             .then(|| allocate_padded(memory, decompressed_bytes, stream))
             .transpose()?;
-        let index = (index_bytes > 0).then(|| memory.allocate(index_bytes, stream)).transpose()?;
+        let index = (index_bytes > 0)
+            .then(|| memory.allocate_for(Lifetime::Long, index_bytes, stream))
+            .transpose()?;
         let encoded = match self.bytes {
             EncodedBytes::Device(uploaded) => Some(uploaded.buffer),
             EncodedBytes::Host(..) if self.codec == Codec::Host => {

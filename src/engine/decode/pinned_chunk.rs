@@ -3,7 +3,7 @@
 use pystachio_plan::Result;
 
 use super::{load::ResidentChunk, page_layout::PageLayout, page_list::PageList};
-use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Stream};
+use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
 
 /// A column chunk as [`ResidentChunk`] has it, in page-locked memory of the host.
 pub struct PinnedChunk {
@@ -64,7 +64,7 @@ impl PinnedChunk {
         let mut offset = 0;
         let mut part = |bytes: Option<u64>| {
             let Some(bytes) = bytes else { return Ok(None) };
-            let buffer = memory.allocate(bytes, stream)?;
+            let buffer = memory.allocate_for(Lifetime::Long, bytes, stream)?;
             self.content.upload(memory, offset, (buffer.address(), bytes), stream)?;
             offset += bytes;
             Ok(Some(buffer))

@@ -44,6 +44,17 @@ use crate::{
     storage::from_io,
 };
 
+/// What SplitMix64 adds for each number of a sequence.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A number of a sequence of SplitMix64 by its state.
+fn mix(state: u64) -> u64 {
+    let mut mixed = state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// What fresh memory holds, unless someone wants to see that it makes no difference.
 const POISON: u8 = 0xa5;
 

@@ -8,6 +8,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use super::{STEP, mix};
+
 /// The variable that says how every emulated device of a process behaves.
 const VARIABLE: &str = "PYSTACHIO_EMULATED";
 
@@ -88,23 +90,19 @@ impl Failures {
         self.counts[kind as usize].load(Ordering::Relaxed)
     }
 
+    /// A number that follows from the seed and a call's.
+    fn mixed(&self, number: u64) -> u64 {
+        mix(self.seed.wrapping_add(number.wrapping_mul(STEP)))
+    }
+
     /// Whether this call is to be refused.
     pub(super) fn refuses(&self, kind: Refusal) -> bool {
         let kind = kind as usize;
         let number = self.counts[kind].fetch_add(1, Ordering::Relaxed);
         let planned = &self.planned[kind];
         let left = planned.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        left == Ok(1)
-            || self.one_in[kind].is_some_and(|one_in| mixed(self.seed, number).is_multiple_of(one_in))
+        left == Ok(1) || self.one_in[kind].is_some_and(|one_in| self.mixed(number).is_multiple_of(one_in))
     }
-}
-
-/// A number that follows from two others (SplitMix64's mixing).
-fn mixed(seed: u64, number: u64) -> u64 {
-    let mut mixed = seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::{
 
 use pystachio_plan::{Error, ErrorKind, Result};
 
+use super::{STEP, mix};
 use crate::{
     device::{Mark, Stream},
     locking::{lock_whole, whole},
@@ -306,11 +307,8 @@ impl Late {
 impl LateState {
     /// The next number of a sequence that the seed chooses (SplitMix64).
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.random = self.random.wrapping_add(STEP);
+        mix(self.random)
     }
 
     fn done(&self, stream: u64) -> u64 {
