@@ -82,7 +82,7 @@ fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
 }
 
 fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
-    Operator { columns, source: Box::new(source), place, rest: None }
+    Operator { columns, source: Box::new(source), place, rest: None, merges: false, after: None, is_ended: false }
 }
 
 /// Makes room for an operator's counts, above its inputs'.
@@ -178,7 +178,8 @@ fn sort(
     depth: usize,
 ) -> Result<Operator> {
     let place = describe(context, "Sort".to_owned(), depth);
-    let input = relation(input, FilterRoute::none(), context, depth + 1)?;
+    let mut input = relation(input, FilterRoute::none(), context, depth + 1)?;
+    input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
     let program = Program::compile(&values, &input.columns, &context.parameters)?;
     context.memory.add_holder();
@@ -255,7 +256,7 @@ fn union(
 }
 
 fn aggregate(
-    (place, input): (usize, Operator),
+    (place, mut input): (usize, Operator),
     groups: &[NamedExpression],
     aggregates: &[AggregateCall],
     columns: Columns,
@@ -294,6 +295,7 @@ fn aggregate(
     values.extend(arguments);
     let program = RowProgram::compile(&values, &input.columns, &context.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
+    input.expect_whole();
     let source = AggregateSource::new(input, program, group_types, argument_types, calls);
     for _ in 0..source.holder_count() {
         context.memory.add_holder();

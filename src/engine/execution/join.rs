@@ -299,4 +299,9 @@ impl Source for JoinSource {
             },
         }
     }
+
+    fn expect_whole(&mut self) -> bool {
+        self.probe.operator.expect_whole();
+        true
+    }
 }

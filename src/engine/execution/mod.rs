@@ -142,6 +142,12 @@ impl QueryContext {
 trait Source: Send {
     /// The next rows, or `None` at the end. There may be none among them.
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>>;
+
+    /// Says that all rows are going to be read before any comes out above: whoever drops rows below may give those of several
+    /// chunks at once. Returns whether the rows that this source gives may be fewer than those of its input.
+    fn expect_whole(&mut self) -> bool {
+        true
+    }
 }
 
 /// A source with its columns, and what it has given so far.
@@ -152,6 +158,12 @@ struct Operator {
     place: usize,
     /// Rows that are too many to be given at once, and the first that was not.
     rest: Option<(Rows, usize)>,
+    /// Whether few rows are given together with those that come after them.
+    merges: bool,
+    /// Rows that came after few, and are many.
+    after: Option<Rows>,
+    /// Whether the source has no more.
+    is_ended: bool,
 }
 
 impl Operator {
@@ -184,11 +196,64 @@ impl Operator {
     fn give(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         match self.rest.take() {
             Some((rows, first)) => self.part(context, rows, first).map(Some),
-            None => match self.source.next(context)? {
+            None => match self.merged(context)? {
                 Some(rows) => self.part(context, rows, 0).map(Some),
                 None => Ok(None),
             },
         }
+    }
+
+    /// Says that all rows are going to be read before any comes out above.
+    fn expect_whole(&mut self) {
+        self.merges = self.source.expect_whole();
+    }
+
+    /// The source's next rows, few of them together with those that come after. What an operator costs a chunk, whatever its size,
+    /// would be all that it costs a small one.
+    fn merged(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+        let first = match self.after.take() {
+            Some(rows) => rows,
+            None => match self.pull(context)? {
+                Some(rows) => rows,
+                None => return Ok(None),
+            },
+        };
+        if first.row_count >= FEW_ROWS || !self.merges || !context.settings.chunking {
+            return Ok(Some(first));
+        }
+        let bytes_max = context.memory.chunk_bytes();
+        let (mut row_count, mut bytes) = (first.row_count, first.cell_bytes());
+        let mut parts = vec![first];
+        while row_count < MERGED_ROWS && bytes < bytes_max {
+            context.check_cancelled()?;
+            match self.pull(context)? {
+                None => break,
+                Some(rows) if rows.row_count == 0 => {}
+                Some(rows) if rows.row_count >= FEW_ROWS => {
+                    self.after = Some(rows);
+                    break;
+                }
+                Some(rows) => {
+                    row_count += rows.row_count;
+                    bytes += rows.cell_bytes();
+                    parts.push(rows);
+                }
+            }
+        }
+        // Rows without any are as good as none where there are others.
+        if parts.len() > 1 && parts[0].row_count == 0 {
+            parts.remove(0);
+        }
+        context.queue.concat_rows(parts).map(Some)
+    }
+
+    fn pull(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        let rows = self.source.next(context)?;
+        self.is_ended = rows.is_none();
+        Ok(rows)
     }
 
     /// As many rows as are given at once; the others are the rest.
@@ -216,6 +281,11 @@ impl Operator {
     }
 }
 
+/// Fewer rows than this are merged with those that come after them.
+const FEW_ROWS: usize = 1 << 20;
+/// Rows that merged ones come to, or more.
+const MERGED_ROWS: usize = 2 << 20;
+const _: () = assert!(FEW_ROWS <= MERGED_ROWS);
 /// Rows that are given at once are a multiple of this, unless they are fewer.
 const PART_ROWS: usize = 64;
 

@@ -32,6 +32,11 @@ impl Source for FilterSource {
         let kept = queue.select(&flags, rows.row_count)?;
         if kept.count == rows.row_count { Ok(Some(rows)) } else { queue.gather_rows(&rows, &kept).map(Some) }
     }
+
+    fn expect_whole(&mut self) -> bool {
+        self.input.expect_whole();
+        true
+    }
 }
 
 /// New columns.
@@ -44,6 +49,11 @@ impl Source for ProjectSource {
     fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
         let Some(rows) = self.input.next(context)? else { return Ok(None) };
         project(context, &rows, &self.program).map(Some)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.input.expect_whole();
+        false
     }
 }
 
@@ -74,6 +84,11 @@ impl Source for LimitSource {
         self.count = self.count.map(|count| count - kept);
         context.queue.slice_rows(&rows, first, kept).map(Some)
     }
+
+    fn expect_whole(&mut self) -> bool {
+        // What is below may be asked for a few rows only.
+        false
+    }
 }
 
 /// The rows of several inputs, each made alike by a program.
@@ -92,6 +107,11 @@ impl Source for UnionSource {
             self.current += 1;
         }
         Ok(None)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.inputs.iter_mut().for_each(|(input, _)| input.expect_whole());
+        false
     }
 }
 

@@ -71,10 +71,11 @@ impl Join<'_> {
             }
         };
         let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };
-        let (build, probe, keys) = match build_side {
+        let (mut build, probe, keys) = match build_side {
             JoinSide::Left => (left, right, keys),
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
         };
+        build.expect_whole();
         let types = (build.types(), probe.types());
         let matching = Matching::new(self.kind, build_side, keys, self.keys.len(), residual, types);
         // The build side, and probe chunks while it is decided which side that is.
