@@ -1,7 +1,7 @@
 // Cells gathered by row number, and marks.
 //
 // Grid:    any number of blocks; threads stride over the rows.
-// Traffic: a gather reads 4 B of row number and one cell a row, at 32 B a sector where rows are scattered.
+// Traffic: a gather reads 4 B of row number and one cell a row and column, at 32 B a sector where rows are scattered.
 #include "../abi/column_operations.h"
 #include "../abi/launch.h"
 
@@ -18,31 +18,35 @@ struct Cell32 {
 
 // A NULL's cell is zeros: whoever copies whole columns copies it too.
 template <class T>
-DEVICE void gather_cell(const GatherCells &args, bool valid, uint64_t source_row, uint64_t row) {
-    ((T *)args.values)[row] = valid ? ((const T *)args.source.values)[source_row] : T{};
+DEVICE void gather_cell(const GatheredColumn &column, bool valid, uint64_t source_row, uint64_t row) {
+    ((T *)column.values)[row] = valid ? ((const T *)column.source.values)[source_row] : T{};
 }
 
 KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
     const uint32_t *rows = (const uint32_t *)args.rows;
-    uint8_t *validity = (uint8_t *)args.validity;
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         uint64_t source_row = args.first_row + row;
-        bool valid = true;
+        bool is_there = true;
         if (rows) {
             source_row = rows[row];
-            valid = source_row != NO_ROW;
+            is_there = source_row != NO_ROW;
         }
-        if (validity) {
-            valid = valid && (args.source.validity == 0 || ((const uint8_t *)args.source.validity)[source_row]);
-            validity[row] = valid;
-        }
-        switch (args.source.cell_bytes) {
-            case 1: gather_cell<uint8_t>(args, valid, source_row, row); break;
-            case 2: gather_cell<uint16_t>(args, valid, source_row, row); break;
-            case 4: gather_cell<uint32_t>(args, valid, source_row, row); break;
-            case 8: gather_cell<uint64_t>(args, valid, source_row, row); break;
-            case 32: gather_cell<Cell32>(args, valid, source_row, row); break;
-            default: gather_cell<Cell16>(args, valid, source_row, row);
+        for (uint32_t place = 0; place < args.column_count; place++) {
+            const GatheredColumn &column = args.columns[place];
+            bool valid = is_there;
+            if (column.validity) {
+                const uint8_t *source_validity = (const uint8_t *)column.source.validity;
+                valid = is_there && (!source_validity || source_validity[source_row]);
+                ((uint8_t *)column.validity)[row] = valid;
+            }
+            switch (column.source.cell_bytes) {
+                case 1: gather_cell<uint8_t>(column, valid, source_row, row); break;
+                case 2: gather_cell<uint16_t>(column, valid, source_row, row); break;
+                case 4: gather_cell<uint32_t>(column, valid, source_row, row); break;
+                case 8: gather_cell<uint64_t>(column, valid, source_row, row); break;
+                case 32: gather_cell<Cell32>(column, valid, source_row, row); break;
+                default: gather_cell<Cell16>(column, valid, source_row, row);
+            }
         }
     }
 }

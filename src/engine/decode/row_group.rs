@@ -119,10 +119,15 @@ impl PendingRowGroup {
     /// # Errors
     ///
     /// Those of `copy`.
-    pub fn map_columns(mut self, mut copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
+    pub fn map_columns(mut self, copy: impl FnOnce(&[&Column]) -> Result<Vec<Column>>) -> Result<Self> {
+        let cells = self.columns.iter().filter_map(|column| match column {
+            AnyColumn::Cells(cells) => Some(cells),
+            AnyColumn::Codes(_) => None,
+        });
+        let mut copied = copy(&cells.collect::<Vec<_>>())?.into_iter();
         for column in &mut self.columns {
             if let AnyColumn::Cells(cells) = column {
-                *cells = copy(cells)?;
+                *cells = copied.next().ok_or_else(|| Error::internal("a column that was not copied"))?;
             }
         }
         Ok(self)

@@ -307,7 +307,10 @@ impl Keys<'_> {
     fn leaders(&self, queue: &Queue, grouping: &Grouping) -> Result<Vec<Column>> {
         match &grouping.leaders {
             None => Ok(Vec::new()),
-            Some(leaders) => self.columns.iter().map(|column| queue.gather_cells(column, leaders)).collect(),
+            Some(leaders) => {
+                let keys = queue.gather_columns(&self.columns, leaders)?;
+                keys.iter().map(|key| queue.cells_of(key, leaders.count)).collect()
+            }
         }
     }
 }

@@ -72,7 +72,7 @@ impl Merger {
         let grouping = queue.group(keys, chunk.row_count, chunk.row_count)?;
         let mut columns = match &grouping.leaders {
             None => Vec::new(),
-            Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect::<Result<_>>()?,
+            Some(leaders) => queue.gather_all(&keys.iter().collect::<Vec<_>>(), leaders)?,
         };
         for (value, partial) in self.values.iter().zip(partials) {
             let data_type = if is_last { &value.data_type } else { &value.partial_type };

@@ -164,7 +164,7 @@ fn splitters(
     // Equal candidates are one splitter: groups are numbered, and their rows kept, in the order of rows.
     let grouping = queue.group(&columns, candidates.row_count, candidates.row_count)?;
     let Some(leaders) = &grouping.leaders else { return Err(Error::internal("a sort without keys")) };
-    let columns = columns.iter().map(|column| queue.gather(column, leaders)).collect::<Result<_>>()?;
+    let columns = queue.gather_all(&columns.iter().collect::<Vec<_>>(), leaders)?;
     Ok((columns, grouping.group_count))
 }
 

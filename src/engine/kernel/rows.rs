@@ -1,10 +1,10 @@
 //! Prefix sums, selection by flags, gathering.
 
-use pystachio_plan::{DataType, Result};
+use pystachio_plan::{DataType, Error, Result};
 
 use super::{
     Kernel, KernelDevice,
-    abi::{CombineFlags, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
+    abi::{CombineFlags, GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
 };
 use crate::{
     device::{Buffer, CellType, Column, Letter},
@@ -90,47 +90,26 @@ impl RowOperations for KernelDevice {
         self.launch_strided(Kernel::MarkRows, rows.count as u64, &arguments)
     }
 
-    fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
+    fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>> {
         if rows.is_every_row {
-            return Ok(column.clone());
+            return Ok(columns.iter().map(|column| (*column).clone()).collect());
         }
-        let count = rows.count as u64;
-        let values = self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
-        let is_nullable = column.validity.is_some() || rows.may_miss;
-        let validity = if is_nullable { Some(self.allocate::<u8>(count)?) } else { None };
         let arguments = GatherCells {
-            source: column.view(),
             rows: rows.rows.address(),
-            values: values.address(),
-            validity: validity.as_ref().map_or(0, Buffer::address),
-            row_count: count,
-            first_row: 0,
+            row_count: rows.count as u64,
+            ..GatherCells::default()
         };
-        self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        let gathered = Column { values, validity, ..column.clone() };
-        self.spoil_nulls(&gathered, count as usize);
-        Ok(gathered)
+        self.copy_cells(columns, arguments, rows.may_miss)
     }
 
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
-        let count = row_count as u64;
-        let values = self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
-        let validity = match column.validity {
-            Some(_) => Some(self.allocate::<u8>(count)?),
-            None => None,
-        };
         let arguments = GatherCells {
-            source: column.view(),
-            rows: 0,
-            values: values.address(),
-            validity: validity.as_ref().map_or(0, Buffer::address),
-            row_count: count,
+            row_count: row_count as u64,
             first_row: first_row as u64,
+            ..GatherCells::default()
         };
-        self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        let gathered = Column { values, validity, ..column.clone() };
-        self.spoil_nulls(&gathered, count as usize);
-        Ok(gathered)
+        let mut copied = self.copy_cells(&[column], arguments, false)?;
+        copied.pop().ok_or_else(|| Error::internal("a column without a copy"))
     }
 
     fn pick(&self, values: &Buffer, places: &[u32]) -> Result<Vec<u64>> {
@@ -155,6 +134,35 @@ impl RowOperations for KernelDevice {
 }
 
 impl KernelDevice {
+    /// Copies rows of columns, as many columns with a launch as one takes.
+    fn copy_cells(
+        &self,
+        columns: &[&Column],
+        arguments: GatherCells,
+        may_miss: bool,
+    ) -> Result<Vec<Column>> {
+        let count = arguments.row_count;
+        let mut copied = Vec::with_capacity(columns.len());
+        for columns in columns.chunks(GATHERED_COLUMNS_MAX) {
+            let mut arguments = GatherCells { column_count: columns.len() as u32, ..arguments };
+            for (column, target) in columns.iter().zip(&mut arguments.columns) {
+                let cell_bytes = u64::from(column.cell_type.bytes());
+                let values = self.memory().allocate(count * cell_bytes, self.stream())?;
+                let is_nullable = column.validity.is_some() || may_miss;
+                let validity = if is_nullable { Some(self.allocate::<u8>(count)?) } else { None };
+                *target = GatheredColumn {
+                    source: column.view(),
+                    values: values.address(),
+                    validity: validity.as_ref().map_or(0, Buffer::address),
+                };
+                copied.push(Column { values, validity, ..(*column).clone() });
+            }
+            self.launch_strided(Kernel::GatherCells, count, &arguments)?;
+        }
+        copied.iter().for_each(|column| self.spoil_nulls(column, count as usize));
+        Ok(copied)
+    }
+
     /// Exclusive sums of counts and their total. `count_bytes` is 1 or 4. Waits for the total.
     ///
     /// # Errors

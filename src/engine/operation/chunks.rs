@@ -12,7 +12,7 @@ impl Queue {
     ///
     /// As of [`super::Device`].
     pub fn gather_chunk(&self, chunk: &Chunk, rows: &RowNumbers) -> Result<Chunk> {
-        let columns = chunk.columns.iter().map(|column| self.gather(column, rows)).collect::<Result<_>>()?;
+        let columns = self.gather_all(&chunk.columns.iter().collect::<Vec<_>>(), rows)?;
         Ok(Chunk { row_count: rows.count, columns })
     }
 

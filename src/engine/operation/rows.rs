@@ -1,6 +1,6 @@
 //! Rows of columns: which there are, and copies of some.
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, Result};
 
 use crate::device::{Buffer, Column};
 
@@ -49,7 +49,13 @@ pub trait RowOperations {
 
     /// The cells of some rows: `rows.count` of them, with NULL for [`NO_ROW`]. Text is not copied: it stays where it
     /// is, and the result keeps it.
-    fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column>;
+    fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
+        let mut gathered = self.gather_all(&[column], rows)?;
+        gathered.pop().ok_or_else(|| Error::internal("a column that was not gathered"))
+    }
+
+    /// [`RowOperations::gather`] of several columns at once.
+    fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>>;
 
     /// The cells of `row_count` rows from `first_row` on. Text stays where it is.
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column>;

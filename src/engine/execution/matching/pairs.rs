@@ -90,12 +90,12 @@ impl Matching {
         if !self.gives_pairs() {
             return queue.empty(&self.types()).map(Rows::from);
         }
-        let build = built.chunk.columns.iter();
-        let build = build.map(|column| queue.gather(column, &pairs.build).map(AnyColumn::Cells));
-        let probe = probe.columns.iter().map(|column| queue.gather_any(column, &pairs.probe));
+        let build = queue.gather_all(&built.chunk.columns.iter().collect::<Vec<_>>(), &pairs.build)?;
+        let build = build.into_iter().map(AnyColumn::Cells);
+        let probe = queue.gather_columns(&probe.columns.iter().collect::<Vec<_>>(), &pairs.probe)?;
         let columns = match self.build_side {
-            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
-            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+            JoinSide::Left => build.chain(probe).collect(),
+            JoinSide::Right => probe.into_iter().chain(build).collect(),
         };
         Ok(Rows { row_count: pairs.probe.count, columns })
     }
@@ -110,11 +110,15 @@ impl Matching {
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        let build = build_places.iter().map(|place| queue.gather(&built.chunk.columns[*place], &pairs.build));
-        let probe = probe_places.iter().map(|place| queue.gather_cells(&probe.columns[*place], &pairs.probe));
+        let build: Vec<&Column> = build_places.iter().map(|place| &built.chunk.columns[*place]).collect();
+        let build = queue.gather_all(&build, &pairs.build)?;
+        let probe: Vec<&AnyColumn> = probe_places.iter().map(|place| &probe.columns[*place]).collect();
+        let probe = queue.gather_columns(&probe, &pairs.probe)?;
+        let probe = probe.iter().map(|column| queue.cells_of(column, pairs.probe.count));
+        let probe = probe.collect::<Result<Vec<_>>>()?;
         let columns = match self.build_side {
-            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
-            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+            JoinSide::Left => build.into_iter().chain(probe).collect(),
+            JoinSide::Right => probe.into_iter().chain(build).collect(),
         };
         let chunk = Chunk { row_count: pairs.probe.count, columns };
         let flags = condition.evaluate(queue, &chunk)?;

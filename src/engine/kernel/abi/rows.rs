@@ -43,24 +43,40 @@ pub struct ScanTotals {
 }
 const _: () = assert!(size_of::<ScanTotals>() == 24);
 
-/// Arguments of `gather_cells`.
+/// Columns of one launch of `gather_cells`.
+pub const GATHERED_COLUMNS_MAX: usize = 8;
+
+/// A column of `gather_cells`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct GatherCells {
+pub struct GatheredColumn {
     /// What is gathered from.
     pub source: ColumnView,
-    /// Row numbers, or 0 for rows in order.
-    pub rows: u64,
     /// Target cells.
     pub values: u64,
     /// Target validity, or 0.
     pub validity: u64,
+}
+const _: () = assert!(size_of::<GatheredColumn>() == 40);
+
+/// Arguments of `gather_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherCells {
+    /// Row numbers, or 0 for rows in order.
+    pub rows: u64,
     /// Rows written.
     pub row_count: u64,
     /// Added to every row number.
     pub first_row: u64,
+    /// Columns that are gathered.
+    pub column_count: u32,
+    /// Unused.
+    pub reserved: u32,
+    /// The columns.
+    pub columns: [GatheredColumn; GATHERED_COLUMNS_MAX],
 }
-const _: () = assert!(size_of::<GatherCells>() == 64);
+const _: () = assert!(size_of::<GatherCells>() == 352);
 
 /// Arguments of `mark_rows`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
