@@ -4,7 +4,7 @@ use pystachio_plan::{DataType, JoinSide, Result};
 
 use super::{Built, Lookup, Matching, Probing, Residual, column_bytes};
 use crate::{
-    device::{AnyColumn, Buffer, Chunk, Rows},
+    device::{AnyColumn, Buffer, Chunk, Column, Rows},
     execution::QueryContext,
     operation::{Pairs, ProbeMode, Queue},
 };
