@@ -28,7 +28,7 @@ static_assert(sizeof(ScanTotals) == 24, "ScanTotals has 24 bytes");
 // No row: what an outer join gathers NULL for.
 #define NO_ROW 0xffffffffu
 
-// gather_cells: columns at once
+// gather_cells: columns of one launch
 #define GATHERED_COLUMNS_MAX 8
 
 typedef struct GatheredColumn {
@@ -48,6 +48,26 @@ typedef struct GatherCells {
     GatheredColumn columns[GATHERED_COLUMNS_MAX];
 } GatherCells;
 static_assert(sizeof(GatherCells) == 352, "GatherCells has 352 bytes");
+
+// copy_ranges: bytes that a block copies
+#define COPY_TILE_BYTES 32768
+#define COPIED_RANGES_MAX 64
+
+typedef struct CopiedRange {
+    uint64_t source;
+    uint64_t target;
+    uint64_t bytes;      // more than 0
+    uint64_t first_tile; // tiles of the ranges before
+} CopiedRange;
+static_assert(sizeof(CopiedRange) == 32, "CopiedRange has 32 bytes");
+
+// copy_ranges
+typedef struct CopyRanges {
+    uint32_t range_count;
+    uint32_t reserved;
+    CopiedRange ranges[COPIED_RANGES_MAX];
+} CopyRanges;
+static_assert(sizeof(CopyRanges) == 2056, "CopyRanges has 2056 bytes");
 
 // mark_rows
 typedef struct MarkRows {

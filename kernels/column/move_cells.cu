@@ -1,6 +1,6 @@
-// Cells gathered by row number, and marks.
+// Cells gathered by row number, ranges of bytes copied, and marks.
 //
-// Grid:    any number of blocks; threads stride over the rows.
+// Grid:    any number of blocks, but for copies; threads stride over the rows.
 // Traffic: a gather reads 4 B of row number and one cell a row and column, at 32 B a sector where rows are scattered.
 #include "../abi/column_operations.h"
 #include "../abi/launch.h"
@@ -8,7 +8,7 @@
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
 
-struct Cell16 {
+struct alignas(16) Cell16 {
     uint64_t low, high;
 };
 
@@ -49,6 +49,28 @@ KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
             }
         }
     }
+}
+
+template <class T>
+DEVICE void copy_words(uint64_t source, uint64_t target, uint64_t bytes) {
+    for (uint64_t word = threadIdx.x; word < bytes / sizeof(T); word += BLOCK_THREADS) ((T *)target)[word] = ((const T *)source)[word];
+}
+
+// Bytes from some places to others that they do not overlap with; one tile of a range a block.
+//
+// Grid:    the tiles of all ranges.
+// Traffic: every byte once read and once written, in words as large as addresses and lengths allow.
+KERNEL(copy_ranges, CopyRanges, BLOCK_THREADS) {
+    uint32_t place = 0;
+    while (place + 1 < args.range_count && args.ranges[place + 1].first_tile <= blockIdx.x) place++;
+    const CopiedRange &range = args.ranges[place];
+    const uint64_t offset = (blockIdx.x - range.first_tile) * COPY_TILE_BYTES;
+    const uint64_t left = range.bytes - offset, bytes = left < COPY_TILE_BYTES ? left : COPY_TILE_BYTES;
+    const uint64_t source = range.source + offset, target = range.target + offset;
+    const uint64_t bits = source | target | bytes;
+    if (bits % 16 == 0) copy_words<Cell16>(source, target, bytes);
+    else if (bits % 4 == 0) copy_words<uint32_t>(source, target, bytes);
+    else copy_words<uint8_t>(source, target, bytes);
 }
 
 KERNEL(mark_rows, MarkRows, BLOCK_THREADS) {

@@ -9,7 +9,7 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
-    load::{EncodedBytes, ResidentChunk},
+    load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
     page_batch::PageBatch,
     page_map::ChunkExtent,
     row_selection::RowSelection,
@@ -178,8 +178,15 @@ pub(crate) fn enqueue_decoding<'a>(
         return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
     }
     let (memory, stream) = (device.memory(), device.stream());
-    // The status and, for each chunk, its count of NULLs.
-    let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+    let forms: Vec<DecodedForm> =
+        chunks.iter().map(|request| DecodedForm::new(request.source.column, request.as_codes)).collect();
+    let known = chunks.iter().zip(&forms).map(|(request, form)| request.chunk.known_good.null_count(form));
+    let known: Option<Vec<u32>> = known.collect();
+    // The status and, for each chunk, its count of NULLs. Nobody looks at those of chunks that are known to be good.
+    let outcome = memory.allocate(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+    if known.is_none() {
+        memory.fill(&outcome, 0, stream)?;
+    }
     let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
     let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
     let mut batch = PageBatch::default();
@@ -193,7 +200,10 @@ pub(crate) fn enqueue_decoding<'a>(
             stream,
             plan,
             number,
-            null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+            null_count: match known {
+                Some(_) => 0,
+                None => outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+            },
             batch: &mut batch,
             scratch: &mut scratch,
             pages: &mut pages,
@@ -219,9 +229,29 @@ pub(crate) fn enqueue_decoding<'a>(
             device.spoil_nulls(cells, rows.row_count());
         }
     }
-    let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
-    let lane = device.lane().clone();
-    let wait = Box::new(move || null_counts(&lane, &outcome, &batch, &names));
+    let wait: WaitDecoded = match known {
+        Some(null_counts) => Box::new(move || Ok(null_counts)),
+        None => {
+            let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
+            let lane = device.lane().clone();
+            let decoded_count = rows.decoded_count();
+            let known_good: Vec<Option<Arc<KnownGood>>> = chunks
+                .iter()
+                .map(|request| {
+                    (request.chunk.row_count() == decoded_count).then(|| request.chunk.known_good.clone())
+                })
+                .collect();
+            Box::new(move || {
+                let null_counts = null_counts(&lane, &outcome, &batch, &names)?;
+                for ((known_good, form), null_count) in known_good.into_iter().zip(forms).zip(&null_counts) {
+                    if let Some(known_good) = known_good {
+                        known_good.add(form, *null_count);
+                    }
+                }
+                Ok(null_counts)
+            })
+        }
+    };
     Ok(PendingRowGroup { columns, pages, wait })
 }
 

@@ -1,14 +1,15 @@
 //! Prefix sums, selection by flags, gathering.
 
+use bytemuck::Zeroable;
 use pystachio_plan::{DataType, Error, Result};
 
 use super::{
     Kernel, KernelDevice,
-    abi::{CombineFlags, GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
+    abi::{COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
 };
 use crate::{
     device::{Buffer, CellType, Column, Letter},
-    operation::{RowNumbers, RowOperations, SelectedTiles},
+    operation::{ByteRange, RowNumbers, RowOperations, SelectedTiles},
 };
 
 /// Counts or flags whose tiles are summed up.
@@ -100,6 +101,25 @@ impl RowOperations for KernelDevice {
             ..GatherCells::default()
         };
         self.copy_cells(columns, arguments, rows.may_miss)
+    }
+
+    fn copy_ranges(&self, ranges: &[ByteRange]) -> Result<()> {
+        let ranges: Vec<&ByteRange> = ranges.iter().filter(|range| range.bytes > 0).collect();
+        for ranges in ranges.chunks(COPIED_RANGES_MAX) {
+            if let [range] = ranges {
+                self.copy(range.source, range.target, range.bytes)?;
+                continue;
+            }
+            let mut tiles = 0;
+            let mut arguments = CopyRanges { range_count: ranges.len() as u32, ..CopyRanges::zeroed() };
+            for (ByteRange { source, target, bytes }, copied) in ranges.iter().zip(&mut arguments.ranges) {
+                *copied =
+                    CopiedRange { source: *source, target: *target, bytes: *bytes, first_tile: tiles };
+                tiles += bytes.div_ceil(COPY_TILE_BYTES);
+            }
+            self.launch(Kernel::CopyRanges, tiles, &arguments)?;
+        }
+        Ok(())
     }
 
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {

@@ -12,7 +12,7 @@ use super::{
     Kernel,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
+        ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
         GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
         MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
         SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
@@ -38,6 +38,10 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let bytes: u64 =
                 columns.map(|column| cell(&column.source) + written(&column.source, column.validity)).sum();
             row_count * (if_set(rows, NUMBER_BYTES) + bytes)
+        }
+        Kernel::CopyRanges => {
+            let CopyRanges { range_count, ranges, .. } = read(arguments);
+            2 * ranges.iter().take(range_count as usize).map(|range| range.bytes).sum::<u64>()
         }
         Kernel::MarkRows => {
             let MarkRows { flags, count, .. } = read(arguments);

@@ -54,7 +54,7 @@ pub use output::{ArrowBatches, column_schema, to_arrow};
 pub use partition::{HashPartitioning, PARTITIONS_MAX, PartitionOperations, Partitioned, SPLITTERS_MAX};
 pub use program::ProgramOperations;
 pub use queue::{Lane, Queue};
-pub use rows::{NO_ROW, RowNumbers, RowOperations, SELECTED_TILE_ROWS, SelectedTiles};
+pub use rows::{ByteRange, NO_ROW, RowNumbers, RowOperations, SELECTED_TILE_ROWS, SelectedTiles};
 pub use slots::{GroupSlots, SlotLayout, SlotOperations};
 pub(crate) use slots::{ResultPlace, SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX, SLOT_WORD_BYTES, slot_count};
 pub use sort::{SortColumn, SortOperations};

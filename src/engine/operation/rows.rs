@@ -31,6 +31,17 @@ pub struct SelectedTiles {
     pub has_rows: Vec<bool>,
 }
 
+/// Bytes to be copied within a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Where they are.
+    pub source: u64,
+    /// Where they go.
+    pub target: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
 /// Selecting rows and copying them. See [`super::Device`] for what every operation has in common.
 pub trait RowOperations {
     /// The numbers of the rows whose flag is not 0, in order. Waits for their count.
@@ -56,6 +67,9 @@ pub trait RowOperations {
 
     /// [`RowOperations::gather`] of several columns at once.
     fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>>;
+
+    /// Copies bytes between places inside live buffers that do not overlap.
+    fn copy_ranges(&self, ranges: &[ByteRange]) -> Result<()>;
 
     /// The cells of `row_count` rows from `first_row` on. Text stays where it is.
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column>;

@@ -17,7 +17,7 @@ use crate::{
         Accumulator, DecodeOperations, Device, FaultReport, GroupOperations, GroupSlots, Grouping,
         HashPartitioning, JoinOperations, JoinTable, KeyFilter, KeyFilterOperations, KeyFilterShape,
         KeyRange, KeyTest, Lane, MeasuredText, NO_ROW, PackedText, Pairs, PartitionOperations, Partitioned,
-        ProbeMode, ProgramOperations, RowNumbers, RowOperations, SelectedTiles, SlotLayout, SlotOperations,
+        ByteRange, ProbeMode, ProgramOperations, RowNumbers, RowOperations, SelectedTiles, SlotLayout, SlotOperations,
         SortColumn, SortOperations, TextOperations,
     },
     program::{Code, Computed},
@@ -139,8 +139,12 @@ impl RowOperations for Wrapping {
         self.call("mark")?.mark(rows, flags, marks, first_row)
     }
 
-    fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
-        self.call("gather")?.gather(column, rows)
+    fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>> {
+        self.call("gather")?.gather_all(columns, rows)
+    }
+
+    fn copy_ranges(&self, ranges: &[ByteRange]) -> Result<()> {
+        self.call("copy_ranges")?.copy_ranges(ranges)
     }
 
     fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {

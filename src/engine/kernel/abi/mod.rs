@@ -24,7 +24,7 @@ pub use join::{
 };
 pub use program::{EvaluateProgram, Outcome, ProgramColumn};
 pub use rows::{
-    CombineFlags, CopyStrings, GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, ScanCounts, ScanTotals, TILE_ROWS,
+    COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, CopyStrings, GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, ScanCounts, ScanTotals, TILE_ROWS,
 };
 pub use sort::{
     AssignHashPartitions, AssignRangePartitions, CompareTexts, DIGIT_VALUES, EncodeSortWords,
