@@ -182,16 +182,23 @@ impl Fragment {
 
     /// Its thread's work.
     fn run(&self, query: &Arc<Query>) {
-        let before = std::mem::replace(&mut *self.lock(), Progress::Running);
-        let Progress::Waiting(unread) = before else {
+        let mut progress = self.lock();
+        let unread = match std::mem::replace(&mut *progress, Progress::Running) {
+            Progress::Waiting(unread) => unread,
             // The join was faster.
-            *self.lock() = before;
-            return;
+            before => {
+                *progress = before;
+                return;
+            }
         };
+        drop(progress);
         // A panic ends the query, not the process.
-        let work = AssertUnwindSafe(|| self.read(query, unread));
+        let work = AssertUnwindSafe(|| {
+            let read = self.read(query, unread);
+            query.readers.finish_all(self.place.scans.clone());
+            read
+        });
         let read = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
-        query.readers.finish_all(self.place.scans.clone());
         let mut progress = self.lock();
         // Nobody takes what nobody wants.
         let (ended, given_up) = match self.stop.is_stopped() {
@@ -255,7 +262,7 @@ impl Fragments {
                 place += 1;
                 continue;
             }
-            if !query.memory.has_room_for_driver() {
+            if !query.memory.has_room_for_driver(query.readers.part_bytes_max()) {
                 break;
             }
             let fragment = state.waiting.remove(place);

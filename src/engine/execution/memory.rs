@@ -43,6 +43,8 @@ const BLOCK_PART_OF_AVAILABLE: u64 = 10;
 const BLOCK_PART_OF_MINIMUM: u64 = 32;
 /// The part of a query's minimum that there has to be for every driver that works, so that another one begins.
 const DRIVER_PART_OF_MINIMUM: u64 = 2;
+/// And at least so many parts of a scan: one that is decoded, one that the driver has, and what its operators make of it.
+const PARTS_OF_DRIVER: u64 = 4;
 /// Partitions of one spilling: a copy back has the block's bytes of one column and one partition.
 pub(super) const PARTITIONS: usize = 32;
 /// How often rows that are too many for memory are partitioned anew.
@@ -85,14 +87,17 @@ impl QueryMemory {
         WorkingDriver { driver_count: self.driver_count.clone() }
     }
 
-    fn driver_count(&self) -> u64 {
+    /// Drivers that work; at least one.
+    pub(super) fn driver_count(&self) -> u64 {
         self.driver_count.load(Ordering::Relaxed).max(1)
     }
 
-    /// Whether there is room for the chunks of one more driver beside those that work, as things are.
-    pub(super) fn has_room_for_driver(&self) -> bool {
-        let driver_bytes = self.minimum_bytes() / DRIVER_PART_OF_MINIMUM;
-        self.memory.available_bytes() >= (self.driver_count() + 1) * driver_bytes
+    /// Whether there is room for the chunks of one more driver beside those that work, as things are. `part_bytes`: what
+    /// decoding one part of a scan takes.
+    pub(super) fn has_room_for_driver(&self, part_bytes: u64) -> bool {
+        let driver_bytes = part_bytes.saturating_mul(PARTS_OF_DRIVER);
+        let driver_bytes = driver_bytes.max(self.minimum_bytes() / DRIVER_PART_OF_MINIMUM);
+        self.memory.available_bytes() / (self.driver_count() + 1) >= driver_bytes
     }
 
     /// A queue for a driver whose work is wanted until `stop` says otherwise.

@@ -47,6 +47,11 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
 
+/// How often a part is read that there is no memory for, if nobody else uses memory for a moment.
+const TRIES_ALONE_MAX: u32 = 2;
+/// And otherwise: for some [`WAIT_INTERVAL`]s.
+const TRIES_MAX: u32 = 20;
+
 const READER_FAILED: &str = "a reader failed while it decoded a row group";
 
 /// A scan, as readers see it.
@@ -106,6 +111,9 @@ struct Scan {
     /// The next part that the query wants.
     wanted: usize,
     done: BTreeMap<usize, (Result<Rows>, u64)>,
+    /// Parts that there was no memory for, and how often they were tried. They are read again when they are waited for, so
+    /// that no reader is kept from other work until then.
+    again: BTreeMap<usize, u32>,
     /// The first part that nobody has begun to load ahead.
     unloaded: usize,
     /// Parts that are being loaded ahead.
@@ -120,6 +128,8 @@ struct Scan {
 enum Step {
     /// Read the next part of a scan.
     Read(usize),
+    /// Read the part of a scan that is waited for, and that there was no memory for.
+    ReadAgain(usize),
     /// Load a part of a scan ahead.
     Load { scan: usize, part: usize },
 }
@@ -170,6 +180,7 @@ impl ReaderPool {
             unread: 0,
             wanted: 0,
             done: BTreeMap::new(),
+            again: BTreeMap::new(),
             unloaded: 0,
             loading: BTreeSet::new(),
             loaded: BTreeMap::new(),
@@ -186,6 +197,13 @@ impl ReaderPool {
     /// The last place in which the query wants one of some scans, by the order in which they were added; `None` of none.
     pub(super) fn last_rank(&self, scans: Range<usize>) -> Option<usize> {
         self.shared.lock().scans.get(scans)?.iter().map(|scan| scan.rank).max()
+    }
+
+    /// Device memory that decoding a part takes at most, of whatever scan.
+    pub(super) fn part_bytes_max(&self) -> u64 {
+        let state = self.shared.lock();
+        let works = state.scans.iter().map(|scan| &scan.work);
+        works.flat_map(|work| (0..work.part_count()).map(|part| work.part_bytes(part))).max().unwrap_or(0)
     }
 
     /// Waits for the next part of a scan; `None` after the last. A scan is waited for by one driver at a time, which
@@ -303,7 +321,12 @@ impl Shared {
                 continue;
             };
             match step {
-                Step::Read(scan) => self.read_next(state, scan, &queue),
+                Step::Read(scan) => {
+                    let part = state.scans[scan].unread;
+                    state.scans[scan].unread += 1;
+                    self.read_part(state, scan, part, &queue);
+                }
+                Step::ReadAgain(scan) => self.read_again(state, scan, &queue),
                 Step::Load { scan, part } => self.load(state, scan, part, &queue),
             }
             state = self.lock();
@@ -311,34 +334,50 @@ impl Shared {
         }
     }
 
-    /// Reads the next part of a scan.
-    fn read_next(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+    /// Reads a part of a scan that nobody else reads.
+    fn read_part(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queue: &Result<Queue>) {
         let scan = &mut state.scans[number];
-        let (part, work) = (scan.unread, scan.work.clone());
-        scan.unread += 1;
-        let (mut loaded, loaded_bytes) = scan.loaded.remove(&part).unzip();
+        let work = scan.work.clone();
+        let tries = scan.again.remove(&part).unwrap_or(0);
+        let (loaded, loaded_bytes) = scan.loaded.remove(&part).unzip();
         let bytes = work.part_bytes(part);
         state.ahead_bytes = state.ahead_bytes - loaded_bytes.unwrap_or(0) + bytes;
         drop(state);
-        let mut chunk = attempt(queue, |queue| work.read_part(part, loaded.take(), queue));
-        if let Err(error) = &chunk
-            && error.kind == ErrorKind::OutOfMemory
-        {
-            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
-            self.lock().drop_loaded();
-            self.changed.notify_all();
-            if self.wait_wanted(number, part) {
-                chunk = attempt(queue, |queue| work.read_part(part, None, queue));
-            }
-        }
+        let chunk = attempt(queue, |queue| work.read_part(part, loaded, queue));
+        let lacks_memory = matches!(&chunk, Err(error) if error.kind == ErrorKind::OutOfMemory);
         let kept_bytes = chunk.as_ref().map_or(0, Rows::held_bytes);
         let mut state = self.lock();
         state.ahead_bytes -= bytes;
         let scan = &mut state.scans[number];
-        if !scan.is_dropped {
-            scan.done.insert(part, (chunk, kept_bytes));
-            state.ahead_bytes += kept_bytes;
+        if scan.is_dropped {
+            return;
         }
+        if lacks_memory && tries + 1 < self.tries_max() {
+            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
+            scan.again.insert(part, tries + 1);
+            state.drop_loaded();
+            return;
+        }
+        scan.done.insert(part, (chunk, kept_bytes));
+        state.ahead_bytes += kept_bytes;
+    }
+
+    /// Reads a part once more that there was no memory for: other drivers may have left some meanwhile.
+    fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+        let scan = &mut state.scans[number];
+        let part = scan.wanted;
+        let Some(tries) = scan.again.remove(&part) else { return };
+        if tries > 1 {
+            state = self.wait(state, WAIT_INTERVAL);
+        }
+        state.scans[number].again.insert(part, tries);
+        self.read_part(state, number, part, queue);
+    }
+
+    /// How often a part is read that there is no memory for: once more when it is waited for, and more often while drivers
+    /// besides the one that waits use memory for a moment.
+    fn tries_max(&self) -> u32 {
+        if self.budget.driver_count() > 1 { TRIES_MAX } else { TRIES_ALONE_MAX }
     }
 
     /// Loads a part ahead. What that fails with comes again when the part is read.
@@ -362,29 +401,14 @@ impl Shared {
         }
     }
 
-    /// Waits until the query wants a part next. Says whether anything came of it: the part was ahead, and the
-    /// query is still wanted.
-    fn wait_wanted(&self, number: usize, part: usize) -> bool {
-        let mut state = self.lock();
-        let mut has_waited = false;
-        while !state.is_closed && !self.stop.is_stopped() {
-            match state.scans.get(number) {
-                Some(scan) if !scan.is_dropped && (scan.wanted < part || !state.waited.contains(&number)) => {
-                }
-                Some(scan) => return has_waited && !scan.is_dropped,
-                None => return false,
-            }
-            has_waited = true;
-            state = self.wait(state, WAIT_INTERVAL);
-        }
-        false
-    }
-
     /// What is most wanted.
     fn choose(&self, state: &State) -> Option<Step> {
         let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
         // The next part to read, or to load where it is not known yet what is wanted of it.
         let step = |number: usize, scan: &Scan| {
+            if scan.again.contains_key(&scan.wanted) && !scan.is_dropped {
+                return state.waited.contains(&number).then_some((Step::ReadAgain(number), scan.wanted));
+            }
             let is_ready = state.waited.contains(&number) || scan.work.is_ready();
             let part = if is_ready { scan.unread } else { scan.unread.max(scan.unloaded) };
             let is_there =

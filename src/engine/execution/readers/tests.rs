@@ -20,6 +20,8 @@ struct Numbers {
     loaded: AtomicUsize,
     /// Parts that were read after they had been loaded.
     used: AtomicUsize,
+    /// How often there is no memory for a part.
+    lacks: AtomicUsize,
 }
 
 impl Numbers {
@@ -33,6 +35,7 @@ impl Numbers {
             looks: AtomicUsize::new(0),
             loaded: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
+            lacks: AtomicUsize::new(0),
         })
     }
 }
@@ -59,6 +62,10 @@ impl ReadParts for Numbers {
 
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Rows> {
         self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
+        let less = |lacks: usize| lacks.checked_sub(1);
+        if self.lacks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Error::new(ErrorKind::OutOfMemory, "no memory for a part"));
+        }
         self.read.fetch_add(1, Ordering::SeqCst);
         assert!(part != self.fails_at || self.bytes != 13, "a defect");
         if part == self.fails_at {
@@ -244,4 +251,30 @@ fn drivers_at_once_get_all_parts_of_their_scans() {
         }
     });
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
+}
+
+/// A reader that found no memory for what nobody waits for yet reads what is waited for.
+#[test]
+fn parts_without_memory_are_read_again_when_they_are_waited_for() {
+    let (mut pool, _) = pool(true);
+    Arc::get_mut(&mut pool.shared).unwrap().reader_count = 1;
+    let later = Numbers::new(9, 1, usize::MAX);
+    later.lacks.store(1, Ordering::SeqCst);
+    let scans = [pool.add(Numbers::new(200, 1, usize::MAX), 0), pool.add(later.clone(), 1)];
+    let first = pool.next_part(scans[0], &StopFlag::default()).unwrap();
+    while later.lacks.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(drain(&pool, scans[0]).len() + first.iter().count(), 200);
+    assert_eq!(drain(&pool, scans[1]), (0..9).collect::<Vec<_>>());
+    assert_eq!(pool.shared.lock().ahead_bytes, 0);
+}
+
+#[test]
+fn a_part_that_there_is_never_memory_for_is_an_error() {
+    let (pool, _) = pool(true);
+    let work = Numbers::new(3, 1, usize::MAX);
+    work.lacks.store(usize::MAX, Ordering::SeqCst);
+    let scan = pool.add(work, 0);
+    assert_eq!(pool.next_part(scan, &StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
 }

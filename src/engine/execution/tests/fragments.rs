@@ -321,13 +321,14 @@ fn nested_joins_with_filters_give_the_same_rows_in_any_order() {
     assert!(expected.len() > 50);
     let little = probe.bytes() / 2;
     for seed in SEEDS {
-        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little / 4, 0)] {
+        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little / 2, 0)] {
             let platform = Arc::new(EmulatedPlatform::with_seed(seed));
             let fixture = Fixture::caching(platform, memory_bytes, (cache, 0));
-            for device in [DeviceSettings::default(), one_by_one()] {
+            for device in [one_by_one(), DeviceSettings::default()] {
                 let answer = fixture.run_with(grouped(bushy(&probe, &build)), device);
-                let answer =
-                    answer.unwrap_or_else(|error| panic!("seed {seed}, memory {memory_bytes}: {error}"));
+                let answer = answer.unwrap_or_else(|error| {
+                    panic!("seed {seed}, memory {memory_bytes}, {device:?}: {error}")
+                });
                 assert!(
                     answer.rows == expected,
                     "seed {seed}, memory {memory_bytes}, {device:?}: other rows"
@@ -362,18 +363,16 @@ fn metrics_of_all_drivers_come_together() {
     let [beside, alone] = [DeviceSettings::default(), one_by_one()].map(|device| {
         let answer = Fixture::new(PLENTY_BYTES).run_with(grouped(bushy(&probe, &build)), device).unwrap();
         let metrics = answer.metrics;
-        let counted = ["bytes_read", "pages_decoded", "gpu_us"];
+        assert!(metrics.bytes_read > 0 && metrics.device_work.is_some_and(|work| work.kernel_us > 0));
         let operators = metrics.operators.iter().map(|operator| {
-            let kinds = operator.counters.iter().filter(|(name, _)| counted.contains(&name.as_str()));
-            let names: BTreeSet<String> = kinds.map(|(name, _)| name.clone()).collect();
             assert!(operator.elapsed_us.is_some(), "{operator:?}");
-            (operator.description.clone(), operator.row_count, names)
+            let pages = operator.counters.iter().find(|(name, _)| name == "pages_decoded").cloned();
+            assert_eq!(pages.is_some(), operator.description.starts_with("Scan"), "{operator:?}");
+            (operator.description.clone(), operator.row_count, pages)
         });
         let operators: Vec<_> = operators.collect();
-        assert!(metrics.device_work.is_some_and(|work| work.kernel_us > 0));
-        (operators, metrics.actual_rows, metrics.bytes_read, metrics.row_count)
+        (operators, metrics.actual_rows, metrics.row_count)
     });
-    assert!(beside.0.iter().any(|(.., names)| names.contains("gpu_us")));
     assert_eq!(beside, alone);
 }
 
