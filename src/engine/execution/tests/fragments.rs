@@ -315,10 +315,10 @@ fn bushy(probe: &Table, build: &Table) -> Arc<Relation> {
 
 #[test]
 fn nested_joins_with_filters_give_the_same_rows_in_any_order() {
-    let (probe, build) = (table(219, 1500), table(220, 1500));
+    let (probe, build) = (table(219, 700), table(220, 700));
     let expected =
         Fixture::new(PLENTY_BYTES).run_with(grouped(bushy(&probe, &build)), one_by_one()).unwrap().rows;
-    assert!(expected.len() > 50);
+    assert!(!expected.is_empty());
     let little = probe.bytes() / 2;
     for seed in SEEDS {
         for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little / 2, 0)] {
@@ -340,7 +340,7 @@ fn nested_joins_with_filters_give_the_same_rows_in_any_order() {
 
 #[test]
 fn build_sides_that_spill_side_by_side_give_the_same_rows() {
-    let (probe, build) = (table(221, 3000), table(222, 6000));
+    let (probe, build) = (table(221, 2000), table(222, 4000));
     let expected =
         Fixture::new(PLENTY_BYTES).run_with(grouped(star(&probe, &build, 3)), one_by_one()).unwrap().rows;
     assert!(!expected.is_empty());
