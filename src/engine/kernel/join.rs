@@ -46,6 +46,18 @@ struct HashTable {
     has_chains_of_one: bool,
 }
 
+impl HashTable {
+    /// Its memory.
+    fn buffers(&self) -> Vec<Buffer> {
+        let keys = self.keys.iter().flat_map(Column::buffers);
+        let hashes = match &self.slots {
+            Slots::ByHash(hashes) => Some(hashes),
+            Slots::ByKey(_) => None,
+        };
+        keys.chain(hashes).chain([&self.heads, &self.next_rows]).cloned().collect()
+    }
+}
+
 /// How keys find their slot.
 enum Slots {
     /// By their hashes, one a build row.
@@ -134,7 +146,7 @@ impl JoinOperations for KernelDevice {
             is_unique = self.is_zero(&found)?;
         }
         let table = HashTable { keys, slots, heads, next_rows, slot_count, is_unique, has_chains_of_one };
-        Ok(JoinTable::new(row_count, table))
+        Ok(JoinTable::new(row_count, table.buffers(), table))
     }
 
     fn probe(

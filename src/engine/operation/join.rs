@@ -5,7 +5,7 @@ use std::any::Any;
 use pystachio_plan::{Error, Result};
 
 use super::RowNumbers;
-use crate::device::Column;
+use crate::device::{Buffer, Column};
 
 /// Key columns that joins, groups and partitions take.
 pub const KEYS_MAX: usize = 16;
@@ -14,13 +14,20 @@ pub const KEYS_MAX: usize = 16;
 /// nothing else needs to.
 pub struct JoinTable {
     row_count: usize,
+    buffers: Vec<Buffer>,
     form: Box<dyn Any + Send + Sync>,
 }
 
 impl JoinTable {
-    /// A table over rows, in a form that the device finds again by [`JoinTable::form`].
-    pub fn new(row_count: usize, form: impl Any + Send + Sync) -> Self {
-        Self { row_count, form: Box::new(form) }
+    /// A table over rows, in a form that the device finds again by [`JoinTable::form`], and the device's memory that it is in.
+    pub fn new(row_count: usize, buffers: Vec<Buffer>, form: impl Any + Send + Sync) -> Self {
+        Self { row_count, buffers, form: Box::new(form) }
+    }
+
+    /// The device's memory that it is in: one that is probed on another stream than it was built on is published there, and
+    /// used here, as any buffer.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
     }
 
     /// Rows of the build side.

@@ -5,7 +5,7 @@ use pystachio_plan::{DataType, JoinSide, Result};
 use super::{Built, Lookup, Matching, Probing, Residual, column_bytes};
 use crate::{
     device::{AnyColumn, Buffer, Chunk, Column, Rows},
-    execution::QueryContext,
+    execution::Driver,
     operation::{Pairs, ProbeMode, Queue},
 };
 
@@ -19,13 +19,13 @@ impl Matching {
     /// The next pairs of probe rows; `end` is the last of them, or their last pair of a join without keys.
     pub(super) fn next_pairs(
         &self,
-        context: &QueryContext,
+        driver: &Driver,
         built: &Built,
         probing: &mut Probing,
         end: u64,
     ) -> Result<Rows> {
-        let queue = &context.queue;
-        let pairs_max = self.pairs_max(context);
+        let queue = &driver.queue;
+        let pairs_max = self.pairs_max(driver);
         let first = probing.next;
         let table = match &built.lookup {
             Lookup::Table(table) => table,
@@ -63,11 +63,11 @@ impl Matching {
     }
 
     /// Pairs that there is room for at once.
-    fn pairs_max(&self, context: &QueryContext) -> u64 {
+    fn pairs_max(&self, driver: &Driver) -> u64 {
         let cell_bytes = |types: &[DataType]| types.iter().map(column_bytes).sum::<u64>();
         // Row numbers of both sides, before and after a residual condition.
         let a_pair = 16 + cell_bytes(&self.build_types) + cell_bytes(&self.probe_types);
-        (context.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
+        (driver.query.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
     }
 
     /// Marks the pairs that meet the residual condition, and gives them if the kind of join does. Probe marks

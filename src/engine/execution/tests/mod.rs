@@ -5,6 +5,7 @@
 //! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
 //! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
 //!   codes
+//! - `fragments.rs`: build sides beside one another
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `late.rs`: devices that work late, in any order, and that refuse things
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
@@ -24,6 +25,7 @@ mod aggregates;
 mod codes;
 mod devices;
 mod dictionaries;
+mod fragments;
 mod joins;
 mod large_decimals;
 mod late;

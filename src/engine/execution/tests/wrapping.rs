@@ -185,7 +185,7 @@ impl JoinOperations for Wrapping {
                 rows.entry(key).or_default().push(row);
             }
         }
-        Ok(JoinTable::new(row_count, rows))
+        Ok(JoinTable::new(row_count, Vec::new(), rows))
     }
 
     fn probe(
