@@ -22,6 +22,8 @@ from harness.libpq import QueryError, Session
 PROFILERS = ("ncu", "/usr/local/cuda/bin/ncu")
 # Ending writes a line for each launch.
 END_S_MAX = 120
+# Until every process of the server has its settings anew.
+RELOAD_S = 1
 DURATION = "gpu__time_duration.sum"
 _NS = {"ns": 1, "nsecond": 1, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9, "second": 1e9}
 
@@ -60,15 +62,22 @@ def _use_engine(bench, path):
         session.run("SELECT pg_reload_conf()")
 
 
-def _children(pid):
-    found = []
+def _engines_beneath(pid):
+    """The engine's processes among those that a process has started."""
+    parents, engines = {}, []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if int((folder / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1]) == pid:
-                found.append(int(folder.name))
-        except OSError:
+            name, rest = (folder / "stat").read_text(encoding="utf-8").split("(", 1)[1].rsplit(")", 1)
+            parents[int(folder.name)] = (int(rest.split()[1]), name)
+        except (OSError, ValueError):
             continue
-    return found
+    for candidate, (_, name) in parents.items():
+        above = candidate
+        while above in parents and above != pid:
+            above = parents[above][0]
+        if above == pid and candidate != pid and name.startswith("pystachio-engi"):
+            engines.append(candidate)
+    return engines
 
 
 def _noted_launches(peer):
@@ -109,9 +118,12 @@ def run_profile(bench):
                 print(f"profile {name}  fails: {str(error).splitlines()[0]}", flush=True)
                 break
         peer.close()
-        # It writes what it has measured when its child has ended.
-        for child in _children(pid) or [pid]:
-            os.kill(child, signal.SIGTERM)
+        # The profiler writes what it has measured when its child has ended; the engine that the supervisor then starts must not be
+        # beneath another one, which would begin the file anew.
+        _use_engine(bench, None)
+        time.sleep(RELOAD_S)
+        for engine in _engines_beneath(pid) or [pid]:
+            os.kill(engine, signal.SIGTERM)
         deadline = time.monotonic() + END_S_MAX
         while pathlib.Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -120,8 +132,8 @@ def run_profile(bench):
         bench.restart_engine("gpu")
     launches = []
     if log.exists():
-        launches = _launches(log)
         shutil.copy(log, bench.options.logs)
+        launches = _launches(log)
     # Those of the first looks at the engine come before.
     first = len(launches) - sum(counts)
     print(f"profile: {len(launches)} launches in the file, {sum(counts)} noted", flush=True)

@@ -29,7 +29,8 @@
 //! buffer that is dropped is freed after its last use on any stream. Between two chunks a driver looks whether its fragment
 //! is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
 //! no claim for it spills. Chunks are not larger than what there is of memory allows: what is, is given in parts, which
-//! are slices of it. Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
+//! are slices of it. Few rows are given together with those that come after them, where all are read before any comes out above.
+//! Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
 //! sorts, hashes a build side or gives rows away makes cells of them.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
