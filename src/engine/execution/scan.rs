@@ -227,6 +227,10 @@ impl Source for ScanSource {
         }
         Ok(chunk)
     }
+
+    fn expect_whole(&mut self) -> bool {
+        self.work.filter.drops_rows()
+    }
 }
 
 impl ReadParts for ScanWork {

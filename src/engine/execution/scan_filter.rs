@@ -134,6 +134,11 @@ impl ScanFilter {
         Self { skips_pages: false, ..self }
     }
 
+    /// Whether rows may be dropped.
+    pub(super) fn drops_rows(&self) -> bool {
+        self.own.is_some() || !self.runtime.is_empty()
+    }
+
     /// Whether all that joins will say is known.
     pub(super) fn is_settled(&self) -> bool {
         self.runtime.iter().all(ScanRuntimeFilter::is_settled)
