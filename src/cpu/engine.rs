@@ -29,10 +29,8 @@ use crate::datafusion::{
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
-use pystachio_engine::{
-    Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{FileCatalog, ScanSize, describe, identify, scan_size},
-};
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_files::{FileCatalog, ScanSize, describe, identify, scan_size};
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
     OptimizedColumn, QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,

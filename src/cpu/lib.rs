@@ -15,7 +15,7 @@
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
 //! in a plan and need no qualifier. A result is PostgreSQL's or an error.
 //!
-//! Deliberately absent: files and footers (`pystachio_engine::storage`), PostgreSQL, sockets. No other crate
+//! Deliberately absent: files and footers (`src/files`), PostgreSQL, sockets. No other crate
 //! names DataFusion.
 
 mod actual_rows;

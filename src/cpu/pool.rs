@@ -20,7 +20,8 @@ use crate::datafusion::{
 };
 
 use crate::{cache::ColumnCache, error::REFUSED};
-use pystachio_engine::{locking::lock, storage::FooterMemory};
+use pystachio_engine::locking::lock;
+use pystachio_files::FooterMemory;
 
 /// The consumer name of scans.
 pub(crate) const SCAN_CONSUMER: &str = "scan";

@@ -21,7 +21,8 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use pystachio_engine::{ResultStream, storage::FileCatalog};
+use pystachio_engine::ResultStream;
+use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -12,7 +12,7 @@ use std::{
 };
 
 use parquet::errors::ParquetError;
-use pystachio_engine::storage::from_io;
+use pystachio_files::from_io;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 /// Tells the provisional files of one process's runs apart.

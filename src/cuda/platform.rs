@@ -19,11 +19,11 @@ use cudarc::driver::{
     result::{self, ctx, event, stream},
     sys::{CUcontext, CUevent, CUevent_flags, CUevent_wait_flags, CUresult, CUstream},
 };
-use pystachio_engine::{
-    StopFlag,
-    device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_files::Slot;
+use pystachio_gpu::{
+    device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Stream},
     kernel::KernelDevice,
-    locking::lock_whole,
     operation::{Device, Lane},
 };
 use pystachio_plan::{Error, Result};

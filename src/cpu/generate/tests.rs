@@ -7,7 +7,7 @@ use pystachio_plan::{DataType, FileSet, Value};
 
 use super::*;
 use crate::{layout::PAGES_MIN, pool::EnginePool};
-use pystachio_engine::storage::{FileCatalog, describe};
+use pystachio_files::{FileCatalog, describe};
 
 fn request(directory: &Path) -> GenerateRequest {
     GenerateRequest {

@@ -20,10 +20,10 @@ use parquet::{
     },
     schema::types::ColumnDescPtr,
 };
-use pystachio_engine::{
-    decode::CheckedPages,
+use pystachio_files::{
+    CheckedPages,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
-    storage::from_parquet,
+    from_parquet,
 };
 use pystachio_plan::Error;
 

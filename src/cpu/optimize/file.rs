@@ -18,10 +18,8 @@ use parquet::{
         writer::SerializedFileWriter,
     },
 };
-use pystachio_engine::{
-    locking::{lock_whole, whole},
-    storage::TableFile,
-};
+use pystachio_engine::locking::{lock_whole, whole};
+use pystachio_files::TableFile;
 use pystachio_plan::{Error, ErrorKind, OptimizedColumn, Result};
 
 use super::{

@@ -30,7 +30,8 @@ use std::{
     time::Duration,
 };
 
-use pystachio_engine::{WriteProgress, locking::lock_whole, storage::FileCatalog};
+use pystachio_engine::{WriteProgress, locking::lock_whole};
+use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, ErrorKind, FileSet, OptimizeRequest, OptimizedColumn, Result};
 use tokio_util::sync::CancellationToken;
 

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use pystachio_engine::storage::TableFile;
+use pystachio_files::TableFile;
 use pystachio_plan::{Error, ErrorKind, OptimizeRequest, Result};
 
 const EXTENSION: &str = "parquet";

@@ -10,7 +10,7 @@ use cudarc::driver::{
     result::{self, module},
     sys::CUfunction,
 };
-use pystachio_engine::{
+use pystachio_gpu::{
     device::Stream,
     kernel::{KERNELS, Kernel, KernelPlatform},
 };

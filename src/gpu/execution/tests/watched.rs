@@ -1,0 +1,252 @@
+//! The emulated device with its calls counted, and something done before launches, copies to page-locked memory, and
+//! files that it reads by itself.
+
+use std::{fs::File, ops::Range, path::Path, sync::atomic::AtomicU64};
+
+use super::*;
+use pystachio_files::Slot;
+
+use crate::{
+    device::{CallWatch, DeviceFile, DeviceFileMode, Mark, Stream},
+    kernel::{Kernel, KernelDevice, KernelPlatform},
+    operation::{Device, Lane},
+};
+
+/// Copies of so many bytes are counts and faults.
+const LETTER_BYTES_MAX: usize = 64;
+
+/// Calls of a platform that have happened.
+#[derive(Default)]
+pub(super) struct Calls {
+    pub(super) launches: AtomicU64,
+    pub(super) spilled_copies: AtomicU64,
+    /// Reservations of addresses, and buffers.
+    pub(super) reservations: AtomicU64,
+    pub(super) buffers: AtomicU64,
+    /// Copies between host and device.
+    pub(super) pinned: AtomicU64,
+    pub(super) pageable: AtomicU64,
+    /// Copies of what was spilled back to the device.
+    pub(super) returned_copies: AtomicU64,
+    /// Waits of the query's own thread for the device, and of others.
+    pub(super) waits: AtomicU64,
+    pub(super) reader_waits: AtomicU64,
+}
+
+impl Calls {
+    fn count_wait(&self) {
+        let is_query = std::thread::current().name() == Some("pystachio-query");
+        let waits = if is_query { &self.waits } else { &self.reader_waits };
+        waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn launches(&self) -> u64 {
+        self.launches.load(Ordering::Relaxed)
+    }
+}
+
+/// What is done before a call of the device; what it fails with, the call fails with.
+type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
+
+/// What is around the device.
+type Wrap = Box<dyn Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync>;
+
+/// The emulated device with something done before launches and copies to page-locked memory.
+pub(super) struct Watched {
+    device: EmulatedPlatform,
+    pub(super) calls: Calls,
+    before: Before,
+    wrap: Wrap,
+    reader_count: usize,
+}
+
+impl Watched {
+    pub(super) fn new(before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static) -> Arc<Self> {
+        Self::with_readers(EmulatedPlatform::new().reader_count(), before)
+    }
+
+    /// With so many readers for a query.
+    pub(super) fn with_readers(
+        reader_count: usize,
+        before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::made(reader_count, Box::new(before), Box::new(|device| device))
+    }
+
+    /// With another device around the one that launches kernels.
+    pub(super) fn wrapping(
+        wrap: impl Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::made(EmulatedPlatform::new().reader_count(), Box::new(|_| Ok(())), Box::new(wrap))
+    }
+
+    fn made(reader_count: usize, before: Before, wrap: Wrap) -> Arc<Self> {
+        let device = EmulatedPlatform::new();
+        Arc::new(Self { device, calls: Calls::default(), before, wrap, reader_count })
+    }
+}
+
+impl Platform for Watched {
+    fn name(&self) -> &'static str {
+        self.device.name()
+    }
+
+    fn calls(&self) -> Arc<CallWatch> {
+        self.device.calls()
+    }
+
+    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
+        (self.wrap)(Arc::new(KernelDevice::new(self.clone(), lane)))
+    }
+
+    fn reader_count(&self) -> usize {
+        self.reader_count
+    }
+
+    fn create_stream(&self) -> Result<Stream> {
+        self.device.create_stream()
+    }
+
+    fn commit_bytes(&self) -> u64 {
+        self.device.commit_bytes()
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<u64> {
+        self.calls.reservations.fetch_add(1, Ordering::Relaxed);
+        self.device.reserve(bytes)
+    }
+
+    fn unreserve(&self, address: u64, bytes: u64) {
+        self.device.unreserve(address, bytes);
+    }
+
+    fn commit(&self, address: u64, bytes: u64) -> Result<()> {
+        self.device.commit(address, bytes)
+    }
+
+    fn decommit(&self, address: u64, bytes: u64) {
+        self.device.decommit(address, bytes);
+    }
+
+    fn note_lent(&self, address: u64, bytes: u64, stream: Stream) -> Result<()> {
+        self.calls.buffers.fetch_add(1, Ordering::Relaxed);
+        self.device.note_lent(address, bytes, stream)
+    }
+
+    fn note_used(&self, address: u64, stream: Stream) {
+        self.device.note_used(address, stream);
+    }
+
+    fn note_returned(&self, address: u64, bytes: u64, streams: &[Stream]) {
+        self.device.note_returned(address, bytes, streams);
+    }
+
+    fn guard_bytes(&self) -> u64 {
+        self.device.guard_bytes()
+    }
+
+    fn upload(&self, source: &[u8], target: u64, stream: Stream, stop: &StopFlag) -> Result<()> {
+        self.calls.pinned.fetch_add(1, Ordering::Relaxed);
+        self.device.upload(source, target, stream, stop)
+    }
+
+    fn lend_slot(&self, stop: Option<&StopFlag>) -> Result<Option<Slot>> {
+        self.device.lend_slot(stop)
+    }
+
+    fn return_slot(&self, slot: Slot) {
+        self.device.return_slot(slot);
+    }
+
+    fn upload_slot(&self, slot: Slot, range: Range<usize>, target: u64, stream: Stream) -> Result<()> {
+        self.calls.pinned.fetch_add(1, Ordering::Relaxed);
+        self.device.upload_slot(slot, range, target, stream)
+    }
+
+    fn open_file(&self, file: &File, path: &Path, mode: DeviceFileMode) -> Result<Box<dyn DeviceFile>> {
+        (self.before)(&self.calls)?;
+        self.device.open_file(file, path, mode)
+    }
+
+    fn download(&self, source: u64, target: &mut [u8], stream: Stream, stop: &StopFlag) -> Result<()> {
+        self.calls.pinned.fetch_add(1, Ordering::Relaxed);
+        self.device.download(source, target, stream, stop)
+    }
+
+    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
+        self.calls.pageable.fetch_add(1, Ordering::Relaxed);
+        self.device.upload_pageable(source, target, stream)
+    }
+
+    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
+        self.calls.pageable.fetch_add(1, Ordering::Relaxed);
+        self.device.download_pageable(source, target, stream)
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<u64> {
+        self.device.allocate_host(bytes)
+    }
+
+    fn release_host(&self, address: u64, bytes: usize) {
+        self.device.release_host(address, bytes);
+    }
+
+    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        self.calls.returned_copies.fetch_add(1, Ordering::Relaxed);
+        self.device.upload_pinned(source, target, bytes, stream)
+    }
+
+    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        if bytes > LETTER_BYTES_MAX {
+            self.calls.spilled_copies.fetch_add(1, Ordering::Relaxed);
+            (self.before)(&self.calls)?;
+        }
+        self.device.download_pinned(source, target, bytes, stream)
+    }
+
+    fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
+        self.device.copy(source, target, bytes, stream)
+    }
+
+    fn fill(&self, target: u64, value: u8, bytes: u64, stream: Stream) -> Result<()> {
+        self.device.fill(target, value, bytes, stream)
+    }
+
+    fn wait(&self, stream: Stream) -> Result<()> {
+        self.calls.count_wait();
+        self.device.wait(stream)
+    }
+
+    fn wait_mark(&self, mark: Mark) -> Result<()> {
+        self.calls.count_wait();
+        self.device.wait_mark(mark)
+    }
+
+    fn has_reached(&self, mark: Mark) -> Result<bool> {
+        self.device.has_reached(mark)
+    }
+
+    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
+        self.device.order_after(stream, mark)
+    }
+
+    fn mark(&self, stream: Stream) -> Result<Mark> {
+        self.device.mark(stream)
+    }
+
+    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+        self.device.elapsed_us(from, to)
+    }
+
+    fn release_mark(&self, mark: Mark) {
+        self.device.release_mark(mark);
+    }
+}
+
+impl KernelPlatform for Watched {
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        self.calls.launches.fetch_add(1, Ordering::Relaxed);
+        (self.before)(&self.calls)?;
+        self.device.launch(kernel, grid, arguments, stream)
+    }
+}
