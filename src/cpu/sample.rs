@@ -21,7 +21,7 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use pystachio_engine::ResultStream;
+use pystachio_engine::{ResultStream, from_panic};
 use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
 use tokio::runtime::Handle;
@@ -29,7 +29,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     datafusion::execution::memory_pool::MemoryReservation,
-    error::{from_arrow, from_panic},
+    error::from_arrow,
     scan::{BATCH_ROWS, ColumnReader, ScanTable},
 };
 

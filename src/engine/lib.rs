@@ -5,7 +5,8 @@
 //! Whoever hosts an engine sees only this trait.
 //!
 //! What engines do alike stands beside it:
-//! - `stop.rs`: what a host and an engine tell each other of a request; `locking.rs`: what a panic leaves of a lock
+//! - `stop.rs`: what a host and an engine tell each other of a request; `locking.rs`: what a panic leaves of a lock;
+//!   `panics.rs`: what it is for the query
 //! - `spill.rs`: what a query has on the host's disk; `spool.rs`: rows there that nobody reads
 //! - `letter_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
 //!   integers of any size. Each is one of PostgreSQL's values, which no engine may compute otherwise
@@ -18,6 +19,7 @@
 mod host_locale;
 mod letter_case;
 pub mod locking;
+mod panics;
 pub mod quotient;
 pub mod spill;
 pub mod spool;
@@ -25,6 +27,7 @@ mod stop;
 pub mod variance;
 
 pub use letter_case::{CaseMap, LetterCase};
+pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};

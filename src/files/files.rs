@@ -39,10 +39,11 @@ use crate::{
     describe::DescriptionCache,
     error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
+    file_memory::{FileMemory, UnlimitedMemory},
     file_set::expand,
     file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
-    footer_memory::{FooterMemory, FooterShare, UnlimitedMemory, decoded_bytes, footer_refused},
+    footer_memory::{FooterShare, decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
     statistics::ChunkStatistics,
@@ -127,7 +128,7 @@ struct KeptFooter {
 #[derive(Debug)]
 pub struct FileCatalog {
     footers: Mutex<KeptFooters>,
-    memory: Arc<dyn FooterMemory>,
+    memory: Arc<dyn FileMemory>,
     /// What is kept takes no more.
     kept_bytes_max: u64,
     /// What footers together say about a table.
@@ -142,7 +143,7 @@ impl Default for FileCatalog {
 
 impl FileCatalog {
     /// An empty catalog, whose footers are in `memory`, of which there are so many bytes for all purposes.
-    pub fn new(memory: Arc<dyn FooterMemory>, memory_bytes: u64) -> Self {
+    pub fn new(memory: Arc<dyn FileMemory>, memory_bytes: u64) -> Self {
         Self {
             footers: Mutex::default(),
             memory,
@@ -591,7 +592,7 @@ fn leaf_starts(schema: &SchemaDescriptor) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use crate::file_memory::tests::CountedMemory;
 
     /// A file with the content of one of the SQL tests' files.
     fn place(folder: &tempfile::TempDir, name: &str, content: &str) -> FileSet {
@@ -654,34 +655,19 @@ mod tests {
         assert!(!catalog.give_back(1));
     }
 
-    /// Memory of which so much is left.
-    #[derive(Debug)]
-    struct CountedMemory(AtomicU64);
-
-    impl FooterMemory for CountedMemory {
-        fn try_take(&self, bytes: u64) -> bool {
-            let take = |left: u64| left.checked_sub(bytes);
-            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
-        }
-
-        fn give_back(&self, bytes: u64) {
-            self.0.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
     #[test]
     fn footers_are_counted_before_they_are_read_and_until_nobody_has_them() {
         const MEMORY_BYTES: u64 = 40_000;
         let folder = tempfile::tempdir().unwrap();
-        let memory = Arc::new(CountedMemory(AtomicU64::new(MEMORY_BYTES)));
-        let left = || memory.0.load(Ordering::Relaxed);
+        let memory = Arc::new(CountedMemory::new(MEMORY_BYTES));
+        let left = || memory.left();
         let catalog = FileCatalog::new(memory.clone(), 4 * MEMORY_BYTES);
         let files = place(&folder, "t.parquet", "edge_int4.parquet");
         let footer = open(&catalog, &files);
         let footer_bytes = footer.share.bytes();
         assert_eq!((left(), catalog.kept_bytes()), (MEMORY_BYTES - footer_bytes, footer_bytes));
         // What is kept gives way to what is to be read, and its memory comes back with its last user.
-        memory.0.store(0, Ordering::Relaxed);
+        memory.set_left(0);
         let refused = catalog.open_all(&place(&folder, "u.parquet", "edge_int4.parquet")).unwrap_err();
         assert_eq!((refused.kind, catalog.kept_bytes()), (ErrorKind::OutOfMemory, 0));
         assert!(refused.message.contains("u.parquet") && refused.message.contains("\"memory\""), "{refused}");
@@ -689,7 +675,7 @@ mod tests {
         drop(footer);
         assert_eq!(left(), footer_bytes);
         // With room for the encoded footer, but not for the decoded one, nothing stays taken either.
-        memory.0.store(footer_bytes / 4, Ordering::Relaxed);
+        memory.set_left(footer_bytes / 4);
         assert!(catalog.open_all(&files).is_err());
         assert_eq!(left(), footer_bytes / 4);
     }

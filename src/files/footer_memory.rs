@@ -1,16 +1,19 @@
 //! Memory for footers: taken before they are read, and given back with the last who uses them.
 //!
-//! Invariants: what a footer takes is counted before it is allocated, by what its bytes announce. Who gives memory may
-//! be asked by any thread, and asks a catalog for nothing meanwhile.
+//! Invariants: what a footer takes is counted before it is allocated, by what its bytes announce. Who lends the memory
+//! asks a catalog for nothing meanwhile.
 //!
 //! Deliberately absent: which footers are kept (`files.rs`).
 
-use std::{fmt, mem::size_of, path::Path, sync::Arc};
+use std::{mem::size_of, path::Path, sync::Arc};
 
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::compact_protocol::{CompactWalk, Kind};
+use crate::{
+    FileMemory,
+    compact_protocol::{CompactWalk, Kind},
+};
 
 /// Beside its own structure: text, bounds and lists of a column chunk, each an allocation.
 const CHUNK_ALLOCATIONS_BYTES: u64 = 192;
@@ -20,36 +23,15 @@ const SCHEMA_FIELD: i64 = 2;
 const ROW_GROUPS_FIELD: i64 = 4;
 const CHUNKS_FIELD: i64 = 1;
 
-/// Where memory for footers comes from.
-pub trait FooterMemory: fmt::Debug + Send + Sync {
-    /// Takes so many bytes more, or none if there are too few.
-    fn try_take(&self, bytes: u64) -> bool;
-
-    /// Gives bytes back.
-    fn give_back(&self, bytes: u64);
-}
-
-/// As much as the host has.
-#[derive(Debug)]
-pub(super) struct UnlimitedMemory;
-
-impl FooterMemory for UnlimitedMemory {
-    fn try_take(&self, _bytes: u64) -> bool {
-        true
-    }
-
-    fn give_back(&self, _bytes: u64) {}
-}
-
 /// Memory of one footer, until it is dropped.
 #[derive(Debug)]
 pub(super) struct FooterShare {
-    memory: Arc<dyn FooterMemory>,
+    memory: Arc<dyn FileMemory>,
     bytes: u64,
 }
 
 impl FooterShare {
-    pub(super) fn new(memory: Arc<dyn FooterMemory>) -> Self {
+    pub(super) fn new(memory: Arc<dyn FileMemory>) -> Self {
         Self { memory, bytes: 0 }
     }
 

@@ -1,8 +1,9 @@
-//! Files: sets, identity, footers, what footers say of tables, and how the host reads them. Both engines use them.
+//! Files: sets, identity, footers, what footers say of tables, how the host reads them, and how they are written. Both
+//! engines use them.
 //!
 //! - `file_set.rs`: which files a table has
-//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`);
-//!   `query_files.rs`: the files of one query
+//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
+//!   `file_memory.rs`); `query_files.rs`: the files of one query
 //! - `page_cache.rs`: what the page cache holds of a file
 //! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
@@ -15,9 +16,10 @@
 //! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
 //! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage
 //!   causes
+//! - `writing`: TPC-H data, and files rewritten for reading on a GPU
 //! - `error.rs`: errors of the file system and of Parquet as plan errors
 //!
-//! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; columns' values; remote files.
+//! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
 
 mod compact_protocol;
 pub mod decoding_panics;
@@ -25,6 +27,7 @@ mod describe;
 mod direct_reads;
 mod error;
 mod exact_bounds;
+mod file_memory;
 mod file_set;
 mod file_type;
 mod files;
@@ -43,13 +46,14 @@ mod read_path;
 mod scan_size;
 mod statistics;
 mod writer;
+pub mod writing;
 
 pub use describe::{DescriptionCache, describe, identify};
 pub use error::{corrupt_file, from_io, from_parquet};
+pub use file_memory::FileMemory;
 pub use file_set::expand;
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
-pub use footer_memory::FooterMemory;
 pub use page_cache::{PageCacheProbe, is_in_page_cache};
 pub use page_check::{CheckedPages, PageSize, check_pages};
 pub use page_header::{PageEncoding, PageHeader, PageKind};

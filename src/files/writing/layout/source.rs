@@ -20,12 +20,13 @@ use parquet::{
     },
     schema::types::ColumnDescPtr,
 };
-use pystachio_files::{
+use pystachio_plan::Error;
+
+use crate::{
     CheckedPages,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
     from_parquet,
 };
-use pystachio_plan::Error;
 
 /// What a page's header is read with; its body is read at once.
 const HEADER_BYTES: usize = 4 << 10;

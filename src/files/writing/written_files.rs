@@ -12,8 +12,9 @@ use std::{
 };
 
 use parquet::errors::ParquetError;
-use pystachio_files::from_io;
 use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::from_io;
 
 /// Tells the provisional files of one process's runs apart.
 static RUN_NUMBER: AtomicU64 = AtomicU64::new(0);

@@ -18,7 +18,7 @@ use parquet::{
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
+use crate::writing::{
     admission::Grant,
     layout::{ColumnRows, PAGE_ROWS_STEP, ParquetSource, for_physical_type, guarded},
 };
@@ -64,7 +64,7 @@ pub(super) fn encode_chunk<R: ChunkReader + 'static>(
 fn encode<T: DataType, R: ChunkReader + 'static>(
     source: &ParquetSource<R>,
     task: &ChunkTask<'_>,
-    grant: Grant,
+    mut grant: Grant,
 ) -> Result<Option<EncodedChunk>> {
     let descriptor = source.column(task.column);
     let batch_rows = batch_rows(source.row_bytes(task.column));

@@ -23,7 +23,10 @@ use parquet::{
         writer::{SerializedPageWriter, TrackedWrite},
     },
 };
-use pystachio_engine::locking::{lock_whole, whole};
+use pystachio_engine::{
+    from_panic,
+    locking::{lock_whole, whole},
+};
 use pystachio_plan::Result;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +35,7 @@ use super::{
     choice::{CODECS, Trial, best_encoding, choose, encodings, may_have_dictionary},
     column_properties, for_physical_type,
 };
-use crate::admission::Admission;
+use crate::writing::admission::Admission;
 
 /// Rows of a sample: a tenth of a row group.
 pub(crate) const SAMPLE_ROWS: u64 = 1_000_000;
@@ -101,7 +104,7 @@ pub(crate) fn run_threads(
             Ok(result) => result,
             Err(panic) => {
                 stop.cancel();
-                Err(crate::error::from_panic(panic.as_ref()))
+                Err(from_panic(panic.as_ref()))
             }
         });
         // All are waited for, also after an error.

@@ -6,8 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use pystachio_plan::{DataType, FileSet, Value};
 
 use super::*;
-use crate::{layout::PAGES_MIN, pool::EnginePool};
-use pystachio_files::{FileCatalog, describe};
+use crate::{FileCatalog, describe, file_memory::tests::CountedMemory, writing::layout::PAGES_MIN};
 
 fn request(directory: &Path) -> GenerateRequest {
     GenerateRequest {
@@ -22,7 +21,7 @@ fn request(directory: &Path) -> GenerateRequest {
 }
 
 fn admission() -> Admission {
-    Admission::new(Arc::new(EnginePool::new(1 << 30)))
+    Admission::new(Arc::new(CountedMemory::new(1 << 30)))
 }
 
 fn run(request: GenerateRequest) -> Result<Vec<(String, u64)>> {
@@ -134,7 +133,7 @@ fn the_layout_for_gpus_has_the_same_rows_in_many_pages() {
         assert!(encodings.contains(encoding), "{encodings:?}");
     }
     // Not enough memory for one row group.
-    let little = Admission::new(Arc::new(EnginePool::new(1 << 20)));
+    let little = Admission::new(Arc::new(CountedMemory::new(1 << 20)));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let refused = runtime.block_on(generate(GenerateRequest { overwrite: true, ..gpu }, 2, little, &|_| {}));
     assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);

@@ -10,8 +10,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use pystachio_files::TableFile;
 use pystachio_plan::{Error, ErrorKind, OptimizeRequest, Result};
+
+use crate::TableFile;
 
 const EXTENSION: &str = "parquet";
 

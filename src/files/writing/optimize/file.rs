@@ -18,8 +18,10 @@ use parquet::{
         writer::SerializedFileWriter,
     },
 };
-use pystachio_engine::locking::{lock_whole, whole};
-use pystachio_files::TableFile;
+use pystachio_engine::{
+    from_panic,
+    locking::{lock_whole, whole},
+};
 use pystachio_plan::{Error, ErrorKind, OptimizedColumn, Result};
 
 use super::{
@@ -27,13 +29,15 @@ use super::{
     chunk::{ChunkTask, EncodedChunk, encode_chunk},
 };
 use crate::{
-    admission::Grant,
-    error::from_panic,
-    layout::{
-        ColumnChoice, FileBytes, ParquetSource, Trials, base_properties, choose_columns, column_properties,
-        page_rows, run_threads,
+    TableFile,
+    writing::{
+        admission::Grant,
+        layout::{
+            ColumnChoice, FileBytes, ParquetSource, Trials, base_properties, choose_columns,
+            column_properties, page_rows, run_threads,
+        },
+        written_files::{WrittenFiles, write_failed},
     },
-    written_files::{WrittenFiles, write_failed},
 };
 
 /// Bytes of a column chunk before compression, which sets how many rows of long values make a row group.

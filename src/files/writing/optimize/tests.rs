@@ -34,9 +34,9 @@ use parquet::{
 use pystachio_plan::{Error, ErrorKind};
 
 use super::*;
-use crate::{layout, pool::EnginePool};
+use crate::{file_memory::tests::CountedMemory, writing::layout};
 
-const MEMORY_BYTES: usize = 1 << 30;
+const MEMORY_BYTES: u64 = 1 << 30;
 
 fn request(source: &Path, target: &Path) -> OptimizeRequest {
     OptimizeRequest {
@@ -52,8 +52,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-fn means(memory_bytes: usize) -> OptimizeMeans {
-    let admission = Admission::new(Arc::new(EnginePool::new(memory_bytes)));
+fn means(memory_bytes: u64) -> OptimizeMeans {
+    let admission = Admission::new(Arc::new(CountedMemory::new(memory_bytes)));
     OptimizeMeans { catalog: Arc::default(), threads: 2, admission }
 }
 

@@ -41,7 +41,7 @@ use self::{
     output::{Output, TableFile},
     table::Table,
 };
-use crate::{
+use crate::writing::{
     admission::{Admission, Grant},
     layout::{self, Codecs},
 };
@@ -62,7 +62,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 ///
 /// `InvalidArgument` for a request that makes no sense or a file that exists; `FilePermission` and
 /// `FileAccess`, naming the file, if writing fails. Nothing is left behind then.
-pub(crate) async fn generate(
+pub async fn generate(
     request: GenerateRequest,
     threads: usize,
     admission: Admission,

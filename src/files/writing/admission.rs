@@ -6,51 +6,48 @@
 //! Deliberately absent: waiting for what queries hold. A piece that is refused while no other runs is an error.
 
 use std::{
-    fmt,
     sync::{Arc, Condvar, Mutex},
     time::Duration,
 };
 
-use crate::datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use pystachio_engine::locking::{account, lock};
-use pystachio_plan::Result;
+use pystachio_plan::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::error::from_datafusion;
+use crate::FileMemory;
 
-const CONSUMER: &str = "file writer";
 /// How often one that waits looks whether it is still wanted.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// Admits pieces of work into a memory pool.
-pub(crate) struct Admission {
-    pool: Arc<dyn MemoryPool>,
+/// Admits pieces of work as far as an engine's memory goes.
+pub struct Admission {
+    memory: Arc<dyn FileMemory>,
     admitted: Arc<Admitted>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Admitted {
     count: Mutex<usize>,
     changed: Condvar,
 }
 
 /// Memory of a piece of work, until it is dropped.
+#[derive(Debug)]
 pub(crate) struct Grant {
-    reservation: MemoryReservation,
+    memory: Arc<dyn FileMemory>,
+    bytes: u64,
     admitted: Arc<Admitted>,
 }
 
 impl Admission {
-    pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Self {
-        Self { pool, admitted: Arc::default() }
+    /// Admits as much as this memory allows.
+    pub fn new(memory: Arc<dyn FileMemory>) -> Self {
+        Self { memory, admitted: Arc::default() }
     }
 
-    /// The pool's size, if it has one.
+    /// All that there is, whoever has it.
     pub(crate) fn bytes_max(&self) -> u64 {
-        match self.pool.memory_limit() {
-            crate::datafusion::execution::memory_pool::MemoryLimit::Finite(bytes) => bytes as u64,
-            _ => u64::MAX,
-        }
+        self.memory.bytes_max()
     }
 
     /// Waits for memory; `None` if it is not wanted any more. Blocks.
@@ -59,23 +56,22 @@ impl Admission {
     ///
     /// `OutOfMemory` if there is not enough, although no other piece is admitted.
     pub(crate) fn admit(&self, bytes: u64, stop: &CancellationToken) -> Result<Option<Grant>> {
-        let reservation = MemoryConsumer::new(CONSUMER).register(&self.pool);
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut count = lock(&self.admitted.count);
         loop {
             if stop.is_cancelled() {
                 return Ok(None);
             }
-            match reservation.try_grow(bytes) {
-                Ok(()) => break,
-                Err(error) if *count == 0 => return Err(from_datafusion(&error)),
-                Err(_) => {}
+            if self.memory.try_take(bytes) {
+                break;
+            }
+            if *count == 0 {
+                return Err(refused(self.memory.as_ref(), bytes));
             }
             let waited = self.admitted.changed.wait_timeout(count, WAIT);
             count = account(waited).0;
         }
         *count += 1;
-        Ok(Some(Grant { reservation, admitted: self.admitted.clone() }))
+        Ok(Some(Grant { memory: self.memory.clone(), bytes, admitted: self.admitted.clone() }))
     }
 }
 
@@ -85,16 +81,21 @@ impl Grant {
     /// # Errors
     ///
     /// `OutOfMemory`.
-    pub(crate) fn cover(&self, bytes: usize) -> Result<()> {
-        let missing = bytes.saturating_sub(self.reservation.size());
-        self.reservation.try_grow(missing).map_err(|error| from_datafusion(&error))
+    pub(crate) fn cover(&mut self, bytes: usize) -> Result<()> {
+        let missing = (bytes as u64).saturating_sub(self.bytes);
+        if !self.memory.try_take(missing) {
+            return Err(refused(self.memory.as_ref(), missing));
+        }
+        self.bytes += missing;
+        Ok(())
     }
 
     /// Gives back what is more than `bytes`.
-    pub(crate) fn shrink_to(&self, bytes: usize) {
-        let excess = self.reservation.size().saturating_sub(bytes);
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.bytes.saturating_sub(bytes as u64);
         if excess > 0 {
-            self.reservation.shrink(excess);
+            self.memory.give_back(excess);
+            self.bytes -= excess;
             self.admitted.changed.notify_all();
         }
     }
@@ -103,41 +104,46 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         // Before the count changes: whoever sees no other piece must see its memory.
-        self.reservation.free();
+        self.memory.give_back(self.bytes);
         let mut count = lock(&self.admitted.count);
         *count = count.saturating_sub(1);
         self.admitted.changed.notify_all();
     }
 }
 
-impl fmt::Debug for Grant {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "grant of {} bytes", self.reservation.size())
-    }
+/// The error of work that gets no more memory.
+fn refused(memory: &dyn FileMemory, requested_bytes: u64) -> Error {
+    let message = "the query needs more memory than the server's option \"memory\" allows";
+    let limit_bytes = memory.bytes_max();
+    Error::new(ErrorKind::OutOfMemory, message)
+        .with_detail(format!(
+            "There is no memory for a file writer: requested_bytes={requested_bytes}, limit_bytes={limit_bytes}."
+        ))
+        .with_hint("Increase the option \"memory\" of the foreign server, or run fewer queries at once.")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool::EnginePool;
-    use pystachio_plan::ErrorKind;
+    use crate::file_memory::tests::CountedMemory;
 
     fn admission() -> Admission {
-        Admission::new(Arc::new(EnginePool::new(1000)))
+        Admission::new(Arc::new(CountedMemory::new(1000)))
     }
 
     #[test]
     fn a_piece_waits_for_the_one_before_it() {
-        let (admission, stop) = (admission(), CancellationToken::new());
-        let first = admission.admit(700, &stop).unwrap().unwrap();
+        let memory = Arc::new(CountedMemory::new(1000));
+        let (admission, stop) = (Admission::new(memory.clone()), CancellationToken::new());
+        let mut first = admission.admit(700, &stop).unwrap().unwrap();
         std::thread::scope(|scope| {
             let second = scope.spawn(|| admission.admit(600, &stop).unwrap().unwrap());
             first.shrink_to(500);
             assert!(first.cover(1001).is_err());
             drop(first);
-            assert_eq!(second.join().unwrap().reservation.size(), 600);
+            assert_eq!(second.join().unwrap().bytes, 600);
         });
-        assert_eq!(admission.pool.reserved(), 0);
+        assert_eq!(memory.left(), 1000);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Parquet files rewritten for reading on a GPU, by the rules of [`crate::layout`].
+//! Parquet files rewritten for reading on a GPU, by the rules of [`crate::writing::layout`].
 //!
 //! ```text
 //! file ──► a form for every column, by trial ──► column chunks, a thread each ──► appended in order
@@ -30,17 +30,18 @@ use std::{
     time::Duration,
 };
 
-use pystachio_engine::{WriteProgress, locking::lock_whole};
-use pystachio_files::FileCatalog;
+use pystachio_engine::{WriteProgress, from_panic, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind, FileSet, OptimizeRequest, OptimizedColumn, Result};
 use tokio_util::sync::CancellationToken;
 
 use self::target::target_paths;
 use crate::{
-    admission::Admission,
-    error::from_panic,
-    layout::Codecs,
-    written_files::{WrittenFiles, file_name},
+    FileCatalog,
+    writing::{
+        admission::Admission,
+        layout::Codecs,
+        written_files::{WrittenFiles, file_name},
+    },
 };
 
 const ROW_GROUP_ROWS_MIN: u64 = 1024;
@@ -48,10 +49,13 @@ const ROW_GROUP_ROWS_MAX: u64 = 100_000_000;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What an engine lends to a run.
-pub(crate) struct OptimizeMeans {
-    pub(crate) catalog: Arc<FileCatalog>,
-    pub(crate) threads: usize,
-    pub(crate) admission: Admission,
+pub struct OptimizeMeans {
+    /// Footers of the source.
+    pub catalog: Arc<FileCatalog>,
+    /// Threads that encode.
+    pub threads: usize,
+    /// Memory for what they encode.
+    pub admission: Admission,
 }
 
 /// Rewrites files and returns their columns.
@@ -60,7 +64,7 @@ pub(crate) struct OptimizeMeans {
 ///
 /// `InvalidArgument` for a request that makes no sense or a file that exists; those of reading the source and
 /// of writing, naming the file; `OutOfMemory`. Nothing is left behind then.
-pub(crate) async fn optimize(
+pub async fn optimize(
     request: OptimizeRequest,
     means: OptimizeMeans,
     progress: &(dyn Fn(WriteProgress) + Send + Sync),

@@ -25,7 +25,7 @@ use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Error, Result};
 
 use super::{form::TableForm, table::Table};
-use crate::{
+use crate::writing::{
     admission::Grant,
     written_files::{WrittenFiles, write_failed},
 };

@@ -18,7 +18,7 @@ use pystachio_plan::{Error, FileLayout, Result};
 use tokio_util::sync::CancellationToken;
 
 use super::table::Table;
-use crate::{
+use crate::writing::{
     admission::Admission,
     layout::{Codecs, ParquetSource, SAMPLE_ROWS, Trials, choose_columns, page_rows, table_properties},
     written_files::write_failed,
