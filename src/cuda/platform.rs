@@ -21,10 +21,8 @@ use cudarc::driver::{
 };
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::Slot;
-use pystachio_gpu::{
-    device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Stream},
-    kernel::KernelDevice,
-    operation::{Device, Lane},
+use pystachio_gpu::device::{
+    CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Kernel, Mark, Platform, Stream,
 };
 use pystachio_plan::{Error, Result};
 
@@ -89,10 +87,6 @@ impl Platform for CudaPlatform {
 
     fn calls(&self) -> Arc<CallWatch> {
         self.calls.clone()
-    }
-
-    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
-        Arc::new(KernelDevice::new(self, lane))
     }
 
     fn reader_count(&self) -> usize {
@@ -206,22 +200,6 @@ impl Platform for CudaPlatform {
         Ok(())
     }
 
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        let _call = self.enter()?;
-        // SAFETY: the target has this many bytes; the source is the caller's until the wait below ends.
-        unsafe { result::memcpy_htod_async(target, source, handle(stream)) }
-            .map_err(|error| from_driver("copy to the device", error))?;
-        self.wait(stream)
-    }
-
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        let _call = self.enter()?;
-        // SAFETY: the source has this many bytes; the target is ours until the wait below ends.
-        unsafe { result::memcpy_dtoh_async(target, source, handle(stream)) }
-            .map_err(|error| from_driver("copy from the device", error))?;
-        self.wait(stream)
-    }
-
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
         let _call = self.enter()?;
         // SAFETY: the context is current; the memory is given back by `release_host`.
@@ -242,22 +220,26 @@ impl Platform for CudaPlatform {
         }
     }
 
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: page-locked memory with this many bytes, which stays as it is until the copy has happened.
+        // SAFETY: memory of the caller's with this many bytes, which stays as it is until the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
         // SAFETY: the target has this many bytes.
         unsafe { result::memcpy_htod_async(target, slice, handle(stream)) }
             .map_err(|error| from_driver("copy to the device", error))
     }
 
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: page-locked memory with this many bytes, which nobody else touches before the copy has happened.
+        // SAFETY: memory of the caller's with this many bytes, which nobody else touches before the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
         // SAFETY: the source has this many bytes.
         unsafe { result::memcpy_dtoh_async(slice, source, handle(stream)) }
             .map_err(|error| from_driver("copy from the device", error))
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        self.launch_kernel(kernel, grid, arguments, stream)
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {

@@ -3,9 +3,11 @@
 //! - `execution`: a tree of sources that give chunks; what a host starts is [`execution::DeviceEngine`]
 //! - `decode`: column chunks of Parquet become columns; `program`: expressions become a byte-code
 //! - `spill`: rows that do not fit on the device
-//! - `operation`: what operators are made of; `kernel`: the same by kernels
+//! - `operation`: what operators are made of, by kernels
 //! - `device`: memory, columns, streams; the platform that they are had from, and the emulated one
 //! - `file_systems.rs`: which ways from files to a device there are; `affinity`: which disks are near a GPU
+//!
+//! Imports go one way: execution → decode, program, spill → operation → device.
 //!
 //! Invariants: a result is the CPU engine's, or the query is refused with `NotSupported` before its first row.
 //!
@@ -17,7 +19,6 @@ pub mod decode;
 pub mod device;
 pub mod execution;
 mod file_systems;
-pub mod kernel;
 pub mod operation;
 pub mod program;
 pub mod spill;

@@ -24,9 +24,8 @@ use super::{
     page_layout::{PageMemory, Section},
 };
 use crate::{
-    device::{BatchSize, Buffer, Decompressor, FrameBatch, FrameFormat},
-    kernel::{Kernel, KernelDevice, Status},
-    operation::{Device, Lane},
+    device::{BatchSize, Buffer, Decompressor, FrameBatch, FrameFormat, Kernel},
+    operation::{Queue, Status},
 };
 
 /// Bytes of an element of the arrays that a library takes, and of a status.
@@ -124,37 +123,37 @@ impl Decompression {
     /// `FileCorrupt`, naming file, column and page, of refused pages; `OutOfMemory`, `Device`.
     pub(super) fn launch(
         self,
-        device: &KernelDevice,
+        queue: &Queue,
         names: &[ColumnNames],
     ) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
         let Self { snappy, lz4, origins, hadoop_lz4, zstd, gzip, encoded } = self;
         let mut reported = None;
         if !origins.is_empty() {
-            let status = device.allocate_filled::<Status>(1, 0)?;
-            launch_reporting(device, Kernel::DecompressSnappy, &snappy, status.address())?;
-            launch_reporting(device, Kernel::DecompressLz4, &lz4, status.address())?;
+            let status = queue.allocate_filled::<Status>(1, 0)?;
+            launch_reporting(queue, Kernel::DecompressSnappy, &snappy, status.address())?;
+            launch_reporting(queue, Kernel::DecompressLz4, &lz4, status.address())?;
             reported = Some((status, origins));
         }
         let page_count = hadoop_lz4.len() + zstd.len() + gzip.len();
         if page_count > 0 {
-            let flags = device.allocate_filled::<u32>(page_count as u64, 0)?;
-            launch_hadoop_lz4(device, &hadoop_lz4, flags.address())?;
+            let flags = queue.allocate_filled::<u32>(page_count as u64, 0)?;
+            launch_hadoop_lz4(queue, &hadoop_lz4, flags.address())?;
             let mut first = hadoop_lz4.len() as u64 * FLAG_BYTES;
             for (format, pages) in [(FrameFormat::Zstd, &zstd), (FrameFormat::Gzip, &gzip)] {
                 let end = first + pages.len() as u64 * FLAG_BYTES;
-                match device.memory().decompressor() {
+                match queue.memory().decompressor() {
                     Some(library) => {
-                        launch_library(device, (library, format), pages, flags.address() + first)?;
+                        launch_library(queue, (library, format), pages, flags.address() + first)?;
                     }
                     // It has been given up since the chunks were laid out.
-                    None => device.memory().fill_range(&flags, first..end, 1, device.stream())?,
+                    None => queue.memory().fill_range(&flags, first..end, 1, queue.stream())?,
                 }
                 first = end;
             }
             let pages = hadoop_lz4.into_iter().chain(zstd).chain(gzip).collect::<Vec<_>>();
-            let flags: Vec<u32> = device.download(&flags, pages.len())?;
+            let flags: Vec<u32> = queue.download(&flags, pages.len())?;
             let refused = pages.iter().zip(flags).filter(|(_, flag)| *flag != 0).map(|(page, _)| page);
-            decompress_refused(device.lane(), &refused.collect::<Vec<_>>(), &encoded, names)?;
+            decompress_refused(queue, &refused.collect::<Vec<_>>(), &encoded, names)?;
         }
         Ok(reported)
     }
@@ -164,34 +163,29 @@ fn bytes_moved(tasks: &[CompressedPage]) -> u64 {
     tasks.iter().map(|task| u64::from(task.source_bytes) + u64::from(task.target_bytes)).sum()
 }
 
-fn launch_reporting(
-    device: &KernelDevice,
-    kernel: Kernel,
-    tasks: &[CompressedPage],
-    status: u64,
-) -> Result<()> {
+fn launch_reporting(queue: &Queue, kernel: Kernel, tasks: &[CompressedPage], status: u64) -> Result<()> {
     if tasks.is_empty() {
         return Ok(());
     }
-    let pages = device.upload(tasks)?;
+    let pages = queue.upload(tasks)?;
     let arguments = DecompressPages { pages: pages.address(), status };
-    device.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(tasks))
+    queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(tasks))
 }
 
-fn launch_hadoop_lz4(device: &KernelDevice, pages: &[RefusablePage], refused: u64) -> Result<()> {
+fn launch_hadoop_lz4(queue: &Queue, pages: &[RefusablePage], refused: u64) -> Result<()> {
     if pages.is_empty() {
         return Ok(());
     }
     let tasks: Vec<CompressedPage> = pages.iter().map(|page| page.task).collect();
-    let buffer = device.upload(&tasks)?;
+    let buffer = queue.upload(&tasks)?;
     let arguments = DecompressFrames { pages: buffer.address(), refused };
     let kernel = Kernel::DecompressHadoopLz4;
-    device.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(&tasks))
+    queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(&tasks))
 }
 
 /// Has a library decompress pages of a format, as far as it can.
 fn launch_library(
-    device: &KernelDevice,
+    queue: &Queue,
     (library, format): (&dyn Decompressor, FrameFormat),
     pages: &[RefusablePage],
     refused: u64,
@@ -199,13 +193,13 @@ fn launch_library(
     if pages.is_empty() {
         return Ok(());
     }
-    let (memory, stream) = (device.memory(), device.stream());
+    let (memory, stream) = (queue.memory(), queue.stream());
     let tasks: Vec<CompressedPage> = pages.iter().map(|page| page.task).collect();
-    let task_buffer = device.upload(&tasks)?;
+    let task_buffer = queue.upload(&tasks)?;
     let checksums: Vec<PageChecksum> = pages.iter().map(|page| page.checksum).collect();
-    let checksum_buffer = device.upload(&checksums)?;
+    let checksum_buffer = queue.upload(&checksums)?;
     let stand_in = stand_in(format);
-    let stand_in_buffer = device.upload(stand_in)?;
+    let stand_in_buffer = queue.upload(stand_in)?;
     let page_count = tasks.len() as u64;
     let arrays = memory.allocate(page_count * (5 * NUMBER_BYTES + STATUS_BYTES), stream)?;
     let array = |number: u64| arrays.address() + number * page_count * NUMBER_BYTES;
@@ -225,7 +219,7 @@ fn launch_library(
         page_count: page_count as u32,
         takes_unchecked: memory.techniques().takes_unchecked_pages.into(),
     };
-    device.launch_moving(Kernel::PrepareFrames, tasks.len() as u32, &arguments, || {
+    queue.launch_moving(Kernel::PrepareFrames, tasks.len() as u32, &arguments, || {
         tasks.iter().map(|task| u64::from(task.source_bytes)).sum()
     })?;
     let target_bytes: Vec<u64> = tasks.iter().map(|task| task.target_bytes.into()).collect();
@@ -257,7 +251,7 @@ fn launch_library(
         Err(error) if error.kind == ErrorKind::OutOfMemory => {}
         Err(error) => return Err(error),
     }
-    device.launch_moving(Kernel::CheckFrames, tasks.len() as u32, &arguments, || match format {
+    queue.launch_moving(Kernel::CheckFrames, tasks.len() as u32, &arguments, || match format {
         FrameFormat::Zstd => 0,
         FrameFormat::Gzip => target_bytes.iter().sum(),
     })
@@ -265,14 +259,14 @@ fn launch_library(
 
 /// Decompresses pages on the host; their bytes are on the device in the stream's order.
 fn decompress_refused(
-    lane: &Lane,
+    queue: &Queue,
     refused: &[&RefusablePage],
     encoded: &[EncodedPages],
     names: &[ColumnNames],
 ) -> Result<()> {
     let bytes = refused
         .iter()
-        .map(|page| lane.memory().download_from::<u8>(page.address, page.bytes, lane.stream()))
+        .map(|page| queue.memory().download_from::<u8>(page.address, page.bytes, queue.stream()))
         .collect::<Result<Vec<_>>>()?;
     let mut jobs = Vec::with_capacity(refused.len());
     for (page, bytes) in refused.iter().zip(&bytes) {
@@ -287,5 +281,5 @@ fn decompress_refused(
             number: page.origin.page,
         });
     }
-    decompress_to_device(lane, &jobs)
+    decompress_to_device(queue, &jobs)
 }

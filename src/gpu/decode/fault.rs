@@ -6,7 +6,7 @@ use parquet::schema::types::ColumnDescriptor;
 use pystachio_plan::{DataType, Error, ErrorKind, ScanColumn};
 
 use super::abi::error_code;
-use crate::kernel::Status;
+use crate::operation::Status;
 
 /// Names for messages about a column of a file.
 #[derive(Clone, Debug)]

@@ -31,7 +31,7 @@ use pystachio_files::decoding_panics::{NOT_DECODABLE, decode_guarded};
 use pystachio_plan::Result;
 
 use super::fault::ColumnNames;
-use crate::operation::Lane;
+use crate::operation::Queue;
 
 /// What is decompressed at once, unless one page alone is more.
 const BATCH_BYTES: u64 = 64 << 20;
@@ -77,8 +77,8 @@ pub(super) struct HostJob<'a> {
 ///
 /// `FileCorrupt`, naming file, column and page; `OutOfMemory` for a page that is larger than the budget; `Cancelled`; faults
 /// of the device.
-pub(super) fn decompress_to_device(lane: &Lane, jobs: &[HostJob<'_>]) -> Result<()> {
-    let budget = lane.memory().host_budget();
+pub(super) fn decompress_to_device(queue: &Queue, jobs: &[HostJob<'_>]) -> Result<()> {
+    let budget = queue.memory().host_budget();
     let batch_bytes = BATCH_BYTES.min(budget.bytes_max());
     let mut rest = jobs;
     while !rest.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn decompress_to_device(lane: &Lane, jobs: &[HostJob<'_>]) -> Result<
         };
         let (batch, later) = rest.split_at(rest.iter().take_while(within).count().max(1));
         let bytes = batch.iter().map(|job| job.bytes).sum();
-        let share = budget.take(bytes, || lane.check_wanted())?;
+        let share = budget.take(bytes, || queue.check_wanted())?;
         // Only of a page that is alone.
         let _share = share
             .ok_or_else(|| batch[0].names.page_beyond_memory(batch[0].number, bytes, budget.bytes_max()))?;
@@ -100,7 +100,7 @@ pub(super) fn decompress_to_device(lane: &Lane, jobs: &[HostJob<'_>]) -> Result<
             let wanted = wanted.ok_or_else(|| {
                 job.names.corrupt_page(job.number, "it has another length than its header says")
             })?;
-            lane.memory().upload_to(wanted, job.target, lane.stream())?;
+            queue.memory().upload_to(wanted, job.target, queue.stream())?;
         }
         rest = later;
     }

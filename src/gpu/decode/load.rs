@@ -31,9 +31,8 @@ use super::{
     row_selection::RowSelection,
 };
 use crate::{
-    device::{Buffer, DeviceMemory, Lifetime, Stream},
-    kernel::{Kernel, KernelDevice, Status},
-    operation::{Device, Lane},
+    device::{Buffer, DeviceMemory, Kernel, Lifetime, Stream},
+    operation::{Queue, Status},
 };
 
 /// A chunk's encoded bytes.
@@ -301,14 +300,14 @@ impl Indexing {
     }
 
     /// Enqueues the kernels.
-    fn launch(self, device: &KernelDevice) -> Result<()> {
+    fn launch(self, queue: &Queue) -> Result<()> {
         for (kernel, pages) in [(Kernel::IndexDeltas, self.deltas), (Kernel::IndexRuns, self.runs)] {
             if pages.is_empty() {
                 continue;
             }
-            let uploaded = device.upload(&pages)?;
+            let uploaded = queue.upload(&pages)?;
             let arguments = DecodePages { pages: uploaded.address(), ..DecodePages::default() };
-            device.launch_moving(kernel, pages.len() as u32, &arguments, || {
+            queue.launch_moving(kernel, pages.len() as u32, &arguments, || {
                 pages.iter().map(|page| u64::from(page.values_bytes)).sum()
             })?;
         }
@@ -316,49 +315,54 @@ impl Indexing {
     }
 }
 
-/// What [`crate::operation::DecodeOperations::load_chunks`] is, by kernels.
-pub(crate) fn enqueue_loading(
-    device: &KernelDevice,
-    chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>,
-) -> Result<PendingLoad> {
-    let (memory, stream) = (device.memory(), device.stream());
-    let loads = chunks
-        .into_iter()
-        .map(|(source, bytes)| Load::new(source, bytes, memory))
-        .collect::<Result<Vec<_>>>()?;
-    let mut host_chunks = Vec::with_capacity(loads.len());
-    let mut decompression = Decompression::default();
-    let mut indexing = Indexing::default();
-    let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
-    for (number, load) in loads.into_iter().enumerate() {
-        let (codec, metadata) = (load.codec, load.source.metadata);
-        names.push(load.names.clone());
-        host_chunks.push((load.host_bytes()?, PageFormat::of(metadata)));
-        let chunk = load.place(memory, stream)?;
-        decompression.add(&chunk, codec, &PageFormat::of(metadata), number);
-        indexing.add(&chunk, metadata.column_descr());
-        resident.push(chunk);
+impl Queue {
+    /// Enqueues the loading of chunks of one row group: their pages come to the device, if they are not there yet, and
+    /// are decompressed. One resident chunk each, in their order. Waits if the host may have to decompress some of the
+    /// pages after all: those of LZ4, and those that a library decompresses.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for an unknown compression, `FileCorrupt` naming file, column and page.
+    pub fn load_chunks(&self, chunks: Vec<(&ColumnSource<'_>, EncodedBytes<'_>)>) -> Result<PendingLoad> {
+        let (memory, stream) = (self.memory(), self.stream());
+        let loads = chunks
+            .into_iter()
+            .map(|(source, bytes)| Load::new(source, bytes, memory))
+            .collect::<Result<Vec<_>>>()?;
+        let mut host_chunks = Vec::with_capacity(loads.len());
+        let mut decompression = Decompression::default();
+        let mut indexing = Indexing::default();
+        let (mut resident, mut names) = (Vec::with_capacity(loads.len()), Vec::with_capacity(loads.len()));
+        for (number, load) in loads.into_iter().enumerate() {
+            let (codec, metadata) = (load.codec, load.source.metadata);
+            names.push(load.names.clone());
+            host_chunks.push((load.host_bytes()?, PageFormat::of(metadata)));
+            let chunk = load.place(memory, stream)?;
+            decompression.add(&chunk, codec, &PageFormat::of(metadata), number);
+            indexing.add(&chunk, metadata.column_descr());
+            resident.push(chunk);
+        }
+        decompress_on_host(self, &resident, &host_chunks, &names)?;
+        let decompression = decompression.launch(self, &names)?;
+        indexing.launch(self)?;
+        let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
+        let queue = self.clone();
+        let wait = move || match decompression {
+            Some((status, origins)) => check_decompressed(&queue, &status, &origins, &names),
+            None => Ok(()),
+        };
+        Ok(PendingLoad { chunks, wait: Box::new(wait) })
     }
-    decompress_on_host(device.lane(), &resident, &host_chunks, &names)?;
-    let decompression = decompression.launch(device, &names)?;
-    indexing.launch(device)?;
-    let chunks = resident.into_iter().map(|chunk| Arc::new(without_compressed(chunk))).collect();
-    let lane = device.lane().clone();
-    let wait = move || match decompression {
-        Some((status, origins)) => check_decompressed(&lane, &status, &origins, &names),
-        None => Ok(()),
-    };
-    Ok(PendingLoad { chunks, wait: Box::new(wait) })
 }
 
 /// Waits, and turns what kernels report of pages into an error.
 fn check_decompressed(
-    lane: &Lane,
+    queue: &Queue,
     status: &Buffer,
     origins: &[PageOrigin],
     names: &[ColumnNames],
 ) -> Result<()> {
-    let status = lane.download::<Status>(status, 1)?.first().copied().unwrap_or_default();
+    let status = queue.download::<Status>(status, 1)?.first().copied().unwrap_or_default();
     if status.code == 0 {
         return Ok(());
     }
@@ -399,7 +403,7 @@ impl PendingLoad {
 
 /// Decompresses the pages of chunks whose bytes the host has, and copies them to their places.
 fn decompress_on_host(
-    lane: &Lane,
+    queue: &Queue,
     chunks: &[ResidentChunk],
     host_chunks: &[(Option<&[u8]>, PageFormat)],
     names: &[ColumnNames],
@@ -422,7 +426,7 @@ fn decompress_on_host(
             });
         }
     }
-    decompress_to_device(lane, &jobs)
+    decompress_to_device(queue, &jobs)
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@
 //! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
 //! into pages that the column keeps alive.
 //!
-//! Only `load.rs` (`enqueue_loading`) and `row_group.rs` (`enqueue_decoding`) launch kernels, for `kernel/decode.rs`, with what
-//! `chunk_plan.rs`, `chunk_decoder.rs`, `page_batch.rs` and `abi.rs` prepare. The rest is every device's.
+//! What is enqueued are operations of a [`Queue`](crate::operation::Queue): `load_chunks` (`load.rs`) and `decode_chunks`
+//! (`row_group.rs`).
 //!
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 
@@ -52,10 +52,8 @@ pub(crate) mod tests;
 
 pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
 pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column};
-pub(crate) use load::enqueue_loading;
 pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
 pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
 pub use pinned_chunk::PinnedChunk;
-pub(crate) use row_group::enqueue_decoding;
 pub use row_group::{ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
 pub use row_selection::RowSelection;

@@ -11,9 +11,8 @@ use super::{
     row_selection::{PlacedRows, RowSelection},
 };
 use crate::{
-    device::{Buffer, CellType},
-    kernel::{Kernel, KernelDevice},
-    operation::Lane,
+    device::{Buffer, CellType, Kernel},
+    operation::Queue,
 };
 
 /// Arrays start at multiples of this.
@@ -135,7 +134,7 @@ impl PageBatch {
     /// # Errors
     ///
     /// `OutOfMemory`, `Device`.
-    pub(super) fn launch(&self, device: &KernelDevice, status: u64) -> Result<Vec<BuiltStrings>> {
+    pub(super) fn launch(&self, queue: &Queue, status: u64) -> Result<Vec<BuiltStrings>> {
         let mut arrays = PackedArrays::default();
         let pages = arrays.add(&self.pages);
         let columns = arrays.add(&self.columns);
@@ -150,13 +149,13 @@ impl PageBatch {
             (Kernel::DecodeIndexes, &self.run_slices),
         ]
         .map(|(kernel, slices)| (kernel, slices, arrays.add(slices)));
-        let tasks = device.upload(&arrays.bytes)?;
+        let tasks = queue.upload(&arrays.bytes)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
             DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
         let decode = |kernel, arguments: DecodePages, list: usize, numbers: &[u32]| {
             let arguments = DecodePages { list: at(list), ..arguments };
-            device.launch_moving(kernel, numbers.len() as u32, &arguments, || {
+            queue.launch_moving(kernel, numbers.len() as u32, &arguments, || {
                 numbers.iter().map(|number| self.bytes_moved(kernel, *number)).sum()
             })
         };
@@ -167,15 +166,15 @@ impl PageBatch {
         let mut rebuilt_pages = None;
         if !self.with_prefixes.is_empty() {
             let mut pages = self.pages.clone();
-            built = self.allocate_strings(device, at(states), &mut pages)?;
-            let buffer = device.upload(&pages)?;
+            built = self.allocate_strings(queue, at(states), &mut pages)?;
+            let buffer = queue.upload(&pages)?;
             arguments.pages = buffer.address();
             decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
             rebuilt_pages = Some(buffer);
         }
         for (kernel, slices, list) in with_cells {
             let arguments = DecodePages { list: at(list), ..arguments };
-            device.launch_moving(kernel, slices.len() as u32, &arguments, || {
+            queue.launch_moving(kernel, slices.len() as u32, &arguments, || {
                 slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
             })?;
         }
@@ -211,11 +210,11 @@ impl PageBatch {
     /// Memory for the strings of pages that store only what differs from the string before.
     fn allocate_strings(
         &self,
-        lane: &Lane,
+        queue: &Queue,
         states: u64,
         pages: &mut [EncodedPage],
     ) -> Result<Vec<BuiltStrings>> {
-        let (memory, stream) = (lane.memory(), lane.stream());
+        let (memory, stream) = (queue.memory(), queue.stream());
         let states: Vec<PageState> = memory.download_from(states, self.states.len(), stream)?;
         let mut built = Vec::with_capacity(self.with_prefixes.len());
         for number in &self.with_prefixes {

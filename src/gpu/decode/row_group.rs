@@ -16,8 +16,7 @@ use super::{
 };
 use crate::{
     device::{AnyColumn, Buffer, CellType, Column},
-    kernel::{KernelDevice, Status},
-    operation::{Device, Lane, Queue},
+    operation::{Queue, Status},
 };
 
 /// The status, as words, in front of the counts of NULLs.
@@ -162,67 +161,84 @@ impl PendingRowGroup {
     }
 }
 
-/// What [`crate::operation::DecodeOperations::decode_chunks`] is, by kernels.
-pub(crate) fn enqueue_decoding<'a>(
-    device: &KernelDevice,
-    chunks: &[ChunkRequest<'a>],
-    rows: &RowSelection,
-) -> Result<PendingRowGroup> {
-    if chunks.is_empty() {
-        let wait = Box::new(|| Ok(Vec::new()));
-        return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
-    }
-    let (memory, stream) = (device.memory(), device.stream());
-    // The status and, for each chunk, its count of NULLs.
-    let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
-    let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
-    let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
-    let mut batch = PageBatch::default();
-    let mut columns = Vec::with_capacity(chunks.len());
-    let mut pages = PageCounts::default();
-    // Until the kernels are enqueued.
-    let mut scratch = Vec::new();
-    for (number, plan) in plans.iter().enumerate() {
-        let mut decoder = ChunkDecoder {
-            memory,
-            stream,
-            plan,
-            number,
-            null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
-            batch: &mut batch,
-            scratch: &mut scratch,
-            pages: &mut pages,
-        };
-        columns.push(match chunks[number].as_codes {
-            false => AnyColumn::Cells(decoder.add(rows)?),
-            true => AnyColumn::Codes(decoder.add_codes(rows)?),
-        });
-    }
-    for built in batch.launch(device, outcome.address())? {
-        if let Some(column) = columns.get_mut(built.chunk).map(AnyColumn::values_mut)
-            && column.cell_type == CellType::String
-        {
-            column.strings.push(built.buffer);
-        } else {
-            scratch.push(built.buffer);
+impl Queue {
+    /// Enqueues the decoding of some rows of resident chunks, each as its column is declared. Pages without such rows
+    /// are not looked at. Waits only if a chunk has pages of DELTA_BYTE_ARRAY.
+    ///
+    /// # Shapes
+    ///
+    /// One column a chunk, each with the selection's rows, as cells or as codes. Those that a narrowed selection leaves out
+    /// have no meaning.
+    ///
+    /// # Errors
+    ///
+    /// Of [`decode_row_group`], those that need no values.
+    pub fn decode_chunks<'a>(
+        &self,
+        chunks: &[ChunkRequest<'a>],
+        rows: &RowSelection,
+    ) -> Result<PendingRowGroup> {
+        if chunks.is_empty() {
+            let wait = Box::new(|| Ok(Vec::new()));
+            return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
         }
-    }
-    for column in &columns {
-        // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
-        // all zeroes, and stays so.
-        if let AnyColumn::Cells(cells) = column {
-            device.spoil_nulls(cells, rows.row_count());
+        let (memory, stream) = (self.memory(), self.stream());
+        // The status and, for each chunk, its count of NULLs.
+        let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+        let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
+        let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
+        let mut batch = PageBatch::default();
+        let mut columns = Vec::with_capacity(chunks.len());
+        let mut pages = PageCounts::default();
+        // Until the kernels are enqueued.
+        let mut scratch = Vec::new();
+        for (number, plan) in plans.iter().enumerate() {
+            let mut decoder = ChunkDecoder {
+                memory,
+                stream,
+                plan,
+                number,
+                null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+                batch: &mut batch,
+                scratch: &mut scratch,
+                pages: &mut pages,
+            };
+            columns.push(match chunks[number].as_codes {
+                false => AnyColumn::Cells(decoder.add(rows)?),
+                true => AnyColumn::Codes(decoder.add_codes(rows)?),
+            });
         }
+        for built in batch.launch(self, outcome.address())? {
+            if let Some(column) = columns.get_mut(built.chunk).map(AnyColumn::values_mut)
+                && column.cell_type == CellType::String
+            {
+                column.strings.push(built.buffer);
+            } else {
+                scratch.push(built.buffer);
+            }
+        }
+        for column in &columns {
+            // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
+            // all zeroes, and stays so.
+            if let AnyColumn::Cells(cells) = column {
+                self.spoil_nulls(cells, rows.row_count());
+            }
+        }
+        let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
+        let queue = self.clone();
+        let wait = Box::new(move || null_counts(&queue, &outcome, &batch, &names));
+        Ok(PendingRowGroup { columns, pages, wait })
     }
-    let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
-    let lane = device.lane().clone();
-    let wait = Box::new(move || null_counts(&lane, &outcome, &batch, &names));
-    Ok(PendingRowGroup { columns, pages, wait })
 }
 
 /// Waits, and gives the counts of NULLs; or turns what kernels report of pages into an error.
-fn null_counts(lane: &Lane, outcome: &Buffer, batch: &PageBatch, names: &[ColumnNames]) -> Result<Vec<u32>> {
-    let mut words: Vec<u32> = lane.download(outcome, STATUS_WORDS + names.len())?;
+fn null_counts(
+    queue: &Queue,
+    outcome: &Buffer,
+    batch: &PageBatch,
+    names: &[ColumnNames],
+) -> Result<Vec<u32>> {
+    let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + names.len())?;
     let null_counts = words.split_off(STATUS_WORDS);
     let status = Status { code: words[0], detail: words[1] };
     if status.code == 0 {

@@ -36,12 +36,8 @@ use self::{
     schedule::Schedule,
 };
 use super::{
-    BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, FrameBatch, FrameFormat, Mark, NullCells,
-    Platform, Stream, hostile::hostile_cell,
-};
-use crate::{
-    kernel::{Kernel, KernelDevice, KernelPlatform},
-    operation::{Device, Lane},
+    BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, FrameBatch, FrameFormat, Kernel, Mark,
+    NullCells, Platform, Stream, hostile::hostile_cell,
 };
 
 /// What SplitMix64 adds for each number of a sequence.
@@ -233,10 +229,6 @@ impl Platform for EmulatedPlatform {
         self.calls.clone()
     }
 
-    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
-        Arc::new(KernelDevice::new(self, lane))
-    }
-
     fn reader_count(&self) -> usize {
         2
     }
@@ -370,14 +362,6 @@ impl Platform for EmulatedPlatform {
         Ok(())
     }
 
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.upload(source, target, stream, &StopFlag::default())
-    }
-
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.download(source, target, stream, &StopFlag::default())
-    }
-
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
         self.locked.allocate(bytes as u64, self.poison)
     }
@@ -386,7 +370,12 @@ impl Platform for EmulatedPlatform {
         self.locked.release(address, bytes as u64);
     }
 
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        if !self.locked.is_within(source) {
+            // SAFETY: memory of the caller's, which drivers have copied when they return.
+            let source = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
+            return self.upload(source, target, stream, &StopFlag::default());
+        }
         let bytes = bytes as u64;
         self.locked.check(TO_DEVICE, source, bytes)?;
         self.check_copy(TO_DEVICE, &[(target, bytes)], stream)?;
@@ -399,7 +388,12 @@ impl Platform for EmulatedPlatform {
         })
     }
 
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+        if !self.locked.is_within(target) {
+            // SAFETY: memory of the caller's, into which drivers have copied when they return.
+            let target = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
+            return self.download(source, target, stream, &StopFlag::default());
+        }
         let bytes = bytes as u64;
         self.check_copy(FROM_DEVICE, &[(source, bytes)], stream)?;
         self.locked.check(FROM_DEVICE, target, bytes)?;
@@ -408,6 +402,27 @@ impl Platform for EmulatedPlatform {
             locked.check(FROM_DEVICE, target, bytes)?;
             copy_bytes(source, target, bytes);
             Ok(())
+        })
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        // Argument structs hold 64-bit addresses.
+        let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
+        self.memory.check_arguments(kernel.name(), &aligned, stream)?;
+        let calls = self.calls.clone();
+        self.schedule.enqueue(stream, move || {
+            let _call = calls.enter();
+            // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
+            // addresses in it are buffers of this device that the stream uses.
+            let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };
+            match status {
+                0 => Ok(()),
+                _ => Err(Error::internal(format!("no such kernel: {}", kernel.name()))),
+            }
         })
     }
 
@@ -495,27 +510,4 @@ fn give_back(slot: &Slot, slots_lent: &AtomicUsize) {
     // SAFETY: `lend_slot` allocated it with this layout, and its owner gives it back.
     unsafe { dealloc(slot.address as *mut u8, SLOT_LAYOUT) };
     slots_lent.fetch_sub(1, Ordering::Relaxed);
-}
-
-impl KernelPlatform for EmulatedPlatform {
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
-        if grid == 0 {
-            return Ok(());
-        }
-        // Argument structs hold 64-bit addresses.
-        let mut aligned = vec![0u64; arguments.len().div_ceil(8)];
-        bytemuck::cast_slice_mut(&mut aligned)[..arguments.len()].copy_from_slice(arguments);
-        self.memory.check_arguments(kernel.name(), &aligned, stream)?;
-        let calls = self.calls.clone();
-        self.schedule.enqueue(stream, move || {
-            let _call = calls.enter();
-            // SAFETY: the argument is the kernel's struct, whose layout abi.rs and kernels/abi share; the
-            // addresses in it are buffers of this device that the stream uses.
-            let status = unsafe { pystachio_emulate(kernel as u32, aligned.as_ptr().cast(), grid) };
-            match status {
-                0 => Ok(()),
-                _ => Err(Error::internal(format!("no such kernel: {}", kernel.name()))),
-            }
-        })
-    }
 }

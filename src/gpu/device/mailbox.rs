@@ -89,7 +89,7 @@ impl Mailbox {
         let slot = self.slot()?;
         let sent = self
             .platform
-            .download_pinned(source, slot, bytes, stream)
+            .download_in_place(source, slot, bytes, stream)
             .and_then(|()| self.platform.mark(stream));
         // A slot whose copy may have been enqueued without a mark is nobody's any more.
         let mark = sent?;

@@ -373,20 +373,23 @@ impl DeviceMemory {
         let platform = &self.shared.platform;
         match self.techniques.is_pinned {
             true => platform.upload(bytes, address, stream, &self.stop)?,
-            false => platform.upload_pageable(bytes, address, stream)?,
+            false => {
+                platform.upload_in_place(bytes.as_ptr() as u64, address, bytes.len(), stream)?;
+                platform.wait(stream)?;
+            }
         }
         self.note_enqueued(ActivityKind::Upload, "upload", bytes.len() as u64, stream);
         Ok(())
     }
 
-    /// Copies page-locked bytes to an address inside a live buffer; see [`Platform::upload_pinned`].
+    /// Copies page-locked bytes to an address inside a live buffer; see [`Platform::upload_in_place`].
     pub(super) fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        self.shared.platform.upload_pinned(source, target, bytes, stream)?;
+        self.shared.platform.upload_in_place(source, target, bytes, stream)?;
         self.note_enqueued(ActivityKind::Upload, "upload", bytes as u64, stream);
         Ok(())
     }
 
-    /// Copies from an address inside a live buffer to page-locked bytes; see [`Platform::download_pinned`].
+    /// Copies from an address inside a live buffer to page-locked bytes; see [`Platform::download_in_place`].
     pub(super) fn download_pinned(
         &self,
         source: u64,
@@ -394,7 +397,7 @@ impl DeviceMemory {
         bytes: usize,
         stream: Stream,
     ) -> Result<()> {
-        self.shared.platform.download_pinned(source, target, bytes, stream)?;
+        self.shared.platform.download_in_place(source, target, bytes, stream)?;
         self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(())
     }
@@ -438,7 +441,11 @@ impl DeviceMemory {
         let target = bytemuck::cast_slice_mut(&mut values);
         match self.techniques.is_pinned {
             true => self.shared.platform.download(address, target, stream, &self.stop)?,
-            false => self.shared.platform.download_pageable(address, target, stream)?,
+            false => {
+                let platform = &self.shared.platform;
+                platform.download_in_place(address, target.as_mut_ptr() as u64, bytes, stream)?;
+                platform.wait(stream)?;
+            }
         }
         self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
         Ok(values)

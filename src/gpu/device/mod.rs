@@ -1,7 +1,7 @@
-//! Devices' memory: where columns are, and how they come and go.
+//! Devices: their memory, where columns are, and how they come and go.
 //!
-//! - `platform.rs`: memory, copies and streams, the seam between this crate and a kind of device; its operations are
-//!   the other one (`operation/`)
+//! - `platform.rs`: memory, copies, streams and launches, the seam between this crate and a kind of device; `kernel.rs`: which
+//!   kernels there are
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: what it puts into cells of NULLs
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
@@ -27,6 +27,7 @@ mod emulated;
 mod host;
 mod host_budget;
 mod hostile;
+mod kernel;
 mod mailbox;
 mod memory;
 mod platform;
@@ -44,6 +45,7 @@ pub use emulated::{EmulatedPlatform, Refusal};
 pub use host::{HostBytes, HostMemory};
 pub use host_budget::{HostBudget, HostShare};
 pub use hostile::NullCells;
+pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Letter;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
 pub use platform::{Mark, Platform, Stream};

@@ -6,8 +6,7 @@ use pystachio_engine::StopFlag;
 use pystachio_files::Slot;
 use pystachio_plan::Result;
 
-use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, NullCells};
-use crate::operation::{Device, Lane};
+use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Kernel, NullCells};
 
 /// An order of work: what is enqueued on one stream happens one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +22,7 @@ pub struct Mark(
     pub u64,
 );
 
-/// Memory, copies and streams of one device, and the way to its operations.
+/// Memory, copies, streams and kernels of one device.
 ///
 /// Addresses are the platform's numbers: a device in the host's memory has the host's, copies of which are plain copies.
 ///
@@ -39,9 +38,6 @@ pub trait Platform: Send + Sync + 'static {
 
     /// Which threads are within a call of the driver: one that does not return is a device that is lost.
     fn calls(&self) -> Arc<CallWatch>;
-
-    /// The device's operations on a lane, whose memory is this platform's.
-    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device>;
 
     /// How many streams keep the device busy: threads that read and decode row groups.
     fn reader_count(&self) -> usize;
@@ -130,12 +126,6 @@ pub trait Platform: Send + Sync + 'static {
     /// `Cancelled`.
     fn download(&self, source: u64, target: &mut [u8], stream: Stream, stop: &StopFlag) -> Result<()>;
 
-    /// [`Platform::upload`] without page-locked memory on the way: slow, and the host waits.
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()>;
-
-    /// [`Platform::download`] without page-locked memory on the way: slow.
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()>;
-
     /// Page-locked host memory of at least `bytes`, which copies reach at the bus's speed. Its content has no
     /// meaning.
     ///
@@ -147,11 +137,17 @@ pub trait Platform: Send + Sync + 'static {
     /// Gives host memory back. No copy from or to it is under way.
     fn release_host(&self, address: u64, bytes: usize);
 
-    /// Copies memory of [`Platform::allocate_host`] to the device. It stays as it is until the copy has happened.
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
+    /// Copies host memory to the device from where it lies, which stays as it is until the copy has happened. The bus's speed has
+    /// only memory of [`Platform::allocate_host`].
+    fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
 
-    /// Copies device bytes to memory of [`Platform::allocate_host`], which has them once the copy has happened.
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
+    /// Copies device bytes to where host memory lies, which has them once the copy has happened; see
+    /// [`Platform::upload_in_place`].
+    fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()>;
+
+    /// Runs a kernel over `grid` blocks. `arguments` is its struct, byte for byte as in kernels/abi. Called by
+    /// `operation`'s queue alone.
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()>;
 
     /// Copies within the device.
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()>;

@@ -145,7 +145,9 @@ impl DeviceMemory {
         }
         // SAFETY: the slot's read is finished, and the copy is over when this returns.
         let source = unsafe { &slot.memory()[range] };
-        let copied = self.platform().upload_pageable(source, target, stream);
+        let (address, bytes) = (source.as_ptr() as u64, source.len());
+        let copied = self.platform().upload_in_place(address, target, bytes, stream);
+        let copied = copied.and_then(|()| self.platform().wait(stream));
         self.return_slot(slot);
         copied
     }

@@ -10,7 +10,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn gather_chunk(&self, chunk: &Chunk, rows: &RowNumbers) -> Result<Chunk> {
         let columns = chunk.columns.iter().map(|column| self.gather(column, rows)).collect::<Result<_>>()?;
         Ok(Chunk { row_count: rows.count, columns })
@@ -20,7 +20,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub(super) fn slice_of(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
         match column.slice(first_row, row_count) {
             Some(slice) => Ok(slice),
@@ -32,7 +32,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn slice(&self, chunk: &Chunk, first_row: usize, row_count: usize) -> Result<Chunk> {
         debug_assert!(first_row + row_count <= chunk.row_count);
         if row_count == chunk.row_count {
@@ -47,7 +47,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn concat(&self, chunks: &[Chunk]) -> Result<Chunk> {
         self.concat_taken(chunks.to_vec())
     }
@@ -56,7 +56,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn concat_taken(&self, mut chunks: Vec<Chunk>) -> Result<Chunk> {
         if chunks.len() <= 1 {
             return chunks.pop().ok_or_else(|| Error::internal("no chunks to join"));
@@ -111,7 +111,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`]; `NotSupported` for types that no device has.
+    /// As of [`Queue`]; `NotSupported` for types that no device has.
     pub fn empty(&self, types: &[DataType]) -> Result<Chunk> {
         let column = |data_type: &DataType| {
             Ok(Column {
@@ -147,7 +147,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn has_null(&self, column: &Column, row_count: usize) -> Result<bool> {
         match &column.validity {
             None => Ok(false),

@@ -8,7 +8,12 @@
 use bytemuck::{Pod, Zeroable};
 use pystachio_plan::Result;
 
-use crate::device::{Buffer, Column};
+use super::{
+    Queue,
+    abi::{InsertFilterKeys, KeyFilterView, MeasureKeys, TestFilterKeys},
+    join::key_columns,
+};
+use crate::device::{Buffer, CellType, Column, Kernel};
 
 /// Bits of a bitmap, for each row: it is then smaller than a table of the rows.
 const BITMAP_BITS_PER_ROW_MAX: u64 = 32;
@@ -79,39 +84,6 @@ pub struct KeyTest<'a> {
     pub counts: Option<&'a Buffer>,
 }
 
-/// Building sets of keys and testing rows against them. See [`super::Device`] for what every operation has in common.
-pub trait KeyFilterOperations {
-    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is NULL.
-    fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>>;
-
-    /// A set without keys.
-    fn open_key_filter(&self, shape: KeyFilterShape) -> Result<KeyFilter>;
-
-    /// Adds the rows' keys to a set. A bitmap has bits for all of them.
-    ///
-    /// # Errors
-    ///
-    /// `NotSupported` for more than [`super::KEYS_MAX`] keys.
-    fn insert_keys(&self, filter: &KeyFilter, keys: &[Column], row_count: usize) -> Result<()>;
-
-    /// Whether two rows had one key that was added to a bitmap; waits. A Bloom filter can't tell.
-    fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool>;
-
-    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those that
-    /// were inserted.
-    ///
-    /// # Errors
-    ///
-    /// As of [`KeyFilterOperations::insert_keys`].
-    fn test_keys(
-        &self,
-        filter: &KeyFilter,
-        keys: &[Column],
-        row_count: usize,
-        test: KeyTest<'_>,
-    ) -> Result<Buffer>;
-}
-
 impl KeyFilterShape {
     /// A bitmap for one integer key whose values lie close together, otherwise a Bloom filter. `range` is of the
     /// only key, if it is an integer.
@@ -150,5 +122,92 @@ impl KeyFilter {
     /// How it is held.
     pub fn shape(&self) -> KeyFilterShape {
         self.shape
+    }
+}
+
+impl KeyFilterView {
+    fn of(filter: &KeyFilter) -> Self {
+        let (slot_count, least) = match filter.shape {
+            KeyFilterShape::Bitmap { least, bit_count } => (bit_count, least),
+            KeyFilterShape::Bloom { block_count } => (block_count, 0),
+        };
+        Self { words: filter.words.address(), slot_count, least }
+    }
+}
+
+/// Building sets of keys and testing rows against them.
+impl Queue {
+    /// The least and the greatest value of an integer key; waits. `None` for other types, and where every row is NULL.
+    pub fn key_range(&self, key: &Column, row_count: usize) -> Result<Option<KeyRange>> {
+        if !matches!(key.cell_type, CellType::Int16 | CellType::Int32 | CellType::Int64) || row_count == 0 {
+            return Ok(None);
+        }
+        let range = self.upload(&[KeyRange { least: i64::MAX, greatest: i64::MIN }])?;
+        let arguments = MeasureKeys { keys: key.view(), row_count: row_count as u64, range: range.address() };
+        self.launch_strided(Kernel::MeasureKeys, row_count as u64, &arguments)?;
+        let found = self.download::<KeyRange>(&range, 1)?.first().copied();
+        Ok(found.filter(|range| range.least <= range.greatest))
+    }
+
+    /// A set without keys.
+    pub fn open_key_filter(&self, shape: KeyFilterShape) -> Result<KeyFilter> {
+        let words = self.allocate_filled::<u32>(shape.words(), 0)?;
+        Ok(KeyFilter { shape, words, repeated: self.allocate_filled::<u32>(1, 0)? })
+    }
+
+    /// Adds the rows' keys to a set. A bitmap has bits for all of them.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for more than [`super::KEYS_MAX`] keys.
+    pub fn insert_keys(&self, filter: &KeyFilter, keys: &[Column], row_count: usize) -> Result<()> {
+        let row_count = row_count as u64;
+        let arguments = InsertFilterKeys {
+            keys: key_columns(keys)?,
+            filter: KeyFilterView::of(filter),
+            row_count,
+            repeated: filter.repeated.address(),
+        };
+        let kernel = match filter.shape {
+            KeyFilterShape::Bitmap { .. } => Kernel::InsertBitmapKeys,
+            KeyFilterShape::Bloom { .. } => Kernel::InsertBloomKeys,
+        };
+        self.launch_strided(kernel, row_count, &arguments)
+    }
+
+    /// Whether two rows had one key that was added to a bitmap; waits. A Bloom filter can't tell.
+    pub fn has_repeated_key(&self, filter: &KeyFilter) -> Result<bool> {
+        debug_assert!(matches!(filter.shape, KeyFilterShape::Bitmap { .. }));
+        Ok(self.download::<u32>(&filter.repeated, 1)?.first() != Some(&0))
+    }
+
+    /// One flag a row: whether it is asked about and its keys may be in the set. `keys` have the types of those that
+    /// were inserted.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::insert_keys`].
+    pub fn test_keys(
+        &self,
+        filter: &KeyFilter,
+        keys: &[Column],
+        row_count: usize,
+        test: KeyTest<'_>,
+    ) -> Result<Buffer> {
+        let flags = self.allocate::<u8>(row_count as u64)?;
+        let arguments = TestFilterKeys {
+            keys: key_columns(keys)?,
+            filter: KeyFilterView::of(filter),
+            row_count: row_count as u64,
+            asked: test.asked.map_or(0, Buffer::address),
+            flags: flags.address(),
+            counts: test.counts.map_or(0, Buffer::address),
+        };
+        let kernel = match filter.shape {
+            KeyFilterShape::Bitmap { .. } => Kernel::TestBitmapKeys,
+            KeyFilterShape::Bloom { .. } => Kernel::TestBloomKeys,
+        };
+        self.launch_strided(kernel, row_count as u64, &arguments)?;
+        Ok(flags)
     }
 }

@@ -4,8 +4,11 @@ use std::ops::Range;
 
 use pystachio_plan::Result;
 
-use super::Queue;
-use crate::device::{Buffer, CellType, Chunk, Column, StringCell};
+use super::{
+    Queue,
+    abi::{CopyStrings, MoveStrings},
+};
+use crate::device::{Buffer, CellType, Chunk, Column, Kernel, StringCell};
 
 /// Where the strings of a column would lie one after another.
 pub struct MeasuredText {
@@ -36,31 +39,12 @@ pub struct PackedColumn {
     row_count: usize,
 }
 
-/// Copying text. See [`super::Device`] for what every operation has in common.
-pub trait TextOperations {
-    /// How long a text column's strings are. Waits for the count of bytes.
-    fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText>;
-
-    /// A text column's strings copied one after another, in the order of rows, where they were measured to lie. `cells`
-    /// gets a [`crate::device::StringCell`] a row that points to the copy.
-    fn copy_text(
-        &self,
-        column: &Column,
-        row_count: usize,
-        measured: MeasuredText,
-        cells: Option<&Buffer>,
-    ) -> Result<PackedText>;
-
-    /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
-    fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()>;
-}
-
 impl Queue {
     /// A text column with its text packed.
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn pack_column(&self, column: &Column, row_count: usize) -> Result<PackedColumn> {
         let cells = self.allocate::<StringCell>(row_count as u64)?;
         let measured = self.measure_text(column, row_count)?;
@@ -73,7 +57,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
         let compacted = |column: &Column| {
             let column = match column.is_slice() {
@@ -95,7 +79,7 @@ impl PackedColumn {
     ///
     /// # Errors
     ///
-    /// As of [`super::Device`].
+    /// As of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
         let inside: Vec<u32> =
             rows.iter().filter(|row| **row < self.row_count).map(|row| *row as u32).collect();
@@ -103,5 +87,54 @@ impl PackedColumn {
         let end = self.text.total_bytes;
         let bound = |row: &usize| if *row < self.row_count { offsets.next().unwrap_or(end) } else { end };
         Ok(rows.iter().map(bound).collect())
+    }
+}
+
+/// Copying text.
+impl Queue {
+    /// How long a text column's strings are. Waits for the count of bytes.
+    pub fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
+        let lengths = self.allocate::<u32>(row_count as u64)?;
+        let arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            row_count: row_count as u64,
+            ..CopyStrings::default()
+        };
+        self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
+        let (offsets, total_bytes) = self.offsets(&lengths, 4, row_count)?;
+        Ok(MeasuredText { lengths, offsets, total_bytes })
+    }
+
+    /// A text column's strings copied one after another, in the order of rows, where they were measured to lie. `cells`
+    /// gets a [`crate::device::StringCell`] a row that points to the copy.
+    pub fn copy_text(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: MeasuredText,
+        cells: Option<&Buffer>,
+    ) -> Result<PackedText> {
+        let MeasuredText { lengths, offsets, total_bytes } = measured;
+        let bytes = self.allocate::<u8>(total_bytes)?;
+        let arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            offsets: offsets.address(),
+            bytes: bytes.address(),
+            cells: cells.map_or(0, Buffer::address),
+            row_count: row_count as u64,
+        };
+        // A warp a string.
+        self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
+        Ok(PackedText { bytes, offsets, total_bytes })
+    }
+
+    /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
+    pub fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {
+        let row_count = rows.len() as u64;
+        let first = cells.address() + (rows.start * size_of::<StringCell>()) as u64;
+        let arguments = MoveStrings { cells: first, row_count, distance: to.wrapping_sub(from) };
+        self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
     }
 }

@@ -15,15 +15,10 @@ use num_bigint::BigInt;
 use pystachio_engine::variance::{Moments, VarianceForm};
 use pystachio_plan::{ColumnId, DataType, Error, Expression, Function, Literal, Result};
 
-use super::{
-    Program,
-    compile::DEPTH_MAX,
-    status::{code, status_error},
-};
+use super::{Program, compile::DEPTH_MAX};
 use crate::{
     device::{CellType, Chunk, Column},
-    kernel::Status,
-    operation::Queue,
+    operation::{Queue, Status, error_code, status_error},
 };
 
 /// Arguments of a variance: count, sum, sum of squares, display scale.
@@ -243,7 +238,7 @@ impl Computation<'_> {
             };
             if !write_integer(&value, cell) {
                 let digits = call.cell_type.decimal_digits_max().into();
-                let status = Status { code: code::DECIMAL_RANGE, detail: digits };
+                let status = Status { code: error_code::DECIMAL_RANGE, detail: digits };
                 return Err(
                     status_error(status).unwrap_or_else(|| Error::internal("a variance is too large"))
                 );

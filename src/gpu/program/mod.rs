@@ -3,13 +3,13 @@
 //! ```text
 //! Expression ── compile/ ──► builder (values) ── registers ──► Code: Instruction[], constants
 //!                                                               │
-//! Chunk ──────────────────── evaluate ───────────────► ProgramOperations::run ──► Columns
+//! Chunk ──────────────────── evaluate ───────────────► Queue::run ──► Columns
 //! ```
 //!
 //! - `compile/`: what every function becomes; `laziness.rs`: what is evaluated only where it is needed
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
 //! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: what kernels/abi/program.h describes
-//! - `nullability.rs`: which results need validity; `status.rs`: errors
+//! - `nullability.rs`: which results need validity; `evaluate.rs`, `abi.rs`: launches
 //! - `host_calls.rs`: what no device computes and the host does
 //!
 //! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row, or it is refused
@@ -19,19 +19,20 @@
 //! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
 //! them do not pay for it.
 //!
-//! Deliberately absent: launches (`kernel/evaluate.rs`), aggregates, compilation to machine code.
+//! Deliberately absent: aggregates, compilation to machine code.
 
+mod abi;
 mod builder;
 mod code;
 mod compile;
 mod constants;
+mod evaluate;
 mod host_calls;
 mod instruction;
 mod laziness;
 mod nullability;
 mod opcode;
 mod registers;
-mod status;
 
 #[cfg(test)]
 mod tests;
@@ -44,10 +45,6 @@ use crate::{
 };
 
 pub use code::Code;
-pub(crate) use instruction::{
-    Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
-};
-pub(crate) use status::status_error;
 
 use self::{
     code::Needs,

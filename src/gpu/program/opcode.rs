@@ -221,7 +221,7 @@ pub(super) mod ordering {
 #[cfg(test)]
 mod tests {
     use super::{Condition, OPCODE_NAMES, Order, WrittenText};
-    use crate::program::{instruction, status::code};
+    use crate::{operation::error_code, program::instruction};
 
     const PROGRAM_HEADER: &str = include_str!("../../../kernels/abi/program.h");
     const STATUS_HEADER: &str = include_str!("../../../kernels/abi/status.h");
@@ -275,24 +275,24 @@ mod tests {
     fn error_codes_are_those_of_the_kernel() {
         let status =
             |name: &str, value: u32| assert_eq!(number(STATUS_HEADER, name), u64::from(value), "{name}");
-        status("ERROR_INT16_RANGE ", code::INT16_RANGE);
-        status("ERROR_INT32_RANGE ", code::INT32_RANGE);
-        status("ERROR_INT64_RANGE ", code::INT64_RANGE);
-        status("ERROR_DECIMAL_RANGE ", code::DECIMAL_RANGE);
-        status("ERROR_NUMERIC_OVERFLOW ", code::NUMERIC_OVERFLOW);
-        status("ERROR_DIVISION_BY_ZERO ", code::DIVISION_BY_ZERO);
-        status("ERROR_FLOAT_OVERFLOW ", code::FLOAT_OVERFLOW);
-        status("ERROR_FLOAT_UNDERFLOW ", code::FLOAT_UNDERFLOW);
-        status("ERROR_NEGATIVE_LENGTH ", code::NEGATIVE_LENGTH);
-        status("ERROR_DATE_RANGE ", code::DATE_RANGE);
-        status("ERROR_TIMESTAMP_RANGE ", code::TIMESTAMP_RANGE);
-        status("ERROR_SQUARE_ROOT ", code::SQUARE_ROOT);
-        status("ERROR_PATTERN ", code::PATTERN);
-        status("ERROR_INTERVAL_RANGE ", code::INTERVAL_RANGE);
-        status("ERROR_DATE_TO_TIMESTAMP ", code::DATE_TO_TIMESTAMP);
-        status("ERROR_TEXT_BYTES ", code::TEXT_BYTES);
-        status("ERROR_INFINITE_DATES ", code::INFINITE_DATES);
-        status("ERROR_INFINITE_TIMESTAMPS ", code::INFINITE_TIMESTAMPS);
-        status("ERROR_INFINITE_FIELD ", code::INFINITE_FIELD);
+        status("ERROR_INT16_RANGE ", error_code::INT16_RANGE);
+        status("ERROR_INT32_RANGE ", error_code::INT32_RANGE);
+        status("ERROR_INT64_RANGE ", error_code::INT64_RANGE);
+        status("ERROR_DECIMAL_RANGE ", error_code::DECIMAL_RANGE);
+        status("ERROR_NUMERIC_OVERFLOW ", error_code::NUMERIC_OVERFLOW);
+        status("ERROR_DIVISION_BY_ZERO ", error_code::DIVISION_BY_ZERO);
+        status("ERROR_FLOAT_OVERFLOW ", error_code::FLOAT_OVERFLOW);
+        status("ERROR_FLOAT_UNDERFLOW ", error_code::FLOAT_UNDERFLOW);
+        status("ERROR_NEGATIVE_LENGTH ", error_code::NEGATIVE_LENGTH);
+        status("ERROR_DATE_RANGE ", error_code::DATE_RANGE);
+        status("ERROR_TIMESTAMP_RANGE ", error_code::TIMESTAMP_RANGE);
+        status("ERROR_SQUARE_ROOT ", error_code::SQUARE_ROOT);
+        status("ERROR_PATTERN ", error_code::PATTERN);
+        status("ERROR_INTERVAL_RANGE ", error_code::INTERVAL_RANGE);
+        status("ERROR_DATE_TO_TIMESTAMP ", error_code::DATE_TO_TIMESTAMP);
+        status("ERROR_TEXT_BYTES ", error_code::TEXT_BYTES);
+        status("ERROR_INFINITE_DATES ", error_code::INFINITE_DATES);
+        status("ERROR_INFINITE_TIMESTAMPS ", error_code::INFINITE_TIMESTAMPS);
+        status("ERROR_INFINITE_FIELD ", error_code::INFINITE_FIELD);
     }
 }

@@ -26,8 +26,7 @@ use super::{
     oracle::read_column,
 };
 use crate::{
-    device::{DeviceMemory, EmulatedPlatform, FrameFormat, MemoryTechniques},
-    kernel::{Kernel, KernelDevice},
+    device::{DeviceMemory, EmulatedPlatform, FrameFormat, Kernel, MemoryTechniques},
     operation::Queue,
 };
 
@@ -349,11 +348,10 @@ fn checksums_of_pages_of_any_length_are_those_of_gzip() {
 /// Whether the kernel finds a page's checksum right.
 fn finds_checksum_right(content: &[u8], checksum: u32) -> Option<bool> {
     let platform = Arc::new(EmulatedPlatform::new());
-    let queue = Queue::new(&DeviceMemory::new(platform.clone(), MEMORY_BYTES_MAX)).ok()?;
-    let device = KernelDevice::new(platform, queue.lane().clone());
-    let target = device.upload(&[content, &[0; PAGE_PADDING_BYTES as usize]].concat()).ok()?;
+    let queue = Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES_MAX)).ok()?;
+    let target = queue.upload(&[content, &[0; PAGE_PADDING_BYTES as usize]].concat()).ok()?;
     let source = [&[0; 24], &checksum.to_le_bytes()[..], &(content.len() as u32).to_le_bytes()].concat();
-    let source = device.upload(&source).ok()?;
+    let source = queue.upload(&source).ok()?;
     let task = CompressedPage {
         source: source.address(),
         target: target.address(),
@@ -362,9 +360,9 @@ fn finds_checksum_right(content: &[u8], checksum: u32) -> Option<bool> {
         page: 0,
         reserved: 0,
     };
-    let pages = device.upload(&[task]).ok()?;
-    let produced = device.upload(&[content.len() as u64]).ok()?;
-    let flags = device.upload(&[0_u32; 2]).ok()?;
+    let pages = queue.upload(&[task]).ok()?;
+    let produced = queue.upload(&[content.len() as u64]).ok()?;
+    let flags = queue.upload(&[0_u32; 2]).ok()?;
     let arguments = FramedPages {
         pages: pages.address(),
         refused: flags.address(),
@@ -374,8 +372,8 @@ fn finds_checksum_right(content: &[u8], checksum: u32) -> Option<bool> {
         page_count: 1,
         ..FramedPages::default()
     };
-    device.launch_moving(Kernel::CheckFrames, 1, &arguments, || 0).ok()?;
-    device.download::<u32>(&flags, 1).ok().map(|flags| flags[0] == 0)
+    queue.launch_moving(Kernel::CheckFrames, 1, &arguments, || 0).ok()?;
+    queue.download::<u32>(&flags, 1).ok().map(|flags| flags[0] == 0)
 }
 
 /// A block of LZ4 that is literal bytes, after its sizes.

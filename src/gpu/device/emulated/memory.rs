@@ -263,6 +263,12 @@ impl LockedMemory {
         lock(&self.state)
     }
 
+    /// Whether an address is one of page-locked memory, live or not.
+    pub(super) fn is_within(&self, address: u64) -> bool {
+        let window = self.lock().window;
+        window.is_some_and(|(start, _)| (start..start + WINDOW_BYTES).contains(&address))
+    }
+
     /// Memory below that of the last call, filled with a pattern.
     pub(super) fn allocate(&self, bytes: u64, pattern: u8) -> Result<u64> {
         let mut state = self.lock();

@@ -49,7 +49,7 @@ impl Matching {
 }
 
 impl EntryMatches {
-    /// As of [`crate::operation::JoinOperations::probe`], of rows with these codes.
+    /// As of [`crate::operation::Queue::probe`], of rows with these codes.
     pub(super) fn probe(
         &self,
         queue: &Queue,

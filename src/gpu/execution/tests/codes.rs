@@ -6,10 +6,9 @@ use pystachio_plan::{CaseBranch, Ctype, Function, JoinKey, JoinKind, JoinSide, N
 
 use super::{
     dictionaries::{forms, literal, number, of_text, properties, shape, test, without, written},
-    wrapping::{Operations, Wrapping},
     *,
 };
-use crate::operation::Device;
+use crate::operation::GROUPS_OF_FEW;
 
 fn named(id: u32, expression: Expression) -> NamedExpression {
     NamedExpression { id: ColumnId(id), expression }
@@ -318,15 +317,11 @@ fn groups_of_codes_are_those_of_their_texts() {
     ];
     let grouped = plan(aggregate(table.scanned(0, &[], true), vec![named(100, text(1))], calls));
     for (settings, groups_codes) in [(DeviceSettings::default(), true), (without(), false)] {
-        let operations = Arc::new(Operations::default());
-        let counted = operations.clone();
-        let wrap = move |inner| -> Arc<dyn Device> { Arc::new(Wrapping::new(inner, counted.clone(), None)) };
-        let answer = Fixture::over(Watched::wrapping(wrap), PLENTY_BYTES).run_with(grouped.clone(), settings);
+        let platform = Watched::new(|_| Ok(()));
+        let answer = Fixture::over(platform.clone(), PLENTY_BYTES).run_with(grouped.clone(), settings);
         assert_eq!(sorted(answer.unwrap().rows), expected);
         // One a row group; then the groups of all, by their texts.
-        let operations = operations.lock().unwrap();
-        let count = |name| operations.get(name).copied().unwrap_or(0);
-        assert_eq!(count("group of few"), if groups_codes { 3 } else { 0 });
-        assert_eq!(count("group"), if groups_codes { 1 } else { 4 });
+        assert_eq!(platform.calls.count("assign_groups"), 4);
+        assert_eq!(platform.calls.count(GROUPS_OF_FEW), if groups_codes { 3 } else { 0 });
     }
 }

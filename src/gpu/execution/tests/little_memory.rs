@@ -4,11 +4,8 @@ use std::{collections::HashMap, sync::atomic::AtomicU64};
 
 use pystachio_plan::{Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
 
-use super::{
-    wrapping::{Operations, Wrapping},
-    *,
-};
-use crate::operation::Device;
+use super::*;
+use crate::operation::SLICES;
 
 const PAGES: usize = 100;
 /// Readers of the GPU; more of them must not mean smaller pieces.
@@ -176,16 +173,13 @@ fn few_groups_of_many_parts_copy_little() {
             ),
         ],
     };
-    let operations = Arc::new(Operations::default());
-    let counted = operations.clone();
-    let wrap = move |inner| -> Arc<dyn Device> { Arc::new(Wrapping::new(inner, counted.clone(), None)) };
-    let fixture = Fixture::over(Watched::wrapping(wrap), file_bytes(&table) / 4);
+    let platform = Watched::new(|_| Ok(()));
+    let fixture = Fixture::over(platform.clone(), file_bytes(&table) / 4);
     let answer = fixture.run(plan(Relation::new(operator, 1.0))).unwrap();
     assert_eq!(sorted(answer.rows), wanted);
-    let operations = operations.lock().unwrap();
-    let count = |name| operations.get(name).copied().unwrap_or(0);
-    let parts = count("group") + count("group of few");
-    assert!(parts > 20, "{operations:?}");
-    assert!(count("copy_text") * 3 <= parts, "{operations:?}");
-    assert_eq!(count("slice_column"), 0, "{operations:?}");
+    let [parts, copies, slices] =
+        ["assign_groups", "copy_strings", SLICES].map(|launches| platform.calls.count(launches));
+    assert!(parts > 20, "{parts}");
+    assert!(copies * 3 <= parts, "{copies} of {parts}");
+    assert_eq!(slices, 0);
 }

@@ -2,10 +2,10 @@
 //!
 //! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `scans.rs`: less than whole row groups
-//! - `devices.rs`: a device of another kind; `wrapping.rs`: the device
 //! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
 //!   codes
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
+//! - `failing_launches.rs`: kernels that fail
 //! - `late.rs`: devices that work late, in any order, and that refuse things
 //! - `little_memory.rs`: what memory for a sixteenth of the data costs
 //! - `mutants.rs`: damaged files
@@ -22,8 +22,8 @@
 
 mod aggregates;
 mod codes;
-mod devices;
 mod dictionaries;
+mod failing_launches;
 mod joins;
 mod large_decimals;
 mod late;
@@ -39,7 +39,6 @@ mod techniques;
 mod tiers;
 mod timelines;
 mod watched;
-mod wrapping;
 
 use std::{
     path::PathBuf,

@@ -191,14 +191,19 @@ fn what_a_query_does_without_is_not_called() {
         Fixture::over(platform.clone(), PLENTY_BYTES).run_with(make(), settings).unwrap();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let calls = &platform.calls;
-        (count(&calls.buffers), count(&calls.reservations), count(&calls.pinned), count(&calls.pageable))
+        (
+            count(&calls.buffers),
+            count(&calls.reservations),
+            count(&calls.pinned),
+            count(&calls.spilled_copies) + count(&calls.returned_copies),
+        )
     };
-    let (buffers, reservations, pinned, pageable) = counts(DeviceSettings::default());
-    assert!(buffers > 1 && reservations == 1 && pinned > 0 && pageable == 0);
+    let (buffers, reservations, pinned, in_place) = counts(DeviceSettings::default());
+    assert!(buffers > 1 && reservations == 1 && pinned > 0 && in_place == 0);
     let (buffers, reservations, ..) = counts(technique(|settings| settings.memory_pool = false));
     assert!(buffers > 1 && reservations == buffers);
-    let (.., pinned, pageable) = counts(technique(|settings| settings.pinned_memory = false));
-    assert!(pinned == 0 && pageable > 0);
+    let (.., pinned, in_place) = counts(technique(|settings| settings.pinned_memory = false));
+    assert!(pinned == 0 && in_place > 0);
 }
 
 #[test]

@@ -35,5 +35,5 @@ fn every_kernel_says_what_it_moves() {
         assert!(bytes.contains_key(kernel), "{kernel} is not launched: {bytes:?}");
     }
     let silent: Vec<&&str> = bytes.iter().filter(|(_, bytes)| **bytes == 0).map(|(name, _)| name).collect();
-    assert!(silent.is_empty(), "src/gpu/kernel/traffic.rs says nothing of {silent:?}");
+    assert!(silent.is_empty(), "src/gpu/operation/traffic.rs says nothing of {silent:?}");
 }

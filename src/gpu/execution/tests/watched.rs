@@ -1,15 +1,20 @@
 //! The emulated device with its calls counted, and something done before launches, copies to page-locked memory, and
 //! files that it reads by itself.
 
-use std::{fs::File, ops::Range, path::Path, sync::atomic::AtomicU64};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    ops::Range,
+    path::Path,
+    sync::{Mutex, atomic::AtomicU64},
+};
 
 use super::*;
 use pystachio_files::Slot;
 
 use crate::{
-    device::{CallWatch, DeviceFile, DeviceFileMode, Mark, Stream},
-    kernel::{Kernel, KernelDevice, KernelPlatform},
-    operation::{Device, Lane},
+    device::{CallWatch, DeviceFile, DeviceFileMode, KERNELS, Kernel, Mark, Stream},
+    operation::operation_of,
 };
 
 /// Copies of so many bytes are counts and faults.
@@ -19,13 +24,14 @@ const LETTER_BYTES_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct Calls {
     pub(super) launches: AtomicU64,
+    /// Launches by the kernel's name, and of those that [`operation_of`] names.
+    by_name: Mutex<BTreeMap<&'static str, u64>>,
     pub(super) spilled_copies: AtomicU64,
     /// Reservations of addresses, and buffers.
     pub(super) reservations: AtomicU64,
     pub(super) buffers: AtomicU64,
-    /// Copies between host and device.
+    /// Copies between host and device by way of page-locked memory.
     pub(super) pinned: AtomicU64,
-    pub(super) pageable: AtomicU64,
     /// Copies of what was spilled back to the device.
     pub(super) returned_copies: AtomicU64,
     /// Waits of the query's own thread for the device, and of others.
@@ -43,20 +49,27 @@ impl Calls {
     pub(super) fn launches(&self) -> u64 {
         self.launches.load(Ordering::Relaxed)
     }
+
+    /// Launches of a kernel, or of an operation.
+    pub(super) fn count(&self, name: &str) -> u64 {
+        self.by_name.lock().unwrap().get(name).copied().unwrap_or_default()
+    }
+
+    /// The names of the kernels that were launched.
+    pub(super) fn kernels(&self) -> Vec<&'static str> {
+        let launched = self.by_name.lock().unwrap();
+        KERNELS.into_iter().map(Kernel::name).filter(|name| launched.contains_key(name)).collect()
+    }
 }
 
 /// What is done before a call of the device; what it fails with, the call fails with.
 type Before = Box<dyn Fn(&Calls) -> Result<()> + Send + Sync>;
-
-/// What is around the device.
-type Wrap = Box<dyn Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync>;
 
 /// The emulated device with something done before launches and copies to page-locked memory.
 pub(super) struct Watched {
     device: EmulatedPlatform,
     pub(super) calls: Calls,
     before: Before,
-    wrap: Wrap,
     reader_count: usize,
 }
 
@@ -70,19 +83,8 @@ impl Watched {
         reader_count: usize,
         before: impl Fn(&Calls) -> Result<()> + Send + Sync + 'static,
     ) -> Arc<Self> {
-        Self::made(reader_count, Box::new(before), Box::new(|device| device))
-    }
-
-    /// With another device around the one that launches kernels.
-    pub(super) fn wrapping(
-        wrap: impl Fn(Arc<dyn Device>) -> Arc<dyn Device> + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        Self::made(EmulatedPlatform::new().reader_count(), Box::new(|_| Ok(())), Box::new(wrap))
-    }
-
-    fn made(reader_count: usize, before: Before, wrap: Wrap) -> Arc<Self> {
-        let device = EmulatedPlatform::new();
-        Arc::new(Self { device, calls: Calls::default(), before, wrap, reader_count })
+        let (device, calls, before) = (EmulatedPlatform::new(), Calls::default(), Box::new(before));
+        Arc::new(Self { device, calls, before, reader_count })
     }
 }
 
@@ -93,10 +95,6 @@ impl Platform for Watched {
 
     fn calls(&self) -> Arc<CallWatch> {
         self.device.calls()
-    }
-
-    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
-        (self.wrap)(Arc::new(KernelDevice::new(self.clone(), lane)))
     }
 
     fn reader_count(&self) -> usize {
@@ -173,16 +171,6 @@ impl Platform for Watched {
         self.device.download(source, target, stream, stop)
     }
 
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        self.calls.pageable.fetch_add(1, Ordering::Relaxed);
-        self.device.upload_pageable(source, target, stream)
-    }
-
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        self.calls.pageable.fetch_add(1, Ordering::Relaxed);
-        self.device.download_pageable(source, target, stream)
-    }
-
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
         self.device.allocate_host(bytes)
     }
@@ -191,17 +179,26 @@ impl Platform for Watched {
         self.device.release_host(address, bytes);
     }
 
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         self.calls.returned_copies.fetch_add(1, Ordering::Relaxed);
-        self.device.upload_pinned(source, target, bytes, stream)
+        self.device.upload_in_place(source, target, bytes, stream)
     }
 
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         if bytes > LETTER_BYTES_MAX {
             self.calls.spilled_copies.fetch_add(1, Ordering::Relaxed);
             (self.before)(&self.calls)?;
         }
-        self.device.download_pinned(source, target, bytes, stream)
+        self.device.download_in_place(source, target, bytes, stream)
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        self.calls.launches.fetch_add(1, Ordering::Relaxed);
+        for name in [Some(kernel.name()), operation_of(kernel, arguments)].into_iter().flatten() {
+            *self.calls.by_name.lock().unwrap().entry(name).or_default() += 1;
+        }
+        (self.before)(&self.calls)?;
+        self.device.launch(kernel, grid, arguments, stream)
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
@@ -240,13 +237,5 @@ impl Platform for Watched {
 
     fn release_mark(&self, mark: Mark) {
         self.device.release_mark(mark);
-    }
-}
-
-impl KernelPlatform for Watched {
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
-        self.calls.launches.fetch_add(1, Ordering::Relaxed);
-        (self.before)(&self.calls)?;
-        self.device.launch(kernel, grid, arguments, stream)
     }
 }

@@ -3,17 +3,17 @@
 use pystachio_plan::{DataType, Function, Result};
 
 use super::{Call, Compiler, Kind, Slot, decimal::rounding};
-use crate::program::{
-    opcode::{Opcode, ordering::GREATER},
-    status::code,
+use crate::{
+    operation::error_code,
+    program::opcode::{Opcode, ordering::GREATER},
 };
 
 /// Bits of an integer type, and the fault of what does not fit them.
 pub(super) fn integer_range(data_type: &DataType) -> (u16, u32) {
     match data_type {
-        DataType::Int16 => (16, code::INT16_RANGE),
-        DataType::Int32 => (32, code::INT32_RANGE),
-        _ => (64, code::INT64_RANGE),
+        DataType::Int16 => (16, error_code::INT16_RANGE),
+        DataType::Int32 => (32, error_code::INT32_RANGE),
+        _ => (64, error_code::INT64_RANGE),
     }
 }
 

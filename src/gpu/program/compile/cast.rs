@@ -7,9 +7,9 @@ use super::{
     arithmetic::integer_range,
     decimal::{Scaled, number_scale, power_of_ten, precision_of},
 };
-use crate::program::{
-    opcode::{Opcode, WrittenText},
-    status::code,
+use crate::{
+    operation::error_code,
+    program::opcode::{Opcode, WrittenText},
 };
 
 /// Every number of at most this many digits before the point is less than the greatest `real`, 3.4e38.
@@ -103,7 +103,7 @@ impl Compiler<'_> {
             return Err(call.not_supported());
         };
         let kind = Kind::of(call.data_type).map_err(|_| call.not_supported())?;
-        let fault = code::NUMERIC_OVERFLOW | (precision | scale << 8) << 8;
+        let fault = error_code::NUMERIC_OVERFLOW | (precision | scale << 8) << 8;
         let scaled = Scaled { slot: value.slot, kind: value.kind, scale: from_scale };
         let work = value.kind.widest(kind);
         let rescaled = self.rescale(scaled, work, scale, fault)?;

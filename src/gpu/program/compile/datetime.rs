@@ -3,7 +3,10 @@
 use pystachio_plan::{DataType, DateField, Error, ErrorKind, Function, Result};
 
 use super::{Call, Compiler, Kind, Slot, decimal::Scaled};
-use crate::program::{constants::Cell, opcode::Opcode, status::code};
+use crate::{
+    operation::error_code,
+    program::{constants::Cell, opcode::Opcode},
+};
 
 impl Compiler<'_> {
     /// A function of dates and times.
@@ -44,7 +47,7 @@ impl Compiler<'_> {
     fn extract(&mut self, field: DateField, call: &Call<'_>) -> Result<Slot> {
         let DataType::Decimal { scale, .. } = *call.data_type else { return Err(call.not_supported()) };
         let kind = Kind::of(call.data_type).map_err(|_| call.not_supported())?;
-        let fault = code::DECIMAL_RANGE | if kind == Kind::Integer { 18 } else { 38 } << 8;
+        let fault = error_code::DECIMAL_RANGE | if kind == Kind::Integer { 18 } else { 38 } << 8;
         let value = self.field(field, call)?;
         self.rescale(value, kind, u32::from(scale), fault)
     }
@@ -68,7 +71,7 @@ impl Compiler<'_> {
     fn seconds_part(&mut self, microseconds: Slot, scale: u32) -> Result<Slot> {
         let second = self.builder.integer(1_000_000)?;
         let mut part = |opcode| {
-            let part = self.builder.strict(opcode, &[microseconds, second], 64, code::INT64_RANGE)?;
+            let part = self.builder.strict(opcode, &[microseconds, second], 64, error_code::INT64_RANGE)?;
             self.builder.strict(Opcode::IntegerToFloat, &[part], 0, 0)
         };
         let (seconds, fraction) = (part(Opcode::DivideInteger)?, part(Opcode::ModuloInteger)?);

@@ -12,10 +12,8 @@ use pystachio_plan::{DataType, Function, Result};
 use super::{Call, Compiler, Kind, Slot, Typed};
 use crate::{
     device::{DECIMAL64_DIGITS_MAX, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX},
-    program::{
-        opcode::{Opcode, ordering::GREATER},
-        status::code,
-    },
+    operation::error_code,
+    program::opcode::{Opcode, ordering::GREATER},
 };
 
 /// How `ROUND_DECIMAL` and `ROUND_FLOAT` round: `Rounding` of kernels/abi/program.h.
@@ -60,7 +58,7 @@ fn range_fault(kind: Kind) -> u32 {
         Kind::Int256 => DECIMAL256_DIGITS_MAX,
         _ => DECIMAL128_DIGITS_MAX,
     };
-    code::DECIMAL_RANGE | u32::from(digits) << 8
+    error_code::DECIMAL_RANGE | u32::from(digits) << 8
 }
 
 impl Compiler<'_> {

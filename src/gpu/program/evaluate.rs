@@ -5,16 +5,13 @@ use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Error, Result};
 
 use super::{
-    Kernel, KernelDevice,
-    abi::{EvaluateProgram, Outcome, ProgramColumn, Status},
+    Code, Computed,
+    abi::{EvaluateProgram, Outcome, ProgramColumn},
+    instruction::{Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL},
 };
 use crate::{
-    device::{Buffer, CellType, Chunk, Column},
-    operation::{Lane, ProgramOperations},
-    program::{
-        Code, Computed, Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL,
-        status_error,
-    },
+    device::{Buffer, CellType, Chunk, Column, Kernel},
+    operation::{Queue, Status, status_error},
 };
 
 /// The most blocks of a launch; threads stride over the rows.
@@ -32,8 +29,19 @@ struct LaunchedRows {
     gives_text: bool,
 }
 
-impl ProgramOperations for KernelDevice {
-    fn run(&self, code: &Code, outputs: &[&Computed], chunk: &Chunk) -> Result<Vec<Column>> {
+/// Running byte-code, which [`super::Program`] and [`super::Filter`] do.
+impl Queue {
+    /// The outputs of byte-code over a chunk: one column an output, each of the chunk's rows. Waits if a row can fail
+    /// and the queue does not defer that, or if text is made.
+    ///
+    /// # Errors
+    ///
+    /// Those of the functions, with PostgreSQL's messages.
+    ///
+    /// # Panics
+    ///
+    /// If the chunk's columns are not of the types that the byte-code was compiled for.
+    pub fn run(&self, code: &Code, outputs: &[&Computed], chunk: &Chunk) -> Result<Vec<Column>> {
         assert!(outputs.len() <= PROGRAM_OUTPUTS_MAX, "outputs of a program");
         let copy = copy_of(code, self)?;
         let columns = loaded_columns(code, chunk)?;
@@ -70,7 +78,7 @@ impl ProgramOperations for KernelDevice {
     }
 }
 
-impl KernelDevice {
+impl Queue {
     /// Launches with ever more space until all text has some; gives the space. Where faults are looked at later, a
     /// row that failed has values without a meaning until then: numbers, never addresses of text.
     fn launch_program(
@@ -152,8 +160,8 @@ fn loaded_columns<'c>(code: &Code, chunk: &'c Chunk) -> Result<Vec<&'c Column>> 
 }
 
 /// The program on the device.
-fn copy_of(code: &Code, lane: &Lane) -> Result<Buffer> {
-    let stream = lane.stream();
+fn copy_of(code: &Code, queue: &Queue) -> Result<Buffer> {
+    let stream = queue.stream();
     let mut copies = lock_whole(&code.copies);
     if let Some(copy) = copies.get(&stream) {
         return Ok(copy.clone());
@@ -161,7 +169,7 @@ fn copy_of(code: &Code, lane: &Lane) -> Result<Buffer> {
     let cells_offset = code.instructions.len() * size_of::<Instruction>();
     let bytes_offset = cells_offset + code.constants.cells.len() * CELL_BYTES;
     let bytes = (bytes_offset + code.constants.bytes.len()) as u64;
-    let buffer = lane.memory().allocate(bytes, stream)?;
+    let buffer = queue.memory().allocate(bytes, stream)?;
     let mut cells = code.constants.cells.clone();
     for text in &code.constants.texts {
         if let Some(cell) = cells.get_mut(*text) {
@@ -173,13 +181,13 @@ fn copy_of(code: &Code, lane: &Lane) -> Result<Buffer> {
     image.extend_from_slice(cast_slice(&cells));
     image.extend_from_slice(&code.constants.bytes);
     assert_eq!(image.len() as u64, bytes, "bytes of a program");
-    lane.memory().upload_to(&image, buffer.address(), stream)?;
+    queue.memory().upload_to(&image, buffer.address(), stream)?;
     copies.insert(stream, buffer.clone());
     Ok(buffer)
 }
 
-fn allocate_output(computed: &Computed, lane: &Lane, chunk: &Chunk) -> Result<Column> {
-    let (memory, stream) = (lane.memory(), lane.stream());
+fn allocate_output(computed: &Computed, queue: &Queue, chunk: &Chunk) -> Result<Column> {
+    let (memory, stream) = (queue.memory(), queue.stream());
     let cell_type = CellType::of(&computed.data_type)?;
     let rows = chunk.row_count as u64;
     let has_validity =

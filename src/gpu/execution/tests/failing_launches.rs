@@ -1,16 +1,13 @@
-//! Plans on a device of another kind: what is above the operations is the same code.
+//! Kernels that fail: the query says so, whichever it is.
 
 use std::collections::BTreeMap;
 
 use pystachio_plan::{
-    Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation, SortKey,
+    Error, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
+    SortKey,
 };
 
-use super::{
-    wrapping::{Operations, Wrapping},
-    *,
-};
-use crate::operation::Device;
+use super::*;
 
 /// A filtered table joined with another by two keys, grouped, and sorted.
 fn all_operators(left: &Table, right: &Table) -> Plan {
@@ -58,39 +55,24 @@ fn tables() -> [Table; 2] {
     [31, 32].map(|seed| Table::made(shape(seed)))
 }
 
-/// A platform whose device is wrapped, and its counts of operations.
-fn wrapped(failing: Option<&'static str>) -> (Arc<Watched>, Arc<Operations>) {
-    let operations = Arc::new(Operations::default());
-    let counted = operations.clone();
-    let wrap = move |inner| -> Arc<dyn Device> { Arc::new(Wrapping::new(inner, counted.clone(), failing)) };
-    (Watched::wrapping(wrap), operations)
-}
-
 #[test]
-fn a_device_that_does_operations_without_kernels_gives_the_same_rows() {
+fn a_query_fails_by_the_message_of_any_kernel_that_fails() {
     let [left, right] = tables();
     let plain = Watched::new(|_| Ok(()));
     let rows = Fixture::over(plain.clone(), PLENTY_BYTES).run(all_operators(&left, &right)).unwrap().rows;
     assert_eq!(rows, expected(&left.rows, &right.rows));
-    let (platform, operations) = wrapped(None);
-    let found = Fixture::over(platform.clone(), PLENTY_BYTES).run(all_operators(&left, &right)).unwrap();
-    assert_eq!(found.rows, rows);
-    // What it does itself launches nothing.
-    assert!(platform.calls.launches() < plain.calls.launches());
-    let operations = operations.lock().unwrap();
-    for operation in
-        ["load_chunks", "decode_chunks", "run", "select", "gather", "build", "probe", "group", "sort"]
+    let kernels = plain.calls.kernels();
+    for of_each in
+        ["convert_values", "evaluate_small_program", "select_rows", "gather_cells", "insert_build_rows"]
     {
-        assert!(operations.contains_key(operation), "{operation} was not called: {operations:?}");
+        assert!(kernels.contains(&of_each), "{of_each} was not launched: {kernels:?}");
     }
-}
-
-#[test]
-fn operations_of_a_device_are_not_passed_by() {
-    let [left, right] = tables();
-    for failing in ["load_chunks", "decode_chunks", "run", "select", "build", "probe", "group", "sort"] {
-        let (platform, _) = wrapped(Some(failing));
+    for kernel in kernels {
+        let platform = Watched::new(move |calls| match calls.count(kernel) {
+            0 => Ok(()),
+            _ => Err(Error::new(ErrorKind::Device, format!("{kernel} fails here"))),
+        });
         let error = Fixture::over(platform, PLENTY_BYTES).run(all_operators(&left, &right)).unwrap_err();
-        assert_eq!(error.message, format!("{failing} fails here"));
+        assert_eq!(error.message, format!("{kernel} fails here"));
     }
 }

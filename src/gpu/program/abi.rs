@@ -1,9 +1,9 @@
-//! Programs: kernels/abi/program.h, as far as `program/instruction.rs` does not have it.
+//! Programs: kernels/abi/program.h, as far as `instruction.rs` does not have it.
 
 use bytemuck::{Pod, Zeroable};
 
-use super::Status;
-use crate::program::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX};
+use super::instruction::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX};
+use crate::operation::Status;
 
 /// `ProgramColumn`: addresses of cells and of validity bytes, 0 if there are none.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

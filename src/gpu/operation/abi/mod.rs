@@ -1,10 +1,9 @@
 //! What kernels are given, laid out as in kernels/abi. Sizes are asserted on both sides.
 //!
-//! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`, `program.rs`: arguments of kernels by theme
+//! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`: arguments of kernels by theme
 
 mod group;
 mod join;
-mod program;
 mod rows;
 mod sort;
 
@@ -22,7 +21,6 @@ pub use join::{
     FindEqualKeys, HashKeys, InsertBuildRows, InsertFilterKeys, KeyFilterView, MeasureKeys, ProbeRows,
     SLOTS_BY_HASH, SLOTS_BY_KEY, TestFilterKeys, WritePairs,
 };
-pub use program::{EvaluateProgram, Outcome, ProgramColumn};
 pub use rows::{
     CombineFlags, CopyStrings, GatherCells, MarkRows, MoveStrings, ScanCounts, ScanTotals, TILE_ROWS,
 };

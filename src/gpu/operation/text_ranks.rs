@@ -13,13 +13,10 @@
 use pystachio_plan::{DataType, Result};
 
 use super::{
-    Kernel, KernelDevice,
+    Queue, RowNumbers, SortColumn,
     abi::{CompareTexts, TEXT_STRETCH_MAX, TextGroups},
 };
-use crate::{
-    device::{Buffer, CellType, Column},
-    operation::{JoinOperations, RowNumbers, RowOperations, SortColumn, SortOperations},
-};
+use crate::device::{Buffer, CellType, Column, Kernel};
 
 /// Bytes that a launch compares, unless the texts are more than [`STRETCH_MIN`] allows.
 const LAUNCH_BYTES: u64 = 256 << 20;
@@ -42,12 +39,12 @@ struct Groups {
     leaders: Buffer,
 }
 
-impl KernelDevice {
+impl Queue {
     /// How many texts come before each, as numbers that are NULL where the text is. Equal texts have the same. Waits.
     ///
     /// # Errors
     ///
-    /// As of [`SortOperations::sort`].
+    /// As of [`Queue::sort`].
     pub(super) fn text_ranks(&self, texts: &Column, row_count: usize) -> Result<Column> {
         let ranks = self.allocate_filled::<i64>(row_count as u64, 0)?;
         let RowNumbers { rows, count, .. } = match &texts.validity {

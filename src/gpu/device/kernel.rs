@@ -1,4 +1,4 @@
-//! The list of kernels, from kernels/abi/kernels.h.
+//! Which kernels there are: the list of kernels/abi/kernels.h.
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 

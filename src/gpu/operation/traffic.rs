@@ -4,12 +4,12 @@
 //! more than one row, what a sector holds besides the cell, and what data decides are left out.
 //!
 //! Deliberately absent: kernels whose arguments are lists on the device. Whoever launches those knows the bytes,
-//! and says them to [`KernelDevice::launch_moving`](super::KernelDevice::launch_moving).
+//! and says them to [`Queue::launch_moving`](super::Queue::launch_moving).
 
 use bytemuck::Pod;
 
 use super::{
-    Kernel,
+    BLOOM_BLOCK_WORDS,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
         ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
@@ -18,7 +18,7 @@ use super::{
         SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
     },
 };
-use crate::{device::StringCell, operation::BLOOM_BLOCK_WORDS};
+use crate::device::{Kernel, StringCell};
 
 /// A row number, a group number, a slot, a length.
 const NUMBER_BYTES: u64 = 4;
@@ -213,6 +213,28 @@ fn accumulated(arguments: &AccumulateGroups, a_group: u64) -> u64 {
     let AccumulateGroups { input, groups, row_count, .. } = arguments;
     let input = if input.values == 0 { 0 } else { cell(input) };
     row_count * (input + if_set(*groups, NUMBER_BYTES) + a_group)
+}
+
+/// What [`operation_of`] calls launches that find groups which are known to be few, and those that copy a range of rows.
+#[cfg(test)]
+pub(crate) const GROUPS_OF_FEW: &str = "groups of few";
+#[cfg(test)]
+pub(crate) const SLICES: &str = "slices";
+
+/// Which of the operations that launch a kernel it is, where a test asks.
+#[cfg(test)]
+pub(crate) fn operation_of(kernel: Kernel, arguments: &[u8]) -> Option<&'static str> {
+    match kernel {
+        Kernel::AssignGroups => {
+            let AssignGroups { row_count, slot_count, .. } = read(arguments);
+            (slot_count < (2 * row_count).next_power_of_two()).then_some(GROUPS_OF_FEW)
+        }
+        Kernel::GatherCells => {
+            let GatherCells { rows, row_count, .. } = read(arguments);
+            (rows == 0 && row_count > 0).then_some(SLICES)
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
