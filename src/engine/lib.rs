@@ -8,7 +8,7 @@
 //! - `stop.rs`: what a host and an engine tell each other of a request; `locking.rs`: what a panic leaves of a lock;
 //!   `panics.rs`: what it is for the query
 //! - `spill.rs`: what a query has on the host's disk; `spool.rs`: rows there that nobody reads
-//! - `letter_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
+//! - `character_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
 //!   integers of any size. Each is one of PostgreSQL's values, which no engine may compute otherwise
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
@@ -16,8 +16,8 @@
 //!
 //! Deliberately absent: engines, Parquet, devices, PostgreSQL, sockets.
 
+mod character_case;
 mod host_locale;
-mod letter_case;
 pub mod locking;
 mod panics;
 pub mod quotient;
@@ -26,7 +26,7 @@ pub mod spool;
 mod stop;
 pub mod variance;
 
-pub use letter_case::{CaseMap, LetterCase};
+pub use character_case::{CaseMap, CharacterCase};
 pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};
 

@@ -78,7 +78,7 @@ impl CudaPlatform {
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
-            idle_marks: Mutex::new(Vec::new()),
+            idle_events: Mutex::new(Vec::new()),
             calls,
         })
     }

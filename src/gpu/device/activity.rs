@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! host     ├─ read ─┤├─ read ─┤                       start and end are known at once
-//! stream 1      ├─ copy ─┤├─ decode ─┤                a mark after each: it starts when the one before has ended,
+//! stream 1      ├─ copy ─┤├─ decode ─┤                an event after each: it starts when the one before has ended,
 //! stream 0                        ├─ probe ─┤         or when it was enqueued
 //! ```
 //!
@@ -17,7 +17,7 @@ use std::{
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{Activity, ActivityKind, DeviceWork, Result};
 
-use super::{Mark, Platform, Stream};
+use super::{Event, Platform, Stream};
 
 /// Activities that a log keeps.
 const ACTIVITIES_MAX: usize = 1 << 16;
@@ -26,7 +26,7 @@ const ACTIVITIES_MAX: usize = 1 << 16;
 pub struct ActivityLog {
     platform: Arc<dyn Platform>,
     origin: Instant,
-    origin_mark: Mark,
+    origin_event: Event,
     state: Mutex<LogState>,
 }
 
@@ -51,8 +51,8 @@ struct Entry {
 enum End {
     /// The host did it.
     Host(f64),
-    /// It is over when the mark is reached.
-    Device(Stream, Mark),
+    /// It is over when the event is reached.
+    Device(Stream, Event),
 }
 
 impl ActivityLog {
@@ -62,17 +62,17 @@ impl ActivityLog {
     ///
     /// Those of the platform.
     pub fn start(platform: Arc<dyn Platform>, stream: Stream) -> Result<Self> {
-        let origin_mark = platform.mark(stream)?;
+        let origin_event = platform.record_event(stream)?;
         platform.wait(stream)?;
-        Ok(Self { platform, origin: Instant::now(), origin_mark, state: Mutex::default() })
+        Ok(Self { platform, origin: Instant::now(), origin_event, state: Mutex::default() })
     }
 
     /// Notes what has just been enqueued on a stream.
     pub(super) fn add_enqueued(&self, what: What, stream: Stream) {
         let begun_us = self.now_us();
-        // Watching must not fail what is watched: without a mark there is no entry.
-        if let Ok(mark) = self.platform.mark(stream) {
-            self.add(what.entry(begun_us, End::Device(stream, mark)));
+        // Watching must not fail what is watched: without an event there is no entry.
+        if let Ok(event) = self.platform.record_event(stream) {
+            self.add(what.entry(begun_us, End::Device(stream, event)));
         }
     }
 
@@ -102,8 +102,8 @@ impl ActivityLog {
     }
 
     fn release(&self, entry: &Entry) {
-        if let End::Device(_, mark) = entry.end {
-            self.platform.release_mark(mark);
+        if let End::Device(_, event) = entry.end {
+            self.platform.release_event(event);
         }
     }
 
@@ -118,10 +118,10 @@ impl ActivityLog {
         for entry in &entries {
             let (lane, started_us, ended_us) = match entry.end {
                 End::Host(ended_us) => (0, entry.begun_us, ended_us),
-                End::Device(stream, mark) => {
+                End::Device(stream, event) => {
                     let next_lane = lanes.len() as u32 + 1;
                     let lane = *lanes.entry(stream).or_insert(next_lane);
-                    let Ok(ended_us) = self.platform.elapsed_us(self.origin_mark, mark) else { continue };
+                    let Ok(ended_us) = self.platform.elapsed_us(self.origin_event, event) else { continue };
                     let before = ended.insert(stream, ended_us).unwrap_or(0.0);
                     (lane, before.max(entry.begun_us).min(ended_us), ended_us)
                 }
@@ -223,7 +223,7 @@ impl Drop for ActivityLog {
     fn drop(&mut self) {
         let entries = std::mem::take(&mut self.lock().entries);
         entries.iter().for_each(|entry| self.release(entry));
-        self.platform.release_mark(self.origin_mark);
+        self.platform.release_event(self.origin_event);
     }
 }
 

@@ -36,7 +36,7 @@ use self::{
     schedule::Schedule,
 };
 use super::{
-    BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, FrameBatch, FrameFormat, Kernel, Mark,
+    BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, FrameBatch, FrameFormat, Kernel,
     NullCells, Platform, Stream, hostile::hostile_cell,
 };
 
@@ -451,29 +451,29 @@ impl Platform for EmulatedPlatform {
         self.schedule.wait(stream)
     }
 
-    fn wait_mark(&self, mark: Mark) -> Result<()> {
-        self.schedule.wait_mark(mark)
+    fn wait_event(&self, event: Event) -> Result<()> {
+        self.schedule.wait_event(event)
     }
 
-    fn has_reached(&self, mark: Mark) -> Result<bool> {
-        Ok(self.schedule.has_reached(mark))
+    fn has_reached(&self, event: Event) -> Result<bool> {
+        Ok(self.schedule.has_reached(event))
     }
 
-    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
-        self.schedule.order_after(stream, mark);
+    fn order_after(&self, stream: Stream, event: Event) -> Result<()> {
+        self.schedule.order_after(stream, event);
         Ok(())
     }
 
-    fn mark(&self, stream: Stream) -> Result<Mark> {
-        Ok(self.schedule.mark(stream))
+    fn record_event(&self, stream: Stream) -> Result<Event> {
+        Ok(self.schedule.record_event(stream))
     }
 
-    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
         Ok((self.schedule.nanoseconds(to)? - self.schedule.nanoseconds(from)?) / 1000.0)
     }
 
-    fn release_mark(&self, mark: Mark) {
-        self.schedule.release_mark(mark);
+    fn release_event(&self, event: Event) {
+        self.schedule.release_event(event);
     }
 
     fn spoil_nulls(&self, cells: NullCells, stream: Stream) {

@@ -1,12 +1,12 @@
 //! A few bytes from the device, which the host hears of when it wants to.
 //!
 //! ```text
-//! device ── copy ──► slot of page-locked memory ── mark ──► Letter::wait, at any time later
+//! device ── copy ──► slot of page-locked memory ── event ──► Readback::wait, at any time later
 //! ```
 //!
-//! What is enqueued after a letter goes on while the host waits for it: the device never rests because of a count.
+//! What is enqueued after a readback goes on while the host waits for it: the device never rests because of a count.
 //!
-//! Invariants: a slot is lent to one letter at a time, and is free again only after its copy has happened. Slots are
+//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has happened. Slots are
 //! page-locked once and kept; there are never more than were on their way at once.
 //!
 //! Source: PystachIO (arXiv 2512.02862), section 3.3 (deferred synchronisation).
@@ -21,15 +21,15 @@ use bytemuck::Pod;
 use pystachio_engine::locking::lock;
 use pystachio_plan::Result;
 
-use super::{Mark, Platform, Stream};
+use super::{Event, Platform, Stream};
 
-/// What a letter holds at most.
-pub(super) const LETTER_BYTES_MAX: usize = 64;
+/// What a readback holds at most.
+pub(super) const READBACK_BYTES_MAX: usize = 64;
 /// Slots that are page-locked together.
 const SLOTS_PER_PAGE: usize = 64;
-const PAGE_BYTES: usize = SLOTS_PER_PAGE * LETTER_BYTES_MAX;
+const PAGE_BYTES: usize = SLOTS_PER_PAGE * READBACK_BYTES_MAX;
 
-/// Page-locked slots for letters.
+/// Page-locked slots for readbacks.
 pub(super) struct Mailbox {
     platform: Arc<dyn Platform>,
     slots: Mutex<Slots>,
@@ -42,14 +42,14 @@ struct Slots {
 }
 
 /// Values on their way from the device, or here already.
-pub struct Letter {
+pub struct Readback {
     content: Content,
 }
 
 enum Content {
     /// The first `bytes` are what was sent.
     Here {
-        values: [u8; LETTER_BYTES_MAX],
+        values: [u8; READBACK_BYTES_MAX],
         bytes: usize,
     },
     Coming(Coming),
@@ -59,7 +59,7 @@ struct Coming {
     mailbox: Arc<Mailbox>,
     slot: u64,
     bytes: usize,
-    mark: Mark,
+    event: Event,
     /// Whether the copy is known to have happened.
     is_here: AtomicBool,
 }
@@ -67,7 +67,7 @@ struct Coming {
 impl Coming {
     fn wait(&self) -> Result<()> {
         if !self.is_here.load(Ordering::Relaxed) {
-            self.mailbox.platform.wait_mark(self.mark)?;
+            self.mailbox.platform.wait_event(self.event)?;
             self.is_here.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -84,17 +84,17 @@ impl Mailbox {
     /// # Errors
     ///
     /// `OutOfMemory` if the host has no page-locked memory left, and faults of the device.
-    pub(super) fn send(self: &Arc<Self>, source: u64, bytes: usize, stream: Stream) -> Result<Letter> {
-        assert!(bytes <= LETTER_BYTES_MAX, "bytes of a letter");
+    pub(super) fn send(self: &Arc<Self>, source: u64, bytes: usize, stream: Stream) -> Result<Readback> {
+        assert!(bytes <= READBACK_BYTES_MAX, "bytes of a readback");
         let slot = self.slot()?;
         let sent = self
             .platform
             .download_in_place(source, slot, bytes, stream)
-            .and_then(|()| self.platform.mark(stream));
-        // A slot whose copy may have been enqueued without a mark is nobody's any more.
-        let mark = sent?;
-        let coming = Coming { mailbox: self.clone(), slot, bytes, mark, is_here: AtomicBool::new(false) };
-        Ok(Letter { content: Content::Coming(coming) })
+            .and_then(|()| self.platform.record_event(stream));
+        // A slot whose copy may have been enqueued without an event is nobody's any more.
+        let event = sent?;
+        let coming = Coming { mailbox: self.clone(), slot, bytes, event, is_here: AtomicBool::new(false) };
+        Ok(Readback { content: Content::Coming(coming) })
     }
 
     fn slot(&self) -> Result<u64> {
@@ -104,7 +104,7 @@ impl Mailbox {
         }
         let page = self.platform.allocate_host(PAGE_BYTES)?;
         slots.pages.push(page);
-        slots.idle.extend((1..SLOTS_PER_PAGE).map(|place| page + (place * LETTER_BYTES_MAX) as u64));
+        slots.idle.extend((1..SLOTS_PER_PAGE).map(|place| page + (place * READBACK_BYTES_MAX) as u64));
         Ok(page)
     }
 
@@ -121,10 +121,10 @@ impl Drop for Mailbox {
     }
 }
 
-impl Letter {
-    /// A letter that is here already.
+impl Readback {
+    /// A readback that is here already.
     pub(super) fn here(content: &[u8]) -> Self {
-        let mut values = [0; LETTER_BYTES_MAX];
+        let mut values = [0; READBACK_BYTES_MAX];
         values[..content.len()].copy_from_slice(content);
         Self { content: Content::Here { values, bytes: content.len() } }
     }
@@ -137,19 +137,19 @@ impl Letter {
     ///
     /// # Panics
     ///
-    /// If the letter has another length.
+    /// If the readback has another length.
     pub fn wait<T: Pod>(&self, count: usize) -> Result<Vec<T>> {
         let mut target = vec![T::zeroed(); count];
         let target_bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut target);
         match &self.content {
             Content::Here { values, bytes } => {
-                assert_eq!(target_bytes.len(), *bytes, "bytes of a letter");
+                assert_eq!(target_bytes.len(), *bytes, "bytes of a readback");
                 target_bytes.copy_from_slice(&values[..*bytes]);
             }
             Content::Coming(coming) => {
-                assert_eq!(target_bytes.len(), coming.bytes, "bytes of a letter");
+                assert_eq!(target_bytes.len(), coming.bytes, "bytes of a readback");
                 coming.wait()?;
-                // SAFETY: the slot has this many bytes and is this letter's; its copy has happened.
+                // SAFETY: the slot has this many bytes and is this readback's; its copy has happened.
                 let values = unsafe { std::slice::from_raw_parts(coming.slot as *const u8, coming.bytes) };
                 target_bytes.copy_from_slice(values);
             }
@@ -161,7 +161,7 @@ impl Letter {
 impl Drop for Coming {
     fn drop(&mut self) {
         let happened = self.wait();
-        self.mailbox.platform.release_mark(self.mark);
+        self.mailbox.platform.release_event(self.event);
         // Where the device is lost, nobody knows whether the copy has happened.
         if happened.is_ok() {
             self.mailbox.lock().idle.push(self.slot);
@@ -177,14 +177,14 @@ mod tests {
     use crate::device::EmulatedPlatform;
 
     #[test]
-    fn letters_keep_what_was_sent_and_slots_are_used_again() {
+    fn readbacks_keep_what_was_sent_and_slots_are_used_again() {
         let platform = Arc::new(EmulatedPlatform::new());
         let mailbox = Arc::new(Mailbox::new(platform.clone()));
         let source = platform.reserve(platform.commit_bytes()).unwrap();
         platform.commit(source, platform.commit_bytes()).unwrap();
         platform.note_lent(source, 16, Stream(0)).unwrap();
         for round in 0..3u64 {
-            let letters: Vec<Letter> = (0..100u64)
+            let readbacks: Vec<Readback> = (0..100u64)
                 .map(|number| {
                     let values = [number, round];
                     let bytes = bytemuck::bytes_of(&values);
@@ -192,8 +192,8 @@ mod tests {
                     mailbox.send(source, 16, Stream(0)).unwrap()
                 })
                 .collect();
-            for (number, letter) in (0..).zip(&letters) {
-                assert_eq!(letter.wait::<u64>(2).unwrap(), [number, round]);
+            for (number, readback) in (0..).zip(&readbacks) {
+                assert_eq!(readback.wait::<u64>(2).unwrap(), [number, round]);
             }
         }
         assert_eq!(mailbox.lock().pages.len(), 2);

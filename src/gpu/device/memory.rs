@@ -32,7 +32,7 @@ use super::{
     ActivityLog, HostBudget, Platform, Stream,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
-    mailbox::{LETTER_BYTES_MAX, Letter, Mailbox},
+    mailbox::{Mailbox, READBACK_BYTES_MAX, Readback},
 };
 
 /// The memory of one device and the way to it: the whole arena, or a query's account of it. Cheap to clone.
@@ -433,7 +433,7 @@ impl DeviceMemory {
     /// `count` values at an address inside a live buffer; waits for the stream.
     pub fn download_from<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Vec<T>> {
         let bytes = count * size_of::<T>();
-        if self.techniques.is_pinned && bytes <= LETTER_BYTES_MAX {
+        if self.techniques.is_pinned && bytes <= READBACK_BYTES_MAX {
             // Past the ring that bulk copies go through, where it could have to wait for one of them.
             return self.send(address, bytes, stream)?.wait(count);
         }
@@ -451,10 +451,10 @@ impl DeviceMemory {
         Ok(values)
     }
 
-    fn send(&self, address: u64, bytes: usize, stream: Stream) -> Result<Letter> {
-        let letter = self.shared.mailbox.send(address, bytes, stream)?;
+    fn send(&self, address: u64, bytes: usize, stream: Stream) -> Result<Readback> {
+        let readback = self.shared.mailbox.send(address, bytes, stream)?;
         self.note_enqueued(ActivityKind::Download, "download", bytes as u64, stream);
-        Ok(letter)
+        Ok(readback)
     }
 
     /// `count` values at an address inside a live buffer, at most 64 bytes, which are waited for when they are
@@ -463,11 +463,11 @@ impl DeviceMemory {
     /// # Errors
     ///
     /// `OutOfMemory` if the host has no page-locked memory left, and faults of the device.
-    pub fn post<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Letter> {
+    pub fn post<T: Pod>(&self, address: u64, count: usize, stream: Stream) -> Result<Readback> {
         if self.techniques.is_deferred && self.techniques.is_pinned {
             return self.send(address, count * size_of::<T>(), stream);
         }
-        Ok(Letter::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
+        Ok(Readback::here(cast_slice(&self.download_from::<T>(address, count, stream)?)))
     }
 }
 

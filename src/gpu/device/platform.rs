@@ -17,7 +17,7 @@ pub struct Stream(
 
 /// A moment in the work of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mark(
+pub struct Event(
     /// The platform's number for it.
     pub u64,
 );
@@ -163,24 +163,24 @@ pub trait Platform: Send + Sync + 'static {
     /// Waits for all that is enqueued on a stream.
     fn wait(&self, stream: Stream) -> Result<()>;
 
-    /// Waits until a mark is reached. What was enqueued after it may still be going on.
-    fn wait_mark(&self, mark: Mark) -> Result<()>;
+    /// Waits until an event is reached. What was enqueued after it may still be going on.
+    fn wait_event(&self, event: Event) -> Result<()>;
 
-    /// Whether a mark is reached; does not wait.
-    fn has_reached(&self, mark: Mark) -> Result<bool>;
+    /// Whether an event is reached; does not wait.
+    fn has_reached(&self, event: Event) -> Result<bool>;
 
-    /// Lets what is enqueued on a stream from now on happen after a mark, which may be given back at once. The host does not
+    /// Lets what is enqueued on a stream from now on happen after an event, which may be given back at once. The host does not
     /// wait.
-    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()>;
+    fn order_after(&self, stream: Stream, event: Event) -> Result<()>;
 
-    /// Marks the moment when all that is enqueued on a stream has happened.
-    fn mark(&self, stream: Stream) -> Result<Mark>;
+    /// Records the moment when all that is enqueued on a stream has happened.
+    fn record_event(&self, stream: Stream) -> Result<Event>;
 
-    /// Microseconds from one mark to another. Both have been reached.
-    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64>;
+    /// Microseconds from one event to another. Both have been reached.
+    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64>;
 
-    /// Gives a mark back.
-    fn release_mark(&self, mark: Mark);
+    /// Gives an event back.
+    fn release_event(&self, event: Event);
 
     /// What an operation has just written on a stream into cells of rows that are NULL has no meaning: a platform that tests
     /// puts there what hurts whoever looks.

@@ -30,7 +30,7 @@ use pystachio_plan::{
 };
 
 use crate::{
-    device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Letter},
+    device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Readback},
     operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
 };
 
@@ -357,7 +357,7 @@ fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Re
 pub(super) struct TestedRows<'a> {
     /// One byte a row: whether it passes.
     pub(super) flags: Buffer,
-    counts: Letter,
+    counts: Readback,
     filter: &'a ScanRuntimeFilter,
 }
 

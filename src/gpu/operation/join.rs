@@ -15,7 +15,7 @@ use super::{
         WritePairs,
     },
 };
-use crate::device::{Buffer, Column, Kernel, Letter};
+use crate::device::{Buffer, Column, Kernel, Readback};
 
 /// Slots of a table whose keys are slots, for each row: more would cost more memory than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
@@ -370,7 +370,7 @@ impl Walk {
     }
 
     /// Sends to the host how many rows a launch has left.
-    fn post_unfinished(&self, queue: &Queue) -> Result<Letter> {
+    fn post_unfinished(&self, queue: &Queue) -> Result<Readback> {
         queue.memory().post::<u32>(self.unfinished.address(), 1, queue.stream())
     }
 }
@@ -379,7 +379,7 @@ impl Walk {
 fn goes_on(
     queue: &Queue,
     walk: Option<&Walk>,
-    unfinished: Option<Letter>,
+    unfinished: Option<Readback>,
     arguments: &mut ProbeRows,
 ) -> Result<bool> {
     let (Some(walk), Some(unfinished)) = (walk, unfinished) else { return Ok(false) };

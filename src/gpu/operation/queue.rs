@@ -199,7 +199,7 @@ impl Queue {
     pub fn report_faults(&self) -> Result<FaultReport> {
         let status = lock_whole(&self.shared.deferred_status);
         let Some(buffer) = status.as_ref() else { return Ok(FaultReport::none()) };
-        let letter = self.memory().post::<Status>(buffer.address(), 1, self.stream())?;
-        Ok(FaultReport::pending(move || fault::check(letter.wait::<Status>(1)?.first())))
+        let readback = self.memory().post::<Status>(buffer.address(), 1, self.stream())?;
+        Ok(FaultReport::pending(move || fault::check(readback.wait::<Status>(1)?.first())))
     }
 }

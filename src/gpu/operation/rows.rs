@@ -6,7 +6,7 @@ use super::{
     Queue,
     abi::{CombineFlags, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
 };
-use crate::device::{Buffer, CellType, Column, Kernel, Letter};
+use crate::device::{Buffer, CellType, Column, Kernel, Readback};
 
 /// No row: what NULL is gathered for.
 pub const NO_ROW: u32 = u32::MAX;
@@ -49,7 +49,7 @@ impl TileSums {
     }
 
     /// Sends the total to the host.
-    fn post(&self, queue: &Queue) -> Result<Letter> {
+    fn post(&self, queue: &Queue) -> Result<Readback> {
         queue.memory().post::<u64>(self.total_address(), 1, queue.stream())
     }
 }
@@ -274,7 +274,7 @@ impl Queue {
 
     /// The device writes the numbers while their count is on its way, into room for all rows; a query that does not
     /// defer waits first, and has room for as many as there are.
-    fn write_selected(&self, mut sums: TileSums, total: &Letter) -> Result<RowNumbers> {
+    fn write_selected(&self, mut sums: TileSums, total: &Readback) -> Result<RowNumbers> {
         let row_count = sums.scan.row_count;
         let room = match self.memory().techniques().is_deferred {
             true => row_count,

@@ -5,11 +5,11 @@
 //! still to be used, finds other bytes there.
 //!
 //! ```text
-//! stream 0   copy ─ kernel ─ mark a ─ kernel …          a step is done by whichever thread waits, one of a stream at a time
+//! stream 0   copy ─ kernel ─ event a ─ kernel …          a step is done by whichever thread waits, one of a stream at a time
 //! stream 1   kernel ─ after a ─ kernel …
 //! ```
 //!
-//! Invariants: the steps of one stream are done in order, and what is ordered after a mark after that. The seed chooses the order
+//! Invariants: the steps of one stream are done in order, and what is ordered after an event after that. The seed chooses the order
 //! of steps among streams; how threads of the host come to enqueue them is the host's.
 
 use std::{
@@ -25,7 +25,7 @@ use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{STEP, mix};
-use crate::device::{Mark, Stream};
+use crate::device::{Event, Stream};
 
 /// Steps of a stream that may be left for later: what is copied from the host is kept for them.
 const STEPS_LEFT_MAX: usize = 4096;
@@ -51,8 +51,8 @@ struct Late {
 struct LateState {
     random: u64,
     streams: BTreeMap<u64, StreamSteps>,
-    marks: HashMap<u64, MarkState>,
-    next_mark: u64,
+    events: HashMap<u64, EventState>,
+    next_event: u64,
     /// What the first step that failed said: the device is lost then.
     fault: Option<Error>,
 }
@@ -72,7 +72,7 @@ enum Step {
     Reached(u64),
 }
 
-struct MarkState {
+struct EventState {
     stream: u64,
     /// Steps of the stream that are done when it is reached.
     count: u64,
@@ -97,8 +97,8 @@ impl Schedule {
             state: Mutex::new(LateState {
                 random: seed,
                 streams: BTreeMap::new(),
-                marks: HashMap::new(),
-                next_mark: 0,
+                events: HashMap::new(),
+                next_event: 0,
                 fault: None,
             }),
             changed: Condvar::new(),
@@ -133,30 +133,30 @@ impl Schedule {
         }
     }
 
-    pub(super) fn mark(&self, stream: Stream) -> Mark {
+    pub(super) fn record_event(&self, stream: Stream) -> Event {
         match &self.late {
-            None => Mark(self.started.elapsed().as_nanos() as u64),
-            Some(late) => late.mark(stream),
+            None => Event(self.started.elapsed().as_nanos() as u64),
+            Some(late) => late.record_event(stream),
         }
     }
 
-    pub(super) fn release_mark(&self, mark: Mark) {
+    pub(super) fn release_event(&self, event: Event) {
         if let Some(late) = &self.late {
-            late.lock().marks.remove(&mark.0);
+            late.lock().events.remove(&event.0);
         }
     }
 
-    pub(super) fn order_after(&self, stream: Stream, mark: Mark) {
+    pub(super) fn order_after(&self, stream: Stream, event: Event) {
         if let Some(late) = &self.late {
-            let known = late.lock().marks.get(&mark.0).map(|known| (known.stream, known.count));
+            let known = late.lock().events.get(&event.0).map(|known| (known.stream, known.count));
             if let Some((other, count)) = known {
                 late.enqueue(stream, Step::After(other, count));
             }
         }
     }
 
-    pub(super) fn has_reached(&self, mark: Mark) -> bool {
-        self.late.as_ref().is_none_or(|late| late.has_reached(mark))
+    pub(super) fn has_reached(&self, event: Event) -> bool {
+        self.late.as_ref().is_none_or(|late| late.has_reached(event))
     }
 
     /// Waits for what is enqueued on a stream.
@@ -166,17 +166,17 @@ impl Schedule {
         late.wait(stream.0, count)
     }
 
-    pub(super) fn wait_mark(&self, mark: Mark) -> Result<()> {
+    pub(super) fn wait_event(&self, event: Event) -> Result<()> {
         let Some(late) = &self.late else { return Ok(()) };
-        let known = late.lock().marks.get(&mark.0).map(|known| (known.stream, known.count));
+        let known = late.lock().events.get(&event.0).map(|known| (known.stream, known.count));
         known.map_or(Ok(()), |(stream, count)| late.wait(stream, count))
     }
 
-    /// Nanoseconds from the device's start to a mark, which has been reached.
-    pub(super) fn nanoseconds(&self, mark: Mark) -> Result<f64> {
-        let Some(late) = &self.late else { return Ok(mark.0 as f64) };
-        let at = late.lock().marks.get(&mark.0).and_then(|known| known.at);
-        let at = at.ok_or_else(|| Error::internal("a mark that has not been reached"))?;
+    /// Nanoseconds from the device's start to an event, which has been reached.
+    pub(super) fn nanoseconds(&self, event: Event) -> Result<f64> {
+        let Some(late) = &self.late else { return Ok(event.0 as f64) };
+        let at = late.lock().events.get(&event.0).and_then(|known| known.at);
+        let at = at.ok_or_else(|| Error::internal("an event that has not been reached"))?;
         Ok(at.saturating_duration_since(self.started).as_nanos() as f64)
     }
 }
@@ -215,22 +215,23 @@ impl Late {
         }
     }
 
-    fn mark(&self, stream: Stream) -> Mark {
+    fn record_event(&self, stream: Stream) -> Event {
         let mut state = self.lock();
-        state.next_mark += 1;
-        let number = state.next_mark;
+        state.next_event += 1;
+        let number = state.next_event;
         let steps = state.streams.entry(stream.0).or_default();
         steps.left.push_back(Step::Reached(number));
         steps.enqueued += 1;
         let count = steps.enqueued;
-        state.marks.insert(number, MarkState { stream: stream.0, count, at: None });
-        Mark(number)
+        state.events.insert(number, EventState { stream: stream.0, count, at: None });
+        Event(number)
     }
 
-    /// Whether a mark is reached. Who asks again and again finds it reached some time.
-    fn has_reached(&self, mark: Mark) -> bool {
+    /// Whether an event is reached. Who asks again and again finds it reached some time.
+    fn has_reached(&self, event: Event) -> bool {
         let mut state = self.lock();
-        let Some((stream, count)) = state.marks.get(&mark.0).map(|known| (known.stream, known.count)) else {
+        let Some((stream, count)) = state.events.get(&event.0).map(|known| (known.stream, known.count))
+        else {
             return true;
         };
         if state.done(stream) < count
@@ -276,8 +277,8 @@ impl Late {
         let failure = match steps.left.pop_front() {
             None => return state,
             Some(Step::After(..)) => None,
-            Some(Step::Reached(mark)) => {
-                if let Some(known) = state.marks.get_mut(&mark) {
+            Some(Step::Reached(event)) => {
+                if let Some(known) = state.events.get_mut(&event) {
                     known.at = Some(Instant::now());
                 }
                 None
@@ -371,11 +372,11 @@ mod tests {
         enqueue(streams[1], 10);
         enqueue(streams[0], 0);
         enqueue(streams[0], 1);
-        let mark = schedule.mark(streams[0]);
+        let event = schedule.record_event(streams[0]);
         enqueue(streams[0], 2);
         enqueue(streams[1], 11);
-        schedule.order_after(streams[1], mark);
-        schedule.release_mark(mark);
+        schedule.order_after(streams[1], event);
+        schedule.release_event(event);
         enqueue(streams[1], 12);
         schedule.wait(streams[1]).unwrap();
         done.lock().unwrap().clone()

@@ -6,7 +6,7 @@ use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::Result;
 
 use super::{DeviceMemory, Shared};
-use crate::device::{Mark, Platform, Stream, arena::Account};
+use crate::device::{Event, Platform, Stream, arena::Account};
 
 /// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
 pub struct StreamLease {
@@ -63,15 +63,15 @@ pub(super) struct Uses {
     pub(super) written: Option<Arc<Moment>>,
 }
 
-/// A mark that is given back when nobody needs it.
+/// An event that is given back when nobody needs it.
 pub(super) struct Moment {
     platform: Arc<dyn Platform>,
-    mark: Mark,
+    event: Event,
 }
 
 impl Drop for Moment {
     fn drop(&mut self) {
-        self.platform.release_mark(self.mark);
+        self.platform.release_event(self.event);
     }
 }
 
@@ -113,7 +113,7 @@ impl Buffer {
     }
 
     /// Says that from now on a stream uses it, as far as that is enqueued before the last handle is dropped: orders it after
-    /// what [`DeviceMemory::publish`] marked, and keeps the memory until its work is done.
+    /// what [`DeviceMemory::publish`] recorded, and keeps the memory until its work is done.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Buffer {
         }
         let platform = &self.allocation.shared.platform;
         if let Some(written) = &uses.written {
-            platform.order_after(stream, written.mark)?;
+            platform.order_after(stream, written.event)?;
         }
         platform.note_used(self.allocation.address, stream);
         uses.streams.push(stream);
@@ -158,8 +158,8 @@ pub(super) fn publish<'a>(
     stream: Stream,
     buffers: impl Iterator<Item = &'a Buffer>,
 ) -> Result<()> {
-    let mark = platform.mark(stream)?;
-    let written = Arc::new(Moment { platform: platform.clone(), mark });
+    let event = platform.record_event(stream)?;
+    let written = Arc::new(Moment { platform: platform.clone(), event });
     for buffer in buffers {
         let mut uses = buffer.allocation.uses();
         if uses.streams.first() == Some(&stream) {

@@ -31,7 +31,7 @@ use std::{
 use pystachio_engine::locking::{lock, whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::device::{Mark, Platform, Stream};
+use crate::device::{Event, Platform, Stream};
 
 /// Buffers start at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
@@ -46,8 +46,8 @@ const RESERVED_BYTES_MAX: u64 = 1 << 42;
 /// Pieces that the limit is made of, unless they would be larger than `PIECE_BYTES_MAX`.
 const PIECES_MIN: u64 = 512;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// A stream's moment is marked when so much has been freed on it since the last one, so that others find it reached.
-const MARKED_BYTES: u64 = 64 << 20;
+/// A stream's moment is recorded when so much has been freed on it since the last one, so that others find it reached.
+const RECORDED_BYTES: u64 = 64 << 20;
 
 /// How long a buffer is likely to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +104,10 @@ struct FreeBlock {
 #[derive(Default)]
 struct StreamClock {
     now: u64,
-    /// The last moment that was marked.
-    marked: Option<(u64, Mark)>,
+    /// The last moment that was recorded.
+    recorded: Option<(u64, Event)>,
     reached: u64,
-    /// Freed since the last mark.
+    /// Freed since the last event.
     freed_bytes: u64,
 }
 
@@ -147,11 +147,11 @@ impl MemoryPool {
                 return Err(self.used_up(&state, bytes));
             }
             has_waited = true;
-            let marks = self.mark_pending(&mut state)?;
+            let events = self.record_pending(&mut state)?;
             // Others go on while the device works.
             drop(state);
-            let waited = marks.iter().try_for_each(|mark| self.platform.wait_mark(*mark));
-            marks.into_iter().for_each(|mark| self.platform.release_mark(mark));
+            let waited = events.iter().try_for_each(|event| self.platform.wait_event(*event));
+            events.into_iter().for_each(|event| self.platform.release_event(event));
             waited?;
         };
         let lent = self.platform.note_lent(address, bytes, stream);
@@ -173,9 +173,9 @@ impl MemoryPool {
             clock.now += 1;
             clock.freed_bytes += bytes;
             pending.push((*stream, clock.now));
-            if clock.freed_bytes >= MARKED_BYTES && clock.marked.is_none() {
-                // Where it can't be marked now it is when somebody needs it.
-                let _ = self.mark_now(clock, *stream);
+            if clock.freed_bytes >= RECORDED_BYTES && clock.recorded.is_none() {
+                // Where it can't be recorded now it is when somebody needs it.
+                let _ = self.record_now(clock, *stream);
             }
         }
         state.put(block, pending);
@@ -242,45 +242,45 @@ impl MemoryPool {
             if clock.reached >= *moment {
                 continue;
             }
-            let mark = match clock.marked {
-                Some((marked, mark)) if marked >= *moment => mark,
-                _ => self.mark_now(clock, *other)?,
+            let event = match clock.recorded {
+                Some((recorded, event)) if recorded >= *moment => event,
+                _ => self.record_now(clock, *other)?,
             };
-            self.platform.order_after(stream, mark)?;
+            self.platform.order_after(stream, event)?;
         }
         Ok(())
     }
 
     /// Marks a stream's moment, in place of an earlier one.
-    fn mark_now(&self, clock: &mut StreamClock, stream: Stream) -> Result<Mark> {
-        let mark = self.platform.mark(stream)?;
-        if let Some((_, earlier)) = clock.marked.replace((clock.now, mark)) {
-            self.platform.release_mark(earlier);
+    fn record_now(&self, clock: &mut StreamClock, stream: Stream) -> Result<Event> {
+        let event = self.platform.record_event(stream)?;
+        if let Some((_, earlier)) = clock.recorded.replace((clock.now, event)) {
+            self.platform.release_event(earlier);
         }
         clock.freed_bytes = 0;
-        Ok(mark)
+        Ok(event)
     }
 
     /// Marks of their own of all streams that something is pending on.
-    fn mark_pending(&self, state: &mut PoolState) -> Result<Vec<Mark>> {
+    fn record_pending(&self, state: &mut PoolState) -> Result<Vec<Event>> {
         let pending: HashSet<Stream> =
             state.free.values().flat_map(|block| &block.pending).map(|(stream, _)| *stream).collect();
-        pending.into_iter().map(|stream| self.platform.mark(stream)).collect()
+        pending.into_iter().map(|stream| self.platform.record_event(stream)).collect()
     }
 
     /// Looks which moments have been reached; says whether more is free than before.
     fn look(&self, state: &mut PoolState) -> Result<bool> {
         let mut has_more = false;
         for (stream, clock) in &mut state.streams {
-            if clock.marked.is_none() && clock.now > clock.reached {
-                self.mark_now(clock, *stream)?;
+            if clock.recorded.is_none() && clock.now > clock.reached {
+                self.record_now(clock, *stream)?;
             }
-            if let Some((moment, mark)) = clock.marked
-                && self.platform.has_reached(mark)?
+            if let Some((moment, event)) = clock.recorded
+                && self.platform.has_reached(event)?
             {
                 clock.reached = moment;
-                clock.marked = None;
-                self.platform.release_mark(mark);
+                clock.recorded = None;
+                self.platform.release_event(event);
                 has_more = true;
             }
         }
@@ -357,8 +357,8 @@ impl Drop for MemoryPool {
     fn drop(&mut self) {
         let state = whole(self.state.get_mut());
         for clock in state.streams.values_mut() {
-            if let Some((_, mark)) = clock.marked.take() {
-                self.platform.release_mark(mark);
+            if let Some((_, event)) = clock.recorded.take() {
+                self.platform.release_event(event);
             }
         }
         if let Some(reserved) = state.reserved.take() {

@@ -13,12 +13,12 @@ use super::*;
 use pystachio_files::Slot;
 
 use crate::{
-    device::{CallWatch, DeviceFile, DeviceFileMode, KERNELS, Kernel, Mark, Stream},
+    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream},
     operation::operation_of,
 };
 
 /// Copies of so many bytes are counts and faults.
-const LETTER_BYTES_MAX: usize = 64;
+const READBACK_BYTES_MAX: usize = 64;
 
 /// Calls of a platform that have happened.
 #[derive(Default)]
@@ -185,7 +185,7 @@ impl Platform for Watched {
     }
 
     fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
-        if bytes > LETTER_BYTES_MAX {
+        if bytes > READBACK_BYTES_MAX {
             self.calls.spilled_copies.fetch_add(1, Ordering::Relaxed);
             (self.before)(&self.calls)?;
         }
@@ -214,28 +214,28 @@ impl Platform for Watched {
         self.device.wait(stream)
     }
 
-    fn wait_mark(&self, mark: Mark) -> Result<()> {
+    fn wait_event(&self, event: Event) -> Result<()> {
         self.calls.count_wait();
-        self.device.wait_mark(mark)
+        self.device.wait_event(event)
     }
 
-    fn has_reached(&self, mark: Mark) -> Result<bool> {
-        self.device.has_reached(mark)
+    fn has_reached(&self, event: Event) -> Result<bool> {
+        self.device.has_reached(event)
     }
 
-    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
-        self.device.order_after(stream, mark)
+    fn order_after(&self, stream: Stream, event: Event) -> Result<()> {
+        self.device.order_after(stream, event)
     }
 
-    fn mark(&self, stream: Stream) -> Result<Mark> {
-        self.device.mark(stream)
+    fn record_event(&self, stream: Stream) -> Result<Event> {
+        self.device.record_event(stream)
     }
 
-    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
         self.device.elapsed_us(from, to)
     }
 
-    fn release_mark(&self, mark: Mark) {
-        self.device.release_mark(mark);
+    fn release_event(&self, event: Event) {
+        self.device.release_event(event);
     }
 }

@@ -1,6 +1,6 @@
 //! Text functions.
 
-use pystachio_engine::{CaseMap, LetterCase};
+use pystachio_engine::{CaseMap, CharacterCase};
 use pystachio_plan::{Ctype, DataType, Function, Result, TrimSide};
 
 use super::{Call, Compiler, Kind, Slot};
@@ -24,7 +24,7 @@ impl Compiler<'_> {
             Function::Like => (Opcode::Like, vec![text(0)?, text(1)?], 0),
             Function::ILike(Ctype::Ascii) => (Opcode::Like, vec![text(0)?, text(1)?], 1),
             Function::ILike(ctype) => {
-                let letters = LetterCase::of(ctype)?;
+                let letters = CharacterCase::of(ctype)?;
                 let lowered = [text(0)?, text(1)?]
                     .map(|slot| self.map_letters(slot, letters.lower()))
                     .into_iter()
@@ -39,8 +39,8 @@ impl Compiler<'_> {
             Function::Length | Function::OctetLength => (Opcode::OctetLength, vec![text(0)?], 0),
             Function::Upper(Ctype::Ascii) => (Opcode::FoldText, vec![text(0)?], 1),
             Function::Lower(Ctype::Ascii) => (Opcode::FoldText, vec![text(0)?], 0),
-            Function::Upper(ctype) => return self.map_letters(text(0)?, LetterCase::of(ctype)?.upper()),
-            Function::Lower(ctype) => return self.map_letters(text(0)?, LetterCase::of(ctype)?.lower()),
+            Function::Upper(ctype) => return self.map_letters(text(0)?, CharacterCase::of(ctype)?.upper()),
+            Function::Lower(ctype) => return self.map_letters(text(0)?, CharacterCase::of(ctype)?.lower()),
             Function::Trim(side) => (Opcode::Trim, vec![text(0)?, text(1)?], trim_sides(side)),
             Function::TrimBlanks => {
                 let blank = self.builder.constant(Cell::Text(b" ".to_vec()))?;

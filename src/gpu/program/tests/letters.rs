@@ -1,4 +1,4 @@
-use pystachio_engine::LetterCase;
+use pystachio_engine::CharacterCase;
 use pystachio_plan::{Ctype, DataType, Expression, Function, LocaleName, Value};
 
 use super::{Device, column, text};
@@ -11,7 +11,7 @@ fn ctype() -> Ctype {
 #[test]
 fn every_character_is_what_libc_says() {
     let device = Device::new();
-    let letters = LetterCase::of(ctype()).expect("C.UTF-8");
+    let letters = CharacterCase::of(ctype()).expect("C.UTF-8");
     // Texts of 64 characters each, one of them a letter of ASCII.
     let characters: Vec<char> = ('\0'..=char::MAX).collect();
     let texts: Vec<String> =

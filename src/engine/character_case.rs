@@ -34,10 +34,10 @@ const _: () = assert!(PAGE_COUNT < u16::MAX as usize);
 const KNOWN_MAX: usize = 32;
 
 /// The tables in use, oldest first.
-static KNOWN: Mutex<Vec<Arc<LetterCase>>> = Mutex::new(Vec::new());
+static KNOWN: Mutex<Vec<Arc<CharacterCase>>> = Mutex::new(Vec::new());
 
 /// The letters of a [`Ctype`]. Equal if the ctype is.
-pub struct LetterCase {
+pub struct CharacterCase {
     ctype: Ctype,
     upper: CaseMap,
     lower: CaseMap,
@@ -60,7 +60,7 @@ enum AsciiCase {
     Lower,
 }
 
-impl LetterCase {
+impl CharacterCase {
     /// The letters of the ctype.
     ///
     /// # Errors
@@ -110,23 +110,23 @@ impl LetterCase {
     }
 }
 
-impl PartialEq for LetterCase {
+impl PartialEq for CharacterCase {
     fn eq(&self, other: &Self) -> bool {
         self.ctype == other.ctype
     }
 }
 
-impl Eq for LetterCase {}
+impl Eq for CharacterCase {}
 
-impl Hash for LetterCase {
+impl Hash for CharacterCase {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.ctype.hash(state);
     }
 }
 
-impl fmt::Debug for LetterCase {
+impl fmt::Debug for CharacterCase {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("LetterCase").field(&self.ctype).finish()
+        formatter.debug_tuple("CharacterCase").field(&self.ctype).finish()
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn ascii_changes_no_other_letters() {
-        let case = LetterCase::of(Ctype::Ascii).expect("no locale is needed");
+        let case = CharacterCase::of(Ctype::Ascii).expect("no locale is needed");
         for text in ["", "abcXYZ[]{}@`", "àÉßıİKſ", "日本語 😀 a"] {
             assert_eq!(case.upper().convert(text), text.to_ascii_uppercase());
             assert_eq!(case.lower().convert(text), text.to_ascii_lowercase());
@@ -239,7 +239,7 @@ mod tests {
     /// C.UTF-8 is on every host that the tests run on; its table has the simple mappings of Unicode.
     #[test]
     fn letters_beyond_ascii_change_one_by_one() {
-        let case = LetterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
+        let case = CharacterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
         assert_eq!(case.upper().convert("straße ÿ ǆ ῳ 𐐨 x"), "STRAßE Ÿ Ǆ ῼ 𐐀 X");
         assert_eq!(case.lower().convert("ÀÉ Ǆ ẞ 𐐀 ΑΣ X"), "àé ǆ ß 𐐨 ασ x");
     }
@@ -247,7 +247,7 @@ mod tests {
     /// The Kelvin sign (3 bytes) is a k, Ⱥ (2 bytes) has a lower case of 3.
     #[test]
     fn lengths_may_change() {
-        let case = LetterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
+        let case = CharacterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
         assert_eq!(case.lower().convert("\u{212a}|\u{23a}"), "k|\u{2c65}");
         assert_eq!(case.upper().convert("\u{2c65}|\u{17f}"), "\u{23a}|S");
     }
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn every_code_point_is_what_libc_says() {
         let locale = HostLocale::open("C.UTF-8").expect("C.UTF-8");
-        let case = LetterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
+        let case = CharacterCase::of(libc_ctype("C.UTF-8")).expect("C.UTF-8");
         for character in '\0'..=char::MAX {
             assert_eq!(Some(case.upper().convert_character(character)), locale.to_upper(character));
             assert_eq!(Some(case.lower().convert_character(character)), locale.to_lower(character));
@@ -278,13 +278,14 @@ mod tests {
 
     #[test]
     fn tables_are_made_once() {
-        let (first, second) = (LetterCase::of(libc_ctype("C.UTF-8")), LetterCase::of(libc_ctype("C.UTF-8")));
+        let (first, second) =
+            (CharacterCase::of(libc_ctype("C.UTF-8")), CharacterCase::of(libc_ctype("C.UTF-8")));
         assert!(Arc::ptr_eq(&first.expect("C.UTF-8"), &second.expect("C.UTF-8")));
     }
 
     #[test]
     fn unknown_locales_are_refused_by_name() {
-        let error = LetterCase::of(libc_ctype("xx_XX.UTF-8")).expect_err("no such locale");
+        let error = CharacterCase::of(libc_ctype("xx_XX.UTF-8")).expect_err("no such locale");
         assert_eq!(error.kind, ErrorKind::NotSupported);
         assert!(error.message.contains("\"xx_XX.UTF-8\""), "{}", error.message);
     }
@@ -292,7 +293,7 @@ mod tests {
     #[test]
     fn locales_of_other_encodings_are_refused() {
         for name in ["C", "POSIX"] {
-            let error = LetterCase::of(libc_ctype(name)).expect_err("not UTF-8");
+            let error = CharacterCase::of(libc_ctype(name)).expect_err("not UTF-8");
             assert_eq!(error.kind, ErrorKind::NotSupported);
         }
     }
