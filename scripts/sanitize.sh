@@ -6,7 +6,7 @@
 source "$(dirname "$0")/environment.sh"
 
 tests=("$@")
-[[ $# -gt 0 ]] || tests=(decode:: operation:: program:: kernel:: device:: spill::)
+[[ $# -gt 0 ]] || tests=(decode:: operation:: program:: device:: spill::)
 
 runtime=$(c++ -print-file-name=libasan.so)
 [[ $runtime == /* ]] || die "c++ has no libasan.so: install GCC with its sanitizers"
