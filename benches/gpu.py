@@ -13,6 +13,7 @@ Steps, each for one scale factor:
 - hot: the best of some runs in one engine, after a run that fills caches; answers compared with DuckDB's.
 - first: what the first use of a query's shape in an engine adds to its second.
 - kernels: launches, time and bytes of every kernel of the hot queries.
+- profile: what each kernel of the hot queries takes alone, by Nsight Compute where it is there (gpu_profile.py).
 - timeline: how busy storage, bus and GPU are during one query, cold and hot; drawn beside the report.
 - calibrate: prints what decoding and operators take, as the constants that the code holds; needs pyarrow.
 - ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
@@ -26,6 +27,7 @@ stopped loses one query at most. DuckDB's are kept across builds of pystachio; o
 
 import argparse
 import contextlib
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -45,6 +47,7 @@ import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
 from gpu_load import run_load  # noqa: E402
+from gpu_profile import run_profile  # noqa: E402
 from gpu_spill import run_spill  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
@@ -69,7 +72,7 @@ class Results:
             self.document = json.loads(self.path.read_text(encoding="utf-8"))
         if self.document.get("build") != options.build:
             kept = [entry for entry in self.document["measured"] if entry["system"] == "duckdb"]
-            self.document.update(build=options.build, findings={}, measured=kept, kernels={}, timelines={})
+            self.document.update(build=options.build, findings={}, measured=kept, kernels={}, profile={}, timelines={})
 
     def find(self, mode, system, query, without=None):
         wanted = {"mode": mode, "system": system, "query": query, "without": without}
@@ -91,6 +94,11 @@ class Results:
     def note_kernels(self, query, found):
         """Keeps what a hot query's kernels and copies took."""
         self.document.setdefault("kernels", {})[query] = found
+        self.save()
+
+    def note_profile(self, query, found):
+        """Keeps what a hot query's kernels take alone."""
+        self.document.setdefault("profile", {})[query] = found
         self.save()
 
     def note_timeline(self, title, timeline):
@@ -493,10 +501,11 @@ def machine_facts():
 
 def note_facts(bench):
     """What the report says of machine, versions and way of measuring."""
-    import duckdb
-
+    duckdb = "-"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        duckdb = importlib.metadata.version("duckdb")
     with Session(bench.conninfo) as session:
-        versions = {"pystachio": session.run("SELECT pystachio.version()").scalar(), "duckdb": duckdb.__version__,
+        versions = {"pystachio": session.run("SELECT pystachio.version()").scalar(), "duckdb": duckdb,
                     "postgres": session.run("SELECT split_part(version(), ' ', 2)").scalar()}
     options = bench.options
     bench.results.fact(**machine_facts(), device_bandwidth=options.device_bandwidth, versions=versions, device=options.device, built=options.built, runs=options.runs,
@@ -511,7 +520,7 @@ def run_report(bench):
 
 
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
-         "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "timeline": gpu_watch.run_timeline,
+         "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "profile": run_profile, "timeline": gpu_watch.run_timeline,
          "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "load": run_load,
          "report": run_report}
 

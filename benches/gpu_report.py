@@ -157,6 +157,36 @@ def kernels_table(document):
     return lines
 
 
+def profile_table(document, hot_s):
+    """Of every hot query: launches, what its kernels take when each runs alone, what there is besides, downloads and copies."""
+    lines = ["## Kernels alone", "", "By Nsight Compute, which runs one kernel at a time. Besides: the hot time less the time of the kernels: waits for the "
+             "host, and launches and copies that nothing runs beside; below zero, kernels run side by side.", "",
+             "| query | hot ms | launches | kernels ms | besides ms | downloads | fills and copies | longest kernels |", "|---|---:|---:|---:|---:|---:|---:|---|"]
+    sums = [0.0, 0, 0.0, 0, 0]
+    for query, found in document["profile"].items():
+        others = {"download": 0, "copy": 0, "fill": 0}
+        for entry in document.get("kernels", {}).get(query, []):
+            if entry["name"] in others:
+                others[entry["name"]] += entry["count"]
+        launches, alone_ms = sum(entry["count"] for entry in found), sum(entry["ms"] for entry in found)
+        hot_ms = (hot_s(query) or 0) * 1e3
+        longest = sorted(found, key=lambda entry: -entry["ms"])[:3]
+        named = ", ".join(f"{entry['name']} {entry['ms']:.1f} ({entry['count']})" for entry in longest)
+        numbers = (hot_ms, launches, alone_ms, others["download"], others["copy"] + others["fill"])
+        sums = [total + value for total, value in zip(sums, numbers, strict=True)]
+        lines.append(f"| {query} | {hot_ms:.1f} | {launches} | {alone_ms:.1f} | {hot_ms - alone_ms:.1f} | {numbers[3]} | {numbers[4]} | {named} |")
+    lines.append(f"| total | {sums[0]:.1f} | {sums[1]} | {sums[2]:.1f} | {sums[0] - sums[2]:.1f} | {sums[3]} | {sums[4]} | |")
+    totals = {}
+    for found in document["profile"].values():
+        for entry in found:
+            total = totals.setdefault(entry["name"], [0, 0.0])
+            total[0], total[1] = total[0] + entry["count"], total[1] + entry["ms"]
+    lines += ["", "| kernel | launches | ms alone | µs each |", "|---|---:|---:|---:|"]
+    for name, (count, milliseconds) in sorted(totals.items(), key=lambda item: -item[1][1]):
+        lines.append(f"| {name} | {count} | {milliseconds:.2f} | {milliseconds / count * 1e3:.1f} |")
+    return lines
+
+
 def timeline_lines(document, drawing):
     """The drawing, and what its lanes come to."""
     lines = ["## Storage, bus and GPU over time", "", f"![Busy shares over time]({drawing})", "",
@@ -219,6 +249,8 @@ def markdown(document):
         lines += [*first_use_lines(measured), ""]
     if document.get("kernels"):
         lines += [*kernels_table(document), ""]
+    if document.get("profile"):
+        lines += [*profile_table(document, lambda query: measured.seconds("hot", "gpu", query)), ""]
     if document.get("timelines"):
         lines += [*timeline_lines(document, f"{file_names(document)[0]}.svg"), ""]
     if measured.techniques:

@@ -4,7 +4,7 @@
 #
 # usage: [NAME=VALUE]… scripts/bench-gpu.sh
 #   SF="10 100"        scale factors
-#   STEPS="exact generate cold direct warm hot first kernels timeline report"   in this order; see benches/gpu.py,
+#   STEPS="exact generate cold direct warm hot first kernels profile timeline report"   in this order; see benches/gpu.py,
 #                      which has more: ablation, calibrate
 #   QUERIES="1 6"      all if empty                  RUNS=5, DUCKDB_RUNS=2   hot runs, of which the best counts
 #   DUCKDB_COLD=22     how many queries DuckDB runs cold: those that read most
@@ -30,7 +30,7 @@ device=${DEVICE:-cuda}
 reports=${OUT:-$project_root/benches/results}
 logs=${OUT:-$project_root/target/bench-gpu}/logs
 mkdir -p "$reports" "$logs"
-read -ra steps <<< "${STEPS:-exact generate cold direct warm hot first kernels timeline report}"
+read -ra steps <<< "${STEPS:-exact generate cold direct warm hot first kernels profile timeline report}"
 if [[ ${ABLATION:-0} == 1 && -z ${STEPS:-} ]]; then steps=("${steps[@]:0:${#steps[@]}-1}" ablation report); fi
 
 prepare_host

@@ -28,16 +28,46 @@ static_assert(sizeof(ScanTotals) == 24, "ScanTotals has 24 bytes");
 // No row: what an outer join gathers NULL for.
 #define NO_ROW 0xffffffffu
 
-// gather_cells
-typedef struct GatherCells {
+// gather_cells: columns of one launch
+#define GATHERED_COLUMNS_MAX 8
+
+typedef struct GatheredColumn {
     ColumnView source;
-    uint64_t rows;     // uint32_t [row_count], NO_ROW for NULL; 0: every row in order, from `first_row` on
     uint64_t values;   // [row_count * cell_bytes]
     uint64_t validity; // uint8_t [row_count], or 0 if nothing can be NULL
+} GatheredColumn;
+static_assert(sizeof(GatheredColumn) == 40, "GatheredColumn has 40 bytes");
+
+// gather_cells
+typedef struct GatherCells {
+    uint64_t rows; // uint32_t [row_count], NO_ROW for NULL; 0: every row in order, from `first_row` on
     uint64_t row_count;
     uint64_t first_row;
+    uint32_t column_count;
+    uint32_t reserved;
+    GatheredColumn columns[GATHERED_COLUMNS_MAX];
 } GatherCells;
-static_assert(sizeof(GatherCells) == 64, "GatherCells has 64 bytes");
+static_assert(sizeof(GatherCells) == 352, "GatherCells has 352 bytes");
+
+// copy_ranges: bytes that a block copies
+#define COPY_TILE_BYTES 32768
+#define COPIED_RANGES_MAX 64
+
+typedef struct CopiedRange {
+    uint64_t source;
+    uint64_t target;
+    uint64_t bytes;      // more than 0
+    uint64_t first_tile; // tiles of the ranges before
+} CopiedRange;
+static_assert(sizeof(CopiedRange) == 32, "CopiedRange has 32 bytes");
+
+// copy_ranges
+typedef struct CopyRanges {
+    uint32_t range_count;
+    uint32_t reserved;
+    CopiedRange ranges[COPIED_RANGES_MAX];
+} CopyRanges;
+static_assert(sizeof(CopyRanges) == 2056, "CopyRanges has 2056 bytes");
 
 // mark_rows
 typedef struct MarkRows {

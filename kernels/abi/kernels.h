@@ -3,6 +3,7 @@
 
 #define PYSTACHIO_KERNELS(X) \
     X(gather_cells, GatherCells, BLOCK_THREADS) \
+    X(copy_ranges, CopyRanges, BLOCK_THREADS) \
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \
     X(sum_tiles, ScanCounts, BLOCK_THREADS) \

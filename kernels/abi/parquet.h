@@ -158,7 +158,7 @@ typedef struct PageColumn {
     uint64_t validity;   // uint8_t, or 0 if required
     uint64_t dictionary; // cells; 0 if there is none
     uint64_t faults;     // a dictionary's own: uint8_t [entries], an ErrorCode or 0. A data column's: its dictionary's
-    uint64_t null_count; // uint32_t
+    uint64_t null_count; // uint32_t, or 0 if nobody asks
     uint64_t least[4];   // of the file's value; little end first, as the next two
     uint64_t greatest[4];
     uint64_t factor[4];

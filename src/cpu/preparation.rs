@@ -20,7 +20,7 @@ use crate::{
     cache::ColumnCache,
     lowering::{Lowering, PlanForm},
     metrics::{MeasuredPlan, QueryPool},
-    scan::ScanContext,
+    scan::{RowGroupScanExec, ScanContext},
     stream::{RunningQuery, micros},
 };
 
@@ -28,6 +28,8 @@ use crate::{
 const FIRST_ROWS_PART: usize = 8;
 /// Memory for each partition of an operator that spills: some dozens of batches. With less it writes as many files.
 const SPILLING_PARTITION_BYTES: usize = 8 << 20;
+/// The part of the memory that scans may take where operators spill: they can't.
+const SCANS_PART: usize = 2;
 /// Rows of a batch where operators spill: a merge holds some batches of each file that it reads.
 pub(crate) const SPILLING_BATCH_ROWS: usize = 1024;
 /// The part of the memory that all sorts together set aside for merging.
@@ -128,7 +130,8 @@ impl Preparation {
         let plan = self.lower_for(PlanForm::Spilling, &session(self.threads), self.threads)?;
         let operators = spilling_operators(&plan).max(1);
         let partitions = self.memory_bytes / (operators * SPILLING_PARTITION_BYTES);
-        let partitions = partitions.clamp(1, self.threads);
+        let scanning = self.memory_bytes / (SCANS_PART * scan_bytes(&plan).max(1));
+        let partitions = partitions.min(scanning).clamp(1, self.threads);
         let merge_bytes = self.memory_bytes / (MERGES_PART * operators * partitions);
         let session = session(partitions);
         let merge_bytes = session.options().execution.sort_spill_reservation_bytes.min(merge_bytes);
@@ -164,4 +167,10 @@ impl Preparation {
 fn spilling_operators(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let own = plan.is::<SortExec>() || plan.is::<AggregateExec>() || plan.is::<RepartitionExec>();
     usize::from(own) + plan.children().into_iter().map(spilling_operators).sum::<usize>()
+}
+
+/// What one partition of each scan of a plan holds, together.
+fn scan_bytes(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let own = plan.downcast_ref::<RowGroupScanExec>().map_or(0, RowGroupScanExec::partition_bytes);
+    own + plan.children().into_iter().map(scan_bytes).sum::<usize>()
 }

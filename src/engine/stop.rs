@@ -19,6 +19,8 @@ pub struct StopFlag(Arc<Shared>);
 struct Shared {
     is_stopped: AtomicBool,
     waits_for_turn: watch::Sender<bool>,
+    /// What this is a part of.
+    whole: Option<StopFlag>,
 }
 
 /// A request waits for its turn until this is dropped.
@@ -26,6 +28,12 @@ struct Shared {
 pub struct TurnWait(StopFlag);
 
 impl StopFlag {
+    /// A flag for a part of the work, which is not wanted any more when the whole is not, or when somebody says so of
+    /// the part.
+    pub fn of_part(&self) -> Self {
+        Self(Arc::new(Shared { whole: Some(self.clone()), ..Shared::default() }))
+    }
+
     /// Says that the work is not wanted any more.
     pub fn stop(&self) {
         self.0.is_stopped.store(true, Ordering::Relaxed);
@@ -45,7 +53,7 @@ impl StopFlag {
 
     /// Whether somebody has said so.
     pub fn is_stopped(&self) -> bool {
-        self.0.is_stopped.load(Ordering::Relaxed)
+        self.0.is_stopped.load(Ordering::Relaxed) || self.0.whole.as_ref().is_some_and(Self::is_stopped)
     }
 
     /// Says that the request waits until other requests have ended or given up memory.
@@ -63,5 +71,20 @@ impl StopFlag {
 impl Drop for TurnWait {
     fn drop(&mut self) {
         self.0.0.waits_for_turn.send_replace(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_stops_alone_and_with_the_whole() {
+        let whole = StopFlag::default();
+        let parts = [whole.of_part(), whole.of_part()];
+        parts[0].stop();
+        assert!(parts[0].check().is_err() && !parts[1].is_stopped() && !whole.is_stopped());
+        whole.stop();
+        assert!(parts[1].is_stopped());
     }
 }

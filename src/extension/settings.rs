@@ -69,6 +69,7 @@ static DEVICE_OVERHEAD_MS: GucSetting<f64> = GucSetting::<f64>::new(10.0);
 static AUTO_DEVICE: GucSetting<Device> = GucSetting::<Device>::new(Device::Auto);
 static GPU_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_CONCURRENT_BUILDS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -141,6 +142,7 @@ pub fn device() -> DeviceSettings {
     DeviceSettings {
         cache: GPU_CACHE.get(),
         chunking: GPU_CHUNKING.get(),
+        concurrent_builds: GPU_CONCURRENT_BUILDS.get(),
         deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
         dictionary_codes: GPU_DICTIONARY_CODES.get(),
         memory_pool: GPU_MEMORY_POOL.get(),
@@ -294,6 +296,11 @@ fn define_techniques() {
     let techniques = [
         (c"pystachio.gpu_cache", c"Keeps column chunks in GPU memory between queries.", &GPU_CACHE),
         (c"pystachio.gpu_chunking", c"Works on chunks of some million rows.", &GPU_CHUNKING),
+        (
+            c"pystachio.gpu_concurrent_builds",
+            c"Reads the build sides of joins beside one another.",
+            &GPU_CONCURRENT_BUILDS,
+        ),
         (
             c"pystachio.gpu_deferred_synchronisation",
             c"Goes on without waiting for the GPU after every operator.",

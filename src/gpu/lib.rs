@@ -7,8 +7,6 @@
 //! - `device`: memory, columns, streams; the platform that they are had from, and the emulated one
 //! - `file_systems.rs`: which ways from files to a device there are; `affinity`: which disks are near a GPU
 //!
-//! Imports go one way: execution → decode, program, spill → operation → device.
-//!
 //! Invariants: a result is the CPU engine's, or the query is refused with `NotSupported` before its first row.
 //!
 //! Deliberately absent: CUDA, which `src/cuda` has; footers and how the host reads files (`src/files`); PostgreSQL,

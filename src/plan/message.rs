@@ -160,6 +160,8 @@ pub struct DeviceSettings {
     pub cache: bool,
     /// Operators work on chunks of some million rows; otherwise a table is one chunk.
     pub chunking: bool,
+    /// Build sides of joins are read and hashed beside one another; otherwise each when its join wants it.
+    pub concurrent_builds: bool,
     /// Scans decode text into places in its dictionary: conditions and expressions on it are evaluated once for each
     /// entry, and groups are found by it.
     pub dictionary_codes: bool,
@@ -240,6 +242,7 @@ impl Default for DeviceSettings {
         Self {
             cache: true,
             chunking: true,
+            concurrent_builds: true,
             deferred_synchronisation: true,
             dictionary_codes: true,
             memory_pool: true,

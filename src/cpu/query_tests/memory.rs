@@ -55,6 +55,32 @@ async fn groups_larger_than_memory_spill() {
     }
 }
 
+/// Each partition of a scan holds the column chunks of a row group, which can't be spilled: two of these would be all memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scans_of_large_row_groups_leave_memory_to_what_spills() {
+    let fixture = Fixture::with_memory(32 << 20, 0);
+    let mut state = 1u64;
+    let mut noise = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state
+    };
+    let words: Vec<String> =
+        (0..200_000).map(|_| (0..10).map(|_| format!("{:016x}", noise())).collect()).collect();
+    let words: Vec<Option<&str>> = words.iter().map(|word| Some(word.as_str())).collect();
+    let path = fixture.write("noise", vec![("w", texts(&words))], 100_000);
+    let input = scan(&path, &[(1, "w", DataType::Text)]);
+    let word = || Expression::column(ColumnId(1), DataType::Text);
+    let different = Operator::Aggregate { input, groups: vec![named(1, word())], aggregates: Vec::new() };
+    let counted = Operator::Aggregate {
+        input: Relation::new(different, 2e5),
+        groups: Vec::new(),
+        aggregates: vec![call(2, Aggregate::Count, None, DataType::Int64)],
+    };
+    let answer = fixture.run(Relation::new(counted, 1.0), &[2]).await.unwrap();
+    assert_eq!(answer.rows, [["200000"]]);
+    assert!(answer.metrics.spilled_bytes > 0);
+}
+
 /// A join whose build side takes most of the memory, so that its exchanges spill.
 fn crowded_join(fixture: &Fixture) -> Arc<Relation> {
     let few = table(fixture, 200_000);

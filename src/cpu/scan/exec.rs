@@ -30,6 +30,7 @@ use arrow::datatypes::SchemaRef;
 use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
 
 use super::{
+    decode::ColumnReader,
     partition::{PartitionScan, ScanMetrics},
     pruning::RowGroupPruner,
     table::ScanTable,
@@ -37,6 +38,9 @@ use super::{
 use pystachio_files::QueryFiles;
 
 use crate::{cache::ColumnCache, functions::could_fail};
+
+/// Pages of a column that a partition holds, as writers make them: a dictionary, and what a batch points into.
+const PAGES_BYTES: usize = 2 << 20;
 
 /// What scans of a query share.
 #[derive(Debug)]
@@ -142,6 +146,16 @@ impl RowGroupScanExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// About the most that a partition holds at once: the column chunks of a row group, and of each column a page or two.
+    pub(crate) fn partition_bytes(&self) -> usize {
+        let columns: Vec<usize> = (0..self.table.columns.len()).collect();
+        let row_groups = self.table.files.iter().flat_map(|file| {
+            let row_groups = 0..file.footer().metadata().num_row_groups();
+            row_groups.map(|row_group| ColumnReader::bytes_to_read(file, row_group, &columns))
+        });
+        row_groups.max().unwrap_or(0) + columns.len() * PAGES_BYTES
     }
 
     /// Whether this is the scan of a table with these columns.

@@ -25,6 +25,7 @@ pub(super) struct ChunkDecoder<'a> {
     pub(super) stream: Stream,
     pub(super) plan: &'a ChunkPlan<'a>,
     pub(super) number: usize,
+    /// Where NULLs are counted; 0 if that is known, and that there is no fault.
     pub(super) null_count: u64,
     pub(super) batch: &'a mut PageBatch,
     /// Memory that must live until the kernels are enqueued.
@@ -163,7 +164,10 @@ impl<'a> ChunkDecoder<'a> {
                 validity = Some(flags);
             }
         }
-        let faults = self.memory.allocate_zeroed(entries.max(1), self.stream)?;
+        let faults = self.allocate(entries)?;
+        if self.null_count != 0 {
+            self.memory.fill(&faults, 0, self.stream)?;
+        }
         column.dictionary = values.address();
         column.faults = faults.address();
         column.dictionary_count = page.row_count;

@@ -10,12 +10,13 @@
 //! column. What the device has decompressed is not kept in its compressed form. Pages that store differences or runs,
 //! which can only be walked over from their start, are walked over once: their index says where to begin within them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
+use pystachio_engine::locking::lock_whole;
 use pystachio_files::{ListedPage, PageEncoding, PageHeader, PageList};
-use pystachio_plan::{Error, Result};
+use pystachio_plan::{DataType, Error, Result, ScanColumn};
 
 use super::{
     abi::{DecodePages, DeltaForm, EncodedPage},
@@ -54,6 +55,50 @@ pub struct ResidentChunk {
     pub(super) decompressed: Option<Buffer>,
     /// Where to begin within pages that store differences or runs.
     pub(super) index: Option<Buffer>,
+    /// As what all of it has been decoded without a fault.
+    pub(super) known_good: Arc<KnownGood>,
+}
+
+/// As what all rows of a chunk have been decoded without a fault: they will be again, and so will some of them.
+#[derive(Debug, Default)]
+pub(super) struct KnownGood(Mutex<Vec<(DecodedForm, u32)>>);
+
+/// A form in which a chunk was decoded: all that a value's conversion depends on besides the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DecodedForm {
+    data_type: DataType,
+    not_null: bool,
+    length_max: Option<u32>,
+    trim_blanks: bool,
+    as_codes: bool,
+}
+
+impl DecodedForm {
+    pub(super) fn new(column: &ScanColumn, as_codes: bool) -> Self {
+        let ScanColumn { data_type, not_null, length_max, trim_blanks, .. } = column;
+        Self {
+            data_type: data_type.clone(),
+            not_null: *not_null,
+            length_max: *length_max,
+            trim_blanks: *trim_blanks,
+            as_codes,
+        }
+    }
+}
+
+impl KnownGood {
+    /// Notes a form, with the number of NULLs among all rows.
+    pub(super) fn add(&self, form: DecodedForm, null_count: u32) {
+        let mut forms = lock_whole(&self.0);
+        if !forms.iter().any(|(known, _)| *known == form) {
+            forms.push((form, null_count));
+        }
+    }
+
+    /// How many NULLs are among all rows, if they are known to be good in a form.
+    pub(super) fn null_count(&self, form: &DecodedForm) -> Option<u32> {
+        lock_whole(&self.0).iter().find(|(known, _)| known == form).map(|(_, null_count)| *null_count)
+    }
 }
 
 /// Chunks of a row group whose loading is enqueued.
@@ -91,6 +136,11 @@ impl ResidentChunk {
     /// Device memory that it takes.
     pub fn bytes(&self) -> u64 {
         self.buffers().map(Buffer::bytes).sum()
+    }
+
+    /// Rows of its data pages.
+    pub(super) fn row_count(&self) -> usize {
+        self.pages.data.iter().map(|page| page.row_count as usize).sum()
     }
 
     /// Whether it has the pages of all rows of a selection.
@@ -269,7 +319,8 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index })
+        let known_good = Arc::default();
+        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index, known_good })
     }
 }
 
@@ -439,6 +490,7 @@ impl ResidentChunk {
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
             index: None,
+            known_good: Arc::default(),
         }
     }
 }

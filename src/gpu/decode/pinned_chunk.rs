@@ -1,15 +1,21 @@
 //! A resident chunk off the device, and its way back.
 
+use std::sync::Arc;
+
 use pystachio_files::PageList;
 use pystachio_plan::Result;
 
-use super::{load::ResidentChunk, page_layout::PageLayout};
+use super::{
+    load::{KnownGood, ResidentChunk},
+    page_layout::PageLayout,
+};
 use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
 
 /// A column chunk as [`ResidentChunk`] has it, in page-locked memory of the host.
 pub struct PinnedChunk {
     pages: PageList,
     layouts: Vec<PageLayout>,
+    known_good: Arc<KnownGood>,
     /// The encoded bytes, then the decompressed ones, then the index, of those that there are.
     content: HostBytes,
     encoded_bytes: Option<u64>,
@@ -44,6 +50,7 @@ impl PinnedChunk {
         Ok(Some(Self {
             pages: chunk.pages.clone(),
             layouts: chunk.layouts.clone(),
+            known_good: chunk.known_good.clone(),
             content,
             encoded_bytes: chunk.encoded.as_ref().map(Buffer::bytes),
             decompressed_bytes: chunk.decompressed.as_ref().map(Buffer::bytes),
@@ -76,6 +83,7 @@ impl PinnedChunk {
             index: part(self.index_bytes)?,
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
+            known_good: self.known_good.clone(),
         })
     }
 }

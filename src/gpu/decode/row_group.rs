@@ -9,7 +9,7 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     fault::ColumnNames,
-    load::{EncodedBytes, ResidentChunk},
+    load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
     page_batch::PageBatch,
     page_map::ChunkExtent,
     row_selection::RowSelection,
@@ -118,10 +118,15 @@ impl PendingRowGroup {
     /// # Errors
     ///
     /// Those of `copy`.
-    pub fn map_columns(mut self, mut copy: impl FnMut(&Column) -> Result<Column>) -> Result<Self> {
+    pub fn map_columns(mut self, copy: impl FnOnce(&[&Column]) -> Result<Vec<Column>>) -> Result<Self> {
+        let cells = self.columns.iter().filter_map(|column| match column {
+            AnyColumn::Cells(cells) => Some(cells),
+            AnyColumn::Codes(_) => None,
+        });
+        let mut copied = copy(&cells.collect::<Vec<_>>())?.into_iter();
         for column in &mut self.columns {
             if let AnyColumn::Cells(cells) = column {
-                *cells = copy(cells)?;
+                *cells = copied.next().ok_or_else(|| Error::internal("a column that was not copied"))?;
             }
         }
         Ok(self)
@@ -183,8 +188,16 @@ impl Queue {
             return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
         }
         let (memory, stream) = (self.memory(), self.stream());
-        // The status and, for each chunk, its count of NULLs.
-        let outcome = memory.allocate_zeroed(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+        let forms: Vec<DecodedForm> =
+            chunks.iter().map(|request| DecodedForm::new(request.source.column, request.as_codes)).collect();
+        let known =
+            chunks.iter().zip(&forms).map(|(request, form)| request.chunk.known_good.null_count(form));
+        let known: Option<Vec<u32>> = known.collect();
+        // The status and, for each chunk, its count of NULLs. Nobody looks at those of chunks that are known to be good.
+        let outcome = memory.allocate(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+        if known.is_none() {
+            memory.fill(&outcome, 0, stream)?;
+        }
         let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
         let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
         let mut batch = PageBatch::default();
@@ -198,7 +211,10 @@ impl Queue {
                 stream,
                 plan,
                 number,
-                null_count: outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+                null_count: match known {
+                    Some(_) => 0,
+                    None => outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
+                },
                 batch: &mut batch,
                 scratch: &mut scratch,
                 pages: &mut pages,
@@ -224,9 +240,31 @@ impl Queue {
                 self.spoil_nulls(cells, rows.row_count());
             }
         }
-        let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
-        let queue = self.clone();
-        let wait = Box::new(move || null_counts(&queue, &outcome, &batch, &names));
+        let wait: WaitDecoded = match known {
+            Some(null_counts) => Box::new(move || Ok(null_counts)),
+            None => {
+                let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
+                let queue = self.clone();
+                let decoded_count = rows.decoded_count();
+                let known_good: Vec<Option<Arc<KnownGood>>> = chunks
+                    .iter()
+                    .map(|request| {
+                        (request.chunk.row_count() == decoded_count).then(|| request.chunk.known_good.clone())
+                    })
+                    .collect();
+                Box::new(move || {
+                    let null_counts = null_counts(&queue, &outcome, &batch, &names)?;
+                    for ((known_good, form), null_count) in
+                        known_good.into_iter().zip(forms).zip(&null_counts)
+                    {
+                        if let Some(known_good) = known_good {
+                            known_good.add(form, *null_count);
+                        }
+                    }
+                    Ok(null_counts)
+                })
+            }
+        };
         Ok(PendingRowGroup { columns, pages, wait })
     }
 }

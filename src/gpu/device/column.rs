@@ -200,7 +200,8 @@ impl Column {
         self.values.is_part() || self.validity.as_ref().is_some_and(Buffer::is_part)
     }
 
-    fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+    /// Its memory.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.strings.iter().chain(&self.validity).chain([&self.values])
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
 use super::{
-    Operator, QueryContext, Source,
+    Driver, Operator, Source,
     groups::{Groups, MergedValue, Merger},
     row_program::RowProgram,
     rows::project,
@@ -145,34 +145,34 @@ impl AggregateSource {
         places
     }
 
-    fn read(&mut self, context: &mut QueryContext) -> Result<Groups> {
+    fn read(&mut self, driver: &mut Driver) -> Result<Groups> {
         let key_count = self.group_types.len();
         let values = self.calls.iter().map(|call| call.merged(&self.argument_types));
         let merger = Merger { key_count, values: values.collect::<Result<_>>()? };
-        let mut groups = Groups::new(merger, context.memory.claim()?);
+        let mut groups = Groups::new(merger, driver.query.memory.claim()?);
         let mut distinct = Vec::new();
         for place in self.distinct_arguments() {
             let merger = Merger { key_count: key_count + 1, values: Vec::new() };
-            distinct.push((place, Groups::new(merger, context.memory.claim()?)));
+            distinct.push((place, Groups::new(merger, driver.query.memory.claim()?)));
         }
         let mut slots = match self.slot_layout() {
-            Some(layout) => Some(SlotGroups::new(layout, context.memory.claim()?)),
+            Some(layout) => Some(SlotGroups::new(layout, driver.query.memory.claim()?)),
             None => None,
         };
         // Every group has a value, if only NULL, of an argument.
         let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
         let mut is_empty = true;
-        while let Some(rows) = self.input.next(context)? {
+        while let Some(rows) = self.input.next(driver)? {
             if rows.row_count == 0 {
                 continue;
             }
             is_empty = false;
-            let rows = project(context, &rows, &self.program)?;
+            let rows = project(driver, &rows, &self.program)?;
             let mut keys = rows.columns.iter().take(key_count);
             if keys.any(|key| matches!(key, AnyColumn::Codes(_))) {
-                context.count("dictionary_rows_grouped", rows.row_count as u64);
+                driver.count("dictionary_rows_grouped", rows.row_count as u64);
             }
-            let queue = &context.queue;
+            let queue = &driver.queue;
             let rows = match &mut slots {
                 None => rows,
                 Some(slots) => {
@@ -186,34 +186,34 @@ impl AggregateSource {
                 }
             };
             if adds_rows {
-                groups.add(context, self.partial(queue, &rows, Pass::Rows)?)?;
+                groups.add(driver, self.partial(queue, &rows, Pass::Rows)?)?;
             }
             for (place, values) in &mut distinct {
-                values.add(context, self.different_values(queue, &rows, *place)?)?;
+                values.add(driver, self.different_values(queue, &rows, *place)?)?;
             }
         }
         if is_empty && key_count == 0 {
             // One row, over no input.
-            let nothing = context.queue.empty(&self.input.types())?.into();
-            let nothing = project(context, &nothing, &self.program)?;
-            groups.add(context, self.partial(&context.queue, &nothing, Pass::Rows)?)?;
+            let nothing = driver.queue.empty(&self.input.types())?.into();
+            let nothing = project(driver, &nothing, &self.program)?;
+            groups.add(driver, self.partial(&driver.queue, &nothing, Pass::Rows)?)?;
         }
         if let (Some(slots), Some(key_type)) = (slots, self.group_types.first()) {
-            let queue = &context.queue;
+            let queue = &driver.queue;
             if groups.is_empty() {
                 let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
                 self.ready = slots.take(queue, key_type, &types)?;
             } else {
                 let types = self.calls.iter().map(|call| call.partial_type(&self.argument_types));
                 if let Some(chunk) = slots.take(queue, key_type, &types.collect::<Result<Vec<_>>>()?)? {
-                    groups.add(context, chunk)?;
+                    groups.add(driver, chunk)?;
                 }
             }
         }
         for (place, mut values) in distinct {
-            while let Some(chunk) = values.next(context)? {
-                let partial = self.partial(&context.queue, &chunk.into(), Pass::Distinct(place))?;
-                groups.add(context, partial)?;
+            while let Some(chunk) = values.next(driver)? {
+                let partial = self.partial(&driver.queue, &chunk.into(), Pass::Distinct(place))?;
+                groups.add(driver, partial)?;
             }
         }
         Ok(groups)
@@ -307,7 +307,10 @@ impl Keys<'_> {
     fn leaders(&self, queue: &Queue, grouping: &Grouping) -> Result<Vec<Column>> {
         match &grouping.leaders {
             None => Ok(Vec::new()),
-            Some(leaders) => self.columns.iter().map(|column| queue.gather_cells(column, leaders)).collect(),
+            Some(leaders) => {
+                let keys = queue.gather_columns(&self.columns, leaders)?;
+                keys.iter().map(|key| queue.cells_of(key, leaders.count)).collect()
+            }
         }
     }
 }
@@ -317,15 +320,15 @@ fn argument_at(arguments: &[AnyColumn], place: usize) -> Result<&AnyColumn> {
 }
 
 impl Source for AggregateSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         if self.groups.is_none() {
-            self.groups = Some(self.read(context)?);
+            self.groups = Some(self.read(driver)?);
         }
         if let Some(chunk) = self.ready.take() {
             return Ok(Some(chunk.into()));
         }
         match &mut self.groups {
-            Some(groups) => Ok(groups.next(context)?.map(Rows::from)),
+            Some(groups) => Ok(groups.next(driver)?.map(Rows::from)),
             None => Ok(None),
         }
     }

@@ -12,8 +12,9 @@ use pystachio_plan::{
 
 use self::joins::Join;
 use super::{
-    Columns, Operator, QueryContext, Source,
+    Columns, Operator, Query, Source,
     aggregate::{AggregateSource, Call},
+    driver::NO_OPERATOR,
     filter_route::FilterRoute,
     row_program::{RowCondition, RowProgram},
     rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
@@ -30,10 +31,10 @@ const DEPTH_MAX: usize = 500;
 /// # Errors
 ///
 /// Those of the files; `NotSupported` for what no kernel has.
-pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operator> {
-    context.scan_ranks = scan_ranks(&plan.root);
-    context.columns_above_scans = columns_above_scans(plan);
-    let root = relation(&plan.root, FilterRoute::none(), context, 0)?;
+pub(super) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
+    query.scan_ranks = scan_ranks(&plan.root);
+    query.columns_above_scans = columns_above_scans(plan);
+    let root = relation(&plan.root, FilterRoute::none(), query, 0)?;
     let outputs = plan
         .outputs
         .iter()
@@ -43,7 +44,7 @@ pub(super) fn compile(plan: &Plan, context: &mut QueryContext) -> Result<Operato
             Ok(NamedExpression { id: *id, expression: Expression::column(*id, data_type.clone()) })
         })
         .collect::<Result<Vec<_>>>()?;
-    project(root, &outputs, context)
+    project(root, &outputs, query)
 }
 
 /// The order in which a query wants its scans: build sides before probe sides. By the relation's address.
@@ -82,90 +83,94 @@ fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
 }
 
 fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
-    Operator { columns, source: Box::new(source), place, rest: None }
+    Operator {
+        columns,
+        source: Box::new(source),
+        place,
+        rest: None,
+        merges: false,
+        after: None,
+        is_ended: false,
+    }
 }
 
 /// Makes room for an operator's counts, above its inputs'.
-fn describe(context: &mut QueryContext, description: String, depth: usize) -> usize {
-    let operators = &mut context.metrics.operators;
+fn describe(query: &mut Query, description: String, depth: usize) -> usize {
+    let operators = &mut query.metrics_mut().operators;
     operators.push(OperatorMetrics { description, depth: depth as u32, ..OperatorMetrics::default() });
     operators.len() - 1
 }
 
 /// The sources of a relation. `route`: what joins above will know of its rows.
-fn relation(
-    relation: &Relation,
-    route: FilterRoute,
-    context: &mut QueryContext,
-    depth: usize,
-) -> Result<Operator> {
+fn relation(relation: &Relation, route: FilterRoute, query: &mut Query, depth: usize) -> Result<Operator> {
     if depth > DEPTH_MAX {
         let message = format!("the plan is nested more than {DEPTH_MAX} deep");
         return Err(Error::new(ErrorKind::NotSupported, message));
     }
     match &relation.operator {
         PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
-            let place = describe(context, format!("Scan {table}"), depth);
-            let rank = context.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
+            let place = describe(query, format!("Scan {table}"), depth);
+            let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
             let rank = rank.unwrap_or(usize::MAX);
             let scan_place = ScanPlace { operator: place, rank, route: route.below(place) };
-            let source = ScanSource::open(table, files, scan_columns, filters, scan_place, context)?;
+            let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
             Ok(operator(source.columns(), source, place))
         }
         PlanOperator::Values { columns, rows } => {
-            let place = describe(context, "Values".to_owned(), depth);
+            let place = describe(query, "Values".to_owned(), depth);
             let rows = rows
                 .iter()
                 .map(|row| {
                     let typed =
                         row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
-                    Program::compile(&typed.collect::<Vec<_>>(), &[], &context.parameters)
+                    Program::compile(&typed.collect::<Vec<_>>(), &[], &query.parameters)
                 })
                 .collect::<Result<_>>()?;
             Ok(operator(columns.clone(), ValuesSource { rows, is_done: false }, place))
         }
         PlanOperator::Filter { input, predicate } => {
-            let place = describe(context, "Filter".to_owned(), depth);
+            let place = describe(query, "Filter".to_owned(), depth);
             let route = route.below(place).past([predicate], input);
-            let input = self::relation(input, route, context, depth + 1)?;
-            let predicate = RowCondition::compile(predicate, &input.columns, &context.parameters)?;
+            let input = self::relation(input, route, query, depth + 1)?;
+            let predicate = RowCondition::compile(predicate, &input.columns, &query.parameters)?;
             Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
         }
         PlanOperator::Project { input, expressions } => {
-            let place = describe(context, "Project".to_owned(), depth);
+            let place = describe(query, "Project".to_owned(), depth);
             let computed = expressions.iter().map(|named| &named.expression);
             let route = route.below(place).past(computed, input).through(expressions);
-            let input = self::relation(input, route, context, depth + 1)?;
-            let program = compile_named(expressions, &input.columns, &context.parameters)?;
+            let input = self::relation(input, route, query, depth + 1)?;
+            let program = compile_named(expressions, &input.columns, &query.parameters)?;
             Ok(operator(relation.columns(), ProjectSource { input, program }, place))
         }
         PlanOperator::Join { kind, left, right, keys, residual, build } => {
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
-            join.compile(route, context, depth)
+            join.compile(route, query, depth)
         }
         PlanOperator::Aggregate { input, groups, aggregates } => {
-            let place = describe(context, "Aggregate".to_owned(), depth);
+            let place = describe(query, "Aggregate".to_owned(), depth);
             // A group is dropped whole.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
             let route = route.below(place).past(computed, input).through(groups);
-            let input = self::relation(input, route, context, depth + 1)?;
-            aggregate((place, input), groups, aggregates, relation.columns(), context)
+            let input = self::relation(input, route, query, depth + 1)?;
+            aggregate((place, input), groups, aggregates, relation.columns(), query)
         }
-        PlanOperator::Sort { input, keys } => sort(input, keys, None, context, depth),
+        PlanOperator::Sort { input, keys } => sort(input, keys, None, query, depth),
         PlanOperator::Limit { input, offset, count } => {
-            let place = describe(context, "Limit".to_owned(), depth);
-            let skip = row_count(offset.as_ref(), "OFFSET", &context.parameters)?.unwrap_or(0);
-            let count = row_count(count.as_ref(), "LIMIT", &context.parameters)?;
+            let place = describe(query, "Limit".to_owned(), depth);
+            let skip = row_count(offset.as_ref(), "OFFSET", &query.parameters)?.unwrap_or(0);
+            let count = row_count(count.as_ref(), "LIMIT", &query.parameters)?;
             let input = match (&input.operator, count) {
                 (PlanOperator::Sort { input, keys }, Some(count)) => {
-                    sort(input, keys, Some(skip.saturating_add(count)), context, depth + 1)?
+                    sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
                 }
-                _ => self::relation(input, FilterRoute::none(), context, depth + 1)?,
+                _ => self::relation(input, FilterRoute::none(), query, depth + 1)?,
             };
-            Ok(operator(input.columns.clone(), LimitSource { input, skip, count }, place))
+            let columns = input.columns.clone();
+            Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
-        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, context, depth),
+        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
     }
 }
 
@@ -174,14 +179,15 @@ fn sort(
     input: &Relation,
     keys: &[SortKey],
     row_count_max: Option<usize>,
-    context: &mut QueryContext,
+    query: &mut Query,
     depth: usize,
 ) -> Result<Operator> {
-    let place = describe(context, "Sort".to_owned(), depth);
-    let input = relation(input, FilterRoute::none(), context, depth + 1)?;
+    let place = describe(query, "Sort".to_owned(), depth);
+    let mut input = relation(input, FilterRoute::none(), query, depth + 1)?;
+    input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
-    let program = Program::compile(&values, &input.columns, &context.parameters)?;
-    context.memory.add_holder();
+    let program = Program::compile(&values, &input.columns, &query.parameters)?;
+    query.memory.add_holder();
     let columns = input.columns.clone();
     Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
 }
@@ -196,15 +202,15 @@ fn compile_named(
 }
 
 /// A projection, or the input itself where it would change nothing.
-fn project(input: Operator, expressions: &[NamedExpression], context: &mut QueryContext) -> Result<Operator> {
+fn project(input: Operator, expressions: &[NamedExpression], query: &mut Query) -> Result<Operator> {
     let columns: Columns =
         expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect();
     if columns == input.columns {
         return Ok(input);
     }
-    let program = compile_named(expressions, &input.columns, &context.parameters)?;
+    let program = compile_named(expressions, &input.columns, &query.parameters)?;
     // Its rows are its input's: it is not counted apart.
-    Ok(operator(columns, ProjectSource { input, program }, usize::MAX))
+    Ok(operator(columns, ProjectSource { input, program }, NO_OPERATOR))
 }
 
 /// A value as another type.
@@ -222,10 +228,10 @@ fn union(
     inputs: &[(Arc<Relation>, Vec<ColumnId>)],
     columns: &[(ColumnId, DataType)],
     route: FilterRoute,
-    context: &mut QueryContext,
+    query: &mut Query,
     depth: usize,
 ) -> Result<Operator> {
-    let place = describe(context, format!("Union all of {}", inputs.len()), depth);
+    let place = describe(query, format!("Union all of {}", inputs.len()), depth);
     let route = route.below(place);
     let inputs = inputs
         .iter()
@@ -237,7 +243,7 @@ fn union(
                     input.columns().into_iter().find(|(below, _)| Some(below) == ids.get(place))?;
                 columns.get(place).is_some_and(|(_, data_type)| *data_type == found).then_some(below)
             };
-            let input = relation(input, route.clone().renamed(own), context, depth + 1)?;
+            let input = relation(input, route.clone().renamed(own), query, depth + 1)?;
             let values = ids
                 .iter()
                 .zip(columns)
@@ -247,7 +253,7 @@ fn union(
                     Ok(retyped(&Expression::column(*id, own.clone()), data_type))
                 })
                 .collect::<Result<Vec<_>>>()?;
-            let program = RowProgram::compile(&values, &input.columns, &context.parameters)?;
+            let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
             Ok((input, program))
         })
         .collect::<Result<Vec<_>>>()?;
@@ -255,11 +261,11 @@ fn union(
 }
 
 fn aggregate(
-    (place, input): (usize, Operator),
+    (place, mut input): (usize, Operator),
     groups: &[NamedExpression],
     aggregates: &[AggregateCall],
     columns: Columns,
-    context: &mut QueryContext,
+    query: &mut Query,
 ) -> Result<Operator> {
     let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
     let mut arguments: Vec<Expression> = Vec::new();
@@ -292,11 +298,12 @@ fn aggregate(
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);
-    let program = RowProgram::compile(&values, &input.columns, &context.parameters)?;
+    let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
+    input.expect_whole();
     let source = AggregateSource::new(input, program, group_types, argument_types, calls);
     for _ in 0..source.holder_count() {
-        context.memory.add_holder();
+        query.memory.add_holder();
     }
     Ok(operator(columns, source, place))
 }

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -16,10 +16,11 @@ use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{CacheEntry, DeviceMemoryStatus, QueryMetrics, QueryRequest, QueryTimeline, Result};
 
 use super::{
-    QueryContext,
     chunk_cache::ChunkCache,
     compile::compile,
+    driver::{Driver, NO_OPERATOR, Query},
     filter_route::ReducedOperators,
+    fragment::Fragments,
     memory::QueryMemory,
     readers::ReaderPool,
     run::{DeviceStream, Run},
@@ -137,21 +138,23 @@ impl DeviceEngine {
             false => (queue, None),
         };
         let queue = queue.with_deferred_faults();
-        let context = self.context(&request, queue, stop);
-        Ok(Box::new(DeviceStream::start(Run { request, context, timeline, guard }).await?))
+        let query = Arc::new(self.query(&request, queue.memory(), stop.clone()));
+        let driver = Driver::new(query, queue, stop, NO_OPERATOR);
+        Ok(Box::new(DeviceStream::start(Run { request, driver, timeline, guard }).await?))
     }
 
-    fn context(&self, request: &QueryRequest, queue: Queue, stop: StopFlag) -> QueryContext {
+    /// A query whose plan is not compiled yet.
+    fn query(&self, request: &QueryRequest, memory: &DeviceMemory, stop: StopFlag) -> Query {
         let settings = request.device;
-        let memory = QueryMemory::new(queue.memory().clone(), SpillStore::new(self.spill.clone()));
         let processors = self.reader_processors.clone();
-        let readers = ReaderPool::new(queue.memory(), &memory, stop.clone(), settings, processors);
-        QueryContext {
+        let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
+        let readers = ReaderPool::new(memory, &query_memory, stop.clone(), settings, processors);
+        Query {
             number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
             role: request.role,
             settings,
-            queue,
-            memory,
+            memory: query_memory,
+            fragments: Fragments::default(),
             cache: match settings.pinned_memory {
                 true => self.cache.clone(),
                 false => self.cache.without_host(),
@@ -167,9 +170,7 @@ impl DeviceEngine {
             ),
             parameters: request.parameters.clone(),
             stop,
-            faults: None,
-            metrics: QueryMetrics::default(),
-            operator: usize::MAX,
+            metrics: Mutex::default(),
         }
     }
 
@@ -179,11 +180,11 @@ impl DeviceEngine {
     ///
     /// As of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let queue = Queue::new(&self.memory.open_account())?;
-        let mut context = self.context(request, queue, StopFlag::default());
-        compile(&request.plan, &mut context)?;
-        context.metrics.operators.clear();
-        Ok(context.metrics)
+        let mut query = self.query(request, &self.memory.open_account(), StopFlag::default());
+        compile(&request.plan, &mut query)?;
+        let mut metrics = std::mem::take(query.metrics_mut());
+        metrics.operators.clear();
+        Ok(metrics)
     }
 
     /// Queries that ended and that run now.

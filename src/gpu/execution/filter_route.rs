@@ -48,6 +48,12 @@ impl ReducedOperators {
     pub(super) fn contains(&self, place: usize) -> bool {
         self.0.iter().any(|(passed, filter)| passed.contains(&place) && filter.is_used())
     }
+
+    /// The filters that have passed an operator: scans below it wait for them, and joins above it make them.
+    pub(super) fn passing(&self, place: usize) -> Vec<Arc<RuntimeFilter>> {
+        let passing = self.0.iter().filter(|(passed, _)| passed.contains(&place));
+        passing.map(|(_, filter)| filter.clone()).collect()
+    }
 }
 
 impl FilterRoute {

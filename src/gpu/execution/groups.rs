@@ -11,7 +11,7 @@
 use pystachio_plan::{DataType, Result};
 
 use super::{
-    QueryContext,
+    Driver,
     held::{Held, Spilling, for_each_block, groups_within},
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
 };
@@ -72,7 +72,7 @@ impl Merger {
         let grouping = queue.group(keys, chunk.row_count, chunk.row_count)?;
         let mut columns = match &grouping.leaders {
             None => Vec::new(),
-            Some(leaders) => keys.iter().map(|key| queue.gather(key, leaders)).collect::<Result<_>>()?,
+            Some(leaders) => queue.gather_all(&keys.iter().collect::<Vec<_>>(), leaders)?,
         };
         for (value, partial) in self.values.iter().zip(partials) {
             let data_type = if is_last { &value.data_type } else { &value.partial_type };
@@ -107,8 +107,8 @@ impl Groups {
     }
 
     /// Adds rows, in the types of partial results.
-    pub(super) fn add(&mut self, context: &QueryContext, chunk: Chunk) -> Result<()> {
-        let queue = &context.queue;
+    pub(super) fn add(&mut self, driver: &Driver, chunk: Chunk) -> Result<()> {
+        let queue = &driver.queue;
         self.held.push(chunk);
         // Of few rows it is not the cells that take the memory, but text that they keep: fewer are left to copy it for.
         let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
@@ -125,7 +125,7 @@ impl Groups {
             // Without room for as much again, every chunk would be merged with all before it.
             let has_room = |bytes, rows| 2 * cost(bytes, rows);
             if !self.held.try_claim(queue, &mut self.claim, has_room)? {
-                return self.spill(context);
+                return self.spill(driver);
             }
         }
         self.held.try_claim(queue, &mut self.claim, cost)?;
@@ -140,7 +140,7 @@ impl Groups {
         Ok(())
     }
 
-    fn spill(&mut self, context: &QueryContext) -> Result<()> {
+    fn spill(&mut self, driver: &Driver) -> Result<()> {
         let (level, key_count) = (self.level, self.merger.key_count);
         let by = HashPartitioning { partition_count: self.partition_count, level, nulls_match: true };
         let spilling = self.spilled.get_or_insert_with(|| {
@@ -149,23 +149,23 @@ impl Groups {
             })
         });
         for chunk in self.held.take() {
-            spilling.push(context, &mut self.claim, chunk)?;
+            spilling.push(driver, &mut self.claim, chunk)?;
         }
         // What was merged is as large as there is memory for.
-        spilling.flush(context)?;
+        spilling.flush(driver)?;
         self.merged_rows = MERGE_ROWS_MIN;
         Ok(())
     }
 
     /// The next results, after the last row was added; `None` after the last.
-    pub(super) fn next(&mut self, context: &QueryContext) -> Result<Option<Chunk>> {
+    pub(super) fn next(&mut self, driver: &Driver) -> Result<Option<Chunk>> {
         loop {
-            context.check_cancelled()?;
+            driver.check_cancelled()?;
             if self.spilled.is_some() {
-                self.spill(context)?;
+                self.spill(driver)?;
             }
             if let Some(spilling) = self.spilled.take() {
-                let partitions = spilling.finish(context)?;
+                let partitions = spilling.finish(driver)?;
                 let costs: Vec<u64> =
                     partitions.sizes().iter().map(|size| cost(size.bytes, size.row_count)).collect();
                 let claimed = self.claim.resize_up_to(costs.iter().sum());
@@ -173,7 +173,7 @@ impl Groups {
                 self.work.extend(parts.into_iter().map(|part| (part, self.level)));
             }
             if self.held.row_count() > 0 {
-                let result = self.merger.merge(&context.queue, self.held.chunks(), true)?;
+                let result = self.merger.merge(&driver.queue, self.held.chunks(), true)?;
                 self.held.take();
                 if self.work.is_empty() {
                     self.claim.try_resize(0);
@@ -190,13 +190,13 @@ impl Groups {
             self.merged_rows = MERGE_ROWS_MIN;
             if claimed >= cost && part.row_count() <= ROWS_MAX {
                 if let Some(all) = part.first_batch(u64::MAX) {
-                    self.held.push(part.read(&context.queue, all)?);
+                    self.held.push(part.read(&driver.queue, all)?);
                 }
                 continue;
             }
             let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
             self.partition_count = (wanted as usize).clamp(2, PARTITIONS);
-            for_each_block(context, part, |chunk| self.add(context, chunk))?;
+            for_each_block(driver, part, |chunk| self.add(driver, chunk))?;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use pystachio_plan::Result;
 
-use super::{QueryContext, memory::ROWS_MAX};
+use super::{Driver, memory::ROWS_MAX};
 use crate::{
     device::{Chunk, Claim, HeldMemory},
     operation::{Partitioned, Queue},
@@ -123,22 +123,22 @@ impl<'a> Spilling<'a> {
     /// # Errors
     ///
     /// Those of the spill store and of dividing; `Cancelled`, and faults of the device.
-    pub(super) fn push(&mut self, context: &QueryContext, claim: &mut Claim, chunk: Chunk) -> Result<()> {
-        context.check_cancelled()?;
+    pub(super) fn push(&mut self, driver: &Driver, claim: &mut Claim, chunk: Chunk) -> Result<()> {
+        driver.check_cancelled()?;
         if chunk.row_count == 0 {
             return Ok(());
         }
-        let bytes_max = context.memory.block_bytes();
+        let bytes_max = driver.query.memory.block_bytes();
         if self.held.memory.bytes() + chunk.held_bytes() > bytes_max {
-            self.held.compact(&context.queue)?;
+            self.held.compact(&driver.queue)?;
         }
         if self.held.memory.bytes() + chunk.held_bytes() > bytes_max {
-            self.flush(context)?;
+            self.flush(driver)?;
         }
         self.held.push(chunk);
         let cost = block_cost(self.held.memory.bytes(), self.held.row_count);
         let has_room = claim.bytes() >= cost || claim.try_resize(cost);
-        if has_room { Ok(()) } else { self.flush(context) }
+        if has_room { Ok(()) } else { self.flush(driver) }
     }
 
     /// The partitions, when every chunk was added.
@@ -146,8 +146,8 @@ impl<'a> Spilling<'a> {
     /// # Errors
     ///
     /// As of [`Spilling::push`].
-    pub(super) fn finish(mut self, context: &QueryContext) -> Result<SpilledPartitions> {
-        self.flush(context)?;
+    pub(super) fn finish(mut self, driver: &Driver) -> Result<SpilledPartitions> {
+        self.flush(driver)?;
         Ok(self.partitions)
     }
 
@@ -156,11 +156,11 @@ impl<'a> Spilling<'a> {
     /// # Errors
     ///
     /// As of [`Spilling::push`].
-    pub(super) fn flush(&mut self, context: &QueryContext) -> Result<()> {
+    pub(super) fn flush(&mut self, driver: &Driver) -> Result<()> {
         if self.held.row_count == 0 {
             return Ok(());
         }
-        let (queue, store) = (&context.queue, &context.memory.store);
+        let (queue, store) = (&driver.queue, &driver.query.memory.store);
         let block = queue.concat_taken(self.held.take())?;
         let written = match (self.divide)(queue, &block)? {
             None => SpilledChunk::write(queue, store, &block, vec![0, block.row_count])?,
@@ -198,14 +198,14 @@ pub(super) fn groups_within(costs: impl IntoIterator<Item = u64>, cost_max: u64)
 ///
 /// Those of the spill store and of `work`; `Cancelled`, and faults of the device.
 pub(super) fn for_each_block(
-    context: &QueryContext,
+    driver: &Driver,
     mut part: SpilledPart,
     mut work: impl FnMut(Chunk) -> Result<()>,
 ) -> Result<()> {
-    while let Some(batch) = part.first_batch(context.memory.block_bytes()) {
-        context.check_cancelled()?;
+    while let Some(batch) = part.first_batch(driver.query.memory.block_bytes()) {
+        driver.check_cancelled()?;
         let end = batch.end;
-        let chunk = part.read(&context.queue, batch)?;
+        let chunk = part.read(&driver.queue, batch)?;
         part.forget(end);
         work(chunk)?;
     }

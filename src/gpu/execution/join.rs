@@ -1,48 +1,42 @@
 //! Joins: the build side whole and the probe side chunk by chunk; where the build side is larger than its claim,
 //! both sides partition by partition.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
-use pystachio_plan::{JoinKind, Result};
+use pystachio_plan::Result;
 
 use super::{
-    Operator, QueryContext, Source,
-    held::{Held, Spilling, for_each_block},
+    Driver, Operator, Source,
+    fragment::BuildFragment,
+    held::Held,
+    join_build::{BuildRows, HeldBuild, HeldRows, ReadBuild, SpilledBuild, whole},
     join_partitions::{PartitionedJoin, Side},
     matching::{BuildSide, Built, Matching, Probing},
-    runtime_filter::{JoinFilters, MeasuredKeys},
 };
-use crate::{
-    device::{Chunk, Claim, Rows},
-    operation::Queue,
-    spill::SpilledPartitions,
-};
+use crate::device::{Claim, Rows};
 
 /// A join.
 pub(super) struct JoinSource {
-    matching: Matching,
-    build: Operator,
     probe: ProbeSide,
-    /// For the probe side's scans.
-    filters: Arc<JoinFilters>,
     state: JoinState,
 }
 
 /// The probe side's chunks.
 struct ProbeSide {
-    operator: Operator,
+    /// Absent once no more of its rows are wanted.
+    operator: Option<Operator>,
     /// Rows that were read before the build side was made, and the claim for them.
     ahead: VecDeque<Rows>,
     claim: Option<Claim>,
 }
 
 impl ProbeSide {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         match self.ahead.pop_front() {
             Some(rows) => Ok(Some(rows)),
             None => {
                 self.claim = None;
-                self.operator.next(context)
+                self.operator.as_mut().map_or(Ok(None), |operator| operator.next(driver))
             }
         }
     }
@@ -55,8 +49,8 @@ const SWAP_ROWS_MIN: usize = 1 << 12;
 
 /// How far a join is.
 enum JoinState {
-    /// The build side has not been read.
-    Start,
+    /// The build side was not asked for; a driver of its own may be reading it.
+    Start(BuildFragment),
     /// Probe chunks come.
     Probing(Box<BuiltSide>),
     /// Both sides were spilled.
@@ -65,15 +59,9 @@ enum JoinState {
     Done,
 }
 
-/// Rows of the build side, all of them.
-enum BuildRows {
-    Held(Held),
-    /// With what is known of their keys.
-    Spilled(SpilledPartitions, MeasuredKeys),
-}
-
 /// Sides that were spilled.
 struct SpilledSides {
+    matching: Matching,
     join: PartitionedJoin,
     /// For the filters.
     _claim: Claim,
@@ -81,6 +69,7 @@ struct SpilledSides {
 
 /// A build side that is held whole.
 struct BuiltSide {
+    matching: Matching,
     built: Built,
     is_empty: bool,
     probing: Option<Probing>,
@@ -89,161 +78,89 @@ struct BuiltSide {
 }
 
 impl JoinSource {
-    pub(super) fn new(
-        matching: Matching,
-        build: Operator,
-        probe: Operator,
-        filters: Arc<JoinFilters>,
-    ) -> Self {
-        let probe = ProbeSide { operator: probe, ahead: VecDeque::new(), claim: None };
-        Self { matching, build, probe, filters, state: JoinState::Start }
+    pub(super) fn new(build: BuildFragment, probe: Operator) -> Self {
+        let probe = ProbeSide { operator: Some(probe), ahead: VecDeque::new(), claim: None };
+        Self { probe, state: JoinState::Start(build) }
     }
 
-    /// Reads the build side, and the probe side too if both have to be partitioned.
-    fn read_build(&mut self, context: &mut QueryContext) -> Result<JoinState> {
-        let mut claim = context.memory.claim()?;
-        let held = match self.hold_build(context, &mut claim)? {
-            None => return Ok(JoinState::Done),
-            Some(BuildRows::Spilled(build, measured)) => {
-                return self.partition(context, (build, &measured), claim);
+    /// Asks for the build side, and reads the probe side too if both have to be partitioned.
+    fn start(&mut self, driver: &mut Driver, build: BuildFragment) -> Result<JoinState> {
+        let ReadBuild { matching, rows } = build.take(driver)?;
+        match rows {
+            BuildRows::Pointless => {
+                self.probe.operator = None;
+                Ok(JoinState::Done)
             }
-            Some(BuildRows::Held(held)) => held,
+            BuildRows::Spilled(build) => self.partition(driver, matching, build),
+            BuildRows::Held(held) => self.build(driver, matching, held),
+        }
+    }
+
+    /// Makes a table of the side that turns out to be small, unless there is one.
+    fn build(&mut self, driver: &mut Driver, mut matching: Matching, held: HeldBuild) -> Result<JoinState> {
+        let held = match self.smaller_side(driver, &matching, held.rows.row_count())? {
+            Some((probe, claim)) => {
+                matching.swap();
+                self.probe = ProbeSide {
+                    operator: None,
+                    ahead: VecDeque::from([held.rows.into_chunk().into()]),
+                    claim: Some(held.claim),
+                };
+                let rows = HeldRows::Chunk(whole(&driver.queue, matching.build_types(), probe)?);
+                HeldBuild { rows, claim, filter_bytes: 0 }
+            }
+            None => held,
         };
-        let chunk = whole(context, &self.build, held)?;
-        // Before the first row of the probe side is asked for.
-        let filter_bytes = self.publish(context, &chunk, &mut claim)?;
-        let (chunk, mut claim) = self.choose_side(context, chunk, claim)?;
-        let queue = &context.queue;
-        let is_empty = chunk.row_count == 0;
-        let built = self.matching.build(queue, chunk)?;
-        claim.try_resize(self.matching.built_bytes(&built) + filter_bytes);
-        Ok(JoinState::Probing(Box::new(BuiltSide { built, is_empty, probing: None, _claim: claim })))
+        let is_empty = held.rows.row_count() == 0;
+        let (built, claim) = held.into_built(&matching, &driver.queue)?;
+        Ok(JoinState::Probing(Box::new(BuiltSide {
+            matching,
+            built,
+            is_empty,
+            probing: None,
+            _claim: claim,
+        })))
     }
 
     /// Spills the probe side of a build side that was spilled.
     fn partition(
         &mut self,
-        context: &mut QueryContext,
-        (build, measured): (SpilledPartitions, &MeasuredKeys),
-        mut claim: Claim,
+        driver: &mut Driver,
+        matching: Matching,
+        build: SpilledBuild,
     ) -> Result<JoinState> {
-        let filter_claim = self.publish_spilled(context, &build, measured)?;
-        let mut probe = PartitionedJoin::spilling(&self.matching, Side::Probe);
-        while let Some(rows) = self.probe.next(context)? {
-            let chunk = context.queue.chunk_of(&rows)?;
-            probe.push(context, &mut claim, chunk)?;
+        let SpilledBuild { partitions, mut claim, filter_claim } = build;
+        let mut probe = PartitionedJoin::spilling(&matching, Side::Probe);
+        while let Some(rows) = self.probe.next(driver)? {
+            let chunk = driver.queue.chunk_of(&rows)?;
+            probe.push(driver, &mut claim, chunk)?;
         }
-        let probe = probe.finish(context)?;
-        let types = self.build.types();
-        let join = PartitionedJoin::new(&self.matching, (build, probe), types, claim);
-        Ok(JoinState::Partitioned(Box::new(SpilledSides { join, _claim: filter_claim })))
+        let probe = probe.finish(driver)?;
+        let join = PartitionedJoin::new(&matching, (partitions, probe), claim);
+        Ok(JoinState::Partitioned(Box::new(SpilledSides { matching, join, _claim: filter_claim })))
     }
 
-    /// Sends the scans what they wait for of a build side that is held.
-    fn publish(&self, context: &QueryContext, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
-        if !self.filters.are_wanted() {
-            return Ok(0);
-        }
-        let queue = &context.queue;
-        let keys = self.matching.build_keys(queue, chunk)?;
-        let mut measured = MeasuredKeys::default();
-        measured.add(queue, &keys, chunk.row_count)?;
-        self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
-    }
-
-    /// Sends the scans what they wait for of a build side that was spilled: its rows come back for it, block by block,
-    /// and every row of the probe side that is dropped need not be spilled.
-    fn publish_spilled(
-        &self,
-        context: &QueryContext,
-        build: &SpilledPartitions,
-        measured: &MeasuredKeys,
-    ) -> Result<Claim> {
-        let queue = &context.queue;
-        let mut claim = context.memory.claim()?;
-        self.filters.publish(queue, measured, &mut claim, |insert| {
-            for_each_block(context, build.whole(), |chunk| {
-                insert(&self.matching.build_keys(queue, &chunk)?, chunk.row_count)
-            })
-        })?;
-        Ok(claim)
-    }
-
-    /// The rows of the build side; `None` if the join has no row whatever comes.
-    fn hold_build(&mut self, context: &mut QueryContext, claim: &mut Claim) -> Result<Option<BuildRows>> {
-        let mut held = Held::default();
-        let mut spilled: Option<Spilling<'_>> = None;
-        let mut measured = MeasuredKeys::default();
-        let measures = self.matching.has_keys() && self.filters.are_wanted();
-        let mut measure = |queue: &Queue, chunk: &Chunk| match measures {
-            true => measured.add(queue, &self.matching.build_keys(queue, chunk)?, chunk.row_count),
-            false => Ok(()),
-        };
-        while let Some(chunk) = self.build.next_chunk(context)? {
-            if chunk.row_count == 0 {
-                continue;
-            }
-            let queue = &context.queue;
-            if self.matching.kind == JoinKind::NullAwareAnti {
-                let keys = self.matching.build_keys(queue, &chunk)?;
-                if let Some(key) = keys.first()
-                    && queue.has_null(key, chunk.row_count)?
-                {
-                    // x NOT IN (…, NULL, …) is never true.
-                    return Ok(None);
-                }
-            }
-            if let Some(spilling) = &mut spilled {
-                measure(queue, &chunk)?;
-                spilling.push(context, claim, chunk)?;
-                continue;
-            }
-            held.push(chunk);
-            let cost = |bytes, rows| self.matching.build_bytes(bytes, rows);
-            if held.try_claim(queue, claim, cost)? {
-                continue;
-            }
-            let mut spilling = PartitionedJoin::spilling(&self.matching, Side::Build);
-            for chunk in held.take() {
-                measure(queue, &chunk)?;
-                spilling.push(context, claim, chunk)?;
-            }
-            spilled = Some(spilling);
-        }
-        let spilled = spilled.map(|spilling| spilling.finish(context)).transpose()?;
-        Ok(Some(match spilled {
-            Some(spilled) => BuildRows::Spilled(spilled, measured),
-            None => BuildRows::Held(held),
-        }))
-    }
-
-    /// Makes the other side the build side if it turns out to be far smaller: estimates of what joins give may be
-    /// off by orders of magnitude, and many rows of few keys make long chains. Returns the build side's rows with
-    /// the claim for them.
-    fn choose_side(
+    /// All rows of the probe side with the claim for them, if they turn out to be far fewer than those of the build side,
+    /// which is not to be the build side then: estimates of what joins give may be off by orders of magnitude, and many
+    /// rows of few keys make long chains. Otherwise what was read of them comes when the join wants it.
+    fn smaller_side(
         &mut self,
-        context: &mut QueryContext,
-        build: Chunk,
-        build_claim: Claim,
-    ) -> Result<(Chunk, Claim)> {
-        if !self.matching.may_swap() || build.row_count < SWAP_ROWS_MIN {
-            return Ok((build, build_claim));
+        driver: &mut Driver,
+        matching: &Matching,
+        build_row_count: usize,
+    ) -> Result<Option<(Held, Claim)>> {
+        if !matching.may_swap() || build_row_count < SWAP_ROWS_MIN {
+            return Ok(None);
         }
-        let mut claim = context.memory.claim()?;
+        let mut claim = driver.query.memory.claim()?;
         let mut ahead = Held::default();
-        while ahead.row_count() < build.row_count / SWAP_FACTOR {
-            match self.probe.next(context)? {
-                None => {
-                    std::mem::swap(&mut self.build, &mut self.probe.operator);
-                    self.matching.swap();
-                    self.probe.ahead.push_back(build.into());
-                    self.probe.claim = Some(build_claim);
-                    return Ok((whole(context, &self.build, ahead)?, claim));
-                }
+        while ahead.row_count() < build_row_count / SWAP_FACTOR {
+            match self.probe.next(driver)? {
+                None => return Ok(Some((ahead, claim))),
                 Some(rows) if rows.row_count == 0 => {}
                 Some(rows) => {
-                    ahead.push(context.queue.chunk_of(&rows)?);
-                    if !ahead.try_claim(&context.queue, &mut claim, |bytes, _| bytes)? {
+                    ahead.push(driver.queue.chunk_of(&rows)?);
+                    if !ahead.try_claim(&driver.queue, &mut claim, |bytes, _| bytes)? {
                         break;
                     }
                 }
@@ -251,52 +168,55 @@ impl JoinSource {
         }
         self.probe.ahead.extend(ahead.take().into_iter().map(Rows::from));
         self.probe.claim = Some(claim);
-        Ok((build, build_claim))
-    }
-}
-
-/// All rows that are held as one chunk.
-fn whole(context: &QueryContext, operator: &Operator, mut held: Held) -> Result<Chunk> {
-    match held.row_count() {
-        0 => context.queue.empty(&operator.types()),
-        _ => context.queue.concat_taken(held.take()),
+        Ok(None)
     }
 }
 
 impl Source for JoinSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
-        if matches!(self.state, JoinState::Start) {
-            self.state = self.read_build(context)?;
-        }
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        self.state = match std::mem::replace(&mut self.state, JoinState::Done) {
+            JoinState::Start(build) => self.start(driver, build)?,
+            started => started,
+        };
         match &mut self.state {
-            JoinState::Start | JoinState::Done => Ok(None),
+            JoinState::Start(_) | JoinState::Done => Ok(None),
             JoinState::Partitioned(sides) => {
-                let rows = sides.join.next(&self.matching, context)?;
+                let rows = sides.join.next(&sides.matching, driver)?;
                 if rows.is_none() {
                     self.state = JoinState::Done;
                 }
                 Ok(rows)
             }
-            JoinState::Probing(side) => loop {
-                let Some(probing) = &mut side.probing else {
-                    let Some(rows) = self.probe.next(context)? else {
-                        let alone = self.matching.unmatched(&context.queue, &side.built)?;
-                        self.state = JoinState::Done;
-                        return Ok(alone);
+            JoinState::Probing(side) => {
+                let BuiltSide { matching, built, is_empty, probing: current, .. } = &mut **side;
+                let known = BuildSide { is_empty: *is_empty, is_last: true };
+                loop {
+                    let Some(probing) = current else {
+                        let Some(rows) = self.probe.next(driver)? else {
+                            let alone = matching.unmatched(&driver.queue, built)?;
+                            self.state = JoinState::Done;
+                            return Ok(alone);
+                        };
+                        let probing = matching.probe(&driver.queue, built, rows, None)?;
+                        if probing.is_by_entry() {
+                            driver.count("dictionary_rows_probed", probing.row_count() as u64);
+                        }
+                        *current = Some(probing);
+                        continue;
                     };
-                    let probing = self.matching.probe(&context.queue, &side.built, rows, None)?;
-                    if probing.is_by_entry() {
-                        context.count("dictionary_rows_probed", probing.row_count() as u64);
+                    match matching.next(driver, built, probing, known)? {
+                        Some(rows) => return Ok(Some(rows)),
+                        None => *current = None,
                     }
-                    side.probing = Some(probing);
-                    continue;
-                };
-                let known = BuildSide { is_empty: side.is_empty, is_last: true };
-                match self.matching.next(context, &side.built, probing, known)? {
-                    Some(rows) => return Ok(Some(rows)),
-                    None => side.probing = None,
                 }
-            },
+            }
         }
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        if let Some(operator) = &mut self.probe.operator {
+            operator.expect_whole();
+        }
+        true
     }
 }

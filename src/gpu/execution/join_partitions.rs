@@ -15,10 +15,10 @@
 
 use std::ops::Range;
 
-use pystachio_plan::{DataType, Result};
+use pystachio_plan::Result;
 
 use super::{
-    QueryContext,
+    Driver,
     held::{Spilling, for_each_block, groups_within},
     matching::{BuildSide, Built, Matching, Probing},
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX},
@@ -36,7 +36,6 @@ const STUCK_PART: (usize, usize) = (7, 8);
 pub(super) struct PartitionedJoin {
     work: Vec<Partition>,
     current: Option<Current>,
-    build_types: Vec<DataType>,
     /// Whether the whole build side has no rows.
     build_is_empty: bool,
     claim: Claim,
@@ -85,11 +84,10 @@ impl PartitionedJoin {
     pub(super) fn new(
         matching: &Matching,
         (build, probe): (SpilledPartitions, SpilledPartitions),
-        build_types: Vec<DataType>,
         claim: Claim,
     ) -> Self {
         let build_is_empty = build.sizes().iter().all(|size| size.row_count == 0);
-        let mut join = Self { work: Vec::new(), current: None, build_types, build_is_empty, claim };
+        let mut join = Self { work: Vec::new(), current: None, build_is_empty, claim };
         join.add_work(matching, build, probe, |_| (0, false));
         join
     }
@@ -124,33 +122,32 @@ impl PartitionedJoin {
     }
 
     /// The next rows, or `None` after the last partition.
-    pub(super) fn next(&mut self, matching: &Matching, context: &mut QueryContext) -> Result<Option<Rows>> {
+    pub(super) fn next(&mut self, matching: &Matching, driver: &mut Driver) -> Result<Option<Rows>> {
         loop {
-            context.check_cancelled()?;
+            driver.check_cancelled()?;
             let Some(mut current) = self.current.take() else {
                 let Some(partition) = self.work.pop() else {
                     self.claim.try_resize(0);
                     return Ok(None);
                 };
-                self.start(matching, context, partition)?;
+                self.start(matching, driver, partition)?;
                 continue;
             };
             if let Some(mut probing) = current.probing.take() {
                 let is_last = current.build_place + 1 == current.build_pieces.len();
                 let side = BuildSide { is_empty: self.build_is_empty, is_last };
-                let rows = matching.next(context, &current.built, &mut probing, side)?;
+                let rows = matching.next(driver, &current.built, &mut probing, side)?;
                 if rows.is_some() {
                     current.probing = Some(probing);
                     self.current = Some(current);
                     return Ok(rows);
                 }
                 if let (Some(marks), false) = (probing.marks(), is_last) {
-                    current.marks[current.probe_place] =
-                        context.queue.download(marks, probing.row_count())?;
+                    current.marks[current.probe_place] = driver.queue.download(marks, probing.row_count())?;
                 }
                 current.probe_place += 1;
             } else if let Some(batch) = current.probe_batches.get(current.probe_place) {
-                let queue = &context.queue;
+                let queue = &driver.queue;
                 let chunk = current.partition.probe.read(queue, batch.clone())?;
                 let marks = match current.marks[current.probe_place].as_slice() {
                     [] => None,
@@ -158,10 +155,10 @@ impl PartitionedJoin {
                 };
                 current.probing = Some(matching.probe(queue, &current.built, chunk.into(), marks)?);
             } else {
-                let alone = matching.unmatched(&context.queue, &current.built)?;
+                let alone = matching.unmatched(&driver.queue, &current.built)?;
                 current.build_place += 1;
                 if current.build_place < current.build_pieces.len() {
-                    self.current = Some(self.build(matching, context, current)?);
+                    self.current = Some(self.build(matching, driver, current)?);
                 }
                 if alone.is_some() {
                     return Ok(alone);
@@ -173,7 +170,7 @@ impl PartitionedJoin {
     }
 
     /// Starts to join a partition, or partitions it once more.
-    fn start(&mut self, matching: &Matching, context: &QueryContext, partition: Partition) -> Result<()> {
+    fn start(&mut self, matching: &Matching, driver: &Driver, partition: Partition) -> Result<()> {
         let (bytes, rows) = (partition.build.bytes(), partition.build.row_count());
         let gives_nothing = (rows == 0 && !matching.marks_probe())
             || (partition.probe.row_count() == 0 && !matching.marks_build());
@@ -184,7 +181,7 @@ impl PartitionedJoin {
         let fits = rows <= ROWS_MAX && (self.claim.bytes() >= cost || self.claim.try_resize(cost));
         let may_split = matching.has_keys() && !partition.is_stuck && partition.level < PARTITION_LEVELS_MAX;
         if !fits && may_split {
-            return self.split(matching, context, partition, cost);
+            return self.split(matching, driver, partition, cost);
         }
         // As many build rows as the claim allows: all of them, or the partition piece by piece.
         let claimed = if fits { cost } else { self.claim.resize_up_to(cost) };
@@ -193,9 +190,9 @@ impl PartitionedJoin {
         if build_pieces.is_empty() {
             build_pieces.push(0..0);
         }
-        let probe_batches = partition.probe.batches(context.memory.chunk_bytes());
+        let probe_batches = partition.probe.batches(driver.query.memory.chunk_bytes());
         let marks = vec![Vec::new(); probe_batches.len()];
-        let built = self.read_piece(matching, context, &partition, build_pieces[0].clone())?;
+        let built = self.read_piece(matching, driver, &partition, build_pieces[0].clone())?;
         self.current = Some(Current {
             partition,
             build_pieces,
@@ -210,11 +207,11 @@ impl PartitionedJoin {
     }
 
     /// The next piece of the build side, for the probe side from its beginning.
-    fn build(&self, matching: &Matching, context: &QueryContext, current: Current) -> Result<Current> {
+    fn build(&self, matching: &Matching, driver: &Driver, current: Current) -> Result<Current> {
         let Current { partition, build_pieces, build_place, built, probe_batches, marks, .. } = current;
         drop(built);
         let piece = build_pieces[build_place].clone();
-        let built = self.read_piece(matching, context, &partition, piece)?;
+        let built = self.read_piece(matching, driver, &partition, piece)?;
         Ok(Current {
             partition,
             build_pieces,
@@ -230,36 +227,30 @@ impl PartitionedJoin {
     fn read_piece(
         &self,
         matching: &Matching,
-        context: &QueryContext,
+        driver: &Driver,
         partition: &Partition,
         piece: Range<usize>,
     ) -> Result<Built> {
-        let queue = &context.queue;
+        let queue = &driver.queue;
         let chunk = match piece.is_empty() {
-            true => queue.empty(&self.build_types)?,
+            true => queue.empty(matching.build_types())?,
             false => partition.build.read(queue, piece)?,
         };
         matching.build(queue, chunk)
     }
 
     /// Partitions both sides of a partition by other bits of their hashes.
-    fn split(
-        &mut self,
-        matching: &Matching,
-        context: &QueryContext,
-        partition: Partition,
-        cost: u64,
-    ) -> Result<()> {
+    fn split(&mut self, matching: &Matching, driver: &Driver, partition: Partition, cost: u64) -> Result<()> {
         let level = partition.level + 1;
         let claimed = self.claim.resize_up_to(cost);
         let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
         let by = partitioning((wanted as usize).clamp(2, PARTITIONS), level);
         let build_rows = partition.build.row_count();
         let mut build = divided(matching, Side::Build, by);
-        for_each_block(context, partition.build, |chunk| build.push(context, &mut self.claim, chunk))?;
+        for_each_block(driver, partition.build, |chunk| build.push(driver, &mut self.claim, chunk))?;
         let mut probe = divided(matching, Side::Probe, by);
-        for_each_block(context, partition.probe, |chunk| probe.push(context, &mut self.claim, chunk))?;
-        let (build, probe) = (build.finish(context)?, probe.finish(context)?);
+        for_each_block(driver, partition.probe, |chunk| probe.push(driver, &mut self.claim, chunk))?;
+        let (build, probe) = (build.finish(driver)?, probe.finish(driver)?);
         let is_stuck = |rows: usize| rows * STUCK_PART.1 >= build_rows * STUCK_PART.0;
         self.add_work(matching, build, probe, |rows| (level, is_stuck(rows)));
         Ok(())

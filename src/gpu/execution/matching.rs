@@ -16,7 +16,7 @@ mod pairs;
 use pystachio_plan::{DataType, JoinKind, JoinSide, Result};
 
 use self::entries::EntryMatches;
-use super::{QueryContext, row_program::RowProgram};
+use super::{Driver, row_program::RowProgram};
 use crate::{
     device::{AnyColumn, Buffer, CellType, Chunk, Column, Rows},
     operation::{JoinTable, KeyFilter, Queue, RowNumbers},
@@ -154,6 +154,11 @@ impl Matching {
         self.keys.is_some()
     }
 
+    /// The types of the build side's columns.
+    pub(super) fn build_types(&self) -> &[DataType] {
+        &self.build_types
+    }
+
     /// The keys of a chunk of the build side.
     pub(super) fn build_keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
         match &self.keys {
@@ -245,7 +250,7 @@ impl Matching {
     /// The next piece of what probe rows give, or `None` when they are through.
     pub(super) fn next(
         &self,
-        context: &QueryContext,
+        driver: &Driver,
         built: &Built,
         probing: &mut Probing,
         side: BuildSide,
@@ -260,7 +265,7 @@ impl Matching {
             Lookup::EveryPair => probing.rows.row_count as u64 * built.chunk.row_count as u64,
         };
         if probing.next < end {
-            return self.next_pairs(context, built, probing, end).map(Some);
+            return self.next_pairs(driver, built, probing, end).map(Some);
         }
         if probing.next == u64::MAX {
             return Ok(None);
@@ -268,7 +273,7 @@ impl Matching {
         probing.next = u64::MAX;
         match (&probing.marks, side.is_last) {
             (Some(marks), true) => {
-                let queue = &context.queue;
+                let queue = &driver.queue;
                 if self.kind == JoinKind::NullAwareAnti {
                     mark_nulls(queue, probing, marks)?;
                 }
@@ -321,6 +326,29 @@ impl Matching {
         };
         let right = if self.gives_pairs() { right.as_slice() } else { &[] };
         left.iter().chain(right).cloned().collect()
+    }
+}
+
+impl Built {
+    /// Its rows.
+    pub(super) fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
+    /// Its rows alone.
+    pub(super) fn into_chunk(self) -> Chunk {
+        self.chunk
+    }
+
+    /// All of its memory.
+    pub(super) fn buffers(&self) -> Vec<&Buffer> {
+        let rows = self.chunk.columns.iter().flat_map(Column::buffers);
+        let lookup: Vec<&Buffer> = match &self.lookup {
+            Lookup::EveryPair => Vec::new(),
+            Lookup::Table(table) => table.buffers().collect(),
+            Lookup::Members(members) => members.buffers().collect(),
+        };
+        rows.chain(lookup).chain(&self.marks).collect()
     }
 }
 

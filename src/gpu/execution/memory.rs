@@ -7,15 +7,22 @@
 //! ```
 //!
 //! Beyond its minimum a query uses what nobody has reserved. The sizes of chunks follow what there is, so that a
-//! query that is alone has large ones.
+//! query that is alone has large ones. Drivers that work at once share what there is for chunks, and there are no more of
+//! them than it is enough for.
 //!
 //! Invariants: an operator that holds rows has a claim for them, and spills what it gets no claim for.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
 use crate::{
     device::{Claim, DeviceMemory},
+    operation::Queue,
     spill::SpillStore,
 };
 
@@ -34,6 +41,10 @@ const CHUNK_PART_OF_AVAILABLE: u64 = 24;
 const BLOCK_PART_OF_AVAILABLE: u64 = 10;
 /// The part of a query's minimum that does in any case.
 const BLOCK_PART_OF_MINIMUM: u64 = 32;
+/// The part of a query's minimum that there has to be for every driver that works, so that another one begins.
+const DRIVER_PART_OF_MINIMUM: u64 = 2;
+/// And at least so many parts of a scan: one that is decoded, one that the driver has, and what its operators make of it.
+const PARTS_OF_DRIVER: u64 = 4;
 /// Partitions of one spilling: a copy back has the block's bytes of one column and one partition.
 pub(super) const PARTITIONS: usize = 32;
 /// How often rows that are too many for memory are partitioned anew.
@@ -49,12 +60,58 @@ pub(super) struct QueryMemory {
     pub(super) store: SpillStore,
     /// Operators that hold rows.
     holder_count: u64,
+    /// Drivers that work.
+    driver_count: Arc<AtomicU64>,
+}
+
+/// A driver that works, as long as this lives.
+pub(super) struct WorkingDriver {
+    driver_count: Arc<AtomicU64>,
+}
+
+impl Drop for WorkingDriver {
+    fn drop(&mut self) {
+        self.driver_count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl QueryMemory {
     /// A query of which nothing is known yet. `memory` has an account.
     pub(super) fn new(memory: DeviceMemory, store: SpillStore) -> Self {
-        Self { memory, store, holder_count: 0 }
+        Self { memory, store, holder_count: 0, driver_count: Arc::default() }
+    }
+
+    /// Counts one more driver that works.
+    pub(super) fn enter(&self) -> WorkingDriver {
+        self.driver_count.fetch_add(1, Ordering::Relaxed);
+        WorkingDriver { driver_count: self.driver_count.clone() }
+    }
+
+    /// Drivers that work; at least one.
+    pub(super) fn driver_count(&self) -> u64 {
+        self.driver_count.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Whether there is room for the chunks of one more driver beside those that work, as things are. `part_bytes`: what
+    /// decoding one part of a scan takes.
+    pub(super) fn has_room_for_driver(&self, part_bytes: u64) -> bool {
+        let driver_bytes = part_bytes.saturating_mul(PARTS_OF_DRIVER);
+        let driver_bytes = driver_bytes.max(self.minimum_bytes() / DRIVER_PART_OF_MINIMUM);
+        self.memory.available_bytes() / (self.driver_count() + 1) >= driver_bytes
+    }
+
+    /// A queue for a driver whose work is wanted until `stop` says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Queue::new`].
+    pub(super) fn open_queue(&self, stop: StopFlag) -> Result<Queue> {
+        Ok(Queue::new(&self.memory.until(stop))?.with_deferred_faults())
+    }
+
+    /// Readers that the device wants for a query.
+    pub(super) fn reader_count(&self) -> usize {
+        self.memory.platform().reader_count()
     }
 
     /// Says that one more operator will hold rows. Before the first claim.
@@ -88,14 +145,18 @@ impl QueryMemory {
 
     /// Bytes of cells that a chunk should have at most, as things are.
     pub(super) fn chunk_bytes(&self) -> u64 {
-        let available = self.memory.available_bytes() / CHUNK_PART_OF_AVAILABLE;
-        available.max(self.minimum_bytes() / CHUNK_PART_OF_MINIMUM).max(1)
+        self.bytes_within(CHUNK_PART_OF_AVAILABLE, CHUNK_PART_OF_MINIMUM)
     }
 
     /// Bytes that leave the device at once, or come back to be partitioned anew, as things are.
     pub(super) fn block_bytes(&self) -> u64 {
-        let available = self.memory.available_bytes() / BLOCK_PART_OF_AVAILABLE;
-        available.max(self.minimum_bytes() / BLOCK_PART_OF_MINIMUM).max(1)
+        self.bytes_within(BLOCK_PART_OF_AVAILABLE, BLOCK_PART_OF_MINIMUM)
+    }
+
+    /// A driver's share of a part of what there is, or of a part of the minimum where that is more.
+    fn bytes_within(&self, part_of_available: u64, part_of_minimum: u64) -> u64 {
+        let available = self.memory.available_bytes() / part_of_available;
+        (available.max(self.minimum_bytes() / part_of_minimum) / self.driver_count()).max(1)
     }
 
     /// Bytes that a scan should decode ahead at most, as things are.

@@ -2,6 +2,7 @@
 //!
 //! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
 //! - `timeline.rs`: what the device did for the last queries
+//! - `driver.rs`: what the drivers of a query share, and what each has; `fragment.rs`: build sides with drivers of their own
 //! - `compile.rs`: a plan becomes a tree of sources
 //! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
 //! - `chunk_loads.rs`: column chunks on their way to the device
@@ -12,21 +13,24 @@
 //! - `row_program.rs`, `coded_expressions.rs`: what is computed of rows, once an entry where a column comes as codes
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that are held, and their way off the device
-//! - `matching.rs`, `join_partitions.rs`: one probe chunk against a build side; a build side that was spilled
+//! - `join_build.rs`: a build side is read; `matching.rs`: one probe chunk against it; `join_partitions.rs`: one that was spilled
 //! - `slot_groups.rs`: groups of an integer key; `groups.rs`: partial results, in memory or spilled
 //! - `sort_ranges.rs`: a sort of rows that were spilled
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
 //!                            ▲
-//!                            └── build side, whole, or partition by partition
+//!                            └── build side, whole, or partition by partition: a fragment, which a driver of its own may
+//!                                pull before the join asks
 //! ```
 //!
-//! Invariants: a query hears of a fault before it gives a row that came after it. A query has one queue, so all its
-//! device work is in one order and a buffer that is dropped is freed after its last use. Between two chunks a query
-//! looks whether it is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
+//! Invariants: a query hears of a fault before it gives a row that came after it. A driver has one queue, so all its
+//! device work is in one order; what it takes from readers and other drivers it uses after what they have enqueued, and a
+//! buffer that is dropped is freed after its last use on any stream. Between two chunks a driver looks whether its fragment
+//! is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
 //! no claim for it spills. Chunks are not larger than what there is of memory allows: what is, is given in parts, which
-//! are slices of it. Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
+//! are slices of it. Few rows are given together with those that come after them, where all are read before any comes out above.
+//! Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
 //! sorts, hashes a build side or gives rows away makes cells of them.
 //!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
@@ -37,11 +41,14 @@ mod chunk_cache;
 mod chunk_loads;
 mod coded_expressions;
 mod compile;
+mod driver;
 mod engine;
 mod filter_route;
+mod fragment;
 mod groups;
 mod held;
 mod join;
+mod join_build;
 mod join_partitions;
 mod matching;
 mod memory;
@@ -64,85 +71,26 @@ mod timeline;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Instant,
-};
+use std::time::Instant;
 
-use pystachio_engine::StopFlag;
-use pystachio_files::QueryFiles;
-use pystachio_plan::{ColumnId, DataType, DeviceSettings, Literal, OperatorMetrics, QueryMetrics, Result};
+use pystachio_plan::{ColumnId, DataType, OperatorMetrics, Result};
 
-use self::{
-    chunk_cache::ChunkCache, filter_route::ReducedOperators, memory::QueryMemory, readers::ReaderPool,
-};
-use crate::{
-    device::{Chunk, Rows},
-    file_systems::FileSystems,
-    operation::{FaultReport, Queue},
-};
+use self::driver::{Driver, Query};
+use crate::device::{Chunk, Rows};
 
 /// Columns of a source, in the order of its chunks.
 type Columns = Vec<(ColumnId, DataType)>;
 
-/// What every source of a query shares.
-struct QueryContext {
-    /// Queries of an engine are numbered in the order of their start.
-    number: u64,
-    /// Who asks.
-    role: u32,
-    settings: DeviceSettings,
-    queue: Queue,
-    memory: QueryMemory,
-    cache: ChunkCache,
-    readers: ReaderPool,
-    /// The place in which the query will want each scan, by the address of its relation.
-    scan_ranks: HashMap<usize, usize>,
-    /// What is read of scans, but for their own conditions.
-    columns_above_scans: HashSet<ColumnId>,
-    reduced: ReducedOperators,
-    files: QueryFiles,
-    file_systems: Arc<FileSystems>,
-    parameters: Vec<Literal>,
-    stop: StopFlag,
-    /// The last look at what kernels have reported.
-    faults: Option<FaultReport>,
-    metrics: QueryMetrics,
-    /// The place in the metrics of the operator that is asked for rows.
-    operator: usize,
-}
-
-impl QueryContext {
-    fn check_cancelled(&self) -> Result<()> {
-        self.stop.check()
-    }
-
-    /// Counts something of the operator that is asked for rows.
-    fn count(&mut self, name: &str, count: u64) {
-        if let Some(operator) = self.metrics.operators.get_mut(self.operator) {
-            operator.count(name, count);
-        }
-    }
-
-    /// Hears of the faults up to the last chunk, and looks at those up to this one. What was heard of a chunk came
-    /// while the next one was read.
-    fn hear_faults(&mut self) -> Result<()> {
-        let before = self.faults.replace(self.queue.report_faults()?);
-        before.map_or(Ok(()), |report| report.wait())
-    }
-
-    /// Hears of all faults; waits.
-    fn check_faults(&mut self) -> Result<()> {
-        self.faults = None;
-        self.queue.report_faults()?.wait()
-    }
-}
-
 /// An operator that gives chunks of its columns until it has no more.
 trait Source: Send {
     /// The next rows, or `None` at the end. There may be none among them.
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>>;
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>>;
+
+    /// Says that all rows are going to be read before any comes out above: whoever drops rows below may give those of several
+    /// chunks at once. Returns whether the rows that this source gives may be fewer than those of its input.
+    fn expect_whole(&mut self) -> bool {
+        true
+    }
 }
 
 /// A source with its columns, and what it has given so far.
@@ -153,28 +101,25 @@ struct Operator {
     place: usize,
     /// Rows that are too many to be given at once, and the first that was not.
     rest: Option<(Rows, usize)>,
+    /// Whether few rows are given together with those that come after them.
+    merges: bool,
+    /// Rows that came after few, and are many.
+    after: Option<Rows>,
+    /// Whether the source has no more.
+    is_ended: bool,
 }
 
 impl Operator {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
-        context.check_cancelled()?;
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        driver.check_cancelled()?;
         let started = Instant::now();
-        let above = context.queue.memory().attribute(self.place as u32);
-        let operator_above = std::mem::replace(&mut context.operator, self.place);
-        let given = self.give(context);
-        context.operator = operator_above;
-        context.queue.memory().attribute(above);
-        let rows = given?;
-        if !context.settings.deferred_synchronisation {
-            context.queue.wait()?;
+        let rows = driver.work_for(self.place, |driver| self.give(driver))?;
+        if !driver.query.settings.deferred_synchronisation {
+            driver.queue.wait()?;
         }
-        if let Some(OperatorMetrics { row_count, elapsed_us, .. }) =
-            context.metrics.operators.get_mut(self.place)
-        {
-            let count = rows.as_ref().map_or(0, |rows| rows.row_count) as u64;
-            *row_count = Some(row_count.unwrap_or(0) + count);
-            *elapsed_us = Some(elapsed_us.unwrap_or(0) + started.elapsed().as_micros() as u64);
-        }
+        let OperatorMetrics { row_count, elapsed_us, .. } = driver.metrics.operator(self.place);
+        *row_count.get_or_insert(0) += rows.as_ref().map_or(0, |rows| rows.row_count) as u64;
+        *elapsed_us.get_or_insert(0) += started.elapsed().as_micros() as u64;
         if let Some(rows) = &rows {
             debug_assert_eq!(rows.columns.len(), self.columns.len());
         }
@@ -182,34 +127,87 @@ impl Operator {
     }
 
     /// The next rows, of the rest or of the source.
-    fn give(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn give(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         match self.rest.take() {
-            Some((rows, first)) => self.part(context, rows, first).map(Some),
-            None => match self.source.next(context)? {
-                Some(rows) => self.part(context, rows, 0).map(Some),
+            Some((rows, first)) => self.part(driver, rows, first).map(Some),
+            None => match self.merged(driver)? {
+                Some(rows) => self.part(driver, rows, 0).map(Some),
                 None => Ok(None),
             },
         }
     }
 
+    /// Says that all rows are going to be read before any comes out above.
+    fn expect_whole(&mut self) {
+        self.merges = self.source.expect_whole();
+    }
+
+    /// The source's next rows, few of them together with those that come after. What an operator costs a chunk, whatever its size,
+    /// would be all that it costs a small one.
+    fn merged(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        let first = match self.after.take() {
+            Some(rows) => rows,
+            None => match self.pull(driver)? {
+                Some(rows) => rows,
+                None => return Ok(None),
+            },
+        };
+        if first.row_count >= FEW_ROWS || !self.merges || !driver.query.settings.chunking {
+            return Ok(Some(first));
+        }
+        let bytes_max = driver.query.memory.chunk_bytes();
+        let (mut row_count, mut bytes) = (first.row_count, first.cell_bytes());
+        let mut parts = vec![first];
+        while row_count < MERGED_ROWS && bytes < bytes_max {
+            driver.check_cancelled()?;
+            match self.pull(driver)? {
+                None => break,
+                Some(rows) if rows.row_count == 0 => {}
+                Some(rows) if rows.row_count >= FEW_ROWS => {
+                    self.after = Some(rows);
+                    break;
+                }
+                Some(rows) => {
+                    row_count += rows.row_count;
+                    bytes += rows.cell_bytes();
+                    parts.push(rows);
+                }
+            }
+        }
+        // Rows without any are as good as none where there are others.
+        if parts.len() > 1 && parts[0].row_count == 0 {
+            parts.remove(0);
+        }
+        driver.queue.concat_rows(parts).map(Some)
+    }
+
+    fn pull(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        if self.is_ended {
+            return Ok(None);
+        }
+        let rows = self.source.next(driver)?;
+        self.is_ended = rows.is_none();
+        Ok(rows)
+    }
+
     /// As many rows as are given at once; the others are the rest.
-    fn part(&mut self, context: &QueryContext, rows: Rows, first: usize) -> Result<Rows> {
-        let rows_max = rows_within(&rows, context.memory.chunk_bytes());
+    fn part(&mut self, driver: &Driver, rows: Rows, first: usize) -> Result<Rows> {
+        let rows_max = rows_within(&rows, driver.query.memory.chunk_bytes());
         // Rows that begin so are given where they are.
         let rows_max = if rows_max < PART_ROWS { rows_max } else { rows_max / PART_ROWS * PART_ROWS };
         let left = rows.row_count - first;
         if left <= rows_max.saturating_add(rows_max / 2) {
-            return context.queue.slice_rows(&rows, first, left);
+            return driver.queue.slice_rows(&rows, first, left);
         }
-        let part = context.queue.slice_rows(&rows, first, rows_max)?;
+        let part = driver.queue.slice_rows(&rows, first, rows_max)?;
         self.rest = Some((rows, first + rows_max));
         Ok(part)
     }
 
     /// The cells of the next rows.
-    fn next_chunk(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let rows = self.next(context)?;
-        rows.map(|rows| context.queue.chunk_of(&rows)).transpose()
+    fn next_chunk(&mut self, driver: &mut Driver) -> Result<Option<Chunk>> {
+        let rows = self.next(driver)?;
+        rows.map(|rows| driver.queue.chunk_of(&rows)).transpose()
     }
 
     fn types(&self) -> Vec<DataType> {
@@ -217,6 +215,11 @@ impl Operator {
     }
 }
 
+/// Fewer rows than this are merged with those that come after them.
+const FEW_ROWS: usize = 1 << 20;
+/// Rows that merged ones come to, or more.
+const MERGED_ROWS: usize = 2 << 20;
+const _: () = assert!(FEW_ROWS <= MERGED_ROWS);
 /// Rows that are given at once are a multiple of this, unless they are fewer.
 const PART_ROWS: usize = 64;
 

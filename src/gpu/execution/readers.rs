@@ -6,12 +6,14 @@
 //! scan 2: part 0 1          ─┘                        └─ …                              ┘    the order of each scan
 //! ```
 //!
-//! The scan that the query waits for goes first. While it has enough ahead, readers work for the scan that the
-//! query will want next, so storage does not rest while build sides are hashed. What a scan will drop because of a
-//! join that has not read its build side is not known yet: until then its parts are only loaded, not decoded.
+//! The scans that drivers wait for go first: the parts themselves that are waited for, in the order in which the query
+//! wants their scans, and then what comes after them, where least is ahead. While these have enough ahead, readers work for
+//! the scan that the query will want next, so storage does not rest while build sides are hashed. What a scan will drop
+//! because of a join that has not read its build side is not known yet: until then its parts are only loaded, not decoded.
 //!
-//! Invariants: what is decoded ahead of the query is bounded by bytes; the scan that is waited for may always
-//! have one part. Each reader has a queue of its own; who takes a part is ordered after what the reader has enqueued for it.
+//! Invariants: what is decoded ahead of the query is bounded by bytes; of the scans that are waited for, the first in the
+//! query's order may always have one part. Each reader has a queue of its own; who takes a part is ordered after what the
+//! reader has enqueued for it.
 //!
 //! Source: PystachIO (arXiv 2512.02862), sections 5.2 (reader combining) and 5.4 (queues bounded by bytes).
 
@@ -20,13 +22,17 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::JoinHandle,
     time::Duration,
 };
 
-use pystachio_engine::{StopFlag, locking::lock};
+use pystachio_engine::{
+    StopFlag,
+    locking::{lock, lock_whole, whole},
+};
 use pystachio_plan::{DeviceSettings, Error, ErrorKind, Result};
 
 use super::{memory::QueryMemory, scan::LoadedPart};
@@ -42,6 +48,11 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Parts of one scan that are ahead of the query, for each reader.
 const PARTS_AHEAD_PER_READER: usize = 2;
+
+/// How often a part is read that there is no memory for, if nobody else uses memory for a moment.
+const TRIES_ALONE_MAX: u32 = 2;
+/// And otherwise: for some [`WAIT_INTERVAL`]s.
+const TRIES_MAX: u32 = 20;
 
 const READER_FAILED: &str = "a reader failed while it decoded a row group";
 
@@ -67,7 +78,7 @@ pub(super) trait ReadParts: Send + Sync {
 /// The readers of one query. Threads start with the first part that is waited for, and end with the pool.
 pub(super) struct ReaderPool {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 struct Shared {
@@ -87,8 +98,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     scans: Vec<Scan>,
-    /// The scan that the query waits for.
-    waited: Option<usize>,
+    /// The scans that drivers wait for.
+    waited: BTreeSet<usize>,
     ahead_bytes: u64,
     is_closed: bool,
 }
@@ -102,6 +113,9 @@ struct Scan {
     /// The next part that the query wants.
     wanted: usize,
     done: BTreeMap<usize, (Result<Rows>, u64)>,
+    /// Parts that there was no memory for, and how often they were tried. They are read again when they are waited for, so
+    /// that no reader is kept from other work until then.
+    again: BTreeMap<usize, u32>,
     /// The first part that nobody has begun to load ahead.
     unloaded: usize,
     /// Parts that are being loaded ahead.
@@ -116,6 +130,8 @@ struct Scan {
 enum Step {
     /// Read the next part of a scan.
     Read(usize),
+    /// Read the part of a scan that is waited for, and that there was no memory for.
+    ReadAgain(usize),
     /// Load a part of a scan ahead.
     Load { scan: usize, part: usize },
 }
@@ -154,7 +170,7 @@ impl ReaderPool {
             state: Mutex::default(),
             changed: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), threads: Vec::new() }
+        Self { shared: Arc::new(shared), threads: Mutex::default() }
     }
 
     /// Adds a scan, which the query will want in the order of `rank`.
@@ -166,6 +182,7 @@ impl ReaderPool {
             unread: 0,
             wanted: 0,
             done: BTreeMap::new(),
+            again: BTreeMap::new(),
             unloaded: 0,
             loading: BTreeSet::new(),
             loaded: BTreeMap::new(),
@@ -174,12 +191,30 @@ impl ReaderPool {
         ScanNumber(state.scans.len() - 1)
     }
 
-    /// Waits for the next part of a scan; `None` after the last.
+    /// How many scans there are.
+    pub(super) fn scan_count(&self) -> usize {
+        self.shared.lock().scans.len()
+    }
+
+    /// The last place in which the query wants one of some scans, by the order in which they were added; `None` of none.
+    pub(super) fn last_rank(&self, scans: Range<usize>) -> Option<usize> {
+        self.shared.lock().scans.get(scans)?.iter().map(|scan| scan.rank).max()
+    }
+
+    /// Device memory that decoding a part takes at most, of whatever scan.
+    pub(super) fn part_bytes_max(&self) -> u64 {
+        let state = self.shared.lock();
+        let works = state.scans.iter().map(|scan| &scan.work);
+        works.flat_map(|work| (0..work.part_count()).map(|part| work.part_bytes(part))).max().unwrap_or(0)
+    }
+
+    /// Waits for the next part of a scan; `None` after the last. A scan is waited for by one driver at a time, which
+    /// wants the part until `stop` says otherwise.
     ///
     /// # Errors
     ///
     /// What reading the part failed with; `Cancelled`.
-    pub(super) fn next_part(&mut self, scan: ScanNumber) -> Result<Option<Rows>> {
+    pub(super) fn next_part(&self, scan: ScanNumber, stop: &StopFlag) -> Result<Option<Rows>> {
         self.start()?;
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -193,16 +228,16 @@ impl ReaderPool {
             if let Some((chunk, bytes)) = known.done.remove(&known.wanted) {
                 known.wanted += 1;
                 state.ahead_bytes -= bytes;
-                state.waited = None;
+                state.waited.remove(&scan.0);
                 drop(state);
                 shared.changed.notify_all();
                 return chunk.map(Some);
             }
-            if shared.stop.is_stopped() {
+            if stop.is_stopped() {
+                state.waited.remove(&scan.0);
                 return Err(cancelled());
             }
-            if state.waited != Some(scan.0) {
-                state.waited = Some(scan.0);
+            if state.waited.insert(scan.0) {
                 shared.changed.notify_all();
             }
             state = shared.wait(state, WAIT_INTERVAL);
@@ -211,19 +246,28 @@ impl ReaderPool {
 
     /// Says that no more parts of a scan are wanted.
     pub(super) fn finish(&self, scan: ScanNumber) {
+        self.finish_all(scan.0..scan.0 + 1);
+    }
+
+    /// Says that no more parts of some scans are wanted, by the order in which they were added.
+    pub(super) fn finish_all(&self, scans: Range<usize>) {
         let mut state = self.shared.lock();
-        let Some(known) = state.scans.get_mut(scan.0) else { return };
-        known.is_dropped = true;
-        let done = std::mem::take(&mut known.done);
-        let loaded = std::mem::take(&mut known.loaded);
-        state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
-        state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
+        let mut ahead = Vec::new();
+        for known in state.scans.get_mut(scans).into_iter().flatten().filter(|scan| !scan.is_dropped) {
+            known.is_dropped = true;
+            ahead.push((std::mem::take(&mut known.done), std::mem::take(&mut known.loaded)));
+        }
+        for (done, loaded) in &ahead {
+            state.ahead_bytes -= done.values().map(|(_, bytes)| bytes).sum::<u64>();
+            state.ahead_bytes -= loaded.values().map(|(_, bytes)| bytes).sum::<u64>();
+        }
         drop(state);
         self.shared.changed.notify_all();
     }
 
-    fn start(&mut self) -> Result<()> {
-        if !self.threads.is_empty() {
+    fn start(&self) -> Result<()> {
+        let mut threads = lock_whole(&self.threads);
+        if !threads.is_empty() {
             return Ok(());
         }
         let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
@@ -233,7 +277,7 @@ impl ReaderPool {
                 .name("pystachio-reader".to_owned())
                 .spawn(move || shared.read())
                 .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
-            self.threads.push(thread);
+            threads.push(thread);
         }
         Ok(())
     }
@@ -243,7 +287,7 @@ impl Drop for ReaderPool {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
-        for thread in self.threads.drain(..) {
+        for thread in whole(self.threads.get_mut()).drain(..) {
             let _ = thread.join();
         }
     }
@@ -279,7 +323,12 @@ impl Shared {
                 continue;
             };
             match step {
-                Step::Read(scan) => self.read_next(state, scan, &queue),
+                Step::Read(scan) => {
+                    let part = state.scans[scan].unread;
+                    state.scans[scan].unread += 1;
+                    self.read_part(state, scan, part, &queue);
+                }
+                Step::ReadAgain(scan) => self.read_again(state, scan, &queue),
                 Step::Load { scan, part } => self.load(state, scan, part, &queue),
             }
             state = self.lock();
@@ -287,34 +336,50 @@ impl Shared {
         }
     }
 
-    /// Reads the next part of a scan.
-    fn read_next(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+    /// Reads a part of a scan that nobody else reads.
+    fn read_part(&self, mut state: MutexGuard<'_, State>, number: usize, part: usize, queue: &Result<Queue>) {
         let scan = &mut state.scans[number];
-        let (part, work) = (scan.unread, scan.work.clone());
-        scan.unread += 1;
-        let (mut loaded, loaded_bytes) = scan.loaded.remove(&part).unzip();
+        let work = scan.work.clone();
+        let tries = scan.again.remove(&part).unwrap_or(0);
+        let (loaded, loaded_bytes) = scan.loaded.remove(&part).unzip();
         let bytes = work.part_bytes(part);
         state.ahead_bytes = state.ahead_bytes - loaded_bytes.unwrap_or(0) + bytes;
         drop(state);
-        let mut chunk = attempt(queue, |queue| work.read_part(part, loaded.take(), queue));
-        if let Err(error) = &chunk
-            && error.kind == ErrorKind::OutOfMemory
-        {
-            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
-            self.lock().drop_loaded();
-            self.changed.notify_all();
-            if self.wait_wanted(number, part) {
-                chunk = attempt(queue, |queue| work.read_part(part, None, queue));
-            }
-        }
+        let chunk = attempt(queue, |queue| work.read_part(part, loaded, queue));
+        let lacks_memory = matches!(&chunk, Err(error) if error.kind == ErrorKind::OutOfMemory);
         let kept_bytes = chunk.as_ref().map_or(0, Rows::held_bytes);
         let mut state = self.lock();
         state.ahead_bytes -= bytes;
         let scan = &mut state.scans[number];
-        if !scan.is_dropped {
-            scan.done.insert(part, (chunk, kept_bytes));
-            state.ahead_bytes += kept_bytes;
+        if scan.is_dropped {
+            return;
         }
+        if lacks_memory && tries + 1 < self.tries_max() {
+            // The estimate was too low, or others took memory: what comes before goes on and leaves its own.
+            scan.again.insert(part, tries + 1);
+            state.drop_loaded();
+            return;
+        }
+        scan.done.insert(part, (chunk, kept_bytes));
+        state.ahead_bytes += kept_bytes;
+    }
+
+    /// Reads a part once more that there was no memory for: other drivers may have left some meanwhile.
+    fn read_again(&self, mut state: MutexGuard<'_, State>, number: usize, queue: &Result<Queue>) {
+        let scan = &mut state.scans[number];
+        let part = scan.wanted;
+        let Some(tries) = scan.again.remove(&part) else { return };
+        if tries > 1 {
+            state = self.wait(state, WAIT_INTERVAL);
+        }
+        state.scans[number].again.insert(part, tries);
+        self.read_part(state, number, part, queue);
+    }
+
+    /// How often a part is read that there is no memory for: once more when it is waited for, and more often while drivers
+    /// besides the one that waits use memory for a moment.
+    fn tries_max(&self) -> u32 {
+        if self.budget.driver_count() > 1 { TRIES_MAX } else { TRIES_ALONE_MAX }
     }
 
     /// Loads a part ahead. What that fails with comes again when the part is read.
@@ -338,29 +403,15 @@ impl Shared {
         }
     }
 
-    /// Waits until the query wants a part next. Says whether anything came of it: the part was ahead, and the
-    /// query is still wanted.
-    fn wait_wanted(&self, number: usize, part: usize) -> bool {
-        let mut state = self.lock();
-        let mut has_waited = false;
-        while !state.is_closed && !self.stop.is_stopped() {
-            match state.scans.get(number) {
-                Some(scan) if !scan.is_dropped && (scan.wanted < part || state.waited != Some(number)) => {}
-                Some(scan) => return has_waited && !scan.is_dropped,
-                None => return false,
-            }
-            has_waited = true;
-            state = self.wait(state, WAIT_INTERVAL);
-        }
-        false
-    }
-
     /// What is most wanted.
     fn choose(&self, state: &State) -> Option<Step> {
         let ahead_max = self.reader_count * PARTS_AHEAD_PER_READER;
         // The next part to read, or to load where it is not known yet what is wanted of it.
         let step = |number: usize, scan: &Scan| {
-            let is_ready = state.waited == Some(number) || scan.work.is_ready();
+            if scan.again.contains_key(&scan.wanted) && !scan.is_dropped {
+                return state.waited.contains(&number).then_some((Step::ReadAgain(number), scan.wanted));
+            }
+            let is_ready = state.waited.contains(&number) || scan.work.is_ready();
             let part = if is_ready { scan.unread } else { scan.unread.max(scan.unloaded) };
             let is_there =
                 !scan.is_dropped && part < scan.work.part_count() && part - scan.wanted < ahead_max;
@@ -376,11 +427,15 @@ impl Shared {
             let ahead_bytes = state.ahead_bytes.saturating_add(scan.work.part_bytes(part));
             ahead_bytes <= ahead_bytes_max / part_of_all
         };
-        if let Some(waited) = state.waited
-            && let Some(scan) = state.scans.get(waited)
-            && let Some((step, part)) = step(waited, scan)
-            && (fits(scan, part, 1) || part == scan.wanted)
-        {
+        let waited = || state.waited.iter().filter_map(|number| Some((*number, state.scans.get(*number)?)));
+        // What its driver waits for whatever else there is: drivers that wait for others wait for this in the end.
+        let first = waited().min_by_key(|(_, scan)| scan.rank).map(|(number, _)| number);
+        let next = waited().filter_map(|(number, scan)| {
+            let (step, part) = step(number, scan)?;
+            let may_read = fits(scan, part, 1) || (first == Some(number) && part == scan.wanted);
+            may_read.then_some((part - scan.wanted, scan.rank, step))
+        });
+        if let Some((.., step)) = next.min_by_key(|(ahead, rank, _)| (*ahead, *rank)) {
             return Some(step);
         }
         let others = state.scans.iter().enumerate().filter(|_| self.combines);

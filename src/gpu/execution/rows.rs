@@ -3,7 +3,7 @@
 use pystachio_plan::{Error, Result};
 
 use super::{
-    Operator, QueryContext, Source,
+    Driver, Operator, Source,
     row_program::{RowCondition, RowProgram},
 };
 use crate::{
@@ -18,12 +18,12 @@ pub(super) struct FilterSource {
 }
 
 impl Source for FilterSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
-        let Some(rows) = self.input.next(context)? else { return Ok(None) };
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        let Some(rows) = self.input.next(driver)? else { return Ok(None) };
         if rows.row_count == 0 {
             return Ok(Some(rows));
         }
-        let queue = &context.queue;
+        let queue = &driver.queue;
         let column = |place: usize| {
             let lacks = || Error::internal("rows lack a column of their filter");
             rows.columns.get(place).ok_or_else(lacks)
@@ -31,6 +31,11 @@ impl Source for FilterSource {
         let flags = self.predicate.flags(queue, rows.row_count, column)?;
         let kept = queue.select(&flags, rows.row_count)?;
         if kept.count == rows.row_count { Ok(Some(rows)) } else { queue.gather_rows(&rows, &kept).map(Some) }
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.input.expect_whole();
+        true
     }
 }
 
@@ -41,20 +46,26 @@ pub(super) struct ProjectSource {
 }
 
 impl Source for ProjectSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
-        let Some(rows) = self.input.next(context)? else { return Ok(None) };
-        project(context, &rows, &self.program).map(Some)
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        let Some(rows) = self.input.next(driver)? else { return Ok(None) };
+        project(driver, &rows, &self.program).map(Some)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.input.expect_whole();
+        false
     }
 }
 
 /// Rows of a program's results.
-pub(super) fn project(context: &QueryContext, rows: &Rows, program: &RowProgram) -> Result<Rows> {
-    Ok(Rows { row_count: rows.row_count, columns: program.evaluate(&context.queue, rows)? })
+pub(super) fn project(driver: &Driver, rows: &Rows, program: &RowProgram) -> Result<Rows> {
+    Ok(Rows { row_count: rows.row_count, columns: program.evaluate(&driver.queue, rows)? })
 }
 
 /// Some rows of the input's order.
 pub(super) struct LimitSource {
-    pub(super) input: Operator,
+    /// Absent once no more of its rows are wanted: what reads ahead for them is stopped.
+    pub(super) input: Option<Operator>,
     /// Rows still to skip.
     pub(super) skip: usize,
     /// Rows still to give; `None`: all.
@@ -62,17 +73,23 @@ pub(super) struct LimitSource {
 }
 
 impl Source for LimitSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         if self.count == Some(0) {
-            return Ok(None);
+            self.input = None;
         }
-        let Some(rows) = self.input.next(context)? else { return Ok(None) };
+        let Some(input) = &mut self.input else { return Ok(None) };
+        let Some(rows) = input.next(driver)? else { return Ok(None) };
         let first = self.skip.min(rows.row_count);
         self.skip -= first;
         let rest = rows.row_count - first;
         let kept = self.count.map_or(rest, |count| count.min(rest));
         self.count = self.count.map(|count| count - kept);
-        context.queue.slice_rows(&rows, first, kept).map(Some)
+        driver.queue.slice_rows(&rows, first, kept).map(Some)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        // What is below may be asked for a few rows only.
+        false
     }
 }
 
@@ -84,14 +101,19 @@ pub(super) struct UnionSource {
 }
 
 impl Source for UnionSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         while let Some((input, program)) = self.inputs.get_mut(self.current) {
-            if let Some(rows) = input.next(context)? {
-                return project(context, &rows, program).map(Some);
+            if let Some(rows) = input.next(driver)? {
+                return project(driver, &rows, program).map(Some);
             }
             self.current += 1;
         }
         Ok(None)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.inputs.iter_mut().for_each(|(input, _)| input.expect_whole());
+        false
     }
 }
 
@@ -102,11 +124,11 @@ pub(super) struct ValuesSource {
 }
 
 impl Source for ValuesSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         if std::mem::replace(&mut self.is_done, true) || self.rows.is_empty() {
             return Ok(None);
         }
-        let queue = &context.queue;
+        let queue = &driver.queue;
         let nothing = Chunk { row_count: 1, columns: Vec::new() };
         let evaluate = |row: &Program| Ok(Chunk { row_count: 1, columns: row.evaluate(queue, &nothing)? });
         let rows = self.rows.iter().map(evaluate).collect::<Result<Vec<_>>>()?;

@@ -1,6 +1,7 @@
 //! A query on a thread of its own, and the stream of what it gives.
 
 use std::{
+    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Arc, Mutex},
@@ -21,7 +22,12 @@ use pystachio_plan::{
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use super::{QueryContext, compile::compile, timeline::Timelines};
+use super::{
+    Operator,
+    compile::compile,
+    driver::{Driver, Query},
+    timeline::Timelines,
+};
 use crate::{
     device::{ActivityLog, NotedActivity, device_work},
     operation::{ArrowBatches, column_schema},
@@ -33,8 +39,8 @@ const BATCHES_AHEAD: usize = 4;
 /// What a running query needs.
 pub(super) struct Run {
     pub(super) request: QueryRequest,
-    /// Everything that the query does on the device goes through its queue.
-    pub(super) context: QueryContext,
+    /// The query's own driver: nobody else has the query yet.
+    pub(super) driver: Driver,
     /// Where its timeline is put, if one is wanted.
     pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
     /// Dropped when the query ends.
@@ -61,7 +67,7 @@ impl DeviceStream {
         let types = output_types(&run.request)?;
         let schema = column_schema(&types);
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
-        let stop = run.context.stop.clone();
+        let stop = run.driver.query.stop.clone();
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
         let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
         std::thread::Builder::new()
@@ -79,7 +85,7 @@ impl DeviceStream {
 }
 
 /// Plans are trees that code walks recursively. Address space, not memory.
-const THREAD_STACK_BYTES: usize = 64 << 20;
+pub(super) const THREAD_STACK_BYTES: usize = 64 << 20;
 
 fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>> {
     let columns = request.plan.root.columns();
@@ -124,20 +130,17 @@ struct Worker {
 
 impl Worker {
     fn work(self) {
-        let Self { run: Run { request, mut context, timeline, guard }, schema, sender, metrics } = self;
+        let Self { run: Run { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
         let started = Instant::now();
         let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
         let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
-        let mut spool = Spool::new(context.memory.store.space().clone());
+        let mut spool = Spool::new(driver.query.memory.store.space().clone());
         // A panic ends the query, not the process.
-        let work = AssertUnwindSafe(|| output.execute(&mut context, &mut spool));
-        let result = catch_unwind(work).unwrap_or_else(|payload| {
-            let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-            Err(Error::internal(format!("the engine failed while it ran the query: {text}")))
-        });
-        // Readers end, and the memory is others'.
-        drop(context);
+        let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
+        let result = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
+        // The other drivers end, then readers, and the memory is others'.
+        driver.query.fragments.end();
+        drop(driver);
         // What came before an error is given before it.
         if let Err(error) = give_spooled(spool, &sender).and(result) {
             // Nobody is there to hear of a query that was dropped.
@@ -145,6 +148,13 @@ impl Worker {
         }
         drop(guard);
     }
+}
+
+/// What a query fails with whose driver panicked.
+pub(super) fn failure_of_panic(payload: &(dyn Any + Send)) -> Error {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::internal(format!("the engine failed while it ran the query: {text}"))
 }
 
 /// Gives what the reader has not taken yet, as it takes it.
@@ -198,10 +208,11 @@ struct Watched<'a> {
 }
 
 impl Watched<'_> {
-    /// Sums up what was done, and keeps it.
-    fn finish(&self, context: &mut QueryContext, elapsed: Duration) {
+    /// Sums up what was done, and keeps it. No driver works any more.
+    fn finish(&self, driver: &Driver, elapsed: Duration) {
         let noted = self.log.take();
-        let metrics = &mut context.metrics;
+        let query = &driver.query;
+        let mut metrics = lock_whole(&query.metrics);
         for NotedActivity { operator, activity } in &noted {
             if let Some(operator) = metrics.operators.get_mut(*operator as usize)
                 && matches!(activity.kind, ActivityKind::Kernel | ActivityKind::Copy)
@@ -211,65 +222,69 @@ impl Watched<'_> {
         }
         let work = device_work(&noted);
         let read_rate_max = self.timelines.note_reading(metrics.bytes_read, work.read_us);
-        let memory_max_bytes = context.queue.memory().bytes_max();
+        let memory_max_bytes = driver.queue.memory().bytes_max();
         metrics.device_work = Some(DeviceWork { read_rate_max, memory_max_bytes, ..work });
         let activities = noted.into_iter().map(|noted| noted.activity).collect();
-        self.timelines.add(context.number, context.role, activities, elapsed);
+        self.timelines.add(query.number, query.role, activities, elapsed);
     }
 }
 
 impl Output<'_> {
-    fn execute(&self, context: &mut QueryContext, spool: &mut Spool) -> Result<()> {
-        let result = self.give_rows(context, spool);
-        // What came first counts: what follows from a fault may fail in other ways.
-        let result = match result {
-            Err(error) if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
-                context.check_faults().and(Err(error))
-            }
-            result => result,
-        };
+    fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let result = self.give_rows(driver, spool);
+        let result = driver.first_failure(result);
+        driver.query.fragments.end();
         // An error of this has been heard already, or comes with the last word.
-        let ended = context.queue.wait();
+        let ended = driver.queue.wait();
+        driver.merge_metrics();
         if let Some(watched) = &self.watched {
-            watched.finish(context, self.started.elapsed());
+            watched.finish(driver, self.started.elapsed());
         }
         result?;
         ended?;
-        self.publish(context);
+        self.publish(driver, 0);
         Ok(())
     }
 
-    fn give_rows(&self, context: &mut QueryContext, spool: &mut Spool) -> Result<()> {
-        let request = self.request;
-        let mut root = compile(&request.plan, context)?;
-        context.metrics.prepare_us = self.started.elapsed().as_micros() as u64;
+    /// Makes sources of the plan.
+    fn compile(&self, driver: &mut Driver) -> Result<Operator> {
+        let query = Arc::get_mut(&mut driver.query);
+        let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
+        let root = compile(&self.request.plan, query)?;
+        query.metrics_mut().prepare_us = self.started.elapsed().as_micros() as u64;
+        Ok(root)
+    }
+
+    fn give_rows(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let mut root = self.compile(driver)?;
+        let query = driver.query.clone();
         {
-            let _waits = context.stop.wait_for_turn();
-            context.memory.admit(&context.stop)?;
+            let _waits = query.stop.wait_for_turn();
+            query.memory.admit(&query.stop)?;
         }
-        let batch_rows = (request.batch_rows_max as usize).max(1);
-        while let Some(chunk) = root.next_chunk(context)? {
+        query.fragments.begin(&query);
+        let batch_rows = (self.request.batch_rows_max as usize).max(1);
+        while let Some(chunk) = root.next_chunk(driver)? {
             if chunk.row_count == 0 {
                 continue;
             }
-            context.check_faults()?;
-            let mut batches = ArrowBatches::new(&context.queue, chunk, &self.schema)?;
-            while let Some(batch) = batches.next(&context.queue)? {
-                context.metrics.row_count += batch.num_rows() as u64;
-                self.publish(context);
+            driver.check_faults()?;
+            let mut batches = ArrowBatches::new(&driver.queue, chunk, &self.schema)?;
+            while let Some(batch) = batches.next(&driver.queue)? {
+                self.publish(driver, batch.num_rows());
                 for first in (0..batch.num_rows()).step_by(batch_rows) {
                     let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
-                    self.send(context, spool, part)?;
+                    self.send(driver, spool, part)?;
                 }
             }
         }
         // Also of chunks of which no row was left.
-        context.check_faults()
+        driver.check_faults()
     }
 
     /// Gives a batch to the reader; or to the spool, where earlier ones are, or where the reader has stopped and others wait for
     /// memory.
-    fn send(&self, context: &QueryContext, spool: &mut Spool, batch: RecordBatch) -> Result<()> {
+    fn send(&self, driver: &Driver, spool: &mut Spool, batch: RecordBatch) -> Result<()> {
         while !spool.is_empty() {
             match self.sender.try_reserve() {
                 Ok(room) => {
@@ -288,36 +303,44 @@ impl Output<'_> {
                     room.map_err(|_| cancelled())?.send(Ok(batch));
                     return Ok(());
                 }
-                None if context.memory.is_to_make_room() => return spool.push(&batch),
+                None if driver.query.memory.is_to_make_room() => return spool.push(&batch),
                 None => {}
             }
         }
     }
 
-    /// Notes what the query has cost so far.
-    fn publish(&self, context: &QueryContext) {
+    /// Notes what the query has cost so far, and that it has so many more rows.
+    fn publish(&self, driver: &mut Driver, row_count: usize) {
         let with_operators = self.request.with_metrics;
+        driver.merge_metrics();
+        let query = &driver.query;
+        let counted = {
+            let mut counted = lock_whole(&query.metrics);
+            counted.row_count += row_count as u64;
+            counted.clone()
+        };
+        let actual_rows = if with_operators { actual_rows(query, &counted) } else { Vec::new() };
         let mut metrics = lock_whole(&self.metrics);
-        *metrics = context.metrics.clone();
+        *metrics = counted;
         if !with_operators {
             metrics.operators.clear();
         }
-        metrics.actual_rows = if with_operators { actual_rows(context) } else { Vec::new() };
+        metrics.actual_rows = actual_rows;
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
-        metrics.memory_peak_bytes = context.queue.memory().peak_bytes();
-        metrics.spilled_bytes = context.memory.store.written_bytes();
+        metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
+        metrics.spilled_bytes = query.memory.store.written_bytes();
     }
 }
 
 /// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it; joins
 /// drop rows of what they filter.
-fn actual_rows(context: &QueryContext) -> Vec<Option<ActualRows>> {
+fn actual_rows(query: &Query, metrics: &QueryMetrics) -> Vec<Option<ActualRows>> {
     let mut limit_depth: Option<u32> = None;
-    let rows = context.metrics.operators.iter().enumerate().map(|(place, operator)| {
+    let rows = metrics.operators.iter().enumerate().map(|(place, operator)| {
         if limit_depth.is_some_and(|depth| operator.depth <= depth) {
             limit_depth = None;
         }
-        let is_reduced = limit_depth.is_some() || context.reduced.contains(place);
+        let is_reduced = limit_depth.is_some() || query.reduced.contains(place);
         if operator.description == "Limit" && limit_depth.is_none() {
             limit_depth = Some(operator.depth);
         }

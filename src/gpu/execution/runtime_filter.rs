@@ -56,7 +56,7 @@ struct KnownKeys {
 
 impl RuntimeFilter {
     /// Whether scans need not wait for it any more.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.known.get().is_some()
     }
 

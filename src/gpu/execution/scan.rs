@@ -2,8 +2,8 @@
 //!
 //! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
 //! decompressed. Then they are decoded and filtered (`scan_rows.rs`). While joins above have not said what they can
-//! match, column chunks are loaded ahead and nothing is decoded. A chunk belongs to the query's queue when it is
-//! handed over.
+//! match, column chunks are loaded ahead and nothing is decoded. A chunk belongs to its driver's queue when it
+//! is handed over.
 //!
 //! Invariants: chunks come in the order of files and row groups, and have some row groups each, or a piece of one
 //! that does not fit into memory.
@@ -22,7 +22,7 @@ use pystachio_files::{RowGroupBounds, TableFile, memory_available, refutes};
 use pystachio_plan::{Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
-    Columns, QueryContext, Source,
+    Columns, Driver, Query, Source,
     chunk_cache::ChunkCache,
     filter_route::FilterRoute,
     readers::{ReadParts, ScanNumber},
@@ -118,21 +118,21 @@ impl ScanSource {
         columns: &[ScanColumn],
         filters: &[Expression],
         place: ScanPlace,
-        context: &mut QueryContext,
+        query: &mut Query,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
-        for file in context.files.open(table, files)? {
+        for file in query.files.open(table, files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile::new(file, leaves));
             let count = file.file.footer.metadata().num_row_groups();
-            context.metrics.files_total += 1;
-            context.metrics.row_groups_total += count as u64;
+            query.metrics_mut().files_total += 1;
+            query.metrics_mut().row_groups_total += count as u64;
             let before = row_groups.len();
             for index in 0..count {
                 let row_group = file.file.footer.metadata().row_group(index);
                 let bounds = RowGroupBounds::new(&file.file.footer, row_group, columns, &file.leaves);
-                if refutes(filters, &bounds, &context.parameters) {
-                    context.metrics.row_groups_pruned += 1;
+                if refutes(filters, &bounds, &query.parameters) {
+                    query.metrics_mut().row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
                     let row_count = chunk_rows(row_group)?;
                     let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
@@ -141,22 +141,22 @@ impl ScanSource {
                 }
             }
             if row_groups.len() == before && count > 0 {
-                context.metrics.files_pruned += 1;
+                query.metrics_mut().files_pruned += 1;
             }
         }
         let given = (0..columns.len())
-            .filter(|place| context.columns_above_scans.contains(&columns[*place].id))
+            .filter(|place| query.columns_above_scans.contains(&columns[*place].id))
             .collect();
         columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
         let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
-        let runtime = place.route.arrive(columns, row_count, &mut context.reduced);
-        let filter = ScanFilter::compile(filters, columns, &context.parameters, runtime)?;
-        let filter = if context.settings.page_skipping { filter } else { filter.without_skipping() };
-        let filter = if context.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
+        let runtime = place.route.arrive(columns, row_count, &mut query.reduced);
+        let filter = ScanFilter::compile(filters, columns, &query.parameters, runtime)?;
+        let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
+        let filter = if query.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
-        let reader_count = context.queue.memory().platform().reader_count();
-        let ahead_bytes = context.memory.ahead_bytes();
-        let part_size = match context.settings.chunking {
+        let reader_count = query.memory.reader_count();
+        let ahead_bytes = query.memory.ahead_bytes();
+        let part_size = match query.settings.chunking {
             true => PartSize {
                 rows_min: CHUNK_ROWS_MIN,
                 bytes_max: ahead_bytes / (reader_count * CHUNKS_PER_READER) as u64,
@@ -164,7 +164,7 @@ impl ScanSource {
             },
             false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
         };
-        if context.settings.chunking {
+        if query.settings.chunking {
             let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
             let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
             row_groups = pieces.into_iter().flatten().collect();
@@ -175,20 +175,20 @@ impl ScanSource {
             given,
             filter,
             parts: parts(row_groups, part_size),
-            cache: context.settings.cache.then(|| context.cache.clone()),
-            file_systems: context.file_systems.clone(),
-            storage_path: context.settings.storage,
-            own_path: context.settings.storage.resolve(bytes_to_read, memory_available()),
-            avoids_page_cache: context.settings.storage == StoragePath::Auto
-                && context.settings.cache
-                && bytes_to_read <= context.cache.bytes().1 / CACHE_PART_OF_SCAN,
+            cache: query.settings.cache.then(|| query.cache.clone()),
+            file_systems: query.file_systems.clone(),
+            storage_path: query.settings.storage,
+            own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),
+            avoids_page_cache: query.settings.storage == StoragePath::Auto
+                && query.settings.cache
+                && bytes_to_read <= query.cache.bytes().1 / CACHE_PART_OF_SCAN,
             paths_taken: Mutex::default(),
-            query: context.number,
+            query: query.number,
             operator: place.operator,
-            stop: context.stop.clone(),
+            stop: query.stop.clone(),
             counts: ScanCounts::default(),
         });
-        let number = context.readers.add(work.clone(), place.rank);
+        let number = query.readers.add(work.clone(), place.rank);
         Ok(Self { work, number })
     }
 
@@ -200,29 +200,28 @@ impl ScanSource {
 }
 
 impl Source for ScanSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
-        context.hear_faults()?;
-        let chunk = context.readers.next_part(self.number)?;
-        let (counts, metrics) = (&self.work.counts, &mut context.metrics);
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        driver.hear_faults()?;
+        let chunk = driver.query.readers.next_part(self.number, driver.stop())?;
+        let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
         let paths = std::mem::take(&mut *self.work.paths_taken());
-        paths.into_iter().for_each(|path| metrics.add_storage_path(path));
+        metrics.storage_paths.extend(paths);
         metrics.bytes_read += bytes_read;
-        if let Some(operator) = metrics.operators.get_mut(self.work.operator) {
-            operator.count("bytes_read", bytes_read);
-            operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
-            operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
-            operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
-            operator.count("pages_decoded", counts.pages_decoded.swap(0, Ordering::Relaxed));
-            operator.count("pages_skipped", counts.pages_skipped.swap(0, Ordering::Relaxed));
-            self.work.filter.show(operator);
-        }
+        let operator = metrics.operator(self.work.operator);
+        operator.count("bytes_read", bytes_read);
+        operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
+        operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
+        operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
+        operator.count("pages_decoded", counts.pages_decoded.swap(0, Ordering::Relaxed));
+        operator.count("pages_skipped", counts.pages_skipped.swap(0, Ordering::Relaxed));
+        self.work.filter.show(operator);
         metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
         metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
         match &chunk {
-            Some(chunk) => chunk.use_on(context.queue.stream())?,
+            Some(chunk) => chunk.use_on(driver.queue.stream())?,
             None => {
-                context.readers.finish(self.number);
+                driver.query.readers.finish(self.number);
                 self.work.forget_pages();
             }
         }

@@ -84,11 +84,17 @@ impl ScanWork {
         let (row_count, early, late) = match test.select(queue, &early, !late_places.is_empty())? {
             Passed::All => {
                 let late = decoder.start(&late_places, &rows, as_codes)?.wait_decoded()?;
-                (rows.row_count(), self.given_early(early_places, &early, |column| Ok(column.clone()))?, late)
+                (
+                    rows.row_count(),
+                    self.given_early(early_places, &early, |columns| {
+                        Ok(columns.iter().map(|column| (*column).clone()).collect())
+                    })?,
+                    late,
+                )
             }
             Passed::Some(selected) if selected.rows.count == 0 => return self.no_rows(queue),
             Passed::Some(selected) => {
-                let gather = |column: &Column| queue.gather(column, &selected.rows);
+                let gather = |columns: &[&Column]| queue.gather_all(columns, &selected.rows);
                 let left = match late_places.is_empty() {
                     true => rows,
                     false => rows.narrowed(SELECTED_TILE_ROWS, &selected.has_rows),
@@ -96,13 +102,17 @@ impl ScanWork {
                 let as_codes =
                     |place, chunk: &ResidentChunk| test.wants_codes(place, chunk, left.decoded_count());
                 let late = decoder.start(&late_places, &left, as_codes)?.map_columns(gather)?;
-                let gather = |column: &AnyColumn| queue.gather_any(column, &selected.rows);
+                let gather = |columns: &[&AnyColumn]| queue.gather_columns(columns, &selected.rows);
                 let early = self.given_early(early_places, &early, gather)?;
-                let late = late.wait_decoded()?.into_iter().map(|column| match column {
-                    AnyColumn::Codes(_) => gather(&column),
-                    gathered => Ok(gathered),
-                });
-                (selected.rows.count, early, late.collect::<Result<_>>()?)
+                let mut late = late.wait_decoded()?;
+                // What has cells was gathered while it was decoded.
+                let coded: Vec<usize> =
+                    (0..late.len()).filter(|place| matches!(late[*place], AnyColumn::Codes(_))).collect();
+                let gathered = gather(&coded.iter().map(|place| &late[*place]).collect::<Vec<_>>())?;
+                for (place, column) in coded.into_iter().zip(gathered) {
+                    late[place] = column;
+                }
+                (selected.rows.count, early, late)
             }
         };
         let mut columns: BTreeMap<usize, AnyColumn> = early;
@@ -115,11 +125,12 @@ impl ScanWork {
         &self,
         places: &[usize],
         early: &EarlyColumns,
-        wanted: impl Fn(&AnyColumn) -> Result<AnyColumn>,
+        wanted: impl Fn(&[&AnyColumn]) -> Result<Vec<AnyColumn>>,
     ) -> Result<BTreeMap<usize, AnyColumn>> {
         let numbered = places.iter().copied().zip(&early.columns);
-        let given = numbered.filter(|(place, _)| self.given.contains(place));
-        given.map(|(place, column)| Ok((place, wanted(column)?))).collect()
+        let (places, columns): (Vec<usize>, Vec<&AnyColumn>) =
+            numbered.filter(|(place, _)| self.given.contains(place)).unzip();
+        Ok(places.into_iter().zip(wanted(&columns)?).collect())
     }
 
     /// The columns that the scan gives, without rows.

@@ -8,7 +8,7 @@
 use pystachio_plan::{DataType, Result, SortKey};
 
 use super::{
-    Operator, QueryContext, Source,
+    Driver, Operator, Source,
     held::{Held, Spilling},
     sort_ranges::RangeSort,
 };
@@ -110,11 +110,12 @@ impl SortSource {
     }
 
     /// Reads everything. Gives the sorted rows, or makes the state that gives them.
-    fn read(&mut self, context: &mut QueryContext) -> Result<Option<Chunk>> {
-        let mut reading = Reading { held: Held::default(), claim: context.memory.claim()?, threshold: None };
+    fn read(&mut self, driver: &mut Driver) -> Result<Option<Chunk>> {
+        let mut reading =
+            Reading { held: Held::default(), claim: driver.query.memory.claim()?, threshold: None };
         let mut spilled: Option<Spilling<'_>> = None;
-        while let Some(chunk) = self.input.next_chunk(context)? {
-            let queue = &context.queue;
+        while let Some(chunk) = self.input.next_chunk(driver)? {
+            let queue = &driver.queue;
             let chunk = self.without_late_rows(queue, chunk, reading.threshold.as_deref())?;
             if chunk.row_count == 0 {
                 continue;
@@ -135,12 +136,12 @@ impl SortSource {
             if !fits {
                 let spilling = spilled.get_or_insert_with(Spilling::in_order);
                 for chunk in reading.held.take() {
-                    spilling.push(context, &mut reading.claim, chunk)?;
+                    spilling.push(driver, &mut reading.claim, chunk)?;
                 }
             }
         }
         if let Some(spilling) = spilled {
-            let partitions = spilling.finish(context)?;
+            let partitions = spilling.finish(driver)?;
             let sort = RangeSort::new(partitions, reading.claim, self.row_count_max);
             self.state = SortState::Ranges(Box::new(sort));
             return Ok(None);
@@ -149,9 +150,9 @@ impl SortSource {
         if reading.held.row_count() == 0 {
             return Ok(None);
         }
-        let chunk = context.queue.concat(&reading.held.take())?;
+        let chunk = driver.queue.concat(&reading.held.take())?;
         let wanted = self.row_count_max.unwrap_or(usize::MAX);
-        self.order.first(&context.queue, &chunk, wanted).map(Some)
+        self.order.first(&driver.queue, &chunk, wanted).map(Some)
     }
 
     fn try_claim(&self, queue: &Queue, reading: &mut Reading, times: u64) -> Result<bool> {
@@ -185,14 +186,14 @@ impl SortSource {
 }
 
 impl Source for SortSource {
-    fn next(&mut self, context: &mut QueryContext) -> Result<Option<Rows>> {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
         if matches!(self.state, SortState::Start)
-            && let Some(chunk) = self.read(context)?
+            && let Some(chunk) = self.read(driver)?
         {
             return Ok(Some(chunk.into()));
         }
         match &mut self.state {
-            SortState::Ranges(sort) => Ok(sort.next(&self.order, context)?.map(Rows::from)),
+            SortState::Ranges(sort) => Ok(sort.next(&self.order, driver)?.map(Rows::from)),
             SortState::Start | SortState::Done => Ok(None),
         }
     }

@@ -13,7 +13,7 @@
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    QueryContext,
+    Driver,
     held::{Spilling, for_each_block},
     memory::{PARTITIONS, ROWS_MAX},
     sort::Order,
@@ -62,22 +62,22 @@ impl RangeSort {
     }
 
     /// The next rows, or `None` after the last.
-    pub(super) fn next(&mut self, order: &Order, context: &QueryContext) -> Result<Option<Chunk>> {
+    pub(super) fn next(&mut self, order: &Order, driver: &Driver) -> Result<Option<Chunk>> {
         loop {
-            context.check_cancelled()?;
+            driver.check_cancelled()?;
             if self.wanted == Some(0) {
                 return Ok(None);
             }
             let Some(range) = self.work.pop() else { return Ok(None) };
             let chunk = if range.is_equal {
-                self.next_equal(context, range)?
+                self.next_equal(driver, range)?
             } else {
                 let (bytes, rows) = (range.part.bytes(), range.part.row_count());
                 if rows > ROWS_MAX || !self.claim.try_resize(order.cost(bytes, rows)) {
-                    self.divide(order, context, range)?;
+                    self.divide(order, driver, range)?;
                     continue;
                 }
-                sorted(order, context, &range.part)?
+                sorted(order, driver, &range.part)?
             };
             let Some(chunk) = chunk else { continue };
             self.wanted = self.wanted.map(|wanted| wanted.saturating_sub(chunk.row_count));
@@ -86,17 +86,17 @@ impl RangeSort {
     }
 
     /// The next rows of a range without order.
-    fn next_equal(&mut self, context: &QueryContext, mut range: Range) -> Result<Option<Chunk>> {
-        let Some(batch) = range.part.first_batch(context.memory.chunk_bytes()) else { return Ok(None) };
+    fn next_equal(&mut self, driver: &Driver, mut range: Range) -> Result<Option<Chunk>> {
+        let Some(batch) = range.part.first_batch(driver.query.memory.chunk_bytes()) else { return Ok(None) };
         let end = batch.end;
-        let chunk = range.part.read(&context.queue, batch)?;
+        let chunk = range.part.read(&driver.queue, batch)?;
         range.part.forget(end);
         self.work.push(range);
         Ok(Some(chunk))
     }
 
     /// Divides a range by splitters of a sample.
-    fn divide(&mut self, order: &Order, context: &QueryContext, range: Range) -> Result<()> {
+    fn divide(&mut self, order: &Order, driver: &Driver, range: Range) -> Result<()> {
         let level = range.level + 1;
         let cost = order.cost(range.part.bytes(), range.part.row_count());
         if level > LEVELS_MAX {
@@ -111,14 +111,14 @@ impl RangeSort {
         // What is claimed is enough for the sample, and for another copy of it.
         let sample_rows = claimed.saturating_mul(range.part.row_count() as u64) / (2 * cost);
         let sample_rows = (wanted * SAMPLE_ROWS_A_SPLITTER).min(sample_rows as usize).max(1);
-        let (splitters, splitter_count) = splitters(order, context, &range.part, wanted, sample_rows)?;
+        let (splitters, splitter_count) = splitters(order, driver, &range.part, wanted, sample_rows)?;
         let mut spilling = Spilling::new(2 * splitter_count + 1, |queue, chunk| {
             let mut keys = order.keys(queue, chunk)?;
             keys.truncate(KEYS_MAX);
             queue.partition_by_range(&keys, chunk.row_count, &splitters, splitter_count).map(Some)
         });
-        for_each_block(context, range.part, |chunk| spilling.push(context, &mut self.claim, chunk))?;
-        let partitions = spilling.finish(context)?;
+        for_each_block(driver, range.part, |chunk| spilling.push(driver, &mut self.claim, chunk))?;
+        let partitions = spilling.finish(driver)?;
         self.claim.try_resize(0);
         // Rows that are equal in the keys that a kernel takes may differ in others.
         let has_all_keys = order.keys.len() <= KEYS_MAX;
@@ -131,27 +131,27 @@ impl RangeSort {
 }
 
 /// The rows of a part in order.
-fn sorted(order: &Order, context: &QueryContext, part: &SpilledPart) -> Result<Option<Chunk>> {
+fn sorted(order: &Order, driver: &Driver, part: &SpilledPart) -> Result<Option<Chunk>> {
     let Some(all) = part.first_batch(u64::MAX) else { return Ok(None) };
-    let chunk = part.read(&context.queue, all)?;
-    order.sort(&context.queue, &chunk).map(Some)
+    let chunk = part.read(&driver.queue, all)?;
+    order.sort(&driver.queue, &chunk).map(Some)
 }
 
 /// At most `wanted` different rows of a part's sample, in order, as far apart as can be; at least one.
 fn splitters(
     order: &Order,
-    context: &QueryContext,
+    driver: &Driver,
     part: &SpilledPart,
     wanted: usize,
     sample_rows: usize,
 ) -> Result<(Vec<Column>, usize)> {
-    let queue = &context.queue;
-    let batches = part.batches(context.memory.chunk_bytes());
+    let queue = &driver.queue;
+    let batches = part.batches(driver.query.memory.chunk_bytes());
     let step = batches.len().div_ceil(SAMPLE_BATCHES_MAX.min(sample_rows));
     let rows_a_batch = sample_rows.div_ceil(batches.len().div_ceil(step));
     let mut samples = Vec::new();
     for batch in batches.into_iter().step_by(step) {
-        context.check_cancelled()?;
+        driver.check_cancelled()?;
         let chunk = part.read(queue, batch)?;
         let sample = evenly(queue, &chunk, rows_a_batch)?;
         samples.push(queue.compact(&sample)?);
@@ -164,7 +164,7 @@ fn splitters(
     // Equal candidates are one splitter: groups are numbered, and their rows kept, in the order of rows.
     let grouping = queue.group(&columns, candidates.row_count, candidates.row_count)?;
     let Some(leaders) = &grouping.leaders else { return Err(Error::internal("a sort without keys")) };
-    let columns = columns.iter().map(|column| queue.gather(column, leaders)).collect::<Result<_>>()?;
+    let columns = queue.gather_all(&columns.iter().collect::<Vec<_>>(), leaders)?;
     Ok((columns, grouping.group_count))
 }
 

@@ -2,7 +2,7 @@
 
 use pystachio_plan::{DataType, Error, Result};
 
-use super::{Queue, RowNumbers};
+use super::{ByteRange, Queue, RowNumbers};
 use crate::device::{Buffer, CellType, Chunk, Column};
 
 impl Queue {
@@ -12,7 +12,7 @@ impl Queue {
     ///
     /// As of [`Queue`].
     pub fn gather_chunk(&self, chunk: &Chunk, rows: &RowNumbers) -> Result<Chunk> {
-        let columns = chunk.columns.iter().map(|column| self.gather(column, rows)).collect::<Result<_>>()?;
+        let columns = self.gather_all(&chunk.columns.iter().collect::<Vec<_>>(), rows)?;
         Ok(Chunk { row_count: rows.count, columns })
     }
 
@@ -85,11 +85,17 @@ impl Queue {
             if is_nullable { Some(self.allocate_filled::<u8>(row_count as u64, 1)?) } else { None };
         let mut strings = Vec::new();
         let mut first_row = 0;
+        let mut ranges = Vec::with_capacity(parts.len());
         for (column, rows) in parts {
             let rows = *rows as u64;
-            self.copy(column.values.address(), values.address() + first_row * cell_bytes, rows * cell_bytes)?;
+            ranges.push(ByteRange {
+                source: column.values.address(),
+                target: values.address() + first_row * cell_bytes,
+                bytes: rows * cell_bytes,
+            });
             if let (Some(target), Some(source)) = (&validity, &column.validity) {
-                self.copy(source.address(), target.address() + first_row, rows)?;
+                let (source, target) = (source.address(), target.address() + first_row);
+                ranges.push(ByteRange { source, target, bytes: rows });
             }
             for buffer in &column.strings {
                 if !strings.iter().any(|known: &Buffer| known.address() == buffer.address()) {
@@ -98,6 +104,7 @@ impl Queue {
             }
             first_row += rows;
         }
+        self.copy_ranges(&ranges)?;
         Ok(Column {
             data_type: first.data_type.clone(),
             cell_type: first.cell_type,

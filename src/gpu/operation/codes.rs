@@ -48,19 +48,31 @@ impl Queue {
         }
     }
 
-    /// Some rows of a column, which stay codes where that is worth it.
+    /// Some rows of columns, which stay codes where that is worth it.
     ///
     /// # Errors
     ///
     /// As of [`Queue::gather_cells`].
-    pub fn gather_any(&self, column: &AnyColumn, rows: &RowNumbers) -> Result<AnyColumn> {
-        match column {
-            AnyColumn::Codes(coded) if rows.count >= coded.entry_count && !rows.may_miss => {
-                let codes = self.gather(&coded.code_column(), rows)?.values;
-                Ok(AnyColumn::Codes(CodedColumn { codes, ..coded.clone() }))
-            }
-            column => self.gather_cells(column, rows).map(AnyColumn::Cells),
+    pub fn gather_columns(&self, columns: &[&AnyColumn], rows: &RowNumbers) -> Result<Vec<AnyColumn>> {
+        if rows.may_miss && columns.iter().any(|column| matches!(column, AnyColumn::Codes(_))) {
+            return Err(Error::internal("a row that is missing has no code"));
         }
+        let cells_or_codes = |column: &&AnyColumn| match column {
+            AnyColumn::Cells(cells) => cells.clone(),
+            AnyColumn::Codes(coded) => coded.code_column(),
+        };
+        let sources: Vec<Column> = columns.iter().map(cells_or_codes).collect();
+        let gathered = self.gather_all(&sources.iter().collect::<Vec<_>>(), rows)?;
+        let finish = |(column, gathered): (&&AnyColumn, Column)| match column {
+            AnyColumn::Cells(_) => Ok(AnyColumn::Cells(gathered)),
+            AnyColumn::Codes(coded) if rows.count >= coded.entry_count => {
+                Ok(AnyColumn::Codes(CodedColumn { codes: gathered.values, ..coded.clone() }))
+            }
+            AnyColumn::Codes(coded) => {
+                self.look_up_codes(&coded.entries, &gathered.values, rows.count).map(AnyColumn::Cells)
+            }
+        };
+        columns.iter().zip(gathered).map(finish).collect()
     }
 
     /// Some rows.
@@ -69,8 +81,8 @@ impl Queue {
     ///
     /// As of [`Queue::gather_cells`].
     pub fn gather_rows(&self, rows: &Rows, numbers: &RowNumbers) -> Result<Rows> {
-        let columns = rows.columns.iter().map(|column| self.gather_any(column, numbers));
-        Ok(Rows { row_count: numbers.count, columns: columns.collect::<Result<_>>()? })
+        let columns: Vec<&AnyColumn> = rows.columns.iter().collect();
+        Ok(Rows { row_count: numbers.count, columns: self.gather_columns(&columns, numbers)? })
     }
 
     /// Some consecutive rows, which may keep all of them.

@@ -49,6 +49,17 @@ impl JoinTable {
     pub fn row_count(&self) -> usize {
         self.row_count
     }
+
+    /// The device's memory that it is in: one that is probed on another stream than it was built on is published there, and
+    /// used here, as any buffer.
+    pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        let keys = self.keys.iter().flat_map(Column::buffers);
+        let hashes = match &self.slots {
+            Slots::ByHash(hashes) => Some(hashes),
+            Slots::ByKey(_) => None,
+        };
+        keys.chain(hashes).chain([&self.heads, &self.next_rows])
+    }
 }
 
 /// Which pairs a probe gives.

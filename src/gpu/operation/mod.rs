@@ -50,7 +50,7 @@ pub use key_filter::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest}
 pub use output::{ArrowBatches, column_schema, to_arrow};
 pub use partition::{HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
-pub use rows::{NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
+pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
 pub use slots::{GroupSlots, SlotLayout};
 pub(crate) use slots::{SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX, slot_count};
 pub use sort::SortColumn;

@@ -1,10 +1,14 @@
 //! Rows of columns: which there are, and copies of some.
 
-use pystachio_plan::{DataType, Result};
+use bytemuck::Zeroable;
+use pystachio_plan::{DataType, Error, Result};
 
 use super::{
     Queue,
-    abi::{CombineFlags, GatherCells, MarkRows, ScanCounts, ScanTotals, TILE_ROWS},
+    abi::{
+        COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, GATHERED_COLUMNS_MAX,
+        GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS,
+    },
 };
 use crate::device::{Buffer, CellType, Column, Kernel, Readback};
 
@@ -33,6 +37,17 @@ pub struct SelectedTiles {
     pub rows: RowNumbers,
     /// A flag for every [`SELECTED_TILE_ROWS`] rows.
     pub has_rows: Vec<bool>,
+}
+
+/// Bytes to be copied within a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Where they are.
+    pub source: u64,
+    /// Where they go.
+    pub target: u64,
+    /// How many.
+    pub bytes: u64,
 }
 
 /// Counts or flags whose tiles are summed up.
@@ -123,47 +138,48 @@ impl Queue {
     /// The cells of some rows: `rows.count` of them, with NULL for [`NO_ROW`]. Text is not copied: it stays where it
     /// is, and the result keeps it.
     pub fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
+        let mut gathered = self.gather_all(&[column], rows)?;
+        gathered.pop().ok_or_else(|| Error::internal("a column that was not gathered"))
+    }
+
+    /// [`Queue::gather`] of several columns at once.
+    pub fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>> {
         if rows.is_every_row {
-            return Ok(column.clone());
+            return Ok(columns.iter().map(|column| (*column).clone()).collect());
         }
-        let count = rows.count as u64;
-        let values = self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
-        let is_nullable = column.validity.is_some() || rows.may_miss;
-        let validity = if is_nullable { Some(self.allocate::<u8>(count)?) } else { None };
-        let arguments = GatherCells {
-            source: column.view(),
-            rows: rows.rows.address(),
-            values: values.address(),
-            validity: validity.as_ref().map_or(0, Buffer::address),
-            row_count: count,
-            first_row: 0,
-        };
-        self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        let gathered = Column { values, validity, ..column.clone() };
-        self.spoil_nulls(&gathered, count as usize);
-        Ok(gathered)
+        let arguments =
+            GatherCells { rows: rows.rows.address(), row_count: rows.count as u64, ..GatherCells::default() };
+        self.copy_cells(columns, arguments, rows.may_miss)
+    }
+
+    /// Copies bytes between places inside live buffers that do not overlap.
+    pub fn copy_ranges(&self, ranges: &[ByteRange]) -> Result<()> {
+        let ranges: Vec<&ByteRange> = ranges.iter().filter(|range| range.bytes > 0).collect();
+        for ranges in ranges.chunks(COPIED_RANGES_MAX) {
+            if let [range] = ranges {
+                self.copy(range.source, range.target, range.bytes)?;
+                continue;
+            }
+            let mut tiles = 0;
+            let mut arguments = CopyRanges { range_count: ranges.len() as u32, ..CopyRanges::zeroed() };
+            for (ByteRange { source, target, bytes }, copied) in ranges.iter().zip(&mut arguments.ranges) {
+                *copied = CopiedRange { source: *source, target: *target, bytes: *bytes, first_tile: tiles };
+                tiles += bytes.div_ceil(COPY_TILE_BYTES);
+            }
+            self.launch(Kernel::CopyRanges, tiles, &arguments)?;
+        }
+        Ok(())
     }
 
     /// The cells of `row_count` rows from `first_row` on. Text stays where it is.
     pub fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
-        let count = row_count as u64;
-        let values = self.memory().allocate(count * u64::from(column.cell_type.bytes()), self.stream())?;
-        let validity = match column.validity {
-            Some(_) => Some(self.allocate::<u8>(count)?),
-            None => None,
-        };
         let arguments = GatherCells {
-            source: column.view(),
-            rows: 0,
-            values: values.address(),
-            validity: validity.as_ref().map_or(0, Buffer::address),
-            row_count: count,
+            row_count: row_count as u64,
             first_row: first_row as u64,
+            ..GatherCells::default()
         };
-        self.launch_strided(Kernel::GatherCells, count, &arguments)?;
-        let gathered = Column { values, validity, ..column.clone() };
-        self.spoil_nulls(&gathered, count as usize);
-        Ok(gathered)
+        let mut copied = self.copy_cells(&[column], arguments, false)?;
+        copied.pop().ok_or_else(|| Error::internal("a column without a copy"))
     }
 
     /// Some of a buffer's `u64` values; waits.
@@ -189,6 +205,30 @@ impl Queue {
 }
 
 impl Queue {
+    /// Copies rows of columns, as many columns with a launch as one takes.
+    fn copy_cells(&self, columns: &[&Column], arguments: GatherCells, may_miss: bool) -> Result<Vec<Column>> {
+        let count = arguments.row_count;
+        let mut copied = Vec::with_capacity(columns.len());
+        for columns in columns.chunks(GATHERED_COLUMNS_MAX) {
+            let mut arguments = GatherCells { column_count: columns.len() as u32, ..arguments };
+            for (column, target) in columns.iter().zip(&mut arguments.columns) {
+                let cell_bytes = u64::from(column.cell_type.bytes());
+                let values = self.memory().allocate(count * cell_bytes, self.stream())?;
+                let is_nullable = column.validity.is_some() || may_miss;
+                let validity = if is_nullable { Some(self.allocate::<u8>(count)?) } else { None };
+                *target = GatheredColumn {
+                    source: column.view(),
+                    values: values.address(),
+                    validity: validity.as_ref().map_or(0, Buffer::address),
+                };
+                copied.push(Column { values, validity, ..(*column).clone() });
+            }
+            self.launch_strided(Kernel::GatherCells, count, &arguments)?;
+        }
+        copied.iter().for_each(|column| self.spoil_nulls(column, count as usize));
+        Ok(copied)
+    }
+
     /// Exclusive sums of counts and their total. `count_bytes` is 1 or 4. Waits for the total.
     ///
     /// # Errors

@@ -12,10 +12,10 @@ use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CompareTexts, CopyStrings, EncodeSortWords, FindEqualKeys, FinishSums,
-        GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys,
-        MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals, SlotInput,
-        SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
+        ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
+        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
+        MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals,
+        SlotInput, SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -33,8 +33,15 @@ const SUM_BYTES: u64 = 16;
 pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
     match kernel {
         Kernel::GatherCells => {
-            let GatherCells { source, rows, validity, row_count, .. } = read(arguments);
-            row_count * (if_set(rows, NUMBER_BYTES) + cell(&source) + written(&source, validity))
+            let GatherCells { rows, row_count, column_count, columns, .. } = read(arguments);
+            let columns = columns.iter().take(column_count as usize);
+            let bytes: u64 =
+                columns.map(|column| cell(&column.source) + written(&column.source, column.validity)).sum();
+            row_count * (if_set(rows, NUMBER_BYTES) + bytes)
+        }
+        Kernel::CopyRanges => {
+            let CopyRanges { range_count, ranges, .. } = read(arguments);
+            2 * ranges.iter().take(range_count as usize).map(|range| range.bytes).sum::<u64>()
         }
         Kernel::MarkRows => {
             let MarkRows { flags, count, .. } = read(arguments);
@@ -242,14 +249,21 @@ mod tests {
     use bytemuck::bytes_of;
 
     use super::*;
+    use crate::operation::abi::GatheredColumn;
 
     #[test]
     fn a_gather_moves_row_numbers_and_cells() {
-        let mut arguments = GatherCells { row_count: 10, values: 1, ..GatherCells::default() };
-        arguments.source = ColumnView { values: 1, cell_bytes: 8, ..ColumnView::default() };
+        let mut arguments = GatherCells { row_count: 10, column_count: 1, ..GatherCells::default() };
+        let source = ColumnView { values: 1, cell_bytes: 8, ..ColumnView::default() };
+        arguments.columns[0] = GatheredColumn { source, values: 1, validity: 0 };
         assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * 16);
-        (arguments.rows, arguments.validity, arguments.source.validity) = (1, 1, 1);
+        (arguments.rows, arguments.columns[0].validity, arguments.columns[0].source.validity) = (1, 1, 1);
         assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
+        // What is not counted does not move; row numbers are read once.
+        arguments.columns[1] = arguments.columns[0];
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
+        arguments.column_count = 2;
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 2 * (9 + 9)));
     }
 
     #[test]

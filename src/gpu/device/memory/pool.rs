@@ -12,6 +12,9 @@
 //! takes when that has been reached, or it is ordered after them. The host waits for a device in one case only: where there
 //! is no room otherwise.
 //!
+//! Most of what a stream needs is as large as something that it has given back: what no other stream has used is *kept* for it by
+//! size, and taken again without a look at anything else, until there is no room elsewhere.
+//!
 //! Memory is committed to addresses piece by piece, as it is needed, up to a limit. There are more addresses than memory, so
 //! that a long range can be had though what is free lies scattered: pieces that are free as a whole are taken from there and
 //! committed elsewhere.
@@ -35,8 +38,13 @@ use crate::device::{Event, Platform, Stream};
 
 /// Buffers start at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
-/// The part of the arena's size by which more may be committed: what lies between buffers.
-const SLACK_PART: u64 = 32;
+/// The part of a buffer's size by which it may get more, so that sizes are few: those between two powers of two.
+const SIZES_PER_DOUBLING: u64 = 32;
+/// The part of the arena's size by which more may be committed: what buffers get more, and what lies between them.
+const SLACK_PART: u64 = 16;
+const _: () = assert!(SLACK_PART < SIZES_PER_DOUBLING);
+/// The part of the pool that is kept for streams by size, at most.
+const KEPT_PART: u64 = 8;
 /// Buffers whose guards come on top of that, where a platform that tests has some.
 const GUARDED_BUFFERS: u64 = 32 << 10;
 /// How many times as many addresses there are as memory.
@@ -90,6 +98,9 @@ struct PoolState {
     /// Addresses without memory, in whole pieces: where each range begins, and where it ends.
     uncommitted: BTreeMap<u64, u64>,
     streams: HashMap<Stream, StreamClock>,
+    /// Blocks that only one stream has used, by that stream and their size; what came last is taken first.
+    kept: HashMap<(Stream, u64), Vec<u64>>,
+    kept_bytes: u64,
 }
 
 /// Memory that no buffer has.
@@ -127,7 +138,9 @@ impl MemoryPool {
 
     /// What a buffer takes of the pool.
     pub(super) fn block_bytes(&self, bytes: u64) -> u64 {
-        bytes.max(1).saturating_add(self.guard_bytes).next_multiple_of(ALIGNMENT_BYTES)
+        let bytes = bytes.max(1).saturating_add(self.guard_bytes);
+        let doubled = bytes.checked_next_power_of_two().unwrap_or(bytes);
+        bytes.next_multiple_of((doubled / (2 * SIZES_PER_DOUBLING)).max(ALIGNMENT_BYTES))
     }
 
     /// Memory for a buffer, which `stream` may use at once.
@@ -140,6 +153,11 @@ impl MemoryPool {
         let mut has_waited = false;
         let (mut state, address) = loop {
             let mut state = self.lock();
+            if lifetime == Lifetime::Short
+                && let Some(address) = state.take_kept(stream, block_bytes)
+            {
+                break (state, address);
+            }
             if let Some(address) = self.find(&mut state, block_bytes, stream, lifetime)? {
                 break (state, address);
             }
@@ -167,6 +185,13 @@ impl MemoryPool {
         let block = address..address + self.block_bytes(bytes);
         let mut state = self.lock();
         self.platform.note_returned(address, bytes, streams);
+        let block_bytes = block.end - block.start;
+        if let [stream] = streams
+            && state.kept_bytes + block_bytes <= self.bytes_max / KEPT_PART
+        {
+            state.keep(*stream, address, block_bytes);
+            return;
+        }
         let mut pending = Vec::with_capacity(streams.len());
         for stream in streams {
             let clock = state.streams.entry(*stream).or_default();
@@ -183,7 +208,8 @@ impl MemoryPool {
 
     /// How the memory is used.
     pub(super) fn usage(&self) -> PoolUse {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.let_go_kept();
         let free_bytes = state.free_bytes();
         let longest = longest_run(state.free.iter().map(|(start, block)| *start..block.end));
         PoolUse { committed_bytes: state.committed_bytes, free_bytes, scattered_bytes: free_bytes - longest }
@@ -205,8 +231,8 @@ impl MemoryPool {
             .with_hint("Raise the server option device_memory, or run fewer queries at once.")
     }
 
-    /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, what is
-    /// free on the other side, and what others use still.
+    /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, the same
+    /// with what is kept for streams, what is free on the other side, and what others use still.
     fn find(
         &self,
         state: &mut PoolState,
@@ -214,12 +240,10 @@ impl MemoryPool {
         stream: Stream,
         lifetime: Lifetime,
     ) -> Result<Option<u64>> {
-        let mut found = state.find_usable(bytes, stream, lifetime, true);
-        if found.is_none() && self.look(state)? {
-            found = state.find_usable(bytes, stream, lifetime, true);
-        }
-        if found.is_none() && self.grow(state, bytes, stream, lifetime)? {
-            found = state.find_usable(bytes, stream, lifetime, true);
+        let mut found = self.find_or_grow(state, bytes, stream, lifetime)?;
+        if found.is_none() && state.kept_bytes > 0 {
+            state.let_go_kept();
+            found = self.find_or_grow(state, bytes, stream, lifetime)?;
         }
         let found = found
             .or_else(|| state.find_usable(bytes, stream, lifetime, false))
@@ -228,6 +252,28 @@ impl MemoryPool {
         let pending = state.cut_out(address..address + bytes);
         self.order_after(state, stream, &pending)?;
         Ok(Some(address))
+    }
+
+    fn find_or_grow(
+        &self,
+        state: &mut PoolState,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Result<Option<u64>> {
+        let found = state.find_usable(bytes, stream, lifetime, true);
+        if found.is_some() {
+            return Ok(found);
+        }
+        if self.look(state)?
+            && let Some(found) = state.find_usable(bytes, stream, lifetime, true)
+        {
+            return Ok(Some(found));
+        }
+        match self.grow(state, bytes, stream, lifetime)? {
+            true => Ok(state.find_usable(bytes, stream, lifetime, true)),
+            false => Ok(None),
+        }
     }
 
     /// Orders a stream after others.
@@ -356,6 +402,8 @@ impl MemoryPool {
 impl Drop for MemoryPool {
     fn drop(&mut self) {
         let state = whole(self.state.get_mut());
+        // Its streams are waited for like those of what is free.
+        state.let_go_kept();
         for clock in state.streams.values_mut() {
             if let Some((_, event)) = clock.recorded.take() {
                 self.platform.release_event(event);
@@ -386,6 +434,33 @@ impl PoolState {
     /// The moment of what was freed last on a stream.
     fn moment(&self, stream: Stream) -> u64 {
         self.streams.get(&stream).map_or(0, |clock| clock.now)
+    }
+
+    /// Keeps a block for the stream that has used it.
+    fn keep(&mut self, stream: Stream, address: u64, block_bytes: u64) {
+        self.kept.entry((stream, block_bytes)).or_default().push(address);
+        self.kept_bytes += block_bytes;
+    }
+
+    /// A block of this size that the stream has given back.
+    fn take_kept(&mut self, stream: Stream, block_bytes: u64) -> Option<u64> {
+        let address = self.kept.get_mut(&(stream, block_bytes))?.pop()?;
+        self.kept_bytes -= block_bytes;
+        Some(address)
+    }
+
+    /// Frees what is kept for streams.
+    fn let_go_kept(&mut self) {
+        for ((stream, block_bytes), addresses) in std::mem::take(&mut self.kept) {
+            let clock = self.streams.entry(stream).or_default();
+            clock.now += 1;
+            clock.freed_bytes += block_bytes * addresses.len() as u64;
+            let pending = (stream, clock.now);
+            for address in addresses {
+                self.put(address..address + block_bytes, vec![pending]);
+            }
+        }
+        self.kept_bytes = 0;
     }
 
     fn free_bytes(&self) -> u64 {

@@ -7,10 +7,12 @@ use pystachio_plan::{DataType, Error, ErrorKind, Expression, JoinKey, JoinKind, 
 use super::{build_side, describe, operator, relation, retyped};
 use crate::{
     execution::{
-        Columns, Operator, QueryContext,
+        Columns, Operator, Query,
         coded_expressions::columns_of,
         filter_route::{FilterRoute, drops_unmatched, is_selective, key_columns, passes_join},
+        fragment::FragmentPlace,
         join::JoinSource,
+        join_build::UnreadBuild,
         matching::{Matching, Residual},
         row_program::{RowProgram, places_of},
         runtime_filter::JoinFilters,
@@ -29,29 +31,30 @@ pub(super) struct Join<'a> {
 }
 
 impl Join<'_> {
-    pub(super) fn compile(
-        &self,
-        route: FilterRoute,
-        context: &mut QueryContext,
-        depth: usize,
-    ) -> Result<Operator> {
+    pub(super) fn compile(&self, route: FilterRoute, query: &mut Query, depth: usize) -> Result<Operator> {
         let build_side = build_side(self.kind, self.build);
-        let place = describe(context, format!("{:?} join", self.kind), depth);
+        let place = describe(query, format!("{:?} join", self.kind), depth);
         let route = route.below(place);
         let (left_route, right_route) =
             (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
         let (left_route, right_route, filters) = match build_side {
             JoinSide::Left => {
-                let (own, filters) = self.filters(JoinSide::Right, &left_route, context);
+                let (own, filters) = self.filters(JoinSide::Right, &left_route, query);
                 (left_route, right_route.and(own), filters)
             }
             JoinSide::Right => {
-                let (own, filters) = self.filters(JoinSide::Left, &right_route, context);
+                let (own, filters) = self.filters(JoinSide::Left, &right_route, query);
                 (left_route.and(own), right_route, filters)
             }
         };
-        let left = relation(self.left, left_route, context, depth + 1)?;
-        let right = relation(self.right, right_route, context, depth + 1)?;
+        let first = FirstPlaces::of(query);
+        let left = relation(self.left, left_route, query, depth + 1)?;
+        let between = FirstPlaces::of(query);
+        let right = relation(self.right, right_route, query, depth + 1)?;
+        let build_place = match build_side {
+            JoinSide::Left => first.fragment(place, &between, query),
+            JoinSide::Right => between.fragment(place, &FirstPlaces::of(query), query),
+        };
         let mut columns = left.columns.clone();
         if self.kind.keeps_right_columns() {
             columns.extend(right.columns.iter().cloned());
@@ -66,23 +69,25 @@ impl Join<'_> {
                     places.iter().map(|place| side.columns[*place].clone()).collect()
                 };
                 let both = [known(&left, &left_places), known(&right, &right_places)].concat();
-                let condition = Filter::compile(residual, &both, &context.parameters)?;
+                let condition = Filter::compile(residual, &both, &query.parameters)?;
                 Some(Residual { condition, left: left_places, right: right_places })
             }
         };
-        let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, context)?) };
-        let (build, probe, keys) = match build_side {
+        let keys = if self.keys.is_empty() { None } else { Some(self.compile_keys(&left, &right, query)?) };
+        let (mut build, probe, keys) = match build_side {
             JoinSide::Left => (left, right, keys),
             JoinSide::Right => (right, left, keys.map(|(left, right)| (right, left))),
         };
+        build.expect_whole();
         let types = (build.types(), probe.types());
         let matching = Matching::new(self.kind, build_side, keys, self.keys.len(), residual, types);
         // The build side, and probe chunks while it is decided which side that is.
         for _ in 0..2 {
-            context.memory.add_holder();
+            query.memory.add_holder();
         }
-        let source = JoinSource::new(matching, build, probe, filters);
-        Ok(operator(columns, source, place))
+        let unread = UnreadBuild { matching, operator: build, filters };
+        let build = query.fragments.add(unread, build_place, &query.stop);
+        Ok(operator(columns, JoinSource::new(build, probe), place))
     }
 
     fn side(&self, side: JoinSide) -> &Relation {
@@ -106,14 +111,14 @@ impl Join<'_> {
         &self,
         probe_side: JoinSide,
         build_route: &FilterRoute,
-        context: &QueryContext,
+        query: &Query,
     ) -> (FilterRoute, Arc<JoinFilters>) {
         let filters = Arc::new(JoinFilters::default());
         let build = match probe_side {
             JoinSide::Left => self.right,
             JoinSide::Right => self.left,
         };
-        let is_wanted = context.settings.runtime_filters
+        let is_wanted = query.settings.runtime_filters
             && drops_unmatched(self.kind, probe_side)
             && (is_selective(build) || !build_route.is_empty());
         let route = match is_wanted {
@@ -128,7 +133,7 @@ impl Join<'_> {
         &self,
         left: &Operator,
         right: &Operator,
-        context: &QueryContext,
+        query: &Query,
     ) -> Result<(RowProgram, RowProgram)> {
         let (mut left_keys, mut right_keys) = (Vec::new(), Vec::new());
         for key in self.keys {
@@ -136,11 +141,32 @@ impl Join<'_> {
             left_keys.push(retyped(&key.left, &common));
             right_keys.push(retyped(&key.right, &common));
         }
-        let parameters = &context.parameters;
+        let parameters = &query.parameters;
         Ok((
             RowProgram::compile(&left_keys, &left.columns, parameters)?,
             RowProgram::compile(&right_keys, &right.columns, parameters)?,
         ))
+    }
+}
+
+/// Where the operators and the scans of a relation that is compiled next will be among the query's.
+struct FirstPlaces {
+    operator: usize,
+    scan: usize,
+}
+
+impl FirstPlaces {
+    fn of(query: &mut Query) -> Self {
+        Self { operator: query.metrics_mut().operators.len(), scan: query.readers.scan_count() }
+    }
+
+    /// The place of the relation that was compiled then, and ends at `end`, as the build side of a join. `None` for what is
+    /// no fragment: there is nothing to read, or the query does without.
+    fn fragment(&self, join: usize, end: &Self, query: &Query) -> Option<FragmentPlace> {
+        let scans = self.scan..end.scan;
+        let rank = query.readers.last_rank(scans.clone())?;
+        let filters = query.reduced.passing(self.operator);
+        query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, scans, filters })
     }
 }
 

@@ -4,8 +4,8 @@ use pystachio_plan::{DataType, JoinSide, Result};
 
 use super::{Built, Lookup, Matching, Probing, Residual, column_bytes};
 use crate::{
-    device::{AnyColumn, Buffer, Chunk, Rows},
-    execution::QueryContext,
+    device::{AnyColumn, Buffer, Chunk, Column, Rows},
+    execution::Driver,
     operation::{Pairs, ProbeMode, Queue},
 };
 
@@ -19,13 +19,13 @@ impl Matching {
     /// The next pairs of probe rows; `end` is the last of them, or their last pair of a join without keys.
     pub(super) fn next_pairs(
         &self,
-        context: &QueryContext,
+        driver: &Driver,
         built: &Built,
         probing: &mut Probing,
         end: u64,
     ) -> Result<Rows> {
-        let queue = &context.queue;
-        let pairs_max = self.pairs_max(context);
+        let queue = &driver.queue;
+        let pairs_max = self.pairs_max(driver);
         let first = probing.next;
         let table = match &built.lookup {
             Lookup::Table(table) => table,
@@ -63,11 +63,11 @@ impl Matching {
     }
 
     /// Pairs that there is room for at once.
-    fn pairs_max(&self, context: &QueryContext) -> u64 {
+    fn pairs_max(&self, driver: &Driver) -> u64 {
         let cell_bytes = |types: &[DataType]| types.iter().map(column_bytes).sum::<u64>();
         // Row numbers of both sides, before and after a residual condition.
         let a_pair = 16 + cell_bytes(&self.build_types) + cell_bytes(&self.probe_types);
-        (context.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
+        (driver.query.memory.chunk_bytes() / a_pair).max(PAIRS_MIN)
     }
 
     /// Marks the pairs that meet the residual condition, and gives them if the kind of join does. Probe marks
@@ -90,12 +90,12 @@ impl Matching {
         if !self.gives_pairs() {
             return queue.empty(&self.types()).map(Rows::from);
         }
-        let build = built.chunk.columns.iter();
-        let build = build.map(|column| queue.gather(column, &pairs.build).map(AnyColumn::Cells));
-        let probe = probe.columns.iter().map(|column| queue.gather_any(column, &pairs.probe));
+        let build = queue.gather_all(&built.chunk.columns.iter().collect::<Vec<_>>(), &pairs.build)?;
+        let build = build.into_iter().map(AnyColumn::Cells);
+        let probe = queue.gather_columns(&probe.columns.iter().collect::<Vec<_>>(), &pairs.probe)?;
         let columns = match self.build_side {
-            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
-            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+            JoinSide::Left => build.chain(probe).collect(),
+            JoinSide::Right => probe.into_iter().chain(build).collect(),
         };
         Ok(Rows { row_count: pairs.probe.count, columns })
     }
@@ -110,11 +110,15 @@ impl Matching {
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        let build = build_places.iter().map(|place| queue.gather(&built.chunk.columns[*place], &pairs.build));
-        let probe = probe_places.iter().map(|place| queue.gather_cells(&probe.columns[*place], &pairs.probe));
+        let build: Vec<&Column> = build_places.iter().map(|place| &built.chunk.columns[*place]).collect();
+        let build = queue.gather_all(&build, &pairs.build)?;
+        let probe: Vec<&AnyColumn> = probe_places.iter().map(|place| &probe.columns[*place]).collect();
+        let probe = queue.gather_columns(&probe, &pairs.probe)?;
+        let probe = probe.iter().map(|column| queue.cells_of(column, pairs.probe.count));
+        let probe = probe.collect::<Result<Vec<_>>>()?;
         let columns = match self.build_side {
-            JoinSide::Left => build.chain(probe).collect::<Result<_>>()?,
-            JoinSide::Right => probe.chain(build).collect::<Result<_>>()?,
+            JoinSide::Left => build.into_iter().chain(probe).collect(),
+            JoinSide::Right => probe.into_iter().chain(build).collect(),
         };
         let chunk = Chunk { row_count: pairs.probe.count, columns };
         let flags = condition.evaluate(queue, &chunk)?;

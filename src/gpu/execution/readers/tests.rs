@@ -20,6 +20,8 @@ struct Numbers {
     loaded: AtomicUsize,
     /// Parts that were read after they had been loaded.
     used: AtomicUsize,
+    /// How often there is no memory for a part.
+    lacks: AtomicUsize,
 }
 
 impl Numbers {
@@ -33,6 +35,7 @@ impl Numbers {
             looks: AtomicUsize::new(0),
             loaded: AtomicUsize::new(0),
             used: AtomicUsize::new(0),
+            lacks: AtomicUsize::new(0),
         })
     }
 }
@@ -59,6 +62,10 @@ impl ReadParts for Numbers {
 
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, _queue: &Queue) -> Result<Rows> {
         self.used.fetch_add(usize::from(loaded.is_some()), Ordering::SeqCst);
+        let less = |lacks: usize| lacks.checked_sub(1);
+        if self.lacks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Error::new(ErrorKind::OutOfMemory, "no memory for a part"));
+        }
         self.read.fetch_add(1, Ordering::SeqCst);
         assert!(part != self.fails_at || self.bytes != 13, "a defect");
         if part == self.fails_at {
@@ -78,59 +85,64 @@ fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     (ReaderPool::new(&memory, &budget, stop.clone(), settings, None), stop)
 }
 
-fn drain(pool: &mut ReaderPool, scan: ScanNumber) -> Vec<usize> {
-    std::iter::from_fn(|| pool.next_part(scan).unwrap()).map(|chunk| chunk.row_count).collect()
+fn drain(pool: &ReaderPool, scan: ScanNumber) -> Vec<usize> {
+    std::iter::from_fn(|| pool.next_part(scan, &StopFlag::default()).unwrap())
+        .map(|chunk| chunk.row_count)
+        .collect()
 }
 
 #[test]
 fn parts_come_in_order_whatever_scan_is_asked_first() {
     for combines in [true, false] {
-        let (mut pool, _) = pool(combines);
+        let (pool, _) = pool(combines);
         let scans = [40, 0, 7].map(|count| pool.add(Numbers::new(count, 1, usize::MAX), count));
-        assert_eq!(drain(&mut pool, scans[2]), (0..7).collect::<Vec<_>>());
-        assert_eq!(drain(&mut pool, scans[1]), Vec::<usize>::new());
-        assert_eq!(drain(&mut pool, scans[0]), (0..40).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, scans[2]), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, scans[1]), Vec::<usize>::new());
+        assert_eq!(drain(&pool, scans[0]), (0..40).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn parts_larger_than_all_memory_still_come() {
-    let (mut pool, _) = pool(true);
+    let (pool, _) = pool(true);
     let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
     for scan in scans {
-        assert_eq!(drain(&mut pool, scan).len(), 9);
+        assert_eq!(drain(&pool, scan).len(), 9);
     }
 }
 
 #[test]
 fn an_error_or_a_panic_comes_at_its_place() {
     for bytes in [1, 13] {
-        let (mut pool, _) = pool(true);
+        let (pool, _) = pool(true);
         let scan = pool.add(Numbers::new(9, bytes, 3), 0);
         for part in 0..3 {
-            assert_eq!(pool.next_part(scan).unwrap().map(|chunk| chunk.row_count), Some(part));
+            assert_eq!(
+                pool.next_part(scan, &StopFlag::default()).unwrap().map(|chunk| chunk.row_count),
+                Some(part)
+            );
         }
-        pool.next_part(scan).unwrap_err();
+        pool.next_part(scan, &StopFlag::default()).unwrap_err();
     }
 }
 
 #[test]
 fn a_query_that_is_stopped_is_not_waited_for() {
-    let (mut pool, stop) = pool(true);
+    let (pool, stop) = pool(true);
     let scan = pool.add(Numbers::new(9, 1, usize::MAX), 0);
-    pool.next_part(scan).unwrap();
+    pool.next_part(scan, &StopFlag::default()).unwrap();
     stop.stop();
-    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(scan)).collect();
+    let rest: Result<Vec<_>> = (0..9).map(|_| pool.next_part(scan, &stop)).collect();
     // What had been read before may still come.
     assert!(rest.is_err() || rest.unwrap().iter().flatten().count() <= 8);
 }
 
 #[test]
 fn a_scan_that_is_finished_is_not_read_further() {
-    let (mut pool, _) = pool(true);
+    let (pool, _) = pool(true);
     let work = Numbers::new(1000, 1, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(scan).unwrap();
+    pool.next_part(scan, &StopFlag::default()).unwrap();
     pool.finish(scan);
     drop(pool);
     assert!(work.read.load(Ordering::SeqCst) < 20);
@@ -139,16 +151,17 @@ fn a_scan_that_is_finished_is_not_read_further() {
 /// While the query computes, readers that may not read ahead look from time to time, and don't wake one another.
 #[test]
 fn readers_without_work_rest() {
-    let (mut pool, _) = pool(true);
+    let (pool, _) = pool(true);
     let work = Numbers::new(9, 1000, usize::MAX);
     let scan = pool.add(work.clone(), 0);
-    pool.next_part(scan).unwrap();
+    pool.next_part(scan, &StopFlag::default()).unwrap();
     let (began, before) = (std::time::Instant::now(), work.looks.load(Ordering::SeqCst));
     std::thread::sleep(Duration::from_millis(200));
     let looks = work.looks.load(Ordering::SeqCst) - before;
     let intervals = began.elapsed().as_millis() / LOOK_INTERVAL.as_millis();
-    assert!(pool.threads.len() > 1 && looks > 0);
-    assert!(looks as u128 <= (intervals + 2) * pool.threads.len() as u128, "{looks}");
+    let thread_count = lock_whole(&pool.threads).len();
+    assert!(thread_count > 1 && looks > 0);
+    assert!(looks as u128 <= (intervals + 2) * thread_count as u128, "{looks}");
     assert_eq!(work.read.load(Ordering::SeqCst), 1);
 }
 
@@ -162,16 +175,16 @@ fn unready(pool: &ReaderPool, count: usize, bytes: u64) -> (ScanNumber, ScanNumb
 
 #[test]
 fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
-    let (mut pool, _) = pool(true);
+    let (pool, _) = pool(true);
     let (build, probe, work) = unready(&pool, 50, 1);
-    assert_eq!(drain(&mut pool, build).len(), 5);
+    assert_eq!(drain(&pool, build).len(), 5);
     let ahead_max = pool.shared.reader_count * PARTS_AHEAD_PER_READER;
     while work.loaded.load(Ordering::SeqCst) < ahead_max || !pool.shared.lock().scans[1].loading.is_empty() {
         std::thread::yield_now();
     }
     assert_eq!(work.read.load(Ordering::SeqCst), 0);
     work.is_ready.store(true, Ordering::SeqCst);
-    assert_eq!(drain(&mut pool, probe), (0..50).collect::<Vec<_>>());
+    assert_eq!(drain(&pool, probe), (0..50).collect::<Vec<_>>());
     assert_eq!(work.loaded.load(Ordering::SeqCst), ahead_max);
     assert_eq!(work.used.load(Ordering::SeqCst), ahead_max);
     assert_eq!(pool.shared.lock().ahead_bytes, 0);
@@ -180,10 +193,88 @@ fn parts_of_a_scan_that_waits_for_a_join_are_only_loaded() {
 #[test]
 fn what_the_query_waits_for_is_read_even_if_nobody_said_what_is_wanted_of_it() {
     for combines in [true, false] {
-        let (mut pool, _) = pool(combines);
+        let (pool, _) = pool(combines);
         // Parts larger than what may be ahead are not loaded.
         let (_, probe, work) = unready(&pool, 7, 1000);
-        assert_eq!(drain(&mut pool, probe), (0..7).collect::<Vec<_>>());
+        assert_eq!(drain(&pool, probe), (0..7).collect::<Vec<_>>());
         assert_eq!(work.loaded.load(Ordering::SeqCst), 0);
     }
+}
+
+/// What two drivers wait for is read before what comes after either of it.
+#[test]
+fn drivers_that_wait_at_once_get_their_parts_in_turn() {
+    let (pool, _) = pool(true);
+    let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1, usize::MAX), rank));
+    let mut state = pool.shared.lock();
+    state.waited.extend(scans.map(|scan| scan.0));
+    let mut read = Vec::new();
+    for _ in 0..4 {
+        let Some(Step::Read(scan)) = pool.shared.choose(&state) else { panic!("nothing is read") };
+        state.scans[scan].unread += 1;
+        read.push(scan);
+    }
+    assert_eq!(read, [0, 1, 0, 1]);
+    // Who has taken what was read for him comes before who has parts ahead.
+    state.scans[1].wanted = 2;
+    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
+}
+
+#[test]
+fn one_part_at_a_time_is_read_beyond_what_may_be_ahead() {
+    let (pool, _) = pool(true);
+    let scans = [0, 1].map(|rank| pool.add(Numbers::new(9, 1000, usize::MAX), rank));
+    let mut state = pool.shared.lock();
+    state.waited.extend(scans.map(|scan| scan.0));
+    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(0))));
+    state.scans[0].unread += 1;
+    state.ahead_bytes += 1000;
+    assert!(pool.shared.choose(&state).is_none());
+    // Its driver has it.
+    state.waited.remove(&scans[0].0);
+    assert!(matches!(pool.shared.choose(&state), Some(Step::Read(1))));
+}
+
+#[test]
+fn drivers_at_once_get_all_parts_of_their_scans() {
+    let (pool, _) = pool(true);
+    let scans = [0, 1, 2].map(|rank| pool.add(Numbers::new(40, 100, usize::MAX), rank));
+    std::thread::scope(|scope| {
+        let drained = scans.map(|scan| {
+            scope.spawn({
+                let pool = &pool;
+                move || drain(pool, scan)
+            })
+        });
+        for parts in drained {
+            assert_eq!(parts.join().unwrap(), (0..40).collect::<Vec<_>>());
+        }
+    });
+    assert_eq!(pool.shared.lock().ahead_bytes, 0);
+}
+
+/// A reader that found no memory for what nobody waits for yet reads what is waited for.
+#[test]
+fn parts_without_memory_are_read_again_when_they_are_waited_for() {
+    let (mut pool, _) = pool(true);
+    Arc::get_mut(&mut pool.shared).unwrap().reader_count = 1;
+    let later = Numbers::new(9, 1, usize::MAX);
+    later.lacks.store(1, Ordering::SeqCst);
+    let scans = [pool.add(Numbers::new(200, 1, usize::MAX), 0), pool.add(later.clone(), 1)];
+    let first = pool.next_part(scans[0], &StopFlag::default()).unwrap();
+    while later.lacks.load(Ordering::SeqCst) > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(drain(&pool, scans[0]).len() + first.iter().count(), 200);
+    assert_eq!(drain(&pool, scans[1]), (0..9).collect::<Vec<_>>());
+    assert_eq!(pool.shared.lock().ahead_bytes, 0);
+}
+
+#[test]
+fn a_part_that_there_is_never_memory_for_is_an_error() {
+    let (pool, _) = pool(true);
+    let work = Numbers::new(3, 1, usize::MAX);
+    work.lacks.store(usize::MAX, Ordering::SeqCst);
+    let scan = pool.add(work, 0);
+    assert_eq!(pool.next_part(scan, &StopFlag::default()).unwrap_err().kind, ErrorKind::OutOfMemory);
 }

@@ -4,6 +4,7 @@
 //! - `scans.rs`: less than whole row groups
 //! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
 //!   codes
+//! - `fragments.rs`: build sides beside one another
 //! - `large_decimals.rs`: plans over decimals of more than 38 digits
 //! - `failing_launches.rs`: kernels that fail
 //! - `late.rs`: devices that work late, in any order, and that refuse things
@@ -24,6 +25,7 @@ mod aggregates;
 mod codes;
 mod dictionaries;
 mod failing_launches;
+mod fragments;
 mod joins;
 mod large_decimals;
 mod late;

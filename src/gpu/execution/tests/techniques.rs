@@ -15,11 +15,12 @@ fn technique(change: fn(&mut DeviceSettings)) -> DeviceSettings {
     settings
 }
 
-fn techniques() -> [(&'static str, DeviceSettings); 11] {
+fn techniques() -> [(&'static str, DeviceSettings); 12] {
     [
         ("all", DeviceSettings::default()),
         ("cache", technique(|settings| settings.cache = false)),
         ("chunking", technique(|settings| settings.chunking = false)),
+        ("concurrent builds", technique(|settings| settings.concurrent_builds = false)),
         ("deferred synchronisation", technique(|settings| settings.deferred_synchronisation = false)),
         ("dictionary codes", technique(|settings| settings.dictionary_codes = false)),
         ("memory pool", technique(|settings| settings.memory_pool = false)),

@@ -34,15 +34,25 @@ pub(super) struct Calls {
     pub(super) pinned: AtomicU64,
     /// Copies of what was spilled back to the device.
     pub(super) returned_copies: AtomicU64,
-    /// Waits of the query's own thread for the device, and of others.
+    /// Waits of the query's drivers for the device, and of others.
     pub(super) waits: AtomicU64,
     pub(super) reader_waits: AtomicU64,
 }
 
+/// Whether this is a query's own thread.
+pub(super) fn is_query_thread() -> bool {
+    std::thread::current().name() == Some("pystachio-query")
+}
+
+/// Whether this is the thread of a build side.
+pub(super) fn is_build_thread() -> bool {
+    std::thread::current().name() == Some(crate::execution::fragment::THREAD_NAME)
+}
+
 impl Calls {
     fn count_wait(&self) {
-        let is_query = std::thread::current().name() == Some("pystachio-query");
-        let waits = if is_query { &self.waits } else { &self.reader_waits };
+        let is_driver = is_query_thread() || is_build_thread();
+        let waits = if is_driver { &self.waits } else { &self.reader_waits };
         waits.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -22,7 +22,9 @@ pub use join::{
     SLOTS_BY_HASH, SLOTS_BY_KEY, TestFilterKeys, WritePairs,
 };
 pub use rows::{
-    CombineFlags, CopyStrings, GatherCells, MarkRows, MoveStrings, ScanCounts, ScanTotals, TILE_ROWS,
+    COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, CopyStrings,
+    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, ScanCounts, ScanTotals,
+    TILE_ROWS,
 };
 pub use sort::{
     AssignHashPartitions, AssignRangePartitions, CompareTexts, DIGIT_VALUES, EncodeSortWords,

@@ -43,24 +43,73 @@ pub struct ScanTotals {
 }
 const _: () = assert!(size_of::<ScanTotals>() == 24);
 
-/// Arguments of `gather_cells`.
+/// Bytes that a block of `copy_ranges` copies.
+pub const COPY_TILE_BYTES: u64 = 32 << 10;
+/// Ranges of one launch of `copy_ranges`.
+pub const COPIED_RANGES_MAX: usize = 64;
+
+/// A range of `copy_ranges`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
-pub struct GatherCells {
+pub struct CopiedRange {
+    /// Where its bytes are.
+    pub source: u64,
+    /// Where they go.
+    pub target: u64,
+    /// How many; more than 0.
+    pub bytes: u64,
+    /// Tiles of the ranges before.
+    pub first_tile: u64,
+}
+const _: () = assert!(size_of::<CopiedRange>() == 32);
+
+/// Arguments of `copy_ranges`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CopyRanges {
+    /// Ranges that are copied.
+    pub range_count: u32,
+    /// Unused.
+    pub reserved: u32,
+    /// The ranges.
+    pub ranges: [CopiedRange; COPIED_RANGES_MAX],
+}
+const _: () = assert!(size_of::<CopyRanges>() == 2056);
+
+/// Columns of one launch of `gather_cells`.
+pub const GATHERED_COLUMNS_MAX: usize = 8;
+
+/// A column of `gather_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatheredColumn {
     /// What is gathered from.
     pub source: ColumnView,
-    /// Row numbers, or 0 for rows in order.
-    pub rows: u64,
     /// Target cells.
     pub values: u64,
     /// Target validity, or 0.
     pub validity: u64,
+}
+const _: () = assert!(size_of::<GatheredColumn>() == 40);
+
+/// Arguments of `gather_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct GatherCells {
+    /// Row numbers, or 0 for rows in order.
+    pub rows: u64,
     /// Rows written.
     pub row_count: u64,
     /// Added to every row number.
     pub first_row: u64,
+    /// Columns that are gathered.
+    pub column_count: u32,
+    /// Unused.
+    pub reserved: u32,
+    /// The columns.
+    pub columns: [GatheredColumn; GATHERED_COLUMNS_MAX],
 }
-const _: () = assert!(size_of::<GatherCells>() == 64);
+const _: () = assert!(size_of::<GatherCells>() == 352);
 
 /// Arguments of `mark_rows`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
