@@ -1,7 +1,7 @@
 """The step `calibrate` of gpu.py: what decoding and operators take on the GPU, printed as the constants that the code holds.
 
 - Decoding: single columns in every encoding, written by pyarrow; the time of the kernels that decode, by value and by byte.
-  `src/cpu/layout/choice.rs` has weights, of which PLAIN is 100: a byte's way over the bus and its decoding.
+  `src/files/writing/layout/choice.rs` has weights, of which PLAIN is 100: a byte's way over the bus and its decoding.
 - Operators: queries over TPC-H that are mostly one operator; the time of its kernels by row. `src/worker/choice.rs` has nanoseconds.
 
 Kernel times come from pystachio.timeline, the best of some runs over column chunks that are cached on the GPU. Nothing is written

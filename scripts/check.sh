@@ -19,7 +19,7 @@ features=(--no-default-features --features "pg$(server_version "$config")")
 package_of() {
     case $1 in
         src/extension/*) echo pystachio ;;
-        kernels/*) echo pystachio-engine ;;
+        kernels/*) echo pystachio-gpu ;;
         src/*/*) local folder=${1#src/}; echo "pystachio-${folder%%/*}" ;;
     esac
 }

@@ -4,7 +4,8 @@
 compiler=$1
 shift
 case " $* " in
-    *" --crate-name pystachio_engine "* | *" --crate-name pystachio_cpu "* | *" --crate-name pystachio_plan "*)
+    *" --crate-name pystachio_engine "* | *" --crate-name pystachio_files "* | *" --crate-name pystachio_gpu "* | \
+        *" --crate-name pystachio_cpu "* | *" --crate-name pystachio_plan "*)
         exec "$compiler" "$@" -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
             -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Ccodegen-units=16
         ;;

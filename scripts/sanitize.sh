@@ -6,7 +6,7 @@
 source "$(dirname "$0")/environment.sh"
 
 tests=("$@")
-[[ $# -gt 0 ]] || tests=(decode:: operation:: program:: kernel:: device:: spill::)
+[[ $# -gt 0 ]] || tests=(decode:: operation:: program:: device:: spill::)
 
 runtime=$(c++ -print-file-name=libasan.so)
 [[ $runtime == /* ]] || die "c++ has no libasan.so: install GCC with its sanitizers"
@@ -22,4 +22,4 @@ export RUSTFLAGS="-Clink-arg=-lasan -Clink-arg=-lubsan"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
 export "CARGO_TARGET_${triple}_RUNNER=env LD_PRELOAD=$runtime"
 cd "$project_root"
-cargo test --release --locked -p pystachio-engine --lib --target "$host" -- "${tests[@]}"
+cargo test --release --locked -p pystachio-gpu --lib --target "$host" -- "${tests[@]}"

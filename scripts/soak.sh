@@ -4,7 +4,7 @@
 # usage: scripts/soak.sh [SECONDS [SEED [OPTION…]]]     300 seconds and the time as a seed by default; options: those of
 # regress/soak/run.py, such as --clients 16, --suite changed, --server gpu_tiny
 #
-# The emulated device works late, in the order of the seed; PYSTACHIO_EMULATED says otherwise (src/engine/device/emulated): engines get
+# The emulated device works late, in the order of the seed; PYSTACHIO_EMULATED says otherwise (src/gpu/device/emulated): engines get
 # it with the cluster's environment.
 source "$(dirname "$0")/environment.sh"
 

@@ -52,7 +52,7 @@ unended() {
         <(sed -nE 's/^test (.*) \.\.\. .*/\1/p' "$1" | sort) | paste -sd ' '
 }
 
-# The engine's tests over an emulated device that works late, in the orders of some seeds (src/engine/device/emulated): few of
+# The engine's tests over an emulated device that works late, in the orders of some seeds (src/gpu/device/emulated): few of
 # them, or, with --whole, more and all tests. A seed that fails is named above what failed; PYSTACHIO_EMULATED=seed=N repeats it.
 run_orders() {
     local outcome=0 number count=2 filters=(device:: operation:: spill:: execution::tests::{joins,sorts,aggregates,scans,storage,tiers}::)

@@ -158,7 +158,7 @@ typedef struct Instruction {
     X(STARTS_WITH)                                                                                               \
     /* Text that is made. */                                                                                     \
     X(FOLD_TEXT) /* mode: 1 for upper */                                                                         \
-    X(MAP_TEXT)  /* each character of a by b: a table as src/engine/letter_case.rs lays it out */                \
+    X(MAP_TEXT)  /* each character of a by b: a table as src/engine/character_case.rs lays it out */                \
     X(CONCAT)                                                                                                    \
     X(REPLACE)                                                                                                   \
     X(PAD_BLANKS)                                                                                                \

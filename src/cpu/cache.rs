@@ -19,7 +19,8 @@ use crate::datafusion::execution::memory_pool::MemoryReservation;
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
 
-use pystachio_engine::{locking::lock, storage::FileIdentity};
+use pystachio_engine::locking::lock;
+use pystachio_files::FileIdentity;
 
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -29,9 +29,10 @@ use crate::datafusion::{
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
-use pystachio_engine::{
-    Engine, ResultStream, StopFlag, WriteProgress,
-    storage::{FileCatalog, ScanSize, describe, identify, scan_size},
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_files::{
+    FileCatalog, ScanSize, describe, identify, scan_size,
+    writing::{Admission, OptimizeMeans, generate, optimize},
 };
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
@@ -40,15 +41,12 @@ use pystachio_plan::{
 use tokio::runtime::Handle;
 
 use crate::{
-    admission::Admission,
     cache::ColumnCache,
     error::from_datafusion,
-    generate,
     lowering::PlanForm,
     metrics::{self, QueryPool},
-    optimize::{OptimizeMeans, optimize},
     places::{EngineMemory, Places},
-    pool::{EnginePool, PoolFooters, SCAN_CONSUMER},
+    pool::{EnginePool, PoolFiles, SCAN_CONSUMER},
     preparation::{Preparation, SPILLING_BATCH_ROWS},
     sample,
     scan::{self, BATCH_ROWS},
@@ -133,7 +131,7 @@ impl CpuEngine {
             merging(SPILLING_MERGES * SPILLING_RUN_BYTES).build().map_err(|error| from_datafusion(&error))?;
         let cache_bytes_max = usize::try_from(options.cache_bytes).unwrap_or(usize::MAX);
         let cache = Arc::new(ColumnCache::new(cache_bytes_max));
-        let footers = PoolFooters::new(&environment.memory_pool, cache.clone());
+        let footers = PoolFiles::footers(&environment.memory_pool, cache.clone());
         let catalog = Arc::new(FileCatalog::new(Arc::new(footers), options.memory_bytes));
         let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
         let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
@@ -272,7 +270,7 @@ impl Engine for CpuEngine {
         request: GenerateRequest,
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<(String, u64)>> {
-        generate::generate(request, self.options.threads, self.admission(), progress).await
+        generate(request, self.options.threads, self.admission(), progress).await
     }
 
     async fn optimize(
@@ -328,7 +326,8 @@ impl CpuEngine {
 
     /// Memory for a run that writes files: of the engine's pool, to which the column cache gives way.
     fn admission(&self) -> Admission {
-        Admission::new(Arc::new(self.query_pool(StopFlag::default())))
+        let pool: Arc<dyn MemoryPool> = Arc::new(self.query_pool(StopFlag::default()));
+        Admission::new(Arc::new(PoolFiles::writer(&pool)))
     }
 
     /// The engine's pool, to which the column cache gives way.

@@ -3,7 +3,7 @@
 //! Invariants: an error of our own that travels through DataFusion as `External` comes out as it went in,
 //! however deep it is wrapped. An error that names a file keeps the name.
 
-use std::{any::Any, error::Error as StandardError, io};
+use std::{error::Error as StandardError, io};
 
 use crate::datafusion::error::DataFusionError;
 use arrow::error::ArrowError;
@@ -48,16 +48,6 @@ pub(crate) fn from_arrow(error: &ArrowError) -> Error {
         ArrowError::NotYetImplemented(message) => Error::new(ErrorKind::NotSupported, message.clone()),
         other => Error::internal(other.to_string()),
     }
-}
-
-/// What a caught panic amounts to.
-pub(crate) fn from_panic(payload: &(dyn Any + Send)) -> Error {
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|message| (*message).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panic without a message".to_owned());
-    Error::internal(format!("the engine failed while it ran the query: {message}"))
 }
 
 /// A query that gets no more memory; `what` it was for.

@@ -7,19 +7,16 @@
 //!   `pool.rs`: the memory of both; `spill.rs`: files for what it has no room for
 //! - `datafusion.rs`: the parts of DataFusion that are used
 //! - `sample.rs`: rows for ANALYZE
-//! - `generate`: TPC-H data; `optimize`: files rewritten for reading on a GPU; `layout`: how such files are laid
-//!   out; `written_files.rs`, `admission.rs`: what both write, and the memory for it
 //! - `stream.rs`, `metrics.rs`: results and what they cost; `actual_rows.rs`: rows of the plan's operators
 //! - `error.rs`: errors of DataFusion, Arrow and Parquet as plan errors
 //!
 //! Invariants: inside DataFusion every column is named by [`column_name`] of its id, so names are unique
 //! in a plan and need no qualifier. A result is PostgreSQL's or an error.
 //!
-//! Deliberately absent: files and footers (`pystachio_engine::storage`), PostgreSQL, sockets. No other crate
+//! Deliberately absent: files and footers, and how files are written (`src/files`), PostgreSQL, sockets. No other crate
 //! names DataFusion.
 
 mod actual_rows;
-mod admission;
 mod cache;
 mod compact;
 mod datafusion;
@@ -28,11 +25,8 @@ mod engine;
 mod error;
 mod expand;
 mod functions;
-mod generate;
-mod layout;
 mod lowering;
 mod metrics;
-mod optimize;
 mod places;
 mod pool;
 mod preparation;
@@ -41,7 +35,6 @@ mod scan;
 mod spill;
 mod stopping;
 mod stream;
-mod written_files;
 
 #[cfg(test)]
 mod query_tests;

@@ -16,7 +16,8 @@ use crate::datafusion::{
     },
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
-use pystachio_engine::{StopFlag, locking::lock_whole, storage::FileCatalog};
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, Relation};
 
 use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, stopping};

@@ -20,7 +20,8 @@ use crate::datafusion::{
 };
 
 use crate::{cache::ColumnCache, error::REFUSED};
-use pystachio_engine::{locking::lock, storage::FooterMemory};
+use pystachio_engine::locking::lock;
+use pystachio_files::FileMemory;
 
 /// The consumer name of scans.
 pub(crate) const SCAN_CONSUMER: &str = "scan";
@@ -30,6 +31,8 @@ pub(crate) const CHUNK_CONSUMER: &str = "column chunks";
 pub(crate) const ROWS_CONSUMER: &str = "rows for readers";
 /// The consumer name of footers.
 const FOOTER_CONSUMER: &str = "footers";
+/// The consumer name of what is encoded for files.
+const WRITER_CONSUMER: &str = "file writer";
 /// The part of the pool that operators that can spill never get.
 const SPILLERS_NEVER_PART: usize = 8;
 
@@ -73,24 +76,44 @@ impl EnginePool {
     }
 }
 
-/// Memory for footers, of an engine's pool. The column cache gives way to them.
+/// Memory of a pool for files.
 #[derive(Debug)]
-pub(crate) struct PoolFooters {
+pub(crate) struct PoolFiles {
+    pool: Arc<dyn MemoryPool>,
     reservation: MemoryReservation,
-    cache: Arc<ColumnCache>,
+    /// What gives way, where the pool itself sees to nothing of the kind.
+    cache: Option<Arc<ColumnCache>>,
 }
 
-impl PoolFooters {
-    pub(crate) fn new(pool: &Arc<dyn MemoryPool>, cache: Arc<ColumnCache>) -> Self {
-        Self { reservation: MemoryConsumer::new(FOOTER_CONSUMER).register(pool), cache }
+impl PoolFiles {
+    /// For footers, of an engine's pool. The column cache gives way to them.
+    pub(crate) fn footers(pool: &Arc<dyn MemoryPool>, cache: Arc<ColumnCache>) -> Self {
+        Self::new(pool, FOOTER_CONSUMER, Some(cache))
+    }
+
+    /// For what is encoded, of a query's pool.
+    pub(crate) fn writer(pool: &Arc<dyn MemoryPool>) -> Self {
+        Self::new(pool, WRITER_CONSUMER, None)
+    }
+
+    fn new(pool: &Arc<dyn MemoryPool>, consumer: &str, cache: Option<Arc<ColumnCache>>) -> Self {
+        Self { pool: pool.clone(), reservation: MemoryConsumer::new(consumer).register(pool), cache }
     }
 }
 
-impl FooterMemory for PoolFooters {
+impl FileMemory for PoolFiles {
+    fn bytes_max(&self) -> u64 {
+        match self.pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes as u64,
+            _ => u64::MAX,
+        }
+    }
+
     fn try_take(&self, bytes: u64) -> bool {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let gives_way = || self.cache.as_ref().is_some_and(|cache| cache.give_back(bytes));
         let mut taken = self.reservation.try_grow(bytes);
-        while taken.is_err() && self.cache.give_back(bytes) {
+        while taken.is_err() && gives_way() {
             taken = self.reservation.try_grow(bytes);
         }
         taken.is_ok()

@@ -12,11 +12,8 @@ use crate::datafusion::{
     },
     prelude::SessionConfig,
 };
-use pystachio_engine::{
-    StopFlag,
-    spill::SpillSpace,
-    storage::{FileCatalog, QueryFiles},
-};
+use pystachio_engine::{StopFlag, spill::SpillSpace};
+use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{QueryRequest, Result};
 
 use crate::{

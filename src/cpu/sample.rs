@@ -21,14 +21,15 @@ use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use pystachio_engine::{ResultStream, storage::FileCatalog};
+use pystachio_engine::{ResultStream, from_panic};
+use pystachio_files::FileCatalog;
 use pystachio_plan::{Error, QueryMetrics, Result, SampleRequest};
 use tokio::runtime::Handle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     datafusion::execution::memory_pool::MemoryReservation,
-    error::{from_arrow, from_panic},
+    error::from_arrow,
     scan::{BATCH_ROWS, ColumnReader, ScanTable},
 };
 

@@ -31,7 +31,8 @@ use crate::datafusion::{
 };
 use bytes::Bytes;
 use futures::{Stream, TryStreamExt, stream};
-use pystachio_engine::{locking::lock_whole, storage::from_io};
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::from_io;
 use pystachio_plan::{Error, Result};
 use tempfile::{NamedTempFile, TempPath};
 use tokio_util::io::ReaderStream;

@@ -20,7 +20,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use async_trait::async_trait;
-use pystachio_engine::{ResultStream, StopFlag, spill::SpillSpace};
+use pystachio_engine::{ResultStream, StopFlag, from_panic, spill::SpillSpace};
 use pystachio_plan::{Error, ErrorKind, QueryMetrics, Result};
 use tokio::{
     runtime::Handle,
@@ -30,7 +30,6 @@ use tokio::{
 
 use crate::{
     drive::{BatchLayout, HeldBatch, Output, drive},
-    error::from_panic,
     lowering::PlanForm,
     metrics::{MeasuredPlan, QueryPool},
     places::Place,

@@ -24,11 +24,9 @@ use std::{
 
 use cudarc::driver::{result::ctx, sys::CUcontext};
 use libloading::Library;
-use pystachio_engine::{
-    device::{DeviceFile, DeviceFileMode},
-    locking::lock_whole,
-    storage::from_io,
-};
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::from_io;
+use pystachio_gpu::device::{DeviceFile, DeviceFileMode};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::{
@@ -216,7 +214,7 @@ impl CuFile {
     ///
     /// # Errors
     ///
-    /// As of [`pystachio_engine::device::Platform::open_file`].
+    /// As of [`pystachio_gpu::device::Platform::open_file`].
     pub(crate) fn open_file(
         &self,
         file: &File,

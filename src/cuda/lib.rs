@@ -1,6 +1,6 @@
 //! The CUDA platform: memory, copies and kernel launches on an NVIDIA GPU.
 //!
-//! - `platform.rs`: [`CudaPlatform`], a [`pystachio_engine::device::Platform`] that launches kernels
+//! - `platform.rs`: [`CudaPlatform`], a [`pystachio_gpu::device::Platform`] that launches kernels
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
 //! - `cufile.rs`: files that the GPU reads by itself
 //! - `nvcomp.rs`: a library that decompresses on the GPU

@@ -22,7 +22,7 @@ use cudarc::driver::{
     sys::{CUcontext, CUstream},
 };
 use libloading::Library;
-use pystachio_engine::device::{BatchSize, Decompressor, FrameBatch, FrameFormat, Stream};
+use pystachio_gpu::device::{BatchSize, Decompressor, FrameBatch, FrameFormat, Stream};
 use pystachio_plan::Result;
 
 use crate::{

@@ -19,12 +19,10 @@ use cudarc::driver::{
     result::{self, ctx, event, stream},
     sys::{CUcontext, CUevent, CUevent_flags, CUevent_wait_flags, CUresult, CUstream},
 };
-use pystachio_engine::{
-    StopFlag,
-    device::{CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Mark, Platform, Slot, Stream},
-    kernel::KernelDevice,
-    locking::lock_whole,
-    operation::{Device, Lane},
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_files::Slot;
+use pystachio_gpu::device::{
+    CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, Kernel, Platform, Stream,
 };
 use pystachio_plan::{Error, Result};
 
@@ -50,8 +48,8 @@ pub struct CudaPlatform {
     description: String,
     memory_bytes: u64,
     streams: Mutex<Vec<CUstream>>,
-    /// Events that mark nothing now.
-    idle_marks: Mutex<Vec<CUevent>>,
+    /// Events that stand for nothing now.
+    idle_events: Mutex<Vec<CUevent>>,
     calls: Arc<CallWatch>,
 }
 
@@ -61,8 +59,8 @@ unsafe impl Send for CudaPlatform {}
 unsafe impl Sync for CudaPlatform {}
 
 impl CudaPlatform {
-    fn marks(&self) -> MutexGuard<'_, Vec<CUevent>> {
-        lock_whole(&self.idle_marks)
+    fn events(&self) -> MutexGuard<'_, Vec<CUevent>> {
+        lock_whole(&self.idle_events)
     }
 
     /// Makes the context this thread's, and begins a call.
@@ -89,10 +87,6 @@ impl Platform for CudaPlatform {
 
     fn calls(&self) -> Arc<CallWatch> {
         self.calls.clone()
-    }
-
-    fn device(self: Arc<Self>, lane: Lane) -> Arc<dyn Device> {
-        Arc::new(KernelDevice::new(self, lane))
     }
 
     fn reader_count(&self) -> usize {
@@ -206,22 +200,6 @@ impl Platform for CudaPlatform {
         Ok(())
     }
 
-    fn upload_pageable(&self, source: &[u8], target: u64, stream: Stream) -> Result<()> {
-        let _call = self.enter()?;
-        // SAFETY: the target has this many bytes; the source is the caller's until the wait below ends.
-        unsafe { result::memcpy_htod_async(target, source, handle(stream)) }
-            .map_err(|error| from_driver("copy to the device", error))?;
-        self.wait(stream)
-    }
-
-    fn download_pageable(&self, source: u64, target: &mut [u8], stream: Stream) -> Result<()> {
-        let _call = self.enter()?;
-        // SAFETY: the source has this many bytes; the target is ours until the wait below ends.
-        unsafe { result::memcpy_dtoh_async(target, source, handle(stream)) }
-            .map_err(|error| from_driver("copy from the device", error))?;
-        self.wait(stream)
-    }
-
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
         let _call = self.enter()?;
         // SAFETY: the context is current; the memory is given back by `release_host`.
@@ -242,22 +220,26 @@ impl Platform for CudaPlatform {
         }
     }
 
-    fn upload_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn upload_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: page-locked memory with this many bytes, which stays as it is until the copy has happened.
+        // SAFETY: memory of the caller's with this many bytes, which stays as it is until the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts(source as *const u8, bytes) };
         // SAFETY: the target has this many bytes.
         unsafe { result::memcpy_htod_async(target, slice, handle(stream)) }
             .map_err(|error| from_driver("copy to the device", error))
     }
 
-    fn download_pinned(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
+    fn download_in_place(&self, source: u64, target: u64, bytes: usize, stream: Stream) -> Result<()> {
         let _call = self.enter()?;
-        // SAFETY: page-locked memory with this many bytes, which nobody else touches before the copy has happened.
+        // SAFETY: memory of the caller's with this many bytes, which nobody else touches before the copy has happened.
         let slice = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, bytes) };
         // SAFETY: the source has this many bytes.
         unsafe { result::memcpy_dtoh_async(slice, source, handle(stream)) }
             .map_err(|error| from_driver("copy from the device", error))
+    }
+
+    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+        self.launch_kernel(kernel, grid, arguments, stream)
     }
 
     fn copy(&self, source: u64, target: u64, bytes: u64, stream: Stream) -> Result<()> {
@@ -289,48 +271,48 @@ impl Platform for CudaPlatform {
             .map_err(|error| from_driver("finish its work", error))
     }
 
-    fn wait_mark(&self, mark: Mark) -> Result<()> {
+    fn wait_event(&self, event: Event) -> Result<()> {
         let _call = self.enter()?;
         // SAFETY: an event of ours that was recorded.
-        unsafe { event::synchronize(mark.0 as CUevent) }
+        unsafe { event::synchronize(event.0 as CUevent) }
             .map_err(|error| from_driver("finish its work", error))
     }
 
-    fn has_reached(&self, mark: Mark) -> Result<bool> {
+    fn has_reached(&self, event: Event) -> Result<bool> {
         let _call = self.enter()?;
         // SAFETY: an event of ours that was recorded.
-        match unsafe { event::query(mark.0 as CUevent) } {
+        match unsafe { event::query(event.0 as CUevent) } {
             Ok(()) => Ok(true),
             Err(error) if error.0 == CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             Err(error) => Err(from_driver("finish its work", error)),
         }
     }
 
-    fn order_after(&self, stream: Stream, mark: Mark) -> Result<()> {
+    fn order_after(&self, stream: Stream, event: Event) -> Result<()> {
         let _call = self.enter()?;
         // SAFETY: a stream of ours, and an event of ours that was recorded. What is waited for is what was recorded until now,
         // whatever becomes of the event.
         unsafe {
-            stream::wait_event(handle(stream), mark.0 as CUevent, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
+            stream::wait_event(handle(stream), event.0 as CUevent, CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT)
         }
         .map_err(|error| from_driver("order a stream after another", error))
     }
 
-    fn mark(&self, stream: Stream) -> Result<Mark> {
+    fn record_event(&self, stream: Stream) -> Result<Event> {
         let _call = self.enter()?;
-        let idle = self.marks().pop();
-        let mark = match idle {
-            Some(mark) => mark,
+        let idle = self.events().pop();
+        let event = match idle {
+            Some(event) => event,
             None => event::create(CUevent_flags::CU_EVENT_DEFAULT)
                 .map_err(|error| from_driver("create an event", error))?,
         };
         // SAFETY: an event and a stream of ours.
-        unsafe { event::record(mark, handle(stream)) }
+        unsafe { event::record(event, handle(stream)) }
             .map_err(|error| from_driver("record an event", error))?;
-        Ok(Mark(mark as u64))
+        Ok(Event(event as u64))
     }
 
-    fn elapsed_us(&self, from: Mark, to: Mark) -> Result<f64> {
+    fn elapsed_us(&self, from: Event, to: Event) -> Result<f64> {
         let _call = self.enter()?;
         // SAFETY: events of ours that were recorded.
         let elapsed_ms = unsafe { event::elapsed(from.0 as CUevent, to.0 as CUevent) }
@@ -338,8 +320,8 @@ impl Platform for CudaPlatform {
         Ok(f64::from(elapsed_ms) * 1000.0)
     }
 
-    fn release_mark(&self, mark: Mark) {
-        self.marks().push(mark.0 as CUevent);
+    fn release_event(&self, event: Event) {
+        self.events().push(event.0 as CUevent);
     }
 }
 
@@ -350,9 +332,9 @@ impl Drop for CudaPlatform {
                 // SAFETY: nobody else has the platform any more.
                 let _ = unsafe { stream::destroy(created) };
             }
-            for mark in self.marks().drain(..) {
+            for event in self.events().drain(..) {
                 // SAFETY: as above.
-                let _ = unsafe { event::destroy(mark) };
+                let _ = unsafe { event::destroy(event) };
             }
         }
     }

@@ -18,9 +18,10 @@ use cudarc::driver::{
 };
 use pystachio_engine::{
     StopFlag,
-    device::{CallWatch, Slot},
     locking::{account, lock},
 };
+use pystachio_files::Slot;
+use pystachio_gpu::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use crate::fault::from_driver;

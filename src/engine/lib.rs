@@ -1,40 +1,34 @@
 //! What every engine offers the process that hosts it: the seam between `worker` and the engines.
 //!
 //! An engine turns a [`pystachio_plan::QueryRequest`] into a stream of Arrow batches. The CPU engine
-//! (`src/cpu`) implements this over DataFusion; the worker's pair of engines over it and the GPU engine (`execution`).
+//! (`src/cpu`) implements this over DataFusion; the worker's pair of engines over it and the GPU engine (`src/gpu`).
 //! Whoever hosts an engine sees only this trait.
 //!
-//! What engines share stands beside it: `letter_case.rs`, upper and lower case as libc has them; `variance.rs` and
-//! `quotient.rs`, what needs integers of any size; `compact_protocol.rs`, the form of Parquet's own structures;
-//! `decoding_panics.rs`, which panics of theirs damage causes; `spool.rs`, rows that nobody reads; `locking.rs`, what a panic
-//! leaves of a lock; `affinity`, which GPUs, disks and processors are near each other.
+//! What engines do alike stands beside it:
+//! - `stop.rs`: what a host and an engine tell each other of a request; `locking.rs`: what a panic leaves of a lock;
+//!   `panics.rs`: what it is for the query
+//! - `spill.rs`: what a query has on the host's disk; `spool.rs`: rows there that nobody reads
+//! - `character_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
+//!   integers of any size. Each is one of PostgreSQL's values, which no engine may compute otherwise
 //!
 //! Invariants: dropping a stream or a future stops its work and frees its memory. An engine returns
 //! errors and never ends the process.
 //!
-//! Deliberately absent: PostgreSQL, CUDA, DataFusion, sockets.
+//! Deliberately absent: engines, Parquet, devices, PostgreSQL, sockets.
 
-pub mod affinity;
-mod compact_protocol;
-pub mod decode;
-pub mod decoding_panics;
-pub mod device;
-pub mod execution;
+mod character_case;
 mod host_locale;
-pub mod kernel;
-mod letter_case;
 pub mod locking;
-pub mod operation;
-pub mod program;
+mod panics;
 pub mod quotient;
 pub mod spill;
 pub mod spool;
 mod stop;
-pub mod storage;
 pub mod variance;
 
-pub use letter_case::{CaseMap, LetterCase};
-pub use stop::StopFlag;
+pub use character_case::{CaseMap, CharacterCase};
+pub use panics::from_panic;
+pub use stop::{StopFlag, TurnWait};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;

@@ -21,8 +21,8 @@ use arrow::{
     util::display::{ArrayFormatter, FormatOptions},
 };
 use pystachio_cpu::{CpuEngine, CpuOptions};
-use pystachio_engine::{
-    Engine, ResultStream, StopFlag,
+use pystachio_engine::{Engine, ResultStream, StopFlag};
+use pystachio_gpu::{
     affinity::Affinity,
     device::EmulatedPlatform,
     execution::{DeviceEngine, DeviceOptions},

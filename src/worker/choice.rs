@@ -14,7 +14,7 @@
 //!
 //! Deliberately absent: how rows are distributed, spilling, and devices of several kinds.
 
-use pystachio_engine::storage::ScanSize;
+use pystachio_files::ScanSize;
 use pystachio_plan::{DataType, Expression, JoinSide, Operator, Plan, Relation};
 
 /// What a unit of work costs a thread of the CPU, and the device.

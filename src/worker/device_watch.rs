@@ -5,7 +5,7 @@
 
 use std::{io, process::id, sync::Arc, thread, time::Duration};
 
-use pystachio_engine::device::CallWatch;
+use pystachio_gpu::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind};
 
 use crate::Host;

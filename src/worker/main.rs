@@ -8,12 +8,11 @@ use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Dura
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_cuda::{CudaPlatform, library_lines};
-use pystachio_engine::{
-    Engine,
+use pystachio_engine::{Engine, locking::end_process_by};
+use pystachio_gpu::{
     affinity::Affinity,
     device::{CallWatch, EmulatedPlatform},
     execution::{DeviceEngine, DeviceOptions},
-    locking::end_process_by,
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{

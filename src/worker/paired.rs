@@ -11,7 +11,8 @@ use std::sync::Arc;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
-use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress, execution::DeviceEngine};
+use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_gpu::execution::DeviceEngine;
 use pystachio_plan::{
     CacheEntry, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest,
     OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest,
@@ -211,7 +212,7 @@ impl ResultStream for NamedStream {
 #[cfg(test)]
 mod tests {
     use pystachio_cpu::CpuOptions;
-    use pystachio_engine::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
+    use pystachio_gpu::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
 
     use super::*;
 

@@ -17,7 +17,7 @@ use arrow::{
     array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
     datatypes::DataType as ArrowType,
 };
-use pystachio_engine::{LetterCase, variance::VarianceForm};
+use pystachio_engine::{CharacterCase, variance::VarianceForm};
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result, call_could_fail};
 
 use super::{
@@ -33,11 +33,11 @@ pub(super) enum Kernel {
     /// A function of the plan language. `Coalesce` evaluates all its arguments.
     Function(Function),
     /// `upper`.
-    Upper(Arc<LetterCase>),
+    Upper(Arc<CharacterCase>),
     /// `lower`.
-    Lower(Arc<LetterCase>),
+    Lower(Arc<CharacterCase>),
     /// `ILIKE`.
-    ILike(Arc<LetterCase>),
+    ILike(Arc<CharacterCase>),
     /// The first argument, or NULL where the second is true.
     NullWhere,
     /// A float with one NaN and one zero.

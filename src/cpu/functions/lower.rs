@@ -7,7 +7,7 @@ use crate::datafusion::{
     logical_expr::{Cast, Expr, Like},
 };
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType as ArrowType, IntervalMonthDayNano, i256};
-use pystachio_engine::LetterCase;
+use pystachio_engine::CharacterCase;
 use pystachio_plan::{Ctype, DataType, Error, ErrorKind, Expression, Function, Literal, Result, Value};
 
 use super::{
@@ -244,14 +244,14 @@ fn lower_like(text: &Expression, pattern: &Expression, input: &LoweringInput<'_>
 
 /// A function whose letters are those of a ctype.
 fn with_letters(
-    kernel: impl FnOnce(Arc<LetterCase>) -> Kernel,
+    kernel: impl FnOnce(Arc<CharacterCase>) -> Kernel,
     ctype: Ctype,
     arguments: &[Expression],
     data_type: &DataType,
     input: &LoweringInput<'_>,
 ) -> Result<Expr> {
     let arguments = arguments.iter().map(|argument| lower(argument, input)).collect::<Result<Vec<Expr>>>()?;
-    Ok(call(kernel(LetterCase::of(ctype)?), arguments, data_type))
+    Ok(call(kernel(CharacterCase::of(ctype)?), arguments, data_type))
 }
 
 fn lower_cast(value: &Expression, data_type: &DataType, input: &LoweringInput<'_>) -> Result<Expr> {

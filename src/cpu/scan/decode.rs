@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use bytes::Bytes;
 use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, parquet_to_arrow_field_levels};
-use pystachio_engine::{
-    decode::{check_pages, chunk_range},
+use pystachio_files::{
+    check_pages, chunk_range, corrupt_file,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
-    storage::{corrupt_file, from_parquet},
+    from_parquet,
 };
 use pystachio_plan::{Error, Result};
 

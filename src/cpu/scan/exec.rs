@@ -35,7 +35,7 @@ use super::{
     pruning::RowGroupPruner,
     table::ScanTable,
 };
-use pystachio_engine::storage::QueryFiles;
+use pystachio_files::QueryFiles;
 
 use crate::{cache::ColumnCache, functions::could_fail};
 

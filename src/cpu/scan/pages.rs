@@ -20,11 +20,8 @@ use parquet::{
         serialized_reader::SerializedPageReader,
     },
 };
-use pystachio_engine::{
-    decode::{CheckedPages, PageSize},
-    locking::lock_whole,
-    storage::{FileFooter, corrupt_file},
-};
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::{CheckedPages, FileFooter, PageSize, corrupt_file};
 use pystachio_plan::Error;
 
 use crate::{datafusion::execution::memory_pool::MemoryReservation, error::from_datafusion};

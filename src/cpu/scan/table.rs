@@ -11,10 +11,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
-use pystachio_engine::{
-    decoding_panics::decode_guarded,
-    storage::{ChunkStatistics, FileFooter, TableFile, file_type},
-};
+use pystachio_files::{ChunkStatistics, FileFooter, TableFile, decoding_panics::decode_guarded, file_type};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{Conversion, ConversionNames};

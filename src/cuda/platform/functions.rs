@@ -10,10 +10,7 @@ use cudarc::driver::{
     result::{self, module},
     sys::CUfunction,
 };
-use pystachio_engine::{
-    device::Stream,
-    kernel::{KERNELS, Kernel, KernelPlatform},
-};
+use pystachio_gpu::device::{KERNELS, Kernel, Stream};
 use pystachio_plan::{Error, Result};
 
 use super::{CudaPlatform, handle};
@@ -56,8 +53,15 @@ impl Functions {
     }
 }
 
-impl KernelPlatform for CudaPlatform {
-    fn launch(&self, kernel: Kernel, grid: u32, arguments: &[u8], stream: Stream) -> Result<()> {
+impl CudaPlatform {
+    /// What [`pystachio_gpu::device::Platform::launch`] is here.
+    pub(super) fn launch_kernel(
+        &self,
+        kernel: Kernel,
+        grid: u32,
+        arguments: &[u8],
+        stream: Stream,
+    ) -> Result<()> {
         if grid == 0 {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use cudarc::driver::{
     result::{self, ctx, device, primary_ctx},
     sys::{CUctx_flags, CUdevice_attribute, cuDevicePrimaryCtxSetFlags_v2},
 };
-use pystachio_engine::device::CallWatch;
+use pystachio_gpu::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{CudaPlatform, address_space::AddressSpace, functions::Functions};
@@ -78,7 +78,7 @@ impl CudaPlatform {
             description: format!("{name}, compute capability {major}.{minor}"),
             memory_bytes,
             streams: Mutex::new(Vec::new()),
-            idle_marks: Mutex::new(Vec::new()),
+            idle_events: Mutex::new(Vec::new()),
             calls,
         })
     }

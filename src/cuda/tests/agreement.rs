@@ -14,12 +14,12 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use pystachio_engine::{
-    decode::{EncodedColumnChunk, check_column, chunk_range, decode_column_chunk},
+use pystachio_files::{FileCatalog, chunk_range, file_type};
+use pystachio_gpu::{
+    decode::{EncodedColumnChunk, check_column, decode_column_chunk},
     device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
     operation::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow},
     program::{Filter, Program},
-    storage::{FileCatalog, file_type},
 };
 use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal, ScanColumn, Value};
 

@@ -5,7 +5,7 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by a panic")]
 
-#[path = "../../engine/decode/tests/checksums.rs"]
+#[path = "../../gpu/decode/tests/checksums.rs"]
 mod checksums;
 mod gpu;
 
@@ -30,8 +30,9 @@ use parquet::{
     },
 };
 use pystachio_cuda::{CudaPlatform, library_lines};
-use pystachio_engine::{
-    decode::{ChunkExtent, ColumnSource, EncodedBytes, EncodedColumnChunk, chunk_range, decode_column_chunk},
+use pystachio_files::chunk_range;
+use pystachio_gpu::{
+    decode::{ChunkExtent, ColumnSource, EncodedBytes, EncodedColumnChunk, decode_column_chunk},
     device::{ActivityLog, Chunk, DeviceMemory, EmulatedPlatform, MemoryTechniques, Platform},
     operation::{Queue, column_schema, to_arrow},
 };
@@ -324,7 +325,7 @@ fn nvcomp_and_the_host_load_the_same_bytes() {
             };
             // The first time, memory is allocated and modules are loaded.
             let ((on_device, _), (on_host, _)) = (load(&memory), load(&by_host));
-            let pages = |chunk: &pystachio_engine::decode::ResidentChunk| -> Vec<u8> {
+            let pages = |chunk: &pystachio_gpu::decode::ResidentChunk| -> Vec<u8> {
                 let buffer = chunk.buffers().next().expect("pages");
                 memory.download(buffer, buffer.bytes() as usize, lease.stream()).expect("bytes")
             };

@@ -22,7 +22,7 @@ use cudarc::driver::{
     result::{launch_kernel, module},
     sys::CUstream,
 };
-use pystachio_engine::device::{DeviceFileMode, DeviceMemory, Platform};
+use pystachio_gpu::device::{DeviceFileMode, DeviceMemory, Platform};
 use pystachio_plan::ErrorKind;
 
 const MEMORY_BYTES: u64 = 1 << 30;

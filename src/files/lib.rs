@@ -1,0 +1,67 @@
+//! Files: sets, identity, footers, what footers say of tables, how the host reads them, and how they are written. Both
+//! engines use them.
+//!
+//! - `file_set.rs`: which files a table has
+//! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
+//!   `file_memory.rs`); `query_files.rs`: the files of one query
+//! - `page_cache.rs`: what the page cache holds of a file
+//! - `read_path.rs`: how the host reads files, part by part (`part_source.rs`); `direct_reads.rs`: past the page cache
+//! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
+//! - `page_header.rs`, `page_list.rs`: where the pages of a column chunk are; `page_check.rs`: what of them must be true before
+//!   somebody else decodes them
+//! - `scan_size.rs`: how much is left to read
+//! - `describe`, `file_type.rs`: tables for the planner
+//! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
+//!   (`writer.rs`)
+//! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
+//! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage
+//!   causes
+//! - `writing`: TPC-H data, and files rewritten for reading on a GPU
+//! - `error.rs`: errors of the file system and of Parquet as plan errors
+//!
+//! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
+
+mod compact_protocol;
+pub mod decoding_panics;
+mod describe;
+mod direct_reads;
+mod error;
+mod exact_bounds;
+mod file_memory;
+mod file_set;
+mod file_type;
+mod files;
+mod footer_check;
+mod footer_memory;
+mod leafless;
+mod page_cache;
+mod page_check;
+mod page_header;
+mod page_index;
+mod page_list;
+mod part_source;
+mod pruning;
+mod query_files;
+mod read_path;
+mod scan_size;
+mod statistics;
+mod writer;
+pub mod writing;
+
+pub use describe::{DescriptionCache, describe, identify};
+pub use error::{corrupt_file, from_io, from_parquet};
+pub use file_memory::FileMemory;
+pub use file_set::expand;
+pub use file_type::{FileType, Storage, file_type};
+pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
+pub use page_cache::{PageCacheProbe, is_in_page_cache};
+pub use page_check::{CheckedPages, PageSize, check_pages};
+pub use page_header::{PageEncoding, PageHeader, PageKind};
+pub use page_index::{IndexedRowGroup, PageLocation, page_locations, rows_left};
+pub use page_list::{ListedPage, PageFault, PageList, PageWalk, chunk_range};
+pub use part_source::{PartSource, Slot};
+pub use pruning::{RowGroupBounds, refutes};
+pub use query_files::QueryFiles;
+pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
+pub use scan_size::{ScanSize, scan_size};
+pub use statistics::ChunkStatistics;

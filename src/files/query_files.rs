@@ -1,0 +1,113 @@
+//! The files of one query.
+//!
+//! Invariants: all scans of a table in a query see the same files. A plan runs only over files for which it holds.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_plan::{Error, ErrorKind, FileSet, PlannedFiles, Result};
+
+use crate::{
+    describe::{describe_opened, opened_identity},
+    files::{FileCatalog, TableFile},
+};
+
+/// Opens each table's files once.
+#[derive(Debug)]
+pub struct QueryFiles {
+    catalog: Arc<FileCatalog>,
+    planned: Vec<PlannedFiles>,
+    opened: Mutex<HashMap<FileSet, Vec<TableFile>>>,
+}
+
+impl QueryFiles {
+    /// The files of a query whose plan was made for `planned`.
+    pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>) -> Self {
+        Self { catalog, planned, opened: Mutex::default() }
+    }
+
+    /// The files of a table, in the order in which they are read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`FileCatalog::open_all`]; `FilesChanged`, naming the table, if the plan does not hold for them.
+    pub fn open(&self, table: &str, files: &FileSet) -> Result<Vec<TableFile>> {
+        let mut opened = lock_whole(&self.opened);
+        if let Some(known) = opened.get(files) {
+            return Ok(known.clone());
+        }
+        let found = self.catalog.open_all(files)?;
+        self.check(table, files, &found)?;
+        opened.insert(files.clone(), found.clone());
+        Ok(found)
+    }
+
+    fn check(&self, table: &str, files: &FileSet, found: &[TableFile]) -> Result<()> {
+        let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else {
+            return Ok(());
+        };
+        if planned.identity == opened_identity(found) || planned.hold(&describe_opened(&self.catalog, found)?)
+        {
+            return Ok(());
+        }
+        let message =
+            format!("the files of foreign table \"{table}\" were changed after the query was planned");
+        Err(Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again."))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+    use crate::describe::{describe, identify};
+
+    fn place(folder: &tempfile::TempDir, content: &str) -> FileSet {
+        let path = folder.path().join("t.parquet");
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+        fs::copy(data.join(content), &path).unwrap();
+        FileSet { paths: vec![path.display().to_string()] }
+    }
+
+    fn planned(catalog: &FileCatalog, files: &FileSet, bounds: &[(&str, f64)]) -> Vec<PlannedFiles> {
+        let identity = describe(catalog, files).unwrap().identity;
+        assert_eq!(identify(files).unwrap(), identity);
+        let bounds = bounds.iter().map(|(name, bound)| ((*name).to_owned(), *bound)).collect();
+        vec![PlannedFiles { files: files.clone(), identity, bounds }]
+    }
+
+    #[test]
+    fn a_query_sees_one_state_of_its_files() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), Arc::new(FileCatalog::default()));
+        let files = place(&folder, "edge_int4.parquet");
+        let query = QueryFiles::new(catalog, Vec::new());
+        let first = query.open("t", &files).unwrap();
+        fs::remove_file(&files.paths[0]).unwrap();
+        place(&folder, "edge_date.parquet");
+        let second = query.open("t", &files).unwrap();
+        assert!(Arc::ptr_eq(&first[0].footer, &second[0].footer));
+    }
+
+    #[test]
+    fn a_plan_does_not_run_over_files_beyond_its_bounds() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), Arc::new(FileCatalog::default()));
+        let files = place(&folder, "edge_int2.parquet");
+        let narrow = planned(&catalog, &files, &[("id", 100.0), ("v", 40_000.0)]);
+        let wide = planned(&catalog, &files, &[("id", 100.0), ("V", 3e9)]);
+        fs::remove_file(&files.paths[0]).unwrap();
+        place(&folder, "edge_int4.parquet");
+        assert_ne!(identify(&files).unwrap(), narrow[0].identity);
+        assert!(QueryFiles::new(catalog.clone(), wide).open("t", &files).is_ok());
+        let error = QueryFiles::new(catalog.clone(), narrow.clone()).open("sales", &files).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::FilesChanged);
+        assert!(error.message.contains("\"sales\""), "{}", error.message);
+        // What is not there any more does not hold either.
+        fs::remove_file(&files.paths[0]).unwrap();
+        place(&folder, "edge_date.parquet");
+        assert!(QueryFiles::new(catalog, narrow).open("sales", &files).is_err());
+    }
+}

@@ -1,0 +1,18 @@
+//! Files that are written: TPC-H data, and files rewritten for reading on a GPU.
+//!
+//! - `generate`: TPC-H data; `optimize`: the values of other files in another layout
+//! - `layout`: how files are laid out that a GPU reads well
+//! - `written_files.rs`: all files of a run appear, or none
+//! - `admission.rs`: memory for what many threads encode
+//!
+//! Deliberately absent: values that queries compute; engines, which lend threads and memory.
+
+mod admission;
+mod generate;
+mod layout;
+mod optimize;
+mod written_files;
+
+pub use admission::Admission;
+pub use generate::generate;
+pub use optimize::{OptimizeMeans, optimize};

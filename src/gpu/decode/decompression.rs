@@ -1,0 +1,285 @@
+//! Pages that the device decompresses: kernels do, and a library where the platform has one.
+//!
+//! ```text
+//! Snappy, LZ4_RAW ─► kernel ─► a status, if one is corrupt
+//! LZ4 ─────────────► kernel ──────────────────────┐
+//! Zstandard, gzip ─► prepare ─► library ─► check ─┴► pages that are refused ─► host ─► its bytes, or its error
+//! ```
+//!
+//! Invariants: what is refused is decompressed by the host, from the bytes that are on the device, so that rare forms
+//! are read and corrupt ones fail in the same words as without a library. A library that promises nothing for damaged
+//! pages sees those that are as their writer's checksum says, and others only where that is asked for. It gets scratch
+//! memory within a bound, batch after batch; what does not fit is refused.
+
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    abi::{CompressedPage, DecompressFrames, DecompressPages, FramedPages, PageChecksum},
+    column_chunk::Codec,
+    fault::ColumnNames,
+    frame_batches::{FrameBatches, stand_in},
+    host_codec::{HostJob, HostPage, PageFormat, decompress_to_device},
+    load::ResidentChunk,
+    page_batch::PageOrigin,
+    page_layout::{PageMemory, Section},
+};
+use crate::{
+    device::{BatchSize, Buffer, Decompressor, FrameBatch, FrameFormat, Kernel},
+    operation::{Queue, Status},
+};
+
+/// Bytes of an element of the arrays that a library takes, and of a status.
+const NUMBER_BYTES: u64 = 8;
+const STATUS_BYTES: u64 = 4;
+/// Bytes of what says whether a page is refused.
+const FLAG_BYTES: u64 = 4;
+
+/// Pages to decompress.
+#[derive(Default)]
+pub(super) struct Decompression {
+    snappy: Vec<CompressedPage>,
+    lz4: Vec<CompressedPage>,
+    /// Of the pages of both.
+    origins: Vec<PageOrigin>,
+    hadoop_lz4: Vec<RefusablePage>,
+    zstd: Vec<RefusablePage>,
+    gzip: Vec<RefusablePage>,
+    /// Chunks of refusable pages.
+    encoded: Vec<EncodedPages>,
+}
+
+/// A page that the host may have to decompress after all.
+struct RefusablePage {
+    task: CompressedPage,
+    checksum: PageChecksum,
+    origin: PageOrigin,
+    /// Its chunk among [`Decompression::encoded`].
+    chunk: usize,
+    /// Where it starts on the device, with its header, and how long it is.
+    address: u64,
+    bytes: usize,
+}
+
+/// A chunk as it is in the file.
+struct EncodedPages {
+    format: PageFormat,
+    /// Kept until all pages are decompressed.
+    _buffer: Option<Buffer>,
+}
+
+impl Decompression {
+    /// Adds the compressed pages of a chunk, the one with a number among those that are loaded at once.
+    pub(super) fn add(&mut self, chunk: &ResidentChunk, codec: Codec, format: &PageFormat, number: usize) {
+        let refusable = match codec {
+            Codec::Snappy | Codec::Lz4 | Codec::None | Codec::Host => None,
+            Codec::HadoopLz4 => Some(&mut self.hadoop_lz4),
+            Codec::Framed(FrameFormat::Zstd) => Some(&mut self.zstd),
+            Codec::Framed(FrameFormat::Gzip) => Some(&mut self.gzip),
+        };
+        let pages = chunk.pages().zip(&chunk.layouts).filter_map(|(page, layout)| {
+            let compressed = layout.compressed?;
+            let task = CompressedPage {
+                source: chunk.address(compressed),
+                target: chunk.address(layout.values),
+                source_bytes: compressed.bytes,
+                target_bytes: layout.values.bytes,
+                page: 0,
+                reserved: 0,
+            };
+            Some((page, task, PageOrigin { chunk: number, page: page.number }))
+        });
+        let Some(refusable) = refusable else {
+            for (_, task, origin) in pages {
+                let task = CompressedPage { page: self.origins.len() as u32, ..task };
+                self.origins.push(origin);
+                match codec {
+                    Codec::Snappy => self.snappy.push(task),
+                    _ => self.lz4.push(task),
+                }
+            }
+            return;
+        };
+        let chunk_number = self.encoded.len();
+        refusable.extend(pages.map(|(page, task, origin)| {
+            let whole = Section { memory: PageMemory::Encoded, offset: page.start as u64, bytes: 0 };
+            let bytes = page.body.end - page.start;
+            let checksum = PageChecksum {
+                checksum: page.header.checksum.unwrap_or_default(),
+                is_known: page.header.checksum.is_some().into(),
+                lead_bytes: (page.body.len() as u32).saturating_sub(task.source_bytes),
+                reserved: 0,
+            };
+            let address = chunk.address(whole);
+            RefusablePage { task, checksum, origin, chunk: chunk_number, address, bytes }
+        }));
+        self.encoded.push(EncodedPages { format: format.clone(), _buffer: chunk.encoded.clone() });
+    }
+
+    /// Enqueues the kernels, and waits for pages that may be refused. Where kernels report pages that can only be corrupt,
+    /// and which they are, by the number that is reported; absent if there are none.
+    ///
+    /// # Errors
+    ///
+    /// `FileCorrupt`, naming file, column and page, of refused pages; `OutOfMemory`, `Device`.
+    pub(super) fn launch(
+        self,
+        queue: &Queue,
+        names: &[ColumnNames],
+    ) -> Result<Option<(Buffer, Vec<PageOrigin>)>> {
+        let Self { snappy, lz4, origins, hadoop_lz4, zstd, gzip, encoded } = self;
+        let mut reported = None;
+        if !origins.is_empty() {
+            let status = queue.allocate_filled::<Status>(1, 0)?;
+            launch_reporting(queue, Kernel::DecompressSnappy, &snappy, status.address())?;
+            launch_reporting(queue, Kernel::DecompressLz4, &lz4, status.address())?;
+            reported = Some((status, origins));
+        }
+        let page_count = hadoop_lz4.len() + zstd.len() + gzip.len();
+        if page_count > 0 {
+            let flags = queue.allocate_filled::<u32>(page_count as u64, 0)?;
+            launch_hadoop_lz4(queue, &hadoop_lz4, flags.address())?;
+            let mut first = hadoop_lz4.len() as u64 * FLAG_BYTES;
+            for (format, pages) in [(FrameFormat::Zstd, &zstd), (FrameFormat::Gzip, &gzip)] {
+                let end = first + pages.len() as u64 * FLAG_BYTES;
+                match queue.memory().decompressor() {
+                    Some(library) => {
+                        launch_library(queue, (library, format), pages, flags.address() + first)?;
+                    }
+                    // It has been given up since the chunks were laid out.
+                    None => queue.memory().fill_range(&flags, first..end, 1, queue.stream())?,
+                }
+                first = end;
+            }
+            let pages = hadoop_lz4.into_iter().chain(zstd).chain(gzip).collect::<Vec<_>>();
+            let flags: Vec<u32> = queue.download(&flags, pages.len())?;
+            let refused = pages.iter().zip(flags).filter(|(_, flag)| *flag != 0).map(|(page, _)| page);
+            decompress_refused(queue, &refused.collect::<Vec<_>>(), &encoded, names)?;
+        }
+        Ok(reported)
+    }
+}
+
+fn bytes_moved(tasks: &[CompressedPage]) -> u64 {
+    tasks.iter().map(|task| u64::from(task.source_bytes) + u64::from(task.target_bytes)).sum()
+}
+
+fn launch_reporting(queue: &Queue, kernel: Kernel, tasks: &[CompressedPage], status: u64) -> Result<()> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
+    let pages = queue.upload(tasks)?;
+    let arguments = DecompressPages { pages: pages.address(), status };
+    queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(tasks))
+}
+
+fn launch_hadoop_lz4(queue: &Queue, pages: &[RefusablePage], refused: u64) -> Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let tasks: Vec<CompressedPage> = pages.iter().map(|page| page.task).collect();
+    let buffer = queue.upload(&tasks)?;
+    let arguments = DecompressFrames { pages: buffer.address(), refused };
+    let kernel = Kernel::DecompressHadoopLz4;
+    queue.launch_moving(kernel, tasks.len() as u32, &arguments, || bytes_moved(&tasks))
+}
+
+/// Has a library decompress pages of a format, as far as it can.
+fn launch_library(
+    queue: &Queue,
+    (library, format): (&dyn Decompressor, FrameFormat),
+    pages: &[RefusablePage],
+    refused: u64,
+) -> Result<()> {
+    if pages.is_empty() {
+        return Ok(());
+    }
+    let (memory, stream) = (queue.memory(), queue.stream());
+    let tasks: Vec<CompressedPage> = pages.iter().map(|page| page.task).collect();
+    let task_buffer = queue.upload(&tasks)?;
+    let checksums: Vec<PageChecksum> = pages.iter().map(|page| page.checksum).collect();
+    let checksum_buffer = queue.upload(&checksums)?;
+    let stand_in = stand_in(format);
+    let stand_in_buffer = queue.upload(stand_in)?;
+    let page_count = tasks.len() as u64;
+    let arrays = memory.allocate(page_count * (5 * NUMBER_BYTES + STATUS_BYTES), stream)?;
+    let array = |number: u64| arrays.address() + number * page_count * NUMBER_BYTES;
+    let arguments = FramedPages {
+        pages: task_buffer.address(),
+        refused,
+        sources: array(0),
+        source_bytes: array(1),
+        targets: array(2),
+        target_bytes: array(3),
+        produced_bytes: array(4),
+        statuses: array(5),
+        stand_in: stand_in_buffer.address(),
+        checksums: checksum_buffer.address(),
+        stand_in_bytes: stand_in.len() as u32,
+        format: format as u32,
+        page_count: page_count as u32,
+        takes_unchecked: memory.techniques().takes_unchecked_pages.into(),
+    };
+    queue.launch_moving(Kernel::PrepareFrames, tasks.len() as u32, &arguments, || {
+        tasks.iter().map(|task| u64::from(task.source_bytes)).sum()
+    })?;
+    let target_bytes: Vec<u64> = tasks.iter().map(|task| task.target_bytes.into()).collect();
+    let needed = |size: BatchSize| library.scratch_bytes(format, size, stream);
+    let batches = FrameBatches::plan(&target_bytes, FrameBatches::scratch_limit(memory), needed);
+    let scratch = match batches.scratch_bytes {
+        0 => Ok(None),
+        bytes => memory.allocate(bytes, stream).map(Some),
+    };
+    match scratch {
+        Ok(scratch) => {
+            for range in batches.ranges {
+                let first = range.start as u64 * NUMBER_BYTES;
+                let batch = FrameBatch {
+                    format,
+                    sources: arguments.sources + first,
+                    source_bytes: arguments.source_bytes + first,
+                    targets: arguments.targets + first,
+                    target_bytes: arguments.target_bytes + first,
+                    produced_bytes: arguments.produced_bytes + first,
+                    statuses: arguments.statuses + range.start as u64 * STATUS_BYTES,
+                    frame_count: range.len(),
+                };
+                let bytes = bytes_moved(&tasks[range]);
+                memory.decompress(library, &batch, scratch.as_ref(), bytes, stream)?;
+            }
+        }
+        // The host needs none.
+        Err(error) if error.kind == ErrorKind::OutOfMemory => {}
+        Err(error) => return Err(error),
+    }
+    queue.launch_moving(Kernel::CheckFrames, tasks.len() as u32, &arguments, || match format {
+        FrameFormat::Zstd => 0,
+        FrameFormat::Gzip => target_bytes.iter().sum(),
+    })
+}
+
+/// Decompresses pages on the host; their bytes are on the device in the stream's order.
+fn decompress_refused(
+    queue: &Queue,
+    refused: &[&RefusablePage],
+    encoded: &[EncodedPages],
+    names: &[ColumnNames],
+) -> Result<()> {
+    let bytes = refused
+        .iter()
+        .map(|page| queue.memory().download_from::<u8>(page.address, page.bytes, queue.stream()))
+        .collect::<Result<Vec<_>>>()?;
+    let mut jobs = Vec::with_capacity(refused.len());
+    for (page, bytes) in refused.iter().zip(&bytes) {
+        let names = names.get(page.origin.chunk).ok_or_else(|| Error::internal("a chunk has no names"))?;
+        jobs.push(HostJob {
+            page: HostPage { format: &encoded[page.chunk].format, bytes },
+            // A page V2 starts with its levels, which were never compressed.
+            bytes: u64::from(page.task.target_bytes) + page.bytes as u64,
+            target_bytes: page.task.target_bytes as usize,
+            target: page.task.target,
+            names,
+            number: page.origin.page,
+        });
+    }
+    decompress_to_device(queue, &jobs)
+}

@@ -1,0 +1,120 @@
+//! What a kernel's status means, in the words of the CPU engine.
+
+use std::{path::Path, sync::Arc};
+
+use parquet::schema::types::ColumnDescriptor;
+use pystachio_plan::{DataType, Error, ErrorKind, ScanColumn};
+
+use super::abi::error_code;
+use crate::operation::Status;
+
+/// Names for messages about a column of a file.
+#[derive(Clone, Debug)]
+pub(super) struct ColumnNames {
+    pub(super) table: Arc<str>,
+    pub(super) path: Arc<Path>,
+    pub(super) column: Arc<str>,
+    pub(super) data_type: DataType,
+    pub(super) length_max: Option<u32>,
+    pub(super) trim_blanks: bool,
+}
+
+impl ColumnNames {
+    pub(super) fn new(table: &str, path: &Path, column: &ScanColumn) -> Self {
+        Self {
+            table: table.into(),
+            path: path.into(),
+            column: column.name.as_str().into(),
+            data_type: column.data_type.clone(),
+            length_max: column.length_max,
+            trim_blanks: column.trim_blanks,
+        }
+    }
+
+    /// A page that is not what it should be. Pages are counted from 0, the dictionary included.
+    pub(super) fn corrupt_page(&self, page: usize, reason: &str) -> Error {
+        Error::new(
+            ErrorKind::FileCorrupt,
+            format!(
+                "could not read Parquet file \"{}\": column \"{}\", page {page}: {reason}",
+                self.path.display(),
+                self.column
+            ),
+        )
+    }
+
+    /// A page that the host has no memory to decompress.
+    pub(super) fn page_beyond_memory(&self, page: usize, bytes: u64, bytes_max: u64) -> Error {
+        let message = format!(
+            "not enough memory to decompress a page of Parquet file \"{}\": column \"{}\", page {page}: \
+             bytes={bytes}, bytes_max={bytes_max}",
+            self.path.display(),
+            self.column
+        );
+        Error::new(ErrorKind::OutOfMemory, message).with_hint("Raise the server option memory.")
+    }
+
+    /// What a form of the file means that no kernel reads.
+    pub(super) fn not_supported(&self, descriptor: &ColumnDescriptor, what: &str) -> Error {
+        let message = format!(
+            "no kernel reads column \"{}\" of file \"{}\": {what} of {}",
+            self.column,
+            self.path.display(),
+            descriptor.physical_type()
+        );
+        Error::new(ErrorKind::NotSupported, message)
+    }
+
+    /// The error that a kernel reported about a page.
+    pub(super) fn error_of(&self, status: Status, page: usize) -> Error {
+        match status.code {
+            error_code::NULL_IN_COLUMN => self.value_error(
+                ErrorKind::NullNotAllowed,
+                "null value in",
+                "violates its NOT NULL declaration",
+            ),
+            error_code::TEXT_TOO_LONG => {
+                let name = if self.trim_blanks { "character" } else { "character varying" };
+                let length_max = self.length_max.unwrap_or_default();
+                let before = format!("value too long for type {name}({length_max}):");
+                self.value_error(ErrorKind::StringTooLong, &before, "has a longer value")
+            }
+            error_code::INVALID_UTF8 => self.value_error(
+                ErrorKind::FileCorrupt,
+                "invalid byte sequence for UTF-8: a value of",
+                "is not UTF-8",
+            ),
+            error_code::VALUE_RANGE => self.range_error(),
+            error_code::PAGE => self.corrupt_page(page, "its values or levels do not fit its bytes"),
+            error_code::DICTIONARY_INDEX => {
+                self.corrupt_page(page, "an index lies beyond the column's dictionary")
+            }
+            error_code::COMPRESSED_PAGE => self.corrupt_page(page, "it does not decompress"),
+            code => Error::internal(format!("a kernel reported an unknown error: code={code}")),
+        }
+    }
+
+    fn range_error(&self) -> Error {
+        if self.data_type.is_decimal() {
+            return self.value_error(
+                ErrorKind::NumericOutOfRange,
+                "numeric field overflow: a value of",
+                &format!("has more digits than {} allows", self.data_type),
+            );
+        }
+        let before = format!("{} out of range: a value of", self.data_type);
+        self.value_error(ErrorKind::DatetimeOutOfRange, &before, "is out of range")
+    }
+
+    fn value_error(&self, kind: ErrorKind, before: &str, after: &str) -> Error {
+        Error::new(
+            kind,
+            format!(
+                "{before} column \"{}\" of foreign table \"{}\" {after}, in file \"{}\"",
+                self.column,
+                self.table,
+                self.path.display()
+            ),
+        )
+    }
+}

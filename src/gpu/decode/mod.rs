@@ -1,0 +1,59 @@
+//! Parquet column chunks, decoded on a device.
+//!
+//! - `chunk_upload.rs`: from files to the device
+//! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted: cells, or codes
+//! - `pinned_chunk.rs`: a loaded chunk off the device and back
+//! - `row_selection.rs`: which rows are decoded, and where their cells go
+//! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
+//! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
+//! - `page_map.rs`: where a chunk's pages are, and which of them are read
+//! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
+//! - `page_layout.rs`: where a page's levels and values are once it is decompressed
+//! - `page_batch.rs`: pages as kernels are given them, and their launches
+//! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
+//! - `host_codec.rs`: pages that the host decompresses
+//! - `fault.rs`: a kernel's status as an error
+//! - `abi.rs`: structures of kernels/abi/parquet.h
+//!
+//! ```text
+//! bytes ─► page list, upload ─► decompress, index deltas ─► ResidentChunk ─► levels ─► strings ─► values, deltas, indexes ─► Column
+//!                    one launch each, over all pages of all columns of the row group
+//! ```
+//!
+//! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read against the
+//! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
+//! into pages that the column keeps alive.
+//!
+//! What is enqueued are operations of a [`Queue`](crate::operation::Queue): `load_chunks` (`load.rs`) and `decode_chunks`
+//! (`row_group.rs`).
+//!
+//! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
+
+mod abi;
+mod chunk_decoder;
+mod chunk_plan;
+mod chunk_upload;
+mod column_chunk;
+mod conversion;
+mod decompression;
+mod fault;
+mod file_type;
+mod frame_batches;
+mod host_codec;
+mod load;
+mod page_batch;
+mod page_layout;
+mod page_map;
+mod pinned_chunk;
+mod row_group;
+mod row_selection;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use chunk_upload::{ChunkReads, ChunkUpload, UploadedChunk};
+pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column};
+pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
+pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
+pub use pinned_chunk::PinnedChunk;
+pub use row_group::{ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
+pub use row_selection::RowSelection;

@@ -1,0 +1,246 @@
+//! The pages of a row group as kernels are given them, and the launches that decode them.
+//!
+//! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, or slices of their rows, one a
+//! block.
+
+use bytemuck::{Pod, cast_slice};
+use pystachio_plan::Result;
+
+use super::{
+    abi::{DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource},
+    row_selection::{PlacedRows, RowSelection},
+};
+use crate::{
+    device::{Buffer, CellType, Kernel},
+    operation::Queue,
+};
+
+/// Arrays start at multiples of this.
+const ARRAY_ALIGNMENT: usize = 16;
+
+/// Bytes of a value in a page's scratch memory.
+pub(super) const SCRATCH_BYTES: u64 = 8;
+
+/// Where a page is in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageOrigin {
+    /// The chunk's place among those decoded at once.
+    pub(super) chunk: usize,
+    /// The page's place in its chunk, the dictionary included.
+    pub(super) page: usize,
+}
+
+/// A page to be decoded.
+pub(super) struct BatchPage {
+    pub(super) page: EncodedPage,
+    pub(super) source: ValueSource,
+    pub(super) delta_form: DeltaForm,
+    pub(super) is_optional: bool,
+    pub(super) origin: PageOrigin,
+}
+
+/// Strings that were built for pages of a chunk, to be kept alive by its column.
+pub(super) struct BuiltStrings {
+    pub(super) chunk: usize,
+    pub(super) buffer: Buffer,
+}
+
+/// Pages and columns that are decoded at once.
+#[derive(Default)]
+pub(super) struct PageBatch {
+    pages: Vec<EncodedPage>,
+    states: Vec<PageState>,
+    origins: Vec<PageOrigin>,
+    columns: Vec<PageColumn>,
+    with_levels: Vec<u32>,
+    with_strings: Vec<u32>,
+    with_prefixes: Vec<u32>,
+    /// Of pages that have runs.
+    run_slices: Vec<PageSlice>,
+    /// Of pages that have an index of differences.
+    delta_slices: SlicesBySize,
+    /// Of others.
+    slices: SlicesBySize,
+}
+
+/// Slices of pages, by the size of their columns' cells.
+#[derive(Default)]
+struct SlicesBySize {
+    /// Of at most 128 bits.
+    small: Vec<PageSlice>,
+    /// Of 256 bits.
+    large: Vec<PageSlice>,
+}
+
+impl PageBatch {
+    /// The number that the next page gets.
+    pub(super) fn next_page(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
+    /// Adds a column and returns its number.
+    pub(super) fn add_column(&mut self, column: PageColumn) -> u32 {
+        self.columns.push(column);
+        (self.columns.len() - 1) as u32
+    }
+
+    /// Adds a page, in the order of [`PageBatch::next_page`], and says which rows of it are wanted, among those from
+    /// `first_row` on.
+    pub(super) fn add_page(&mut self, added: BatchPage, rows: &RowSelection, first_row: u32) {
+        let number = self.next_page();
+        let mut state = PageState::default();
+        if added.is_optional {
+            self.with_levels.push(number);
+        } else {
+            state.dense = 1;
+            state.value_count = added.page.row_count;
+        }
+        match (added.source, added.delta_form) {
+            (ValueSource::Strings, DeltaForm::None) => self.with_strings.push(number),
+            (_, DeltaForm::Strings) => self.with_prefixes.push(number),
+            _ => {}
+        }
+        let rows = rows.within(first_row, added.page.row_count).flat_map(|rows| rows.parts(SLICE_ROWS));
+        let slice_of = |rows: PlacedRows| PageSlice {
+            page: number,
+            first_row: rows.first_row,
+            row_count: rows.row_count,
+            target_row: rows.target_row,
+        };
+        if matches!(added.source, ValueSource::Indexes | ValueSource::Flags) {
+            self.run_slices.extend(rows.map(slice_of));
+        } else {
+            let column = self.columns.get(added.page.column as usize);
+            let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
+            let slices =
+                if added.delta_form.is_indexed() { &mut self.delta_slices } else { &mut self.slices };
+            let slices = if is_large { &mut slices.large } else { &mut slices.small };
+            slices.extend(rows.map(slice_of));
+        }
+        let page =
+            EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };
+        self.pages.push(page);
+        self.states.push(state);
+        self.origins.push(added.origin);
+    }
+
+    /// Where the page with a number is in its file.
+    pub(super) fn origin(&self, page: u32) -> Option<PageOrigin> {
+        self.origins.get(page as usize).copied()
+    }
+
+    /// Enqueues everything. Waits only if there are pages whose strings must be built, for their size.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, `Device`.
+    pub(super) fn launch(&self, queue: &Queue, status: u64) -> Result<Vec<BuiltStrings>> {
+        let mut arrays = PackedArrays::default();
+        let pages = arrays.add(&self.pages);
+        let columns = arrays.add(&self.columns);
+        let states = arrays.add(&self.states);
+        let lists = [&self.with_levels, &self.with_strings, &self.with_prefixes].map(|list| arrays.add(list));
+        let [with_levels, with_strings, with_prefixes] = lists;
+        let with_cells = [
+            (Kernel::ConvertValues, &self.slices.small),
+            (Kernel::ConvertLargeValues, &self.slices.large),
+            (Kernel::DecodeDeltas, &self.delta_slices.small),
+            (Kernel::DecodeLargeDeltas, &self.delta_slices.large),
+            (Kernel::DecodeIndexes, &self.run_slices),
+        ]
+        .map(|(kernel, slices)| (kernel, slices, arrays.add(slices)));
+        let tasks = queue.upload(&arrays.bytes)?;
+        let at = |offset: usize| tasks.address() + offset as u64;
+        let mut arguments =
+            DecodePages { pages: at(pages), columns: at(columns), states: at(states), list: 0, status };
+        let decode = |kernel, arguments: DecodePages, list: usize, numbers: &[u32]| {
+            let arguments = DecodePages { list: at(list), ..arguments };
+            queue.launch_moving(kernel, numbers.len() as u32, &arguments, || {
+                numbers.iter().map(|number| self.bytes_moved(kernel, *number)).sum()
+            })
+        };
+        decode(Kernel::DecodeLevels, arguments, with_levels, &self.with_levels)?;
+        decode(Kernel::LocateStrings, arguments, with_strings, &self.with_strings)?;
+        decode(Kernel::DecodePrefixes, arguments, with_prefixes, &self.with_prefixes)?;
+        let mut built = Vec::new();
+        let mut rebuilt_pages = None;
+        if !self.with_prefixes.is_empty() {
+            let mut pages = self.pages.clone();
+            built = self.allocate_strings(queue, at(states), &mut pages)?;
+            let buffer = queue.upload(&pages)?;
+            arguments.pages = buffer.address();
+            decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
+            rebuilt_pages = Some(buffer);
+        }
+        for (kernel, slices, list) in with_cells {
+            let arguments = DecodePages { list: at(list), ..arguments };
+            queue.launch_moving(kernel, slices.len() as u32, &arguments, || {
+                slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
+            })?;
+        }
+        drop(rebuilt_pages);
+        Ok(built)
+    }
+
+    /// What decoding a page moves, at least: its bytes, what kernels hand on to one another, and its cells. The
+    /// entries of a dictionary, which caches hold, and strings that are built are left out.
+    fn bytes_moved(&self, kernel: Kernel, number: u32) -> u64 {
+        let Some(page) = self.pages.get(number as usize) else { return 0 };
+        let cell_bytes = self.columns.get(page.column as usize).map_or(0, |column| column.cell_bytes);
+        let rows = u64::from(page.row_count);
+        let (encoded, cells) = (u64::from(page.values_bytes), rows * u64::from(cell_bytes));
+        let has_scratch = page.scratch != 0;
+        match kernel {
+            Kernel::DecodeLevels => rows / 4,
+            Kernel::LocateStrings => encoded + rows * SCRATCH_BYTES,
+            Kernel::DecodePrefixes => encoded + 2 * rows * SCRATCH_BYTES,
+            Kernel::BuildStrings => encoded + 3 * rows * SCRATCH_BYTES,
+            Kernel::DecodeIndexes | Kernel::DecodeDeltas | Kernel::DecodeLargeDeltas => encoded + cells,
+            _ if has_scratch => rows * SCRATCH_BYTES + cells,
+            _ => encoded + cells,
+        }
+    }
+
+    /// A slice's share of its page.
+    fn bytes_moved_by_slice(&self, kernel: Kernel, slice: &PageSlice) -> u64 {
+        let rows = self.pages.get(slice.page as usize).map_or(0, |page| page.row_count);
+        self.bytes_moved(kernel, slice.page) * u64::from(slice.row_count) / u64::from(rows.max(1))
+    }
+
+    /// Memory for the strings of pages that store only what differs from the string before.
+    fn allocate_strings(
+        &self,
+        queue: &Queue,
+        states: u64,
+        pages: &mut [EncodedPage],
+    ) -> Result<Vec<BuiltStrings>> {
+        let (memory, stream) = (queue.memory(), queue.stream());
+        let states: Vec<PageState> = memory.download_from(states, self.states.len(), stream)?;
+        let mut built = Vec::with_capacity(self.with_prefixes.len());
+        for number in &self.with_prefixes {
+            let number = *number as usize;
+            // Whole words are loaded.
+            let bytes = states[number].string_bytes + super::abi::PAGE_PADDING_BYTES;
+            let buffer = memory.allocate(bytes, stream)?;
+            pages[number].strings = buffer.address();
+            built.push(BuiltStrings { chunk: self.origins[number].chunk, buffer });
+        }
+        Ok(built)
+    }
+}
+
+/// Arrays one after another, to be uploaded at once.
+#[derive(Default)]
+struct PackedArrays {
+    bytes: Vec<u8>,
+}
+
+impl PackedArrays {
+    /// Appends an array and returns where it starts.
+    fn add<T: Pod>(&mut self, values: &[T]) -> usize {
+        self.bytes.resize(self.bytes.len().next_multiple_of(ARRAY_ALIGNMENT), 0);
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(cast_slice(values));
+        start
+    }
+}

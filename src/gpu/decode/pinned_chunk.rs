@@ -1,0 +1,89 @@
+//! A resident chunk off the device, and its way back.
+
+use std::sync::Arc;
+
+use pystachio_files::PageList;
+use pystachio_plan::Result;
+
+use super::{
+    load::{KnownGood, ResidentChunk},
+    page_layout::PageLayout,
+};
+use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
+
+/// A column chunk as [`ResidentChunk`] has it, in page-locked memory of the host.
+pub struct PinnedChunk {
+    pages: PageList,
+    layouts: Vec<PageLayout>,
+    known_good: Arc<KnownGood>,
+    /// The encoded bytes, then the decompressed ones, then the index, of those that there are.
+    content: HostBytes,
+    encoded_bytes: Option<u64>,
+    decompressed_bytes: Option<u64>,
+    index_bytes: Option<u64>,
+}
+
+impl PinnedChunk {
+    /// Copies a chunk to the host and waits for it; `None` if there is no room. Nothing is left to do for the chunk
+    /// on any stream.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn copy(
+        chunk: &ResidentChunk,
+        host: &HostMemory,
+        memory: &DeviceMemory,
+        stream: Stream,
+    ) -> Result<Option<Self>> {
+        let Some(content) = host.allocate(chunk.bytes())? else { return Ok(None) };
+        let mut offset = 0;
+        let copied = chunk.buffers().try_for_each(|buffer| {
+            buffer.use_on(stream)?;
+            let start = offset;
+            offset += buffer.bytes();
+            content.download(memory, start, (buffer.address(), buffer.bytes()), stream)
+        });
+        // Before the memory is anybody else's, also where a copy could not be enqueued.
+        memory.platform().wait(stream)?;
+        copied?;
+        Ok(Some(Self {
+            pages: chunk.pages.clone(),
+            layouts: chunk.layouts.clone(),
+            known_good: chunk.known_good.clone(),
+            content,
+            encoded_bytes: chunk.encoded.as_ref().map(Buffer::bytes),
+            decompressed_bytes: chunk.decompressed.as_ref().map(Buffer::bytes),
+            index_bytes: chunk.index.as_ref().map(Buffer::bytes),
+        }))
+    }
+
+    /// What is page-locked for it.
+    pub fn locked_bytes(&self) -> u64 {
+        self.content.locked_bytes()
+    }
+
+    /// Enqueues the copy back to the device. The chunk stays where it is until the stream has done so.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub fn to_device(&self, memory: &DeviceMemory, stream: Stream) -> Result<ResidentChunk> {
+        let mut offset = 0;
+        let mut part = |bytes: Option<u64>| {
+            let Some(bytes) = bytes else { return Ok(None) };
+            let buffer = memory.allocate_for(Lifetime::Long, bytes, stream)?;
+            self.content.upload(memory, offset, (buffer.address(), bytes), stream)?;
+            offset += bytes;
+            Ok(Some(buffer))
+        };
+        Ok(ResidentChunk {
+            encoded: part(self.encoded_bytes)?,
+            decompressed: part(self.decompressed_bytes)?,
+            index: part(self.index_bytes)?,
+            pages: self.pages.clone(),
+            layouts: self.layouts.clone(),
+            known_good: self.known_good.clone(),
+        })
+    }
+}

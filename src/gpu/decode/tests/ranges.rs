@@ -1,0 +1,236 @@
+//! Some rows of row groups, of every form that the writer has.
+
+use std::{ops::Range, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use parquet::file::metadata::RowGroupMetaData;
+use pystachio_files::chunk_range;
+
+use super::{
+    MEMORY_BYTES_MAX, Random, Values, column_values,
+    matrix::{RandomFile, random_file},
+};
+use crate::{
+    decode::{
+        ChunkExtent, ChunkRequest, ColumnSource, EncodedBytes, PageCounts, PageMap, PendingRowGroup,
+        ResidentChunk, RowSelection,
+    },
+    device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
+    operation::{Queue, RowNumbers},
+};
+
+const ROUNDS: u64 = 12;
+/// Rows of a tile of a narrowed selection.
+const TILE_ROWS: usize = 16;
+
+fn queue(poison: u8) -> Queue {
+    let platform = Arc::new(EmulatedPlatform::with_poison(poison));
+    Queue::new(&DeviceMemory::new(platform, MEMORY_BYTES_MAX)).unwrap()
+}
+
+/// Loads the chunks of a row group, or the pages of them that have some rows.
+fn load(
+    queue: &Queue,
+    file: &RandomFile,
+    sources: &[ColumnSource<'_>],
+    row_count: u32,
+    rows: Option<&RowSelection>,
+) -> Vec<Arc<ResidentChunk>> {
+    let read = |source: &ColumnSource<'_>| {
+        let (start, bytes) = chunk_range(source.metadata).unwrap();
+        let chunk = &file.bytes[start as usize..(start + bytes) as usize];
+        let Some(rows) = rows else { return (ChunkExtent::whole(bytes, row_count), chunk.to_vec()) };
+        let map = PageMap::walk(source, (bytes, row_count), &mut |start, length| {
+            Ok(Bytes::copy_from_slice(&chunk[start as usize..start as usize + length]))
+        });
+        let extent = map.unwrap().extent(rows);
+        let ranges = extent.ranges().iter();
+        let read =
+            ranges.flat_map(|range| &chunk[range.start as usize..range.end as usize]).copied().collect();
+        (extent, read)
+    };
+    let read: Vec<(ChunkExtent, Vec<u8>)> = sources.iter().map(read).collect();
+    let encoded = read.iter().map(|(extent, bytes)| EncodedBytes::Host(bytes, extent));
+    let load = queue.load_chunks(sources.iter().zip(encoded).collect());
+    load.unwrap().wait_chunks().unwrap()
+}
+
+/// Decodes some rows of a row group.
+fn decode(
+    queue: &Queue,
+    file: &RandomFile,
+    row_group: &RowGroupMetaData,
+    rows: &RowSelection,
+    reads_pages: bool,
+) -> (Vec<Column>, PageCounts) {
+    let pending = start(queue, file, row_group, rows, (reads_pages, false));
+    let pages = pending.pages();
+    (pending.wait_columns().unwrap(), pages)
+}
+
+/// Starts to decode some rows of a row group: from pages that have them or from whole chunks, into cells or, where all
+/// values are in a dictionary, into codes.
+fn start(
+    queue: &Queue,
+    file: &RandomFile,
+    row_group: &RowGroupMetaData,
+    rows: &RowSelection,
+    (reads_pages, as_codes): (bool, bool),
+) -> PendingRowGroup {
+    let sources: Vec<ColumnSource<'_>> = file
+        .columns
+        .iter()
+        .map(|(leaf, column)| ColumnSource {
+            metadata: row_group.column(*leaf),
+            column,
+            table: "t",
+            path: Path::new("f.parquet"),
+        })
+        .collect();
+    let chunks = load(queue, file, &sources, row_group.num_rows() as u32, reads_pages.then_some(rows));
+    let request = |(source, chunk)| {
+        let as_codes = as_codes && ResidentChunk::dictionary_entries(chunk).is_some();
+        ChunkRequest { source, chunk, as_codes }
+    };
+    let requests: Vec<_> = sources.iter().zip(chunks.iter().map(Arc::as_ref)).map(request).collect();
+    queue.decode_chunks(&requests, rows).unwrap()
+}
+
+fn values(queue: &Queue, columns: &[Column], row_count: usize) -> Vec<Values> {
+    columns.iter().map(|column| column_values(queue.memory(), column, row_count)).collect()
+}
+
+/// Up to six ranges, some of them empty or side by side.
+fn random_ranges(random: &mut Random, row_count: u32) -> Vec<Range<u32>> {
+    let mut bounds: Vec<u32> =
+        (0..2 * random.below(7)).map(|_| random.below(u64::from(row_count) + 1) as u32).collect();
+    bounds.sort_unstable();
+    bounds.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect()
+}
+
+#[test]
+fn any_rows_of_a_row_group_are_those_of_the_whole() {
+    println!("seeds 1 to {ROUNDS}");
+    let mut skipped = 0;
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let (whole, _) = decode(&queue, &file, row_group, &RowSelection::range(0..row_count), false);
+            let whole = values(&queue, &whole, row_count as usize);
+            let ranges = random_ranges(&mut random, row_count);
+            let rows = RowSelection::of(ranges.clone());
+            let chosen: Vec<usize> = ranges.iter().cloned().flatten().map(|row| row as usize).collect();
+            assert_eq!(rows.row_count(), chosen.len());
+            for reads_pages in [false, true] {
+                let (columns, pages) = decode(&queue, &file, row_group, &rows, reads_pages);
+                skipped += pages.skipped;
+                let found = values(&queue, &columns, rows.row_count());
+                for (found, whole) in found.iter().zip(&whole) {
+                    let expected: Values = chosen.iter().map(|row| whole[*row].clone()).collect();
+                    assert_eq!(found, &expected, "{} {ranges:?}", file.context);
+                }
+            }
+        }
+    }
+    assert!(skipped > 20, "{skipped}");
+}
+
+#[test]
+fn codes_stand_for_the_values_of_any_rows() {
+    println!("seeds 1 to {ROUNDS}");
+    let mut coded = 0;
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let rows = RowSelection::of(random_ranges(&mut random, row_group.num_rows() as u32));
+            let (cells, _) = decode(&queue, &file, row_group, &rows, true);
+            let expected = values(&queue, &cells, rows.row_count());
+            for reads_pages in [false, true] {
+                let decoded = start(&queue, &file, row_group, &rows, (reads_pages, true)).wait_decoded();
+                let looked_up = decoded.unwrap().into_iter().map(|column| match column {
+                    AnyColumn::Cells(cells) => cells,
+                    AnyColumn::Codes(CodedColumn { entries, codes, .. }) => {
+                        coded += 1;
+                        queue.look_up_codes(&entries, &codes, rows.row_count()).unwrap()
+                    }
+                });
+                let found = values(&queue, &looked_up.collect::<Vec<_>>(), rows.row_count());
+                assert!(found == expected, "{}", file.context);
+            }
+        }
+    }
+    assert!(coded > 20, "{coded}");
+}
+
+#[test]
+fn rows_of_a_narrowed_selection_keep_their_places() {
+    println!("seeds 1 to {ROUNDS}");
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let rows = RowSelection::of(random_ranges(&mut random, row_count));
+            let (all, _) = decode(&queue, &file, row_group, &rows, true);
+            let all = values(&queue, &all, rows.row_count());
+            let tiles: Vec<bool> =
+                (0..rows.row_count().div_ceil(TILE_ROWS)).map(|_| random.chance(20)).collect();
+            let narrowed = rows.narrowed_from(TILE_ROWS, &tiles, 2 * TILE_ROWS);
+            assert_eq!(narrowed.row_count(), rows.row_count());
+            let (columns, _) = decode(&queue, &file, row_group, &narrowed, true);
+            let wanted: Vec<u32> =
+                (0..rows.row_count() as u32).filter(|row| tiles[*row as usize / TILE_ROWS]).collect();
+            let numbers = queue.upload(&wanted).unwrap();
+            let numbers =
+                RowNumbers { rows: numbers, count: wanted.len(), may_miss: false, is_every_row: false };
+            let gathered: Vec<Column> =
+                columns.iter().map(|column| queue.gather(column, &numbers).unwrap()).collect();
+            for (found, all) in values(&queue, &gathered, wanted.len()).iter().zip(&all) {
+                let expected: Values = wanted.iter().map(|row| all[*row as usize].clone()).collect();
+                assert_eq!(found, &expected, "{}", file.context);
+            }
+        }
+    }
+}
+
+/// Cells as they lie in memory; those of text that is not NULL without their addresses.
+fn raw_cells(queue: &Queue, column: &Column, row_count: usize) -> (Vec<u8>, Vec<u8>) {
+    let cell_bytes = column.cell_type.bytes() as usize;
+    let mut cells: Vec<u8> = queue.download(&column.values, row_count * cell_bytes).unwrap();
+    let validity: Vec<u8> =
+        column.validity.as_ref().map_or(vec![1; row_count], |v| queue.download(v, row_count).unwrap());
+    for (cell, valid) in cells.chunks_exact_mut(cell_bytes).zip(&validity) {
+        if *valid == 1 && column.cell_type == CellType::String {
+            cell[..8].fill(0);
+        }
+    }
+    (cells, validity)
+}
+
+/// What a checker of uninitialised memory looks for on a GPU.
+#[test]
+fn what_fresh_memory_holds_makes_no_difference() {
+    println!("seeds 1 to {ROUNDS}");
+    for seed in 1..=ROUNDS {
+        let file = random_file(seed);
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let ranges = random_ranges(&mut Random::new(seed), row_count);
+            for rows in [RowSelection::range(0..row_count), RowSelection::of(ranges)] {
+                let [first, second] = [0xa5, 0x3c].map(|poison| {
+                    let queue = queue(poison);
+                    let (columns, _) = decode(&queue, &file, row_group, &rows, true);
+                    let raw = |column: &Column| raw_cells(&queue, column, rows.row_count());
+                    columns.iter().map(raw).collect::<Vec<_>>()
+                });
+                assert!(first == second, "{}", file.context);
+            }
+        }
+    }
+}

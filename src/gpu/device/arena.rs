@@ -1,0 +1,311 @@
+//! Who may use how much of a device's memory.
+//!
+//! ```text
+//! arena ── bytes_max
+//!   ├ no account: caches; they use what nobody does, and give way (`Reclaim`)
+//!   ├ query: reserved = max(used, minimum + excess of its claims)
+//!   │   ├ working memory: chunks on their way
+//!   │   ├ claim of a join:  guaranteed part, and what it was granted beyond it
+//!   │   └ claim of a sort:  …
+//!   └ query: …
+//! ```
+//!
+//! What a query has reserved and does not use yet is not left idle: caches may have half of it. Otherwise as many queries
+//! as have reserved the whole arena would read all of their files again and again, though they use little of it.
+//!
+//! Invariants: what queries have reserved never exceeds `bytes_max`, nor does what queries and caches use. A query gets
+//! what it has reserved: caches give way when it is used, and whoever needs it waits a moment for those who decode what
+//! the cache has just given up. A query that waits for its minimum is admitted in the order of arrival, and while one
+//! waits nobody's claim grows. Claims get at most half of what a query could have beyond its minimum, so that its chunks
+//! have room too.
+//!
+//! - `account.rs`: what a query has of it, and what an operator of the query claims
+//!
+//! Deliberately absent: addresses. The platform has an allocator.
+
+mod account;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use pystachio_engine::locking::{account as unbroken, lock, lock_whole};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+pub(super) use account::Account;
+pub use account::Claim;
+
+/// The part of what queries have reserved that caches leave alone.
+const RESERVED_PART_LEFT: u64 = 2;
+/// How long a query waits for memory that it has reserved and that a cache has given up: as long as somebody decodes
+/// chunks that were there.
+const RELEASE_WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// Who holds memory that it can do without.
+pub trait Reclaim: Send + Sync {
+    /// Gives memory back: `bytes` of it if that much is held. Called by whichever thread needs memory, which
+    /// holds no lock of the arena's.
+    fn reclaim(&self, bytes: u64);
+}
+
+/// The memory of a device as numbers.
+pub(super) struct Arena {
+    bytes_max: u64,
+    state: Mutex<ArenaState>,
+    /// What a cache has given up has become free.
+    released: Condvar,
+    reclaimers: Mutex<Vec<Weak<dyn Reclaim>>>,
+    next_account: AtomicU64,
+}
+
+#[derive(Default)]
+struct ArenaState {
+    /// What queries have reserved.
+    reserved_bytes: u64,
+    /// What queries and caches use.
+    used_bytes: u64,
+    /// What caches use, and give back when they are asked.
+    cached_bytes: u64,
+    peak_bytes: u64,
+    accounts: BTreeMap<u64, AccountState>,
+    /// Accounts that wait for their minimum, and how the first of them is told to look.
+    waiting: VecDeque<(u64, Arc<Condvar>)>,
+    /// The account that gives its memory back to those that wait, though it is not read.
+    making_room: Option<u64>,
+    /// Those that wait for what a cache has given up.
+    release_waiters: usize,
+}
+
+/// What came of taking memory.
+enum Taken {
+    Yes,
+    /// Caches have this much of it, or whoever still uses what they gave up.
+    Missing(u64),
+    /// Queries have all of it.
+    No,
+}
+
+#[derive(Clone, Copy, Default)]
+struct AccountState {
+    minimum_bytes: u64,
+    /// Granted to claims beyond what they are guaranteed.
+    excess_bytes: u64,
+    used_bytes: u64,
+    peak_bytes: u64,
+}
+
+impl AccountState {
+    fn reserved_bytes(&self) -> u64 {
+        self.used_bytes.max(self.minimum_bytes + self.excess_bytes)
+    }
+}
+
+impl Arena {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            state: Mutex::default(),
+            released: Condvar::new(),
+            reclaimers: Mutex::default(),
+            next_account: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.lock().used_bytes
+    }
+
+    /// Queries that wait for memory.
+    pub(super) fn waiting_count(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    pub(super) fn peak_bytes(&self) -> u64 {
+        self.lock().peak_bytes
+    }
+
+    pub(super) fn add_reclaimer(&self, reclaimer: Weak<dyn Reclaim>) {
+        let mut reclaimers = lock_whole(&self.reclaimers);
+        reclaimers.retain(|known| known.strong_count() > 0);
+        reclaimers.push(reclaimer);
+    }
+
+    /// What caches may have beyond what they have.
+    pub(super) fn cache_room(&self) -> u64 {
+        let state = self.lock();
+        state.cache_bytes_max(self.bytes_max).saturating_sub(state.cached_bytes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ArenaState> {
+        lock(&self.state)
+    }
+
+    /// Asks caches for memory.
+    pub(super) fn reclaim(&self, bytes: u64) {
+        let reclaimers: Vec<Arc<dyn Reclaim>> = {
+            let known = lock_whole(&self.reclaimers);
+            known.iter().filter_map(Weak::upgrade).collect()
+        };
+        for reclaimer in reclaimers {
+            reclaimer.reclaim(bytes);
+        }
+    }
+
+    /// Counts memory that is about to be allocated.
+    pub(super) fn take(&self, account: Option<&Account>, bytes: u64) -> Result<()> {
+        let is_taken = match account {
+            Some(account) => self.take_reserved(account, bytes),
+            // Nobody gives way to a cache.
+            None => self.lock().take_unaccounted(bytes, self.bytes_max),
+        };
+        if is_taken {
+            return Ok(());
+        }
+        let (used, reserved) = {
+            let state = self.lock();
+            (state.used_bytes, state.reserved_bytes)
+        };
+        let message = format!(
+            "device memory is used up: used_bytes={used}, reserved_bytes={reserved}, requested_bytes={bytes}, \
+             limit_bytes={}",
+            self.bytes_max
+        );
+        Err(Error::new(ErrorKind::OutOfMemory, message)
+            .with_hint("Raise the server option device_memory, or run fewer queries at once."))
+    }
+
+    /// Counts memory of an account, for which caches give way.
+    fn take_reserved(&self, account: &Account, bytes: u64) -> bool {
+        let mut deadline = None;
+        loop {
+            let missing = match self.lock().take_accounted(account.number, bytes, self.bytes_max) {
+                Taken::Yes => return true,
+                Taken::No => return false,
+                Taken::Missing(missing) => missing,
+            };
+            self.reclaim(missing);
+            let mut state = self.lock();
+            match state.take_accounted(account.number, bytes, self.bytes_max) {
+                Taken::Yes => return true,
+                Taken::No => return false,
+                Taken::Missing(_) => {}
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + RELEASE_WAIT_MAX);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state.release_waiters += 1;
+            let waited = self.released.wait_timeout(state, left);
+            unbroken(waited).0.release_waiters -= 1;
+        }
+    }
+
+    /// Makes memory that counted for an account nobody's, as what caches hold is. Says whether there is room:
+    /// the account keeps what it has reserved.
+    pub(super) fn try_disown(&self, account: &Account, bytes: u64) -> bool {
+        let mut state = self.lock();
+        let before = state.account(account.number);
+        state.put(account.number, AccountState { used_bytes: before.used_bytes - bytes, ..before });
+        let has_room = state.cached_bytes + bytes <= state.cache_bytes_max(self.bytes_max);
+        match has_room {
+            true => state.cached_bytes += bytes,
+            false => state.put(account.number, before),
+        }
+        state.tell_next();
+        has_room
+    }
+
+    pub(super) fn give_back(&self, account: Option<&Account>, bytes: u64) {
+        let mut state = self.lock();
+        state.used_bytes -= bytes;
+        match account {
+            None => state.cached_bytes -= bytes,
+            Some(account) => {
+                let before = state.account(account.number);
+                let after = AccountState { used_bytes: before.used_bytes - bytes, ..before };
+                state.put(account.number, after);
+                if after.reserved_bytes() < before.reserved_bytes() {
+                    state.tell_next();
+                }
+            }
+        }
+        if state.release_waiters > 0 {
+            self.released.notify_all();
+        }
+    }
+}
+
+impl ArenaState {
+    fn account(&self, number: u64) -> AccountState {
+        self.accounts.get(&number).copied().unwrap_or_default()
+    }
+
+    fn put(&mut self, account: u64, after: AccountState) {
+        let before = self.accounts.insert(account, after).unwrap_or_default();
+        self.reserved_bytes = self.reserved_bytes - before.reserved_bytes() + after.reserved_bytes();
+    }
+
+    /// Whether an account may change.
+    fn has_room(&self, before: AccountState, after: AccountState, bytes_max: u64) -> bool {
+        let reserved = self.reserved_bytes - before.reserved_bytes() + after.reserved_bytes();
+        reserved <= bytes_max || after.reserved_bytes() <= before.reserved_bytes()
+    }
+
+    /// The most that caches may have beside what queries have reserved.
+    fn cache_bytes_max(&self, bytes_max: u64) -> u64 {
+        bytes_max - (self.reserved_bytes / RESERVED_PART_LEFT).min(bytes_max)
+    }
+
+    /// What caches have beyond that.
+    fn cache_surplus(&self, bytes_max: u64) -> u64 {
+        self.cached_bytes.saturating_sub(self.cache_bytes_max(bytes_max))
+    }
+
+    fn take_accounted(&mut self, account: u64, bytes: u64, bytes_max: u64) -> Taken {
+        let before = self.account(account);
+        let used_bytes = before.used_bytes + bytes;
+        let after = AccountState { used_bytes, peak_bytes: before.peak_bytes.max(used_bytes), ..before };
+        if !self.has_room(before, after, bytes_max) {
+            return Taken::No;
+        }
+        match (self.used_bytes + bytes).saturating_sub(bytes_max) {
+            0 => {
+                self.put(account, after);
+                self.add_used(bytes);
+                Taken::Yes
+            }
+            missing => Taken::Missing(missing),
+        }
+    }
+
+    fn take_unaccounted(&mut self, bytes: u64, bytes_max: u64) -> bool {
+        let is_free = self.used_bytes + bytes <= bytes_max
+            && self.cached_bytes + bytes <= self.cache_bytes_max(bytes_max);
+        if is_free {
+            self.cached_bytes += bytes;
+            self.add_used(bytes);
+        }
+        is_free
+    }
+
+    fn add_used(&mut self, bytes: u64) {
+        self.used_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+    }
+
+    /// Lets the account that has waited the longest look whether there is room for it.
+    fn tell_next(&self) {
+        if let Some((_, turn)) = self.waiting.front() {
+            turn.notify_one();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What a query has of an arena, and what its operators claim.
+
+use std::{
+    sync::{Arc, Condvar, atomic::Ordering},
+    time::Duration,
+};
+
+use pystachio_engine::{StopFlag, locking::account};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{AccountState, Arena, ArenaState};
+
+/// Queries that wait for memory at once; a query beyond them is refused. As many as a server has sessions.
+pub(super) const WAITING_MAX: usize = 4096;
+/// How often a query that waits looks whether it is still wanted. Each look takes the arena's lock, and many may wait.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A query's part of an arena. What it reserves is given back when it is dropped.
+pub(in crate::device) struct Account {
+    arena: Arc<Arena>,
+    pub(super) number: u64,
+}
+
+impl Account {
+    pub(in crate::device) fn new(arena: &Arc<Arena>) -> Self {
+        let number = arena.next_account.fetch_add(1, Ordering::Relaxed);
+        arena.lock().accounts.insert(number, AccountState::default());
+        Self { arena: arena.clone(), number }
+    }
+
+    /// Waits until `minimum_bytes` are the account's, after all that wait already.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled` when `stop` says so, `OutOfMemory` if the arena is smaller or too many wait.
+    pub(in crate::device) fn admit(&self, minimum_bytes: u64, stop: &StopFlag) -> Result<()> {
+        let arena = &self.arena;
+        let mut state = arena.lock();
+        if minimum_bytes > arena.bytes_max || state.waiting.len() >= WAITING_MAX {
+            let message = format!(
+                "no device memory for the query: requested_bytes={minimum_bytes}, limit_bytes={}, \
+                 queries_waiting={}, queries_waiting_max={WAITING_MAX}",
+                arena.bytes_max,
+                state.waiting.len()
+            );
+            return Err(Error::new(ErrorKind::OutOfMemory, message)
+                .with_hint("Raise the server option device_memory, or run fewer queries at once."));
+        }
+        let turn = Arc::new(Condvar::new());
+        state.waiting.push_back((self.number, turn.clone()));
+        let is_first =
+            |state: &ArenaState| state.waiting.front().is_some_and(|(first, _)| *first == self.number);
+        loop {
+            if stop.is_stopped() {
+                state.waiting.retain(|(waiting, _)| *waiting != self.number);
+                state.tell_next();
+                return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+            }
+            let before = state.account(self.number);
+            let after = AccountState { minimum_bytes, ..before };
+            if is_first(&state) && state.has_room(before, after, arena.bytes_max) {
+                state.put(self.number, after);
+                state.waiting.pop_front();
+                state.tell_next();
+                break;
+            }
+            let waited = turn.wait_timeout(state, STOP_POLL_INTERVAL);
+            state = account(waited).0;
+        }
+        let surplus = state.cache_surplus(arena.bytes_max);
+        drop(state);
+        if surplus > 0 {
+            arena.reclaim(surplus);
+        }
+        Ok(())
+    }
+
+    /// Whether the account's query, which could go on but for its reader, is to go on without it: others wait for
+    /// memory, and no other query does so for them already. It stays the one until the account ends.
+    pub(in crate::device) fn is_to_make_room(&self) -> bool {
+        let mut state = self.arena.lock();
+        !state.waiting.is_empty() && *state.making_room.get_or_insert(self.number) == self.number
+    }
+
+    pub(in crate::device) fn peak_bytes(&self) -> u64 {
+        self.arena.lock().account(self.number).peak_bytes
+    }
+
+    /// What the account could still use if nobody else reserved more, and caches gave way.
+    pub(in crate::device) fn available_bytes(&self) -> u64 {
+        let state = self.arena.lock();
+        let own = state.account(self.number);
+        (own.reserved_bytes() - own.used_bytes) + self.arena.bytes_max.saturating_sub(state.reserved_bytes)
+    }
+
+    /// Changes what claims have beyond their guarantees; says whether that was granted.
+    fn change_excess(&self, before: u64, after: u64) -> bool {
+        let bytes_max = self.arena.bytes_max;
+        let mut state = self.arena.lock();
+        let own = state.account(self.number);
+        let changed = AccountState { excess_bytes: own.excess_bytes - before + after, ..own };
+        if after > before {
+            let others = state.reserved_bytes - own.reserved_bytes();
+            let room = bytes_max.saturating_sub(others + own.minimum_bytes);
+            let is_granted = state.waiting.is_empty()
+                && 2 * changed.excess_bytes <= room
+                && state.has_room(own, changed, bytes_max);
+            if !is_granted {
+                return false;
+            }
+        }
+        state.put(self.number, changed);
+        state.tell_next();
+        let surplus = state.cache_surplus(bytes_max);
+        drop(state);
+        if surplus > 0 {
+            self.arena.reclaim(surplus);
+        }
+        true
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let mut state = self.arena.lock();
+        if let Some(own) = state.accounts.remove(&self.number) {
+            state.reserved_bytes -= own.reserved_bytes();
+        }
+        state.making_room.take_if(|account| *account == self.number);
+        state.tell_next();
+    }
+}
+
+/// What an operator may hold from one chunk to the next. Given back when it is dropped.
+pub struct Claim {
+    account: Arc<Account>,
+    guaranteed_bytes: u64,
+    bytes: u64,
+}
+
+impl Claim {
+    pub(in crate::device) fn new(account: Arc<Account>, guaranteed_bytes: u64) -> Self {
+        Self { account, guaranteed_bytes, bytes: 0 }
+    }
+
+    /// What the operator holds, or is about to.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Says how much the operator is about to hold. What was guaranteed is always granted; more is as far as
+    /// the arena has it and no query waits. A refusal changes nothing, and the operator has to spill.
+    pub fn try_resize(&mut self, bytes: u64) -> bool {
+        let excess = |bytes: u64| bytes.saturating_sub(self.guaranteed_bytes);
+        let granted = self.account.change_excess(excess(self.bytes), excess(bytes));
+        if granted {
+            self.bytes = bytes;
+        }
+        granted
+    }
+
+    /// Takes as much as there is, up to `bytes`, and returns what that is. At least what was guaranteed.
+    pub fn resize_up_to(&mut self, bytes: u64) -> u64 {
+        let mut wanted = bytes.max(self.guaranteed_bytes);
+        while !self.try_resize(wanted) {
+            // Others may take some meanwhile; the guarantee ends this.
+            wanted = (wanted / 2).max(self.guaranteed_bytes);
+        }
+        wanted
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.try_resize(0);
+    }
+}

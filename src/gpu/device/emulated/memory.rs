@@ -1,0 +1,391 @@
+//! The emulated device's memory and the page-locked memory of its host, as strict as a driver is with them, and stricter.
+//!
+//! ```text
+//! device        | live | guard | live | guard | freed |   a copy stays within one live buffer, which its stream was told of; no
+//!                                                         kernel is given an address of memory that nobody has
+//! page-locked   … | third |second|    first   |           allocations lie side by side, each below the one before, as a
+//!                                                         process often has them; a copy stays within one of them
+//! ```
+//!
+//! Invariants: memory that is lent, and memory that was given back, is overwritten in the order of the streams that use it. So is
+//! the guard behind a buffer, in which nobody may have written when the buffer is given back. Page-locked memory that was freed
+//! can't be touched any more.
+//!
+//! Deliberately absent: what kernels find in memory. Addresses that they read there are not looked at.
+#![expect(unsafe_code, reason = "memory is handed out by its address")]
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::c_void,
+    sync::{Mutex, MutexGuard},
+};
+
+use pystachio_engine::locking::lock;
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::device::Stream;
+
+/// Bytes behind every buffer that nobody may write into.
+pub(super) const GUARD_BYTES: u64 = 256;
+/// Memory is committed in pieces of no less.
+pub(super) const COMMIT_BYTES: u64 = 64 << 10;
+/// Address space for page-locked memory, of which little is memory.
+const WINDOW_BYTES: u64 = 64 << 30;
+const PAGE_BYTES: u64 = 4096;
+
+unsafe extern "C" {
+    /// Says to a sanitizer that nobody may touch memory, or that it may be touched. Whether there is one.
+    fn pystachio_emulate_guard(address: u64, bytes: u64, is_guarded: i32) -> i32;
+}
+
+/// What is allocated: where each allocation begins, and its bytes.
+type Ranges = BTreeMap<u64, u64>;
+
+/// Whether one of some ranges has all of another.
+fn one_holds(ranges: &Ranges, address: u64, bytes: u64) -> bool {
+    let found = ranges.range(..=address).next_back();
+    found.is_some_and(|(start, length)| address - start <= *length && bytes <= length - (address - start))
+}
+
+/// What a driver says to a range that is no allocation's of the device's memory or of what is page-locked.
+fn refused(action: &str, memory: &str, address: u64, bytes: u64) -> Error {
+    Error::internal(format!(
+        "the emulated device could not {action}: no single {memory} allocation holds the range: \
+         address={address:#x}, bytes={bytes}"
+    ))
+}
+
+fn used_up(bytes: u64) -> Error {
+    Error::new(ErrorKind::OutOfMemory, format!("host memory is used up: bytes={bytes}"))
+}
+
+/// The memory of an emulated device.
+#[derive(Default)]
+pub(super) struct EmulatedMemory {
+    state: Mutex<DeviceState>,
+}
+
+#[derive(Default)]
+struct DeviceState {
+    /// Addresses that are the device's.
+    reserved: Ranges,
+    live: BTreeMap<u64, LiveBuffer>,
+}
+
+/// A buffer that somebody has.
+struct LiveBuffer {
+    bytes: u64,
+    /// Who may use it.
+    streams: HashSet<Stream>,
+}
+
+/// Overwrites memory that nobody uses.
+///
+/// # Safety
+///
+/// There are this many bytes at the address, and they are the caller's.
+unsafe fn overwrite(address: u64, bytes: u64, pattern: u8) {
+    // SAFETY: the caller has them.
+    unsafe { (address as *mut u8).write_bytes(pattern, bytes as usize) };
+}
+
+/// Overwrites a buffer that is lent, and its guard.
+pub(super) fn open_buffer(address: u64, bytes: u64, pattern: u8) {
+    // SAFETY: committed memory, which is nobody's until this is done.
+    let is_sanitized = unsafe { pystachio_emulate_guard(address, bytes, 0) } != 0;
+    let guard = if is_sanitized { 0 } else { GUARD_BYTES };
+    // SAFETY: as above; the pool keeps the guard behind every buffer.
+    unsafe { overwrite(address, bytes + guard, pattern) };
+}
+
+/// Overwrites a buffer that nobody uses any more.
+///
+/// # Errors
+///
+/// If somebody has written behind it.
+pub(super) fn close_buffer(address: u64, bytes: u64, pattern: u8) -> Result<()> {
+    // SAFETY: nobody uses the buffer; its guard was never anybody's.
+    let (guard, is_sanitized) = unsafe {
+        overwrite(address, bytes, pattern);
+        let is_sanitized = pystachio_emulate_guard(address, bytes, 1) != 0;
+        (std::slice::from_raw_parts((address + bytes) as *const u8, GUARD_BYTES as usize), is_sanitized)
+    };
+    match is_sanitized || guard.iter().all(|byte| *byte == pattern) {
+        true => Ok(()),
+        false => Err(Error::internal(format!(
+            "somebody wrote behind a buffer of the emulated device: address={address:#x}, bytes={bytes}"
+        ))),
+    }
+}
+
+impl EmulatedMemory {
+    fn lock(&self) -> MutexGuard<'_, DeviceState> {
+        lock(&self.state)
+    }
+
+    pub(super) fn reserve(&self, bytes: u64) -> Result<u64> {
+        let address = map(0, bytes, libc::PROT_NONE).ok_or_else(|| used_up(bytes))?;
+        self.lock().reserved.insert(address, bytes);
+        Ok(address)
+    }
+
+    /// Gives addresses back.
+    ///
+    /// # Panics
+    ///
+    /// If a buffer lies there.
+    pub(super) fn unreserve(&self, address: u64, bytes: u64) {
+        let mut state = self.lock();
+        assert_eq!(
+            state.reserved.remove(&address),
+            Some(bytes),
+            "addresses of the device that are given back"
+        );
+        // Tests that fail leave buffers behind.
+        let is_free = std::thread::panicking() || state.live.range(address..address + bytes).next().is_none();
+        assert!(is_free, "a buffer lies in what is given back");
+        // SAFETY: `reserve` mapped it, and nobody uses it any more.
+        unsafe {
+            pystachio_emulate_guard(address, bytes, 0);
+            libc::munmap(address as *mut c_void, bytes as usize);
+        }
+    }
+
+    pub(super) fn commit(&self, address: u64, bytes: u64) -> Result<()> {
+        map(address, bytes, libc::PROT_READ | libc::PROT_WRITE).ok_or_else(|| used_up(bytes))?;
+        // SAFETY: it has just been mapped.
+        unsafe { pystachio_emulate_guard(address, bytes, 1) };
+        Ok(())
+    }
+
+    pub(super) fn decommit(&self, address: u64, bytes: u64) {
+        // Whoever touches it from now on ends there.
+        let _ = map(address, bytes, libc::PROT_NONE);
+    }
+
+    /// Says that somebody has a buffer.
+    pub(super) fn add(&self, address: u64, bytes: u64, stream: Stream) {
+        let buffer = LiveBuffer { bytes: bytes.max(1), streams: HashSet::from([stream]) };
+        self.lock().live.insert(address, buffer);
+    }
+
+    /// Says that one more stream may use it.
+    pub(super) fn allow(&self, address: u64, stream: Stream) {
+        if let Some(buffer) = self.lock().live.get_mut(&address) {
+            buffer.streams.insert(stream);
+        }
+    }
+
+    /// Says that nobody has it any more.
+    ///
+    /// # Panics
+    ///
+    /// If nobody had.
+    pub(super) fn remove(&self, address: u64, bytes: u64) {
+        let removed = self.lock().live.remove(&address);
+        assert_eq!(
+            removed.map(|buffer| buffer.bytes),
+            Some(bytes.max(1)),
+            "memory of the device that is freed"
+        );
+    }
+
+    /// Refuses a range that no live buffer has, or that a stream was not told of. `action` says what was tried.
+    pub(super) fn check(&self, action: &str, address: u64, bytes: u64, stream: Option<Stream>) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let state = self.lock();
+        match state.live.range(..=address).next_back() {
+            Some((start, buffer)) if address - start + bytes <= buffer.bytes => match stream {
+                Some(stream) if !buffer.streams.contains(&stream) => Err(not_told(action, address, stream)),
+                _ => Ok(()),
+            },
+            _ => Err(refused(action, "device", address, bytes)),
+        }
+    }
+
+    /// Refuses the arguments of a kernel if one of them is an address that no live buffer has, or of a buffer that the stream
+    /// was not told of.
+    pub(super) fn check_arguments(&self, kernel: &str, words: &[u64], stream: Stream) -> Result<()> {
+        let state = self.lock();
+        for word in words {
+            let is_ours = state
+                .reserved
+                .range(..=*word)
+                .next_back()
+                .is_some_and(|(start, bytes)| word - start < *bytes);
+            if !is_ours {
+                continue;
+            }
+            // An end may be an argument too.
+            match state.live.range(..=*word).next_back() {
+                Some((start, buffer)) if word - start <= buffer.bytes => {
+                    if !buffer.streams.contains(&stream) {
+                        return Err(not_told(&format!("launch {kernel}"), *word, stream));
+                    }
+                }
+                _ => {
+                    return Err(Error::internal(format!(
+                        "the emulated device could not launch {kernel}: an argument is an address that no buffer has: \
+                         address={word:#x}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_told(action: &str, address: u64, stream: Stream) -> Error {
+    Error::internal(format!(
+        "the emulated device could not {action}: nobody said that the stream uses the buffer: address={address:#x}, \
+         stream={}",
+        stream.0
+    ))
+}
+
+/// The page-locked memory of an emulated device's host.
+#[derive(Default)]
+pub(super) struct LockedMemory {
+    state: Mutex<LockedState>,
+}
+
+#[derive(Default)]
+struct LockedState {
+    /// Where the address space for it begins, if there is any yet, and where the next allocation ends.
+    window: Option<(u64, u64)>,
+    live: Ranges,
+}
+
+impl LockedMemory {
+    fn lock(&self) -> MutexGuard<'_, LockedState> {
+        lock(&self.state)
+    }
+
+    /// Whether an address is one of page-locked memory, live or not.
+    pub(super) fn is_within(&self, address: u64) -> bool {
+        let window = self.lock().window;
+        window.is_some_and(|(start, _)| (start..start + WINDOW_BYTES).contains(&address))
+    }
+
+    /// Memory below that of the last call, filled with a pattern.
+    pub(super) fn allocate(&self, bytes: u64, pattern: u8) -> Result<u64> {
+        let mut state = self.lock();
+        let (start, end) = match state.window {
+            Some(window) => window,
+            None => {
+                let start = map(0, WINDOW_BYTES, libc::PROT_NONE).ok_or_else(|| used_up(bytes))?;
+                (start, start + WINDOW_BYTES)
+            }
+        };
+        state.window = Some((start, end));
+        let length = bytes.max(1).next_multiple_of(PAGE_BYTES);
+        let address =
+            end.checked_sub(length).filter(|address| *address >= start).ok_or_else(|| used_up(bytes))?;
+        map(address, length, libc::PROT_READ | libc::PROT_WRITE).ok_or_else(|| used_up(bytes))?;
+        // SAFETY: it has just been mapped, and is nobody else's.
+        unsafe { overwrite(address, length, pattern) };
+        state.window = Some((start, address));
+        state.live.insert(address, bytes);
+        Ok(address)
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Panics
+    ///
+    /// If it is not allocated, or another number of bytes is.
+    pub(super) fn release(&self, address: u64, bytes: u64) {
+        let mut state = self.lock();
+        assert_eq!(state.live.remove(&address), Some(bytes), "page-locked memory that is freed");
+        // Whoever touches it from now on ends there.
+        let _ = map(address, bytes.max(1).next_multiple_of(PAGE_BYTES), libc::PROT_NONE);
+    }
+
+    /// Refuses a range that no live allocation has. `action` says what was tried.
+    pub(super) fn check(&self, action: &str, address: u64, bytes: u64) -> Result<()> {
+        match bytes == 0 || one_holds(&self.lock().live, address, bytes) {
+            true => Ok(()),
+            false => Err(refused(action, "page-locked", address, bytes)),
+        }
+    }
+}
+
+impl Drop for LockedState {
+    fn drop(&mut self) {
+        if let Some((start, _)) = self.window {
+            // SAFETY: the window is this state's, and nobody has memory of it any more.
+            unsafe { libc::munmap(start as *mut c_void, WINDOW_BYTES as usize) };
+        }
+    }
+}
+
+/// Maps fresh memory: at an address within the caller's own, or anywhere if that is 0. `None` if there is none.
+fn map(address: u64, bytes: u64, protection: i32) -> Option<u64> {
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    // SAFETY: what is mapped anew is nobody's memory, or the caller's own that it gives up.
+    let mapped = unsafe { libc::mmap(address as *mut c_void, bytes as usize, protection, flags, -1, 0) };
+    (mapped != libc::MAP_FAILED).then_some(mapped as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_must_lie_within_one_live_buffer_that_the_stream_was_told_of() {
+        let memory = EmulatedMemory::default();
+        let base = memory.reserve(COMMIT_BYTES).unwrap();
+        memory.commit(base, COMMIT_BYTES).unwrap();
+        let first = base + 512;
+        memory.add(first, 1000, Stream(3));
+        open_buffer(first, 1000, 0xa5);
+        for (start, bytes, holds) in
+            [(0, 1000, true), (999, 1, true), (1000, 0, true), (999, 2, false), (0, 1001, false)]
+        {
+            let checked = memory.check("copy memory", first + start, bytes, Some(Stream(3)));
+            assert_eq!(checked.is_ok(), holds, "{start} {bytes}");
+        }
+        assert!(memory.check_arguments("fill", &[first, first + 1000, 17], Stream(3)).is_ok());
+        let error = memory.check_arguments("fill", &[first], Stream(4)).unwrap_err();
+        assert!(error.message.contains("could not launch fill: nobody said"), "{error}");
+        memory.allow(first, Stream(4));
+        assert!(memory.check("copy memory", first, 8, Some(Stream(4))).is_ok());
+        let error = memory.check_arguments("fill", &[17, first + 1001], Stream(3)).unwrap_err();
+        assert!(error.message.contains("could not launch fill: an argument"), "{error}");
+        memory.remove(first, 1000);
+        close_buffer(first, 1000, 0xa5).unwrap();
+        let error = memory.check("copy memory", first, 8, None).unwrap_err();
+        assert!(error.message.contains("could not copy memory: no single device allocation"), "{error}");
+        memory.decommit(base, COMMIT_BYTES);
+        memory.unreserve(base, COMMIT_BYTES);
+    }
+
+    #[test]
+    fn what_is_written_behind_a_buffer_is_found_when_it_is_given_back() {
+        let memory = EmulatedMemory::default();
+        let base = memory.reserve(COMMIT_BYTES).unwrap();
+        memory.commit(base, COMMIT_BYTES).unwrap();
+        open_buffer(base, 100, 0xa5);
+        // SAFETY: committed above.
+        unsafe { *((base + 100 + GUARD_BYTES - 1) as *mut u8) = 1 };
+        let error = close_buffer(base, 100, 0xa5).unwrap_err();
+        assert!(error.message.contains("wrote behind a buffer"), "{error}");
+        memory.unreserve(base, COMMIT_BYTES);
+    }
+
+    #[test]
+    fn page_locked_allocations_lie_side_by_side_and_are_not_one() {
+        let memory = LockedMemory::default();
+        let (first, second) = (memory.allocate(8192, 0xa5).unwrap(), memory.allocate(4096, 0xa5).unwrap());
+        assert_eq!(second + 4096, first);
+        assert!(memory.check("copy", first, 8192).is_ok() && memory.check("copy", second, 4096).is_ok());
+        assert!(
+            memory.check("copy", second, 4097).is_err() && memory.check("copy", first + 8000, 200).is_err()
+        );
+        memory.release(first, 8192);
+        assert!(memory.check("copy", first, 1).is_err() && memory.check("copy", second, 1).is_ok());
+    }
+}

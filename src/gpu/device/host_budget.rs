@@ -1,0 +1,164 @@
+//! Memory of the host that is not page-locked: counted before it is allocated.
+//!
+//! Invariants: those who wait are served in the order in which they came. Who has a share asks for no other before it is
+//! given back, so nobody waits for ever.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use pystachio_engine::locking::lock;
+use pystachio_plan::Result;
+
+/// How often whoever waits looks whether he is still to.
+const WAIT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// So many bytes, for all together. Cheap to clone.
+#[derive(Clone)]
+pub struct HostBudget {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    bytes_max: u64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    used_bytes: u64,
+    /// The numbers of those who wait.
+    waiting: VecDeque<u64>,
+    next_number: u64,
+}
+
+/// Bytes that somebody has; they are given back when it is dropped.
+#[must_use = "the bytes are given back when this is dropped"]
+pub struct HostShare {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl HostBudget {
+    /// A budget of at most so many bytes.
+    pub fn new(bytes_max: u64) -> Self {
+        let shared = Shared { bytes_max, state: Mutex::default(), changed: Condvar::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The most that may be used.
+    pub fn bytes_max(&self) -> u64 {
+        self.shared.bytes_max
+    }
+
+    /// Waits for a share; `None` if there will never be that much. `check_wanted` says whether to go on waiting.
+    ///
+    /// # Errors
+    ///
+    /// Those of `check_wanted`.
+    pub fn take(&self, bytes: u64, check_wanted: impl Fn() -> Result<()>) -> Result<Option<HostShare>> {
+        let shared = &self.shared;
+        if bytes > shared.bytes_max {
+            return Ok(None);
+        }
+        let mut state = shared.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        state.waiting.push_back(number);
+        while state.waiting.front() != Some(&number) || bytes > shared.bytes_max - state.used_bytes {
+            if let Err(error) = check_wanted() {
+                state.waiting.retain(|waiting| *waiting != number);
+                shared.changed.notify_all();
+                return Err(error);
+            }
+            state = match shared.changed.wait_timeout(state, WAIT_INTERVAL) {
+                Ok((state, _)) => state,
+                Err(error) => error.into_inner().0,
+            };
+        }
+        state.waiting.pop_front();
+        state.used_bytes += bytes;
+        // The next one may have room too.
+        shared.changed.notify_all();
+        Ok(Some(HostShare { shared: shared.clone(), bytes }))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for HostShare {
+    fn drop(&mut self) {
+        self.shared.lock().used_bytes -= self.bytes;
+        self.shared.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use pystachio_engine::StopFlag;
+
+    #[test]
+    fn shares_never_sum_up_to_more_than_there_is() {
+        let budget = HostBudget::new(100);
+        let (used, most) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let (budget, used, most) = (&budget, &used, &most);
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        let bytes = 1 + (thread * 31 + round * 17) % 100;
+                        let share = budget.take(bytes, || Ok(())).unwrap().unwrap();
+                        let now = used.fetch_add(bytes, Ordering::SeqCst) + bytes;
+                        most.fetch_max(now, Ordering::SeqCst);
+                        std::thread::yield_now();
+                        used.fetch_sub(bytes, Ordering::SeqCst);
+                        drop(share);
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 100);
+        assert!(budget.take(101, || Ok(())).unwrap().is_none());
+    }
+
+    #[test]
+    fn who_waits_is_served_in_order_and_hears_a_cancel() {
+        let budget = HostBudget::new(10);
+        let first = budget.take(10, || Ok(())).unwrap();
+        let (stop, served) = (StopFlag::default(), Mutex::new(Vec::new()));
+        let waiting = |count: usize| {
+            while budget.shared.lock().waiting.len() != count {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let cancelled = scope.spawn(|| budget.take(10, || stop.check()).map(|_| ()));
+            waiting(1);
+            for (place, bytes) in [9, 2].into_iter().enumerate() {
+                let (budget, served) = (&budget, &served);
+                scope.spawn(move || {
+                    let _share = budget.take(bytes, || Ok(())).unwrap().unwrap();
+                    served.lock().unwrap().push(bytes);
+                });
+                waiting(2 + place);
+            }
+            stop.stop();
+            assert!(cancelled.join().unwrap().is_err());
+            waiting(2);
+            assert!(served.lock().unwrap().is_empty());
+            drop(first);
+        });
+        assert_eq!(*served.lock().unwrap(), [9, 2]);
+        assert_eq!(budget.shared.lock().used_bytes, 0);
+    }
+}

@@ -1,0 +1,15 @@
+//! Which kernels there are: the list of kernels/abi/kernels.h.
+
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+impl Kernel {
+    /// The entry's name.
+    pub fn name(self) -> &'static str {
+        KERNEL_NAMES[self as usize]
+    }
+
+    /// Threads of a block.
+    pub fn block_threads(self) -> u32 {
+        KERNEL_THREADS[self as usize]
+    }
+}

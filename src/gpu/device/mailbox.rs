@@ -1,0 +1,203 @@
+//! A few bytes from the device, which the host hears of when it wants to.
+//!
+//! ```text
+//! device ── copy ──► slot of page-locked memory ── event ──► Readback::wait, at any time later
+//! ```
+//!
+//! What is enqueued after a readback goes on while the host waits for it: the device never rests because of a count.
+//!
+//! Invariants: a slot is lent to one readback at a time, and is free again only after its copy has happened. Slots are
+//! page-locked once and kept; there are never more than were on their way at once.
+//!
+//! Source: PystachIO (arXiv 2512.02862), section 3.3 (deferred synchronisation).
+#![expect(unsafe_code, reason = "page-locked memory is known by its address")]
+
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+use bytemuck::Pod;
+use pystachio_engine::locking::lock;
+use pystachio_plan::Result;
+
+use super::{Event, Platform, Stream};
+
+/// What a readback holds at most.
+pub(super) const READBACK_BYTES_MAX: usize = 64;
+/// Slots that are page-locked together.
+const SLOTS_PER_PAGE: usize = 64;
+const PAGE_BYTES: usize = SLOTS_PER_PAGE * READBACK_BYTES_MAX;
+
+/// Page-locked slots for readbacks.
+pub(super) struct Mailbox {
+    platform: Arc<dyn Platform>,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    pages: Vec<u64>,
+    idle: Vec<u64>,
+}
+
+/// Values on their way from the device, or here already.
+pub struct Readback {
+    content: Content,
+}
+
+enum Content {
+    /// The first `bytes` are what was sent.
+    Here {
+        values: [u8; READBACK_BYTES_MAX],
+        bytes: usize,
+    },
+    Coming(Coming),
+}
+
+struct Coming {
+    mailbox: Arc<Mailbox>,
+    slot: u64,
+    bytes: usize,
+    event: Event,
+    /// Whether the copy is known to have happened.
+    is_here: AtomicBool,
+}
+
+impl Coming {
+    fn wait(&self) -> Result<()> {
+        if !self.is_here.load(Ordering::Relaxed) {
+            self.mailbox.platform.wait_event(self.event)?;
+            self.is_here.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Mailbox {
+    pub(super) fn new(platform: Arc<dyn Platform>) -> Self {
+        Self { platform, slots: Mutex::default() }
+    }
+
+    /// Enqueues the copy of a few bytes.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the host has no page-locked memory left, and faults of the device.
+    pub(super) fn send(self: &Arc<Self>, source: u64, bytes: usize, stream: Stream) -> Result<Readback> {
+        assert!(bytes <= READBACK_BYTES_MAX, "bytes of a readback");
+        let slot = self.slot()?;
+        let sent = self
+            .platform
+            .download_in_place(source, slot, bytes, stream)
+            .and_then(|()| self.platform.record_event(stream));
+        // A slot whose copy may have been enqueued without an event is nobody's any more.
+        let event = sent?;
+        let coming = Coming { mailbox: self.clone(), slot, bytes, event, is_here: AtomicBool::new(false) };
+        Ok(Readback { content: Content::Coming(coming) })
+    }
+
+    fn slot(&self) -> Result<u64> {
+        let mut slots = self.lock();
+        if let Some(slot) = slots.idle.pop() {
+            return Ok(slot);
+        }
+        let page = self.platform.allocate_host(PAGE_BYTES)?;
+        slots.pages.push(page);
+        slots.idle.extend((1..SLOTS_PER_PAGE).map(|place| page + (place * READBACK_BYTES_MAX) as u64));
+        Ok(page)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        lock(&self.slots)
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        for page in self.lock().pages.drain(..) {
+            self.platform.release_host(page, PAGE_BYTES);
+        }
+    }
+}
+
+impl Readback {
+    /// A readback that is here already.
+    pub(super) fn here(content: &[u8]) -> Self {
+        let mut values = [0; READBACK_BYTES_MAX];
+        values[..content.len()].copy_from_slice(content);
+        Self { content: Content::Here { values, bytes: content.len() } }
+    }
+
+    /// Waits for the values.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    ///
+    /// # Panics
+    ///
+    /// If the readback has another length.
+    pub fn wait<T: Pod>(&self, count: usize) -> Result<Vec<T>> {
+        let mut target = vec![T::zeroed(); count];
+        let target_bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut target);
+        match &self.content {
+            Content::Here { values, bytes } => {
+                assert_eq!(target_bytes.len(), *bytes, "bytes of a readback");
+                target_bytes.copy_from_slice(&values[..*bytes]);
+            }
+            Content::Coming(coming) => {
+                assert_eq!(target_bytes.len(), coming.bytes, "bytes of a readback");
+                coming.wait()?;
+                // SAFETY: the slot has this many bytes and is this readback's; its copy has happened.
+                let values = unsafe { std::slice::from_raw_parts(coming.slot as *const u8, coming.bytes) };
+                target_bytes.copy_from_slice(values);
+            }
+        }
+        Ok(target)
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        let happened = self.wait();
+        self.mailbox.platform.release_event(self.event);
+        // Where the device is lost, nobody knows whether the copy has happened.
+        if happened.is_ok() {
+            self.mailbox.lock().idle.push(self.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pystachio_engine::StopFlag;
+
+    use crate::device::EmulatedPlatform;
+
+    #[test]
+    fn readbacks_keep_what_was_sent_and_slots_are_used_again() {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let mailbox = Arc::new(Mailbox::new(platform.clone()));
+        let source = platform.reserve(platform.commit_bytes()).unwrap();
+        platform.commit(source, platform.commit_bytes()).unwrap();
+        platform.note_lent(source, 16, Stream(0)).unwrap();
+        for round in 0..3u64 {
+            let readbacks: Vec<Readback> = (0..100u64)
+                .map(|number| {
+                    let values = [number, round];
+                    let bytes = bytemuck::bytes_of(&values);
+                    platform.upload(bytes, source, Stream(0), &StopFlag::default()).unwrap();
+                    mailbox.send(source, 16, Stream(0)).unwrap()
+                })
+                .collect();
+            for (number, readback) in (0..).zip(&readbacks) {
+                assert_eq!(readback.wait::<u64>(2).unwrap(), [number, round]);
+            }
+        }
+        assert_eq!(mailbox.lock().pages.len(), 2);
+        assert_eq!(mailbox.lock().idle.len(), 128);
+        platform.note_returned(source, 16, &[Stream(0)]);
+    }
+}

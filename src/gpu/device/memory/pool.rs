@@ -1,0 +1,687 @@
+//! Where in a device's memory buffers lie: one reservation of address space, given out in the order of streams.
+//!
+//! ```text
+//! base ┌──────────┬──────┬─────────┬───────────────────────────────┬──────┬───────────┐ base + reserved
+//!      │ buffer   │ free │ buffer  │ uncommitted: no memory there  │ free │ buffer    │
+//!      └──────────┴──────┴─────────┴───────────────────────────────┴──────┴───────────┘
+//!        short lives grow upwards ──►                       ◄── long lives grow downwards
+//! ```
+//!
+//! What is freed may still be used by work that is enqueued: it is *pending* on the streams that used it, each up to a moment.
+//! A stream takes what is pending on itself alone as it is, since its own work happens in order. What is pending on others it
+//! takes when that has been reached, or it is ordered after them. The host waits for a device in one case only: where there
+//! is no room otherwise.
+//!
+//! Most of what a stream needs is as large as something that it has given back: what no other stream has used is *kept* for it by
+//! size, and taken again without a look at anything else, until there is no room elsewhere.
+//!
+//! Memory is committed to addresses piece by piece, as it is needed, up to a limit. There are more addresses than memory, so
+//! that a long range can be had though what is free lies scattered: pieces that are free as a whole are taken from there and
+//! committed elsewhere.
+//!
+//! Invariants: free blocks, uncommitted ranges and buffers never overlap. What is pending is not given to another stream before
+//! that is ordered after it, nor is it decommitted.
+//!
+//! Source: stream-ordered pools as in RMM (rapidsai/rmm, pool_memory_resource), expandable segments as in PyTorch's CUDA
+//! allocator; the two ends are ours, so that what a cache keeps for long does not cut what queries need for a moment.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use pystachio_engine::locking::{lock, whole};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::device::{Event, Platform, Stream};
+
+/// Buffers start at multiples of this.
+const ALIGNMENT_BYTES: u64 = 256;
+/// The part of a buffer's size by which it may get more, so that sizes are few: those between two powers of two.
+const SIZES_PER_DOUBLING: u64 = 32;
+/// The part of the arena's size by which more may be committed: what buffers get more, and what lies between them.
+const SLACK_PART: u64 = 16;
+const _: () = assert!(SLACK_PART < SIZES_PER_DOUBLING);
+/// The part of the pool that is kept for streams by size, at most.
+const KEPT_PART: u64 = 8;
+/// Buffers whose guards come on top of that, where a platform that tests has some.
+const GUARDED_BUFFERS: u64 = 32 << 10;
+/// How many times as many addresses there are as memory.
+const ADDRESSES_PER_BYTE: u64 = 4;
+/// No more addresses than this are reserved: a process has 47 bits of them.
+const RESERVED_BYTES_MAX: u64 = 1 << 42;
+/// Pieces that the limit is made of, unless they would be larger than `PIECE_BYTES_MAX`.
+const PIECES_MIN: u64 = 512;
+const PIECE_BYTES_MAX: u64 = 64 << 20;
+/// A stream's moment is recorded when so much has been freed on it since the last one, so that others find it reached.
+const RECORDED_BYTES: u64 = 64 << 20;
+
+/// How long a buffer is likely to be held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// A query's work.
+    Short,
+    /// It may stay between queries.
+    Long,
+}
+
+/// How memory is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// The device's memory that is committed.
+    pub committed_bytes: u64,
+    /// Of it, what no buffer has.
+    pub free_bytes: u64,
+    /// Of that, what lies in ranges that are too small for the largest buffer that would fit if all lay together: what is
+    /// free but for the longest range.
+    pub scattered_bytes: u64,
+}
+
+/// The memory of one device by addresses.
+pub(super) struct MemoryPool {
+    platform: Arc<dyn Platform>,
+    /// What may be committed.
+    bytes_max: u64,
+    piece_bytes: u64,
+    guard_bytes: u64,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// The reservation, once something was allocated.
+    reserved: Option<Range<u64>>,
+    committed_bytes: u64,
+    /// By where each begins.
+    free: BTreeMap<u64, FreeBlock>,
+    /// Addresses without memory, in whole pieces: where each range begins, and where it ends.
+    uncommitted: BTreeMap<u64, u64>,
+    streams: HashMap<Stream, StreamClock>,
+    /// Blocks that only one stream has used, by that stream and their size; what came last is taken first.
+    kept: HashMap<(Stream, u64), Vec<u64>>,
+    kept_bytes: u64,
+}
+
+/// Memory that no buffer has.
+#[derive(Clone, Debug)]
+struct FreeBlock {
+    end: u64,
+    /// Streams whose work may use it still, up to the moment of each. None: nobody does.
+    pending: Vec<(Stream, u64)>,
+}
+
+/// The moments of a stream, which are counted by what was freed on it.
+#[derive(Default)]
+struct StreamClock {
+    now: u64,
+    /// The last moment that was recorded.
+    recorded: Option<(u64, Event)>,
+    reached: u64,
+    /// Freed since the last event.
+    freed_bytes: u64,
+}
+
+impl MemoryPool {
+    /// A pool of a device's memory of which buffers take at most so many bytes. Nothing is reserved before it is needed.
+    pub(super) fn new(platform: Arc<dyn Platform>, buffer_bytes_max: u64) -> Self {
+        let smallest = platform.commit_bytes();
+        let piece_bytes = (buffer_bytes_max / PIECES_MIN)
+            .clamp(smallest, PIECE_BYTES_MAX.max(smallest))
+            .next_multiple_of(smallest);
+        let guard_bytes = platform.guard_bytes();
+        let slack = buffer_bytes_max / SLACK_PART + 2 * piece_bytes + guard_bytes * GUARDED_BUFFERS;
+        let bytes_max =
+            buffer_bytes_max.saturating_add(slack).min(RESERVED_BYTES_MAX).next_multiple_of(piece_bytes);
+        Self { platform, bytes_max, piece_bytes, guard_bytes, state: Mutex::default() }
+    }
+
+    /// What a buffer takes of the pool.
+    pub(super) fn block_bytes(&self, bytes: u64) -> u64 {
+        let bytes = bytes.max(1).saturating_add(self.guard_bytes);
+        let doubled = bytes.checked_next_power_of_two().unwrap_or(bytes);
+        bytes.next_multiple_of((doubled / (2 * SIZES_PER_DOUBLING)).max(ALIGNMENT_BYTES))
+    }
+
+    /// Memory for a buffer, which `stream` may use at once.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if there is no range of so many bytes; faults of the device.
+    pub(super) fn allocate(&self, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<u64> {
+        let block_bytes = self.block_bytes(bytes);
+        let mut has_waited = false;
+        let (mut state, address) = loop {
+            let mut state = self.lock();
+            if lifetime == Lifetime::Short
+                && let Some(address) = state.take_kept(stream, block_bytes)
+            {
+                break (state, address);
+            }
+            if let Some(address) = self.find(&mut state, block_bytes, stream, lifetime)? {
+                break (state, address);
+            }
+            if has_waited {
+                return Err(self.used_up(&state, bytes));
+            }
+            has_waited = true;
+            let events = self.record_pending(&mut state)?;
+            // Others go on while the device works.
+            drop(state);
+            let waited = events.iter().try_for_each(|event| self.platform.wait_event(*event));
+            events.into_iter().for_each(|event| self.platform.release_event(event));
+            waited?;
+        };
+        let lent = self.platform.note_lent(address, bytes, stream);
+        if lent.is_err() {
+            let moment = state.moment(stream);
+            state.put(address..address + block_bytes, vec![(stream, moment)]);
+        }
+        lent.map(|()| address)
+    }
+
+    /// Gives a buffer's memory back, which work that is enqueued on some streams may use still.
+    pub(super) fn release(&self, address: u64, bytes: u64, streams: &[Stream]) {
+        let block = address..address + self.block_bytes(bytes);
+        let mut state = self.lock();
+        self.platform.note_returned(address, bytes, streams);
+        let block_bytes = block.end - block.start;
+        if let [stream] = streams
+            && state.kept_bytes + block_bytes <= self.bytes_max / KEPT_PART
+        {
+            state.keep(*stream, address, block_bytes);
+            return;
+        }
+        let mut pending = Vec::with_capacity(streams.len());
+        for stream in streams {
+            let clock = state.streams.entry(*stream).or_default();
+            clock.now += 1;
+            clock.freed_bytes += bytes;
+            pending.push((*stream, clock.now));
+            if clock.freed_bytes >= RECORDED_BYTES && clock.recorded.is_none() {
+                // Where it can't be recorded now it is when somebody needs it.
+                let _ = self.record_now(clock, *stream);
+            }
+        }
+        state.put(block, pending);
+    }
+
+    /// How the memory is used.
+    pub(super) fn usage(&self) -> PoolUse {
+        let mut state = self.lock();
+        state.let_go_kept();
+        let free_bytes = state.free_bytes();
+        let longest = longest_run(state.free.iter().map(|(start, block)| *start..block.end));
+        PoolUse { committed_bytes: state.committed_bytes, free_bytes, scattered_bytes: free_bytes - longest }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        lock(&self.state)
+    }
+
+    fn used_up(&self, state: &PoolState, bytes: u64) -> Error {
+        let message = format!(
+            "no range of device memory is free that is long enough: requested_bytes={bytes}, free_bytes={}, \
+             committed_bytes={}, limit_bytes={}",
+            state.free_bytes(),
+            state.committed_bytes,
+            self.bytes_max
+        );
+        Error::new(ErrorKind::OutOfMemory, message)
+            .with_hint("Raise the server option device_memory, or run fewer queries at once.")
+    }
+
+    /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, the same
+    /// with what is kept for streams, what is free on the other side, and what others use still.
+    fn find(
+        &self,
+        state: &mut PoolState,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Result<Option<u64>> {
+        let mut found = self.find_or_grow(state, bytes, stream, lifetime)?;
+        if found.is_none() && state.kept_bytes > 0 {
+            state.let_go_kept();
+            found = self.find_or_grow(state, bytes, stream, lifetime)?;
+        }
+        let found = found
+            .or_else(|| state.find_usable(bytes, stream, lifetime, false))
+            .or_else(|| state.find_run(bytes, lifetime, |_, _| true));
+        let Some(address) = found else { return Ok(None) };
+        let pending = state.cut_out(address..address + bytes);
+        self.order_after(state, stream, &pending)?;
+        Ok(Some(address))
+    }
+
+    fn find_or_grow(
+        &self,
+        state: &mut PoolState,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Result<Option<u64>> {
+        let found = state.find_usable(bytes, stream, lifetime, true);
+        if found.is_some() {
+            return Ok(found);
+        }
+        if self.look(state)?
+            && let Some(found) = state.find_usable(bytes, stream, lifetime, true)
+        {
+            return Ok(Some(found));
+        }
+        match self.grow(state, bytes, stream, lifetime)? {
+            true => Ok(state.find_usable(bytes, stream, lifetime, true)),
+            false => Ok(None),
+        }
+    }
+
+    /// Orders a stream after others.
+    fn order_after(&self, state: &mut PoolState, stream: Stream, pending: &[(Stream, u64)]) -> Result<()> {
+        let mut moments: HashMap<Stream, u64> = HashMap::new();
+        for (other, moment) in pending.iter().filter(|(other, _)| *other != stream) {
+            let latest = moments.entry(*other).or_default();
+            *latest = (*moment).max(*latest);
+        }
+        for (other, moment) in &moments {
+            let clock = state.streams.entry(*other).or_default();
+            if clock.reached >= *moment {
+                continue;
+            }
+            let event = match clock.recorded {
+                Some((recorded, event)) if recorded >= *moment => event,
+                _ => self.record_now(clock, *other)?,
+            };
+            self.platform.order_after(stream, event)?;
+        }
+        Ok(())
+    }
+
+    /// Marks a stream's moment, in place of an earlier one.
+    fn record_now(&self, clock: &mut StreamClock, stream: Stream) -> Result<Event> {
+        let event = self.platform.record_event(stream)?;
+        if let Some((_, earlier)) = clock.recorded.replace((clock.now, event)) {
+            self.platform.release_event(earlier);
+        }
+        clock.freed_bytes = 0;
+        Ok(event)
+    }
+
+    /// Marks of their own of all streams that something is pending on.
+    fn record_pending(&self, state: &mut PoolState) -> Result<Vec<Event>> {
+        let pending: HashSet<Stream> =
+            state.free.values().flat_map(|block| &block.pending).map(|(stream, _)| *stream).collect();
+        pending.into_iter().map(|stream| self.platform.record_event(stream)).collect()
+    }
+
+    /// Looks which moments have been reached; says whether more is free than before.
+    fn look(&self, state: &mut PoolState) -> Result<bool> {
+        let mut has_more = false;
+        for (stream, clock) in &mut state.streams {
+            if clock.recorded.is_none() && clock.now > clock.reached {
+                self.record_now(clock, *stream)?;
+            }
+            if let Some((moment, event)) = clock.recorded
+                && self.platform.has_reached(event)?
+            {
+                clock.reached = moment;
+                clock.recorded = None;
+                self.platform.release_event(event);
+                has_more = true;
+            }
+        }
+        if has_more {
+            state.settle();
+        }
+        Ok(has_more)
+    }
+
+    /// Commits memory to addresses beside what is free already, so that there is a range of so many bytes. Pieces that are
+    /// free elsewhere are given up for it where the limit is reached. Says whether there is one then.
+    fn grow(&self, state: &mut PoolState, bytes: u64, stream: Stream, lifetime: Lifetime) -> Result<bool> {
+        if state.reserved.is_none() {
+            let addresses =
+                self.bytes_max.saturating_mul(ADDRESSES_PER_BYTE).min(RESERVED_BYTES_MAX.max(self.bytes_max));
+            let base = self.platform.reserve(addresses)?;
+            state.reserved = Some(base..base + addresses);
+            state.uncommitted.insert(base, base + addresses);
+        }
+        let Some(range) = state.range_to_commit(bytes, self.piece_bytes, stream, lifetime) else {
+            return Ok(false);
+        };
+        let wanted = range.end - range.start;
+        if state.committed_bytes + wanted > self.bytes_max {
+            self.give_up_pieces(state, state.committed_bytes + wanted - self.bytes_max, &range);
+        }
+        if state.committed_bytes + wanted > self.bytes_max {
+            return Ok(false);
+        }
+        for piece in range.clone().step_by(self.piece_bytes as usize) {
+            match self.platform.commit(piece, self.piece_bytes) {
+                Ok(()) => {}
+                // Others use the device too.
+                Err(error) if error.kind == ErrorKind::OutOfMemory => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            state.take_uncommitted(piece..piece + self.piece_bytes);
+            state.committed_bytes += self.piece_bytes;
+            state.put(piece..piece + self.piece_bytes, Vec::new());
+        }
+        Ok(true)
+    }
+
+    /// Decommits pieces that are free as a whole and that nobody uses, until so many bytes are given up. Those beside what is
+    /// about to be committed stay.
+    fn give_up_pieces(&self, state: &mut PoolState, bytes: u64, beside: &Range<u64>) {
+        let mut given_up = 0;
+        let mut pieces = Vec::new();
+        for (start, block) in &state.free {
+            if !block.pending.is_empty() || block.end == beside.start || *start == beside.end {
+                continue;
+            }
+            let base = state.reserved.as_ref().map_or(0, |reserved| reserved.start);
+            let first = base + (start - base).next_multiple_of(self.piece_bytes);
+            let fitting = block.end.saturating_sub(first) / self.piece_bytes;
+            for number in 0..fitting {
+                if given_up >= bytes {
+                    break;
+                }
+                pieces.push(first + number * self.piece_bytes);
+                given_up += self.piece_bytes;
+            }
+        }
+        for piece in pieces {
+            state.cut_out(piece..piece + self.piece_bytes);
+            self.platform.decommit(piece, self.piece_bytes);
+            state.committed_bytes -= self.piece_bytes;
+            state.put_uncommitted(piece..piece + self.piece_bytes);
+        }
+    }
+}
+
+impl Drop for MemoryPool {
+    fn drop(&mut self) {
+        let state = whole(self.state.get_mut());
+        // Its streams are waited for like those of what is free.
+        state.let_go_kept();
+        for clock in state.streams.values_mut() {
+            if let Some((_, event)) = clock.recorded.take() {
+                self.platform.release_event(event);
+            }
+        }
+        if let Some(reserved) = state.reserved.take() {
+            // Nothing is allocated any more, but work that is enqueued may use what was.
+            let waited = state.streams.keys().try_for_each(|stream| self.platform.wait(*stream));
+            if let Err(error) = waited {
+                tracing::error!("{error}");
+                return;
+            }
+            let mut start = reserved.start;
+            let ends: Vec<(u64, u64)> = state.uncommitted.iter().map(|(start, end)| (*start, *end)).collect();
+            for (gap, end) in ends.into_iter().chain([(reserved.end, reserved.end)]) {
+                while start < gap {
+                    self.platform.decommit(start, self.piece_bytes);
+                    start += self.piece_bytes;
+                }
+                start = end;
+            }
+            self.platform.unreserve(reserved.start, reserved.end - reserved.start);
+        }
+    }
+}
+
+impl PoolState {
+    /// The moment of what was freed last on a stream.
+    fn moment(&self, stream: Stream) -> u64 {
+        self.streams.get(&stream).map_or(0, |clock| clock.now)
+    }
+
+    /// Keeps a block for the stream that has used it.
+    fn keep(&mut self, stream: Stream, address: u64, block_bytes: u64) {
+        self.kept.entry((stream, block_bytes)).or_default().push(address);
+        self.kept_bytes += block_bytes;
+    }
+
+    /// A block of this size that the stream has given back.
+    fn take_kept(&mut self, stream: Stream, block_bytes: u64) -> Option<u64> {
+        let address = self.kept.get_mut(&(stream, block_bytes))?.pop()?;
+        self.kept_bytes -= block_bytes;
+        Some(address)
+    }
+
+    /// Frees what is kept for streams.
+    fn let_go_kept(&mut self) {
+        for ((stream, block_bytes), addresses) in std::mem::take(&mut self.kept) {
+            let clock = self.streams.entry(stream).or_default();
+            clock.now += 1;
+            clock.freed_bytes += block_bytes * addresses.len() as u64;
+            let pending = (stream, clock.now);
+            for address in addresses {
+                self.put(address..address + block_bytes, vec![pending]);
+            }
+        }
+        self.kept_bytes = 0;
+    }
+
+    fn free_bytes(&self) -> u64 {
+        self.free.iter().map(|(start, block)| block.end - start).sum()
+    }
+
+    /// Whether a stream may use a block as it is.
+    fn is_usable(&self, block: &FreeBlock, stream: Stream) -> bool {
+        let is_reached = |(other, moment): &(Stream, u64)| {
+            *other == stream || self.streams.get(other).is_some_and(|clock| clock.reached >= *moment)
+        };
+        block.pending.iter().all(is_reached)
+    }
+
+    /// The first range of so many bytes that a stream may use as it is: on the side of its lifetime, or anywhere.
+    fn find_usable(
+        &self,
+        bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+        is_on_its_side: bool,
+    ) -> Option<u64> {
+        let gap =
+            self.uncommitted.iter().max_by_key(|(start, end)| *end - *start).map_or(0, |(start, _)| *start);
+        let is_on_side = |start: u64| match lifetime {
+            _ if !is_on_its_side || gap == 0 => true,
+            Lifetime::Short => start < gap,
+            Lifetime::Long => start > gap,
+        };
+        self.find_run(bytes, lifetime, |start, block| is_on_side(start) && self.is_usable(block, stream))
+    }
+
+    /// The first range of so many bytes from one end that lies in blocks that may be taken.
+    fn find_run(
+        &self,
+        bytes: u64,
+        lifetime: Lifetime,
+        may_take: impl Fn(u64, &FreeBlock) -> bool,
+    ) -> Option<u64> {
+        let mut run: Option<Range<u64>> = None;
+        let mut extend = |start: u64, block: &FreeBlock| {
+            if !may_take(start, block) {
+                run = None;
+                return None;
+            }
+            run = Some(match run.take() {
+                Some(before) if before.end == start => before.start..block.end,
+                Some(before) if before.start == block.end => start..before.end,
+                _ => start..block.end,
+            });
+            let found = run.clone()?;
+            (found.end - found.start >= bytes).then_some(match lifetime {
+                Lifetime::Short => found.start,
+                Lifetime::Long => found.end - bytes,
+            })
+        };
+        match lifetime {
+            Lifetime::Short => self.free.iter().find_map(|(start, block)| extend(*start, block)),
+            Lifetime::Long => self.free.iter().rev().find_map(|(start, block)| extend(*start, block)),
+        }
+    }
+
+    /// Takes a range out of the free blocks that have it. Who may use it still.
+    fn cut_out(&mut self, range: Range<u64>) -> Vec<(Stream, u64)> {
+        let first = self.free.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
+        let starts: Vec<u64> = self.free.range(first..range.end).map(|(start, _)| *start).collect();
+        let mut pending = Vec::new();
+        for start in starts {
+            let Some(block) = self.free.remove(&start) else { continue };
+            if block.end <= range.start {
+                self.free.insert(start, block);
+                continue;
+            }
+            if start < range.start {
+                self.free.insert(start, FreeBlock { end: range.start, pending: block.pending.clone() });
+            }
+            if block.end > range.end {
+                self.free.insert(range.end, block.clone());
+            }
+            pending.extend(block.pending);
+        }
+        pending
+    }
+
+    /// Adds free memory, together with what lies beside it and is pending on the same streams.
+    fn put(&mut self, block: Range<u64>, pending: Vec<(Stream, u64)>) {
+        let Range { mut start, mut end } = block;
+        let mut pending = pending;
+        if let Some((before, known)) = self.free.range(..start).next_back()
+            && known.end == start
+            && are_alike(&known.pending, &pending)
+        {
+            let before = *before;
+            pending = later(&known.pending, &pending);
+            self.free.remove(&before);
+            start = before;
+        }
+        if let Some(known) = self.free.get(&end)
+            && are_alike(&known.pending, &pending)
+        {
+            pending = later(&known.pending, &pending);
+            let known_end = known.end;
+            self.free.remove(&end);
+            end = known_end;
+        }
+        self.free.insert(start, FreeBlock { end, pending });
+    }
+
+    /// Forgets what has been reached, and joins what is free for all.
+    fn settle(&mut self) {
+        let blocks = std::mem::take(&mut self.free);
+        for (start, FreeBlock { end, mut pending }) in blocks {
+            pending.retain(|(stream, moment)| {
+                self.streams.get(stream).is_none_or(|clock| clock.reached < *moment)
+            });
+            self.put(start..end, pending);
+        }
+    }
+
+    /// Uncommitted pieces that make a range of so many bytes, with what is free beside them on the side that grows.
+    fn range_to_commit(
+        &self,
+        bytes: u64,
+        piece_bytes: u64,
+        stream: Stream,
+        lifetime: Lifetime,
+    ) -> Option<Range<u64>> {
+        let rounded = |bytes: u64| bytes.max(1).next_multiple_of(piece_bytes);
+        let choose = |start: u64, end: u64| {
+            let wanted = match lifetime {
+                Lifetime::Short => {
+                    let wanted = rounded(bytes.saturating_sub(self.usable_before(start, stream)));
+                    start..start.checked_add(wanted)?
+                }
+                Lifetime::Long => {
+                    let wanted = rounded(bytes.saturating_sub(self.usable_after(end, stream)));
+                    end.checked_sub(wanted)?..end
+                }
+            };
+            (wanted.start >= start && wanted.end <= end).then_some(wanted)
+        };
+        match lifetime {
+            Lifetime::Short => self.uncommitted.iter().find_map(|(start, end)| choose(*start, *end)),
+            Lifetime::Long => self.uncommitted.iter().rev().find_map(|(start, end)| choose(*start, *end)),
+        }
+    }
+
+    /// Bytes that a stream may use right before an address.
+    fn usable_before(&self, address: u64, stream: Stream) -> u64 {
+        let mut start = address;
+        for (block_start, block) in self.free.range(..address).rev() {
+            if block.end != start || !self.is_usable(block, stream) {
+                break;
+            }
+            start = *block_start;
+        }
+        address - start
+    }
+
+    /// Bytes that a stream may use from an address on.
+    fn usable_after(&self, address: u64, stream: Stream) -> u64 {
+        let mut end = address;
+        for (block_start, block) in self.free.range(address..) {
+            if *block_start != end || !self.is_usable(block, stream) {
+                break;
+            }
+            end = block.end;
+        }
+        end - address
+    }
+
+    /// Says that a range has memory now.
+    fn take_uncommitted(&mut self, range: Range<u64>) {
+        let Some((start, end)) =
+            self.uncommitted.range(..=range.start).next_back().map(|(start, end)| (*start, *end))
+        else {
+            return;
+        };
+        self.uncommitted.remove(&start);
+        if start < range.start {
+            self.uncommitted.insert(start, range.start);
+        }
+        if range.end < end {
+            self.uncommitted.insert(range.end, end);
+        }
+    }
+
+    /// Says that a range has no memory any more.
+    fn put_uncommitted(&mut self, range: Range<u64>) {
+        let Range { mut start, mut end } = range;
+        if let Some((before, before_end)) = self.uncommitted.range(..start).next_back()
+            && *before_end == start
+        {
+            start = *before;
+        }
+        if let Some(after_end) = self.uncommitted.remove(&end) {
+            end = after_end;
+        }
+        self.uncommitted.insert(start, end);
+    }
+}
+
+/// Whether blocks are pending on the same streams.
+fn are_alike(one: &[(Stream, u64)], other: &[(Stream, u64)]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).all(|((one, _), (other, _))| one == other)
+}
+
+/// The later moments of two lists of the same streams.
+fn later(one: &[(Stream, u64)], other: &[(Stream, u64)]) -> Vec<(Stream, u64)> {
+    one.iter().zip(other).map(|((stream, one), (_, other))| (*stream, *one.max(other))).collect()
+}
+
+/// The longest range that lies side by side.
+fn longest_run(ranges: impl Iterator<Item = Range<u64>>) -> u64 {
+    let (mut longest, mut run) = (0, 0..0);
+    for range in ranges {
+        run = if run.end == range.start { run.start..range.end } else { range };
+        longest = longest.max(run.end - run.start);
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests;

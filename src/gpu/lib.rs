@@ -1,0 +1,22 @@
+//! The GPU engine: plans run on a device, whose operations are kernels.
+//!
+//! - `execution`: a tree of sources that give chunks; what a host starts is [`execution::DeviceEngine`]
+//! - `decode`: column chunks of Parquet become columns; `program`: expressions become a byte-code
+//! - `spill`: rows that do not fit on the device
+//! - `operation`: what operators are made of, by kernels
+//! - `device`: memory, columns, streams; the platform that they are had from, and the emulated one
+//! - `file_systems.rs`: which ways from files to a device there are; `affinity`: which disks are near a GPU
+//!
+//! Invariants: a result is the CPU engine's, or the query is refused with `NotSupported` before its first row.
+//!
+//! Deliberately absent: CUDA, which `src/cuda` has; footers and how the host reads files (`src/files`); PostgreSQL,
+//! DataFusion, sockets.
+
+pub mod affinity;
+pub mod decode;
+pub mod device;
+pub mod execution;
+mod file_systems;
+pub mod operation;
+pub mod program;
+pub mod spill;

@@ -1,0 +1,83 @@
+//! What kernels are given, laid out as in kernels/abi. Sizes are asserted on both sides.
+//!
+//! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`: arguments of kernels by theme
+
+mod group;
+mod join;
+mod rows;
+mod sort;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::{
+    device::{Buffer, Column},
+    operation::KEYS_MAX,
+};
+pub use group::{
+    AccumulateGroups, AccumulateSlots, AssignGroups, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
+    PRIVATE_GROUPS_MAX, SlotInput, SlotOutput, TakeSlots,
+};
+pub use join::{
+    FindEqualKeys, HashKeys, InsertBuildRows, InsertFilterKeys, KeyFilterView, MeasureKeys, ProbeRows,
+    SLOTS_BY_HASH, SLOTS_BY_KEY, TestFilterKeys, WritePairs,
+};
+pub use rows::{
+    COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, CopyStrings,
+    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, ScanCounts, ScanTotals,
+    TILE_ROWS,
+};
+pub use sort::{
+    AssignHashPartitions, AssignRangePartitions, CompareTexts, DIGIT_VALUES, EncodeSortWords,
+    MeasureSortWords, SORT_TILE_ROWS, SORT_WORD_LENGTH, SORT_WORD_NULL, SortDigits, SortWordBits,
+    TEXT_STRETCH_MAX, TextGroups,
+};
+
+/// A column as a kernel reads or writes it: `ColumnView` of kernels/abi/column.h.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ColumnView {
+    /// Address of the first cell.
+    pub values: u64,
+    /// Address of the first validity byte, or 0 if no row is NULL.
+    pub validity: u64,
+    /// [`crate::device::CellType`] as a number.
+    pub cell_type: u32,
+    /// Bytes of a cell.
+    pub cell_bytes: u32,
+}
+const _: () = assert!(size_of::<ColumnView>() == 24);
+
+impl Column {
+    /// The column as kernels are given it.
+    pub(super) fn view(&self) -> ColumnView {
+        ColumnView {
+            values: self.values.address(),
+            validity: self.validity.as_ref().map_or(0, Buffer::address),
+            cell_type: self.cell_type as u32,
+            cell_bytes: self.cell_type.bytes(),
+        }
+    }
+}
+
+/// What went wrong in a kernel: `Status` of kernels/abi/status.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Status {
+    /// `ErrorCode`; 0 if nothing.
+    pub code: u32,
+    /// What the code says it is.
+    pub detail: u32,
+}
+
+/// Key columns: `KeyColumns` of kernels/abi/join.h.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct KeyColumns {
+    /// The first `count` are keys.
+    pub columns: [ColumnView; KEYS_MAX],
+    /// How many.
+    pub count: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<KeyColumns>() == 392);

@@ -1,0 +1,60 @@
+//! Operations on columns of one device: what operators are made of, by kernels.
+//!
+//! - `queue.rs`: [`Queue`], where they are enqueued: memory and a stream, and the launch of a kernel
+//! - `rows.rs`, `text.rs`: selecting and copying rows and text
+//! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
+//! - `group.rs`, `slots.rs`: groups and their accumulators
+//! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
+//! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as places in a dictionary, and chunks as Arrow
+//!   arrays on the host
+//! - `fault.rs`, `status.rs`: what kernels report, at once or later
+//! - `abi`: what kernels are given, laid out as in kernels/abi; `traffic.rs`: the bytes that a launch moves
+//!
+//! ```text
+//! operators ──► Queue ──► Platform::launch ──► kernels, on a GPU or emulated
+//! ```
+//!
+//! `program` and `decode` have operations of their own, which they add to [`Queue`] over its launches.
+//!
+//! Invariants: operations take and give row numbers as `u32`, so a chunk has fewer than 2^32 - 1 rows. Nothing above this
+//! module, `program` and `decode` launches a kernel.
+//!
+//! Deliberately absent: plans, files, threads.
+
+mod abi;
+mod chunks;
+mod codes;
+mod fault;
+mod group;
+mod join;
+mod key_filter;
+mod output;
+mod partition;
+mod queue;
+mod rows;
+mod slots;
+mod sort;
+mod status;
+#[cfg(test)]
+mod tests;
+mod text;
+mod text_ranks;
+mod traffic;
+
+pub(crate) use abi::Status;
+pub use fault::FaultReport;
+pub use group::{Accumulator, Grouping, SumWidth};
+pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
+pub(crate) use key_filter::BLOOM_BLOCK_WORDS;
+pub use key_filter::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest};
+pub use output::{ArrowBatches, column_schema, to_arrow};
+pub use partition::{HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
+pub use queue::Queue;
+pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};
+pub use slots::{GroupSlots, SlotLayout};
+pub(crate) use slots::{SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX, slot_count};
+pub use sort::SortColumn;
+pub(crate) use status::{error_code, status_error};
+pub use text::{MeasuredText, PackedColumn, PackedText};
+#[cfg(test)]
+pub(crate) use traffic::{GROUPS_OF_FEW, SLICES, operation_of};

@@ -1,0 +1,205 @@
+//! Where work is enqueued: kernels and copies, on one stream.
+
+use std::sync::{Arc, Mutex};
+
+use bytemuck::{Pod, bytes_of};
+use pystachio_engine::locking::lock_whole;
+use pystachio_plan::{ActivityKind, Result};
+
+use super::{FaultReport, abi::Status, fault, traffic::bytes_moved};
+use crate::device::{Buffer, Column, DeviceMemory, Kernel, NullCells, Rows, Stream, StreamLease};
+
+/// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
+const STRIDED_BLOCKS_MAX: u64 = 4096;
+
+/// The memory of a device and one stream on it, and the operations that operators are made of, which the themes of this
+/// module, `program` and `decode` add. Cheap to clone; the last clone gives the stream back for the next queue, which is ordered
+/// after all that this one enqueued.
+///
+/// # Shapes
+///
+/// Columns and flags that an operation is given have at least as many rows as it is told; what it gives has as many as
+/// its documentation says. A flag is a byte, 0 or 1.
+///
+/// # Units
+///
+/// Rows are numbered from 0 with 32 bits, so a chunk has fewer than 2^32 - 1 of them.
+///
+/// # Ordering
+///
+/// Operations of one queue happen in the order of their calls. A call returns when its work is enqueued, unless its
+/// documentation says that it waits.
+///
+/// # Errors
+///
+/// Every operation: `OutOfMemory` where memory for results or work is refused, and `Device` for a fault of the device,
+/// which is then lost to this process. What else there is, operations say themselves.
+#[derive(Clone)]
+pub struct Queue {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    memory: DeviceMemory,
+    lease: Arc<StreamLease>,
+    defers_faults: bool,
+    /// Where kernels report to whose faults are said later. It is allocated when the first one may.
+    deferred_status: Mutex<Option<Buffer>>,
+}
+
+impl Queue {
+    /// A queue on a stream of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`crate::device::Platform`].
+    pub fn new(memory: &DeviceMemory) -> Result<Self> {
+        let lease = Arc::new(memory.lease_stream()?);
+        Ok(Self::on(memory.separated(), lease, false))
+    }
+
+    /// The same queue, whose faults are looked at later by [`Queue::report_faults`], if the query defers.
+    pub fn with_deferred_faults(&self) -> Self {
+        let defers_faults = self.memory().techniques().is_deferred;
+        Self::on(self.memory().clone(), self.shared.lease.clone(), defers_faults)
+    }
+
+    fn on(memory: DeviceMemory, lease: Arc<StreamLease>, defers_faults: bool) -> Self {
+        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status: Mutex::default() }) }
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.shared.memory
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> Stream {
+        self.shared.lease.stream()
+    }
+
+    /// Whether faults of values may be said later than by the operation that finds them: by [`Queue::report_faults`].
+    pub fn defers_faults(&self) -> bool {
+        self.shared.defers_faults
+    }
+
+    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is heard
+    /// between any two.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    pub fn check_wanted(&self) -> Result<()> {
+        self.memory().stop().check()
+    }
+
+    /// Waits for all that was enqueued.
+    pub fn wait(&self) -> Result<()> {
+        self.memory().platform().wait(self.stream())
+    }
+
+    /// Says that what was enqueued until now is all that is written into rows: streams that use them are ordered after it. The
+    /// host does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn publish(&self, rows: &Rows) -> Result<()> {
+        self.memory().publish(rows.buffers(), self.stream())
+    }
+
+    pub(crate) fn allocate<T>(&self, count: u64) -> Result<Buffer> {
+        self.memory().allocate(count * size_of::<T>() as u64, self.stream())
+    }
+
+    pub(crate) fn allocate_filled<T>(&self, count: u64, byte: u8) -> Result<Buffer> {
+        let buffer = self.allocate::<T>(count)?;
+        self.memory().fill(&buffer, byte, self.stream())?;
+        Ok(buffer)
+    }
+
+    /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::spoil_nulls`].
+    pub(crate) fn spoil_nulls(&self, column: &Column, row_count: usize) {
+        if let Some(cells) = NullCells::of(column, row_count) {
+            self.memory().platform().spoil_nulls(cells, self.stream());
+        }
+    }
+
+    pub(crate) fn upload<T: Pod>(&self, values: &[T]) -> Result<Buffer> {
+        self.memory().upload(values, self.stream())
+    }
+
+    pub(crate) fn download<T: Pod>(&self, buffer: &Buffer, count: usize) -> Result<Vec<T>> {
+        self.memory().download(buffer, count, self.stream())
+    }
+
+    pub(crate) fn copy(&self, source: u64, target: u64, bytes: u64) -> Result<()> {
+        self.memory().copy(source, target, bytes, self.stream())
+    }
+
+    /// Runs a kernel on its argument struct, unless the query that it is for was cancelled.
+    pub(crate) fn launch<T: Pod>(&self, kernel: Kernel, blocks: u64, arguments: &T) -> Result<()> {
+        let grid = u32::try_from(blocks).unwrap_or(u32::MAX);
+        self.launch_moving(kernel, grid, arguments, || bytes_moved(kernel, bytes_of(arguments)))
+    }
+
+    /// Runs a kernel whose threads stride over `count` rows.
+    pub(crate) fn launch_strided<T: Pod>(&self, kernel: Kernel, count: u64, arguments: &T) -> Result<()> {
+        let blocks = count.div_ceil(u64::from(kernel.block_threads())).min(STRIDED_BLOCKS_MAX);
+        self.launch(kernel, blocks, arguments)
+    }
+
+    /// [`Queue::launch`] of a kernel whose arguments do not tell what it reads and writes: `bytes` says it,
+    /// an estimate as [`bytes_moved`] gives them. It is asked only if what is done is noted.
+    pub(crate) fn launch_moving<T: Pod>(
+        &self,
+        kernel: Kernel,
+        grid: u32,
+        arguments: &T,
+        bytes: impl FnOnce() -> u64,
+    ) -> Result<()> {
+        if grid == 0 {
+            return Ok(());
+        }
+        self.check_wanted()?;
+        let stream = self.stream();
+        self.memory().platform().launch(kernel, grid, bytes_of(arguments), stream)?;
+        if self.memory().is_watched() {
+            self.memory().note_enqueued(ActivityKind::Kernel, kernel.name(), bytes(), stream);
+        }
+        Ok(())
+    }
+
+    /// The address of a status word that is looked at later, by [`Queue::report_faults`]: what a kernel reports there
+    /// comes before whatever follows from it on the stream. `None` if statuses are looked at at once.
+    ///
+    /// # Errors
+    ///
+    /// As of [`crate::device::DeviceMemory::allocate`].
+    pub(crate) fn deferred_status(&self) -> Result<Option<u64>> {
+        if !self.defers_faults() {
+            return Ok(None);
+        }
+        let mut status = lock_whole(&self.shared.deferred_status);
+        let buffer = match status.take() {
+            Some(buffer) => buffer,
+            None => self.allocate_filled::<Status>(1, 0)?,
+        };
+        let address = buffer.address();
+        *status = Some(buffer);
+        Ok(Some(address))
+    }
+
+    /// Looks at what operations have found wrong with values so far and have not said yet, without waiting. Only on a
+    /// queue that defers faults there is any.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn report_faults(&self) -> Result<FaultReport> {
+        let status = lock_whole(&self.shared.deferred_status);
+        let Some(buffer) = status.as_ref() else { return Ok(FaultReport::none()) };
+        let readback = self.memory().post::<Status>(buffer.address(), 1, self.stream())?;
+        Ok(FaultReport::pending(move || fault::check(readback.wait::<Status>(1)?.first())))
+    }
+}

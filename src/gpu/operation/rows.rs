@@ -1,0 +1,332 @@
+//! Rows of columns: which there are, and copies of some.
+
+use bytemuck::Zeroable;
+use pystachio_plan::{DataType, Error, Result};
+
+use super::{
+    Queue,
+    abi::{
+        COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, GATHERED_COLUMNS_MAX,
+        GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS,
+    },
+};
+use crate::device::{Buffer, CellType, Column, Kernel, Readback};
+
+/// No row: what NULL is gathered for.
+pub const NO_ROW: u32 = u32::MAX;
+/// Rows of a tile of [`SelectedTiles`].
+pub const SELECTED_TILE_ROWS: usize = 4096;
+
+/// Numbers of rows on the device.
+#[derive(Clone, Debug)]
+pub struct RowNumbers {
+    /// `u32`, `count` of them, and maybe room for more.
+    pub rows: Buffer,
+    /// How many.
+    pub count: usize,
+    /// Whether some may be [`NO_ROW`], for which NULL is gathered.
+    pub may_miss: bool,
+    /// Whether they are all rows that there are, in order: what is gathered by them is there already.
+    pub is_every_row: bool,
+}
+
+/// Rows that were selected, and which tiles of all rows have some.
+#[derive(Debug)]
+pub struct SelectedTiles {
+    /// Their numbers.
+    pub rows: RowNumbers,
+    /// A flag for every [`SELECTED_TILE_ROWS`] rows.
+    pub has_rows: Vec<bool>,
+}
+
+/// Bytes to be copied within a device's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteRange {
+    /// Where they are.
+    pub source: u64,
+    /// Where they go.
+    pub target: u64,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// Counts or flags whose tiles are summed up.
+#[derive(Clone)]
+struct TileSums {
+    scan: ScanCounts,
+    tiles: u64,
+    totals: Buffer,
+}
+
+impl TileSums {
+    fn total_address(&self) -> u64 {
+        self.totals.address() + self.tiles * 8
+    }
+
+    /// Sends the total to the host.
+    fn post(&self, queue: &Queue) -> Result<Readback> {
+        queue.memory().post::<u64>(self.total_address(), 1, queue.stream())
+    }
+}
+
+fn one(values: Vec<u64>) -> u64 {
+    values.first().copied().unwrap_or_default()
+}
+
+/// Selecting rows and copying them.
+impl Queue {
+    /// The numbers of the rows whose flag is not 0, in order. Waits for their count.
+    pub fn select(&self, flags: &Buffer, row_count: usize) -> Result<RowNumbers> {
+        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
+        let total = sums.post(self)?;
+        self.write_selected(sums, &total)
+    }
+
+    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and the tiles that they are in.
+    /// Waits as often.
+    pub fn select_tiles(&self, flags: &Buffer, row_count: usize) -> Result<SelectedTiles> {
+        let Some(mut sums) = self.sum_tiles(flags, 1, row_count)? else {
+            return Ok(SelectedTiles { rows: self.no_rows()?, has_rows: Vec::new() });
+        };
+        // The total follows the last tile.
+        let before: Vec<u64> =
+            self.memory().download_from(sums.totals.address(), sums.tiles as usize + 1, self.stream())?;
+        let count = before.last().copied().unwrap_or_default() as usize;
+        let rows = self.allocate::<u32>(count as u64)?;
+        if count > 0 {
+            sums.scan.target = rows.address();
+            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
+        }
+        let rows = RowNumbers { rows, count, may_miss: false, is_every_row: count == row_count };
+        Ok(SelectedTiles { rows, has_rows: before.windows(2).map(|pair| pair[0] < pair[1]).collect() })
+    }
+
+    /// One flag a row: whether a boolean is true, or with `invert` whether it is false or NULL.
+    pub fn flags(&self, column: &Column, row_count: usize, invert: bool) -> Result<Buffer> {
+        debug_assert_eq!(column.cell_type, CellType::Bool);
+        let flags = self.allocate::<u8>(row_count as u64)?;
+        let view = column.view();
+        let arguments = CombineFlags {
+            values: view.values,
+            validity: view.validity,
+            flags: flags.address(),
+            row_count: row_count as u64,
+            invert: invert.into(),
+            reserved: 0,
+        };
+        self.launch_strided(Kernel::CombineFlags, row_count as u64, &arguments)?;
+        Ok(flags)
+    }
+
+    /// Marks rows, all of them or those with a flag, in one byte a row; row 0 is `first_row` of the marks.
+    pub fn mark(
+        &self,
+        rows: &RowNumbers,
+        flags: Option<&Buffer>,
+        marks: &Buffer,
+        first_row: usize,
+    ) -> Result<()> {
+        let arguments = MarkRows {
+            rows: rows.rows.address(),
+            flags: flags.map_or(0, Buffer::address),
+            marks: marks.address() + first_row as u64,
+            count: rows.count as u64,
+        };
+        self.launch_strided(Kernel::MarkRows, rows.count as u64, &arguments)
+    }
+
+    /// The cells of some rows: `rows.count` of them, with NULL for [`NO_ROW`]. Text is not copied: it stays where it
+    /// is, and the result keeps it.
+    pub fn gather(&self, column: &Column, rows: &RowNumbers) -> Result<Column> {
+        let mut gathered = self.gather_all(&[column], rows)?;
+        gathered.pop().ok_or_else(|| Error::internal("a column that was not gathered"))
+    }
+
+    /// [`Queue::gather`] of several columns at once.
+    pub fn gather_all(&self, columns: &[&Column], rows: &RowNumbers) -> Result<Vec<Column>> {
+        if rows.is_every_row {
+            return Ok(columns.iter().map(|column| (*column).clone()).collect());
+        }
+        let arguments =
+            GatherCells { rows: rows.rows.address(), row_count: rows.count as u64, ..GatherCells::default() };
+        self.copy_cells(columns, arguments, rows.may_miss)
+    }
+
+    /// Copies bytes between places inside live buffers that do not overlap.
+    pub fn copy_ranges(&self, ranges: &[ByteRange]) -> Result<()> {
+        let ranges: Vec<&ByteRange> = ranges.iter().filter(|range| range.bytes > 0).collect();
+        for ranges in ranges.chunks(COPIED_RANGES_MAX) {
+            if let [range] = ranges {
+                self.copy(range.source, range.target, range.bytes)?;
+                continue;
+            }
+            let mut tiles = 0;
+            let mut arguments = CopyRanges { range_count: ranges.len() as u32, ..CopyRanges::zeroed() };
+            for (ByteRange { source, target, bytes }, copied) in ranges.iter().zip(&mut arguments.ranges) {
+                *copied = CopiedRange { source: *source, target: *target, bytes: *bytes, first_tile: tiles };
+                tiles += bytes.div_ceil(COPY_TILE_BYTES);
+            }
+            self.launch(Kernel::CopyRanges, tiles, &arguments)?;
+        }
+        Ok(())
+    }
+
+    /// The cells of `row_count` rows from `first_row` on. Text stays where it is.
+    pub fn slice_column(&self, column: &Column, first_row: usize, row_count: usize) -> Result<Column> {
+        let arguments = GatherCells {
+            row_count: row_count as u64,
+            first_row: first_row as u64,
+            ..GatherCells::default()
+        };
+        let mut copied = self.copy_cells(&[column], arguments, false)?;
+        copied.pop().ok_or_else(|| Error::internal("a column without a copy"))
+    }
+
+    /// Some of a buffer's `u64` values; waits.
+    pub fn pick(&self, values: &Buffer, places: &[u32]) -> Result<Vec<u64>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let column = Column {
+            data_type: DataType::Int64,
+            cell_type: CellType::Int64,
+            values: values.clone(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        let rows = RowNumbers {
+            rows: self.upload(places)?,
+            count: places.len(),
+            may_miss: false,
+            is_every_row: false,
+        };
+        self.download(&self.gather(&column, &rows)?.values, places.len())
+    }
+}
+
+impl Queue {
+    /// Copies rows of columns, as many columns with a launch as one takes.
+    fn copy_cells(&self, columns: &[&Column], arguments: GatherCells, may_miss: bool) -> Result<Vec<Column>> {
+        let count = arguments.row_count;
+        let mut copied = Vec::with_capacity(columns.len());
+        for columns in columns.chunks(GATHERED_COLUMNS_MAX) {
+            let mut arguments = GatherCells { column_count: columns.len() as u32, ..arguments };
+            for (column, target) in columns.iter().zip(&mut arguments.columns) {
+                let cell_bytes = u64::from(column.cell_type.bytes());
+                let values = self.memory().allocate(count * cell_bytes, self.stream())?;
+                let is_nullable = column.validity.is_some() || may_miss;
+                let validity = if is_nullable { Some(self.allocate::<u8>(count)?) } else { None };
+                *target = GatheredColumn {
+                    source: column.view(),
+                    values: values.address(),
+                    validity: validity.as_ref().map_or(0, Buffer::address),
+                };
+                copied.push(Column { values, validity, ..(*column).clone() });
+            }
+            self.launch_strided(Kernel::GatherCells, count, &arguments)?;
+        }
+        copied.iter().for_each(|column| self.spoil_nulls(column, count as usize));
+        Ok(copied)
+    }
+
+    /// Exclusive sums of counts and their total. `count_bytes` is 1 or 4. Waits for the total.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub fn offsets(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<(Buffer, u64)> {
+        let Some(sums) = self.sum_tiles(counts, count_bytes, row_count)? else {
+            return Ok((self.allocate::<u64>(0)?, 0));
+        };
+        let total = sums.post(self)?;
+        let offsets = self.write_offsets(sums)?;
+        Ok((offsets, one(total.wait(1)?)))
+    }
+
+    /// [`Queue::offsets`] without the total.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub(super) fn offsets_alone(
+        &self,
+        counts: &Buffer,
+        count_bytes: u32,
+        row_count: usize,
+    ) -> Result<Buffer> {
+        match self.sum_tiles(counts, count_bytes, row_count)? {
+            Some(sums) => self.write_offsets(sums),
+            None => self.allocate::<u64>(0),
+        }
+    }
+
+    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and for every row how many they are
+    /// before it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::offsets`].
+    pub(super) fn select_numbered(
+        &self,
+        flags: &Buffer,
+        row_count: usize,
+        number: impl FnOnce(&Buffer) -> Result<()>,
+    ) -> Result<RowNumbers> {
+        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
+        let total = sums.post(self)?;
+        let rows = sums.clone();
+        number(&self.write_offsets(sums)?)?;
+        self.write_selected(rows, &total)
+    }
+
+    fn no_rows(&self) -> Result<RowNumbers> {
+        Ok(RowNumbers { rows: self.allocate::<u32>(0)?, count: 0, may_miss: false, is_every_row: true })
+    }
+
+    /// Enqueues the sums of tiles and what comes before each of them.
+    fn sum_tiles(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<Option<TileSums>> {
+        if row_count == 0 {
+            return Ok(None);
+        }
+        let tiles = (row_count as u64).div_ceil(TILE_ROWS);
+        // One more for the total of all.
+        let totals = self.allocate::<u64>(tiles + 1)?;
+        let scan = ScanCounts {
+            counts: counts.address(),
+            tile_totals: totals.address(),
+            row_count: row_count as u64,
+            count_bytes,
+            ..ScanCounts::default()
+        };
+        let sums = TileSums { scan, tiles, totals };
+        self.launch(Kernel::SumTiles, tiles, &scan)?;
+        let arguments = ScanTotals { totals: scan.tile_totals, total: sums.total_address(), count: tiles };
+        self.launch(Kernel::ScanTotals, 1, &arguments)?;
+        Ok(Some(sums))
+    }
+
+    fn write_offsets(&self, mut sums: TileSums) -> Result<Buffer> {
+        let target = self.allocate::<u64>(sums.scan.row_count)?;
+        sums.scan.target = target.address();
+        self.launch(Kernel::WriteOffsets, sums.tiles, &sums.scan)?;
+        Ok(target)
+    }
+
+    /// The device writes the numbers while their count is on its way, into room for all rows; a query that does not
+    /// defer waits first, and has room for as many as there are.
+    fn write_selected(&self, mut sums: TileSums, total: &Readback) -> Result<RowNumbers> {
+        let row_count = sums.scan.row_count;
+        let room = match self.memory().techniques().is_deferred {
+            true => row_count,
+            false => one(total.wait(1)?),
+        };
+        let rows = self.allocate::<u32>(room)?;
+        if room > 0 {
+            sums.scan.target = rows.address();
+            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
+        }
+        let count = one(total.wait(1)?);
+        let is_every_row = count == row_count;
+        Ok(RowNumbers { rows, count: count as usize, may_miss: false, is_every_row })
+    }
+}

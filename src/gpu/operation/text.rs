@@ -1,0 +1,140 @@
+//! Text laid one after another, to leave the device or to let go of the pages that it lies in.
+
+use std::ops::Range;
+
+use pystachio_plan::Result;
+
+use super::{
+    Queue,
+    abi::{CopyStrings, MoveStrings},
+};
+use crate::device::{Buffer, CellType, Chunk, Column, Kernel, StringCell};
+
+/// Where the strings of a column would lie one after another.
+pub struct MeasuredText {
+    /// How long each row's text is: a `u32` a row.
+    pub lengths: Buffer,
+    /// Where each row's text starts: a `u64` a row.
+    pub offsets: Buffer,
+    /// How much text there is.
+    pub total_bytes: u64,
+}
+
+/// The strings of a column one after another.
+pub struct PackedText {
+    /// The text.
+    pub bytes: Buffer,
+    /// Where each row's text starts: a `u64` a row.
+    pub offsets: Buffer,
+    /// How much text there is.
+    pub total_bytes: u64,
+}
+
+/// A column whose text lies in one buffer, in the order of its rows.
+pub struct PackedColumn {
+    /// The column; its cells point to the text.
+    pub column: Column,
+    /// The text.
+    pub text: PackedText,
+    row_count: usize,
+}
+
+impl Queue {
+    /// A text column with its text packed.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub fn pack_column(&self, column: &Column, row_count: usize) -> Result<PackedColumn> {
+        let cells = self.allocate::<StringCell>(row_count as u64)?;
+        let measured = self.measure_text(column, row_count)?;
+        let text = self.copy_text(column, row_count, measured, Some(&cells))?;
+        let column = Column { values: cells, strings: vec![text.bytes.clone()], ..column.clone() };
+        Ok(PackedColumn { column, text, row_count })
+    }
+
+    /// A chunk that keeps no cells and no text but its own.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub fn compact(&self, chunk: &Chunk) -> Result<Chunk> {
+        let compacted = |column: &Column| {
+            let column = match column.is_slice() {
+                true => self.slice_column(column, 0, chunk.row_count)?,
+                false => column.clone(),
+            };
+            if column.cell_type != CellType::String {
+                return Ok(column);
+            }
+            Ok(self.pack_column(&column, chunk.row_count)?.column)
+        };
+        let columns = chunk.columns.iter().map(compacted).collect::<Result<_>>()?;
+        Ok(Chunk { row_count: chunk.row_count, columns })
+    }
+}
+
+impl PackedColumn {
+    /// Where the text of some rows starts; of the row after the last, where the text ends. Waits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
+        let inside: Vec<u32> =
+            rows.iter().filter(|row| **row < self.row_count).map(|row| *row as u32).collect();
+        let mut offsets = queue.pick(&self.text.offsets, &inside)?.into_iter();
+        let end = self.text.total_bytes;
+        let bound = |row: &usize| if *row < self.row_count { offsets.next().unwrap_or(end) } else { end };
+        Ok(rows.iter().map(bound).collect())
+    }
+}
+
+/// Copying text.
+impl Queue {
+    /// How long a text column's strings are. Waits for the count of bytes.
+    pub fn measure_text(&self, column: &Column, row_count: usize) -> Result<MeasuredText> {
+        let lengths = self.allocate::<u32>(row_count as u64)?;
+        let arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            row_count: row_count as u64,
+            ..CopyStrings::default()
+        };
+        self.launch_strided(Kernel::MeasureStrings, row_count as u64, &arguments)?;
+        let (offsets, total_bytes) = self.offsets(&lengths, 4, row_count)?;
+        Ok(MeasuredText { lengths, offsets, total_bytes })
+    }
+
+    /// A text column's strings copied one after another, in the order of rows, where they were measured to lie. `cells`
+    /// gets a [`crate::device::StringCell`] a row that points to the copy.
+    pub fn copy_text(
+        &self,
+        column: &Column,
+        row_count: usize,
+        measured: MeasuredText,
+        cells: Option<&Buffer>,
+    ) -> Result<PackedText> {
+        let MeasuredText { lengths, offsets, total_bytes } = measured;
+        let bytes = self.allocate::<u8>(total_bytes)?;
+        let arguments = CopyStrings {
+            source: column.view(),
+            lengths: lengths.address(),
+            offsets: offsets.address(),
+            bytes: bytes.address(),
+            cells: cells.map_or(0, Buffer::address),
+            row_count: row_count as u64,
+        };
+        // A warp a string.
+        self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
+        Ok(PackedText { bytes, offsets, total_bytes })
+    }
+
+    /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
+    pub fn move_strings(&self, cells: &Buffer, rows: Range<usize>, from: u64, to: u64) -> Result<()> {
+        let row_count = rows.len() as u64;
+        let first = cells.address() + (rows.start * size_of::<StringCell>()) as u64;
+        let arguments = MoveStrings { cells: first, row_count, distance: to.wrapping_sub(from) };
+        self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
+    }
+}

@@ -1,0 +1,284 @@
+//! What a launch reads and writes of the device's memory, as far as its arguments tell.
+//!
+//! An estimate from below: every cell that a row certainly takes counts once. Text that cells point to, chains of
+//! more than one row, what a sector holds besides the cell, and what data decides are left out.
+//!
+//! Deliberately absent: kernels whose arguments are lists on the device. Whoever launches those knows the bytes,
+//! and says them to [`Queue::launch_moving`](super::Queue::launch_moving).
+
+use bytemuck::Pod;
+
+use super::{
+    BLOOM_BLOCK_WORDS,
+    abi::{
+        AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
+        ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
+        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
+        MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals,
+        SlotInput, SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
+    },
+};
+use crate::device::{Kernel, StringCell};
+
+/// A row number, a group number, a slot, a length.
+const NUMBER_BYTES: u64 = 4;
+/// A hash, a count, an offset, a sort word.
+const WORD_BYTES: u64 = 8;
+/// A flag, a mark, the validity of a row.
+const FLAG_BYTES: u64 = 1;
+/// A sum that fits two words.
+const SUM_BYTES: u64 = 16;
+
+/// The bytes that a launch moves; 0 if its arguments do not tell.
+pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
+    match kernel {
+        Kernel::GatherCells => {
+            let GatherCells { rows, row_count, column_count, columns, .. } = read(arguments);
+            let columns = columns.iter().take(column_count as usize);
+            let bytes: u64 =
+                columns.map(|column| cell(&column.source) + written(&column.source, column.validity)).sum();
+            row_count * (if_set(rows, NUMBER_BYTES) + bytes)
+        }
+        Kernel::CopyRanges => {
+            let CopyRanges { range_count, ranges, .. } = read(arguments);
+            2 * ranges.iter().take(range_count as usize).map(|range| range.bytes).sum::<u64>()
+        }
+        Kernel::MarkRows => {
+            let MarkRows { flags, count, .. } = read(arguments);
+            count * (NUMBER_BYTES + if_set(flags, FLAG_BYTES) + FLAG_BYTES)
+        }
+        Kernel::CombineFlags => {
+            let CombineFlags { validity, row_count, .. } = read(arguments);
+            row_count * (2 * FLAG_BYTES + if_set(validity, FLAG_BYTES))
+        }
+        Kernel::SumTiles | Kernel::SelectRows => {
+            let ScanCounts { row_count, count_bytes, .. } = read(arguments);
+            row_count * u64::from(count_bytes)
+        }
+        Kernel::WriteOffsets => {
+            let ScanCounts { row_count, count_bytes, .. } = read(arguments);
+            row_count * (u64::from(count_bytes) + WORD_BYTES)
+        }
+        Kernel::ScanTotals => read::<ScanTotals>(arguments).count * 2 * WORD_BYTES,
+        Kernel::MeasureStrings => {
+            let CopyStrings { source, row_count, .. } = read(arguments);
+            row_count * (cell(&source) + NUMBER_BYTES)
+        }
+        Kernel::CopyStrings => {
+            let CopyStrings { source, cells, row_count, .. } = read(arguments);
+            row_count * (cell(&source) + WORD_BYTES + if_set(cells, size_of::<StringCell>() as u64))
+        }
+        Kernel::MoveStrings => read::<MoveStrings>(arguments).row_count * 2 * size_of::<StringCell>() as u64,
+        Kernel::AssignHashPartitions => {
+            read::<AssignHashPartitions>(arguments).row_count * (2 * WORD_BYTES + NUMBER_BYTES)
+        }
+        Kernel::AssignRangePartitions => {
+            let AssignRangePartitions { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + WORD_BYTES + NUMBER_BYTES)
+        }
+        Kernel::HashKeys => {
+            let HashKeys { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + WORD_BYTES)
+        }
+        Kernel::MeasureKeys => {
+            let MeasureKeys { keys, row_count, .. } = read(arguments);
+            row_count * cell(&keys)
+        }
+        Kernel::InsertBuildRows => {
+            let InsertBuildRows { key, row_count, slots, .. } = read(arguments);
+            let found_by = if slots == SLOTS_BY_KEY { cell(&key) } else { WORD_BYTES };
+            // A slot is read and written, a link is written.
+            row_count * (found_by + 3 * NUMBER_BYTES)
+        }
+        Kernel::FindEqualKeys => read::<FindEqualKeys>(arguments).row_count * (WORD_BYTES + NUMBER_BYTES),
+        Kernel::MatchRows => {
+            let arguments: ProbeRows = read(arguments);
+            arguments.probe_row_count * (probe_bytes(&arguments) + NUMBER_BYTES + FLAG_BYTES)
+        }
+        Kernel::CountMatches | Kernel::WriteMatches => {
+            let arguments: ProbeRows = read(arguments);
+            let offset = if kernel == Kernel::WriteMatches { WORD_BYTES } else { 0 };
+            arguments.probe_row_count * (probe_bytes(&arguments) + NUMBER_BYTES + offset)
+        }
+        Kernel::InsertBitmapKeys => {
+            let InsertFilterKeys { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + NUMBER_BYTES)
+        }
+        Kernel::InsertBloomKeys => {
+            let InsertFilterKeys { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + BLOOM_BLOCK_WORDS * NUMBER_BYTES)
+        }
+        Kernel::TestBitmapKeys => tested(&read(arguments), NUMBER_BYTES),
+        Kernel::TestBloomKeys => tested(&read(arguments), BLOOM_BLOCK_WORDS * NUMBER_BYTES),
+        Kernel::WritePairs => read::<WritePairs>(arguments).pair_count * 2 * NUMBER_BYTES,
+        Kernel::AssignGroups => {
+            let AssignGroups { keys, row_count, .. } = read(arguments);
+            // The hashes and keys of the row and of the one that stands for its group.
+            let compared = 2 * (WORD_BYTES + key_bytes(&keys));
+            row_count * (compared + 2 * NUMBER_BYTES + FLAG_BYTES)
+        }
+        Kernel::NumberGroups => read::<AssignGroups>(arguments).row_count * (2 * NUMBER_BYTES + WORD_BYTES),
+        Kernel::AccumulateFewGroups | Kernel::AccumulateFewLargeSums => accumulated(&read(arguments), 0),
+        Kernel::AccumulateGroups | Kernel::AccumulateLargeSums => {
+            let arguments: AccumulateGroups = read(arguments);
+            let sum = if_set(arguments.sums, SUM_BYTES) + if_set(arguments.rows, NUMBER_BYTES);
+            let count = if arguments.rows == 0 { WORD_BYTES } else { 0 };
+            // Read and written.
+            accumulated(&arguments, 2 * (sum + count))
+        }
+        Kernel::FinishSums | Kernel::FinishLargeSums => {
+            let FinishSums { group_count, cell_bytes, .. } = read(arguments);
+            group_count * (WORD_BYTES + SUM_BYTES + u64::from(cell_bytes) + FLAG_BYTES)
+        }
+        Kernel::AccumulateSlots => {
+            let AccumulateSlots { key, row_count, input_count, inputs, .. } = read(arguments);
+            let inputs = inputs.iter().take(input_count as usize);
+            let of_input = |input: &SlotInput| {
+                cell(&input.input) + 2 * (WORD_BYTES + if_set(input.sum_word.into(), SUM_BYTES))
+            };
+            row_count * (cell(&key) + 2 * WORD_BYTES + inputs.map(of_input).sum::<u64>())
+        }
+        Kernel::FlagSlots => read::<TakeSlots>(arguments).slot_count * (WORD_BYTES + FLAG_BYTES),
+        Kernel::TakeSlots => {
+            let TakeSlots { row_count, key_bytes, validity, output_count, outputs, .. } = read(arguments);
+            let words: u32 = outputs.iter().take(output_count as usize).map(|output| output.words).sum();
+            let key = NUMBER_BYTES + u64::from(key_bytes) + if_set(validity, FLAG_BYTES);
+            row_count * (key + 2 * WORD_BYTES * u64::from(words))
+        }
+        Kernel::MeasureSortWords => {
+            let MeasureSortWords { column, row_count, .. } = read(arguments);
+            row_count * cell(&column)
+        }
+        Kernel::EncodeSortWords => {
+            let EncodeSortWords { column, row_count, .. } = read(arguments);
+            row_count * (NUMBER_BYTES + cell(&column) + WORD_BYTES)
+        }
+        Kernel::CompareTexts => {
+            let CompareTexts { count, leaders, .. } = read(arguments);
+            let known = if_set(leaders, 3 * NUMBER_BYTES);
+            // The text's cell and its leader's; the bytes themselves are not known here.
+            count
+                * (NUMBER_BYTES + known + 2 * size_of::<StringCell>() as u64 + 2 * WORD_BYTES + NUMBER_BYTES)
+        }
+        Kernel::MarkTextGroups => {
+            read::<TextGroups>(arguments).count * (NUMBER_BYTES + 2 * WORD_BYTES + FLAG_BYTES)
+        }
+        Kernel::RankTextGroups => {
+            let TextGroups { count, groups, .. } = read(arguments);
+            let bounds = WORD_BYTES + FLAG_BYTES + NUMBER_BYTES;
+            count * (2 * NUMBER_BYTES + if_set(groups, NUMBER_BYTES) + bounds + 3 * WORD_BYTES + FLAG_BYTES)
+        }
+        Kernel::KeepTextGroups => {
+            let bounds = 2 * WORD_BYTES + FLAG_BYTES + NUMBER_BYTES;
+            read::<TextGroups>(arguments).kept_count * (bounds + 8 * NUMBER_BYTES)
+        }
+        Kernel::CountDigits => read::<SortDigits>(arguments).row_count * WORD_BYTES,
+        Kernel::ScatterDigits => read::<SortDigits>(arguments).row_count * 2 * (WORD_BYTES + NUMBER_BYTES),
+        _ => 0,
+    }
+}
+
+/// A kernel's arguments; zeros if they are another kernel's, which watching must not fail for.
+fn read<T: Pod>(arguments: &[u8]) -> T {
+    bytemuck::try_pod_read_unaligned(arguments).unwrap_or_else(|_| T::zeroed())
+}
+
+fn if_set(address: u64, bytes: u64) -> u64 {
+    if address == 0 { 0 } else { bytes }
+}
+
+/// A cell with its validity, read.
+fn cell(column: &ColumnView) -> u64 {
+    u64::from(column.cell_bytes) + if_set(column.validity, FLAG_BYTES)
+}
+
+/// A cell with its validity, written to another column.
+fn written(column: &ColumnView, validity: u64) -> u64 {
+    u64::from(column.cell_bytes) + if_set(validity, FLAG_BYTES)
+}
+
+fn key_bytes(keys: &KeyColumns) -> u64 {
+    keys.columns.iter().take(keys.count as usize).map(cell).sum()
+}
+
+/// What finding one build row takes: the slot, and the probe row's key, or its hash and the hash of the build row.
+fn probe_bytes(arguments: &ProbeRows) -> u64 {
+    let found_by = match arguments.slots {
+        SLOTS_BY_KEY => key_bytes(&arguments.probe_keys),
+        _ => 2 * WORD_BYTES,
+    };
+    found_by + NUMBER_BYTES
+}
+
+/// `found`: what a row finds in the filter.
+fn tested(arguments: &TestFilterKeys, found: u64) -> u64 {
+    let TestFilterKeys { keys, row_count, asked, .. } = arguments;
+    row_count * (key_bytes(keys) + found + if_set(*asked, FLAG_BYTES) + FLAG_BYTES)
+}
+
+fn accumulated(arguments: &AccumulateGroups, a_group: u64) -> u64 {
+    let AccumulateGroups { input, groups, row_count, .. } = arguments;
+    let input = if input.values == 0 { 0 } else { cell(input) };
+    row_count * (input + if_set(*groups, NUMBER_BYTES) + a_group)
+}
+
+/// What [`operation_of`] calls launches that find groups which are known to be few, and those that copy a range of rows.
+#[cfg(test)]
+pub(crate) const GROUPS_OF_FEW: &str = "groups of few";
+#[cfg(test)]
+pub(crate) const SLICES: &str = "slices";
+
+/// Which of the operations that launch a kernel it is, where a test asks.
+#[cfg(test)]
+pub(crate) fn operation_of(kernel: Kernel, arguments: &[u8]) -> Option<&'static str> {
+    match kernel {
+        Kernel::AssignGroups => {
+            let AssignGroups { row_count, slot_count, .. } = read(arguments);
+            (slot_count < (2 * row_count).next_power_of_two()).then_some(GROUPS_OF_FEW)
+        }
+        Kernel::GatherCells => {
+            let GatherCells { rows, row_count, .. } = read(arguments);
+            (rows == 0 && row_count > 0).then_some(SLICES)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytemuck::bytes_of;
+
+    use super::*;
+    use crate::operation::abi::GatheredColumn;
+
+    #[test]
+    fn a_gather_moves_row_numbers_and_cells() {
+        let mut arguments = GatherCells { row_count: 10, column_count: 1, ..GatherCells::default() };
+        let source = ColumnView { values: 1, cell_bytes: 8, ..ColumnView::default() };
+        arguments.columns[0] = GatheredColumn { source, values: 1, validity: 0 };
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * 16);
+        (arguments.rows, arguments.columns[0].validity, arguments.columns[0].source.validity) = (1, 1, 1);
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
+        // What is not counted does not move; row numbers are read once.
+        arguments.columns[1] = arguments.columns[0];
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 9 + 9));
+        arguments.column_count = 2;
+        assert_eq!(bytes_moved(Kernel::GatherCells, bytes_of(&arguments)), 10 * (4 + 2 * (9 + 9)));
+    }
+
+    #[test]
+    fn keys_count_as_often_as_there_are_of_them() {
+        let mut arguments = HashKeys { row_count: 3, ..HashKeys::default() };
+        arguments.keys.count = 2;
+        arguments.keys.columns[0].cell_bytes = 4;
+        arguments.keys.columns[1].cell_bytes = 16;
+        arguments.keys.columns[2].cell_bytes = 32;
+        assert_eq!(bytes_moved(Kernel::HashKeys, bytes_of(&arguments)), 3 * (4 + 16 + 8));
+    }
+
+    #[test]
+    fn arguments_of_another_kernel_move_nothing() {
+        assert_eq!(bytes_moved(Kernel::GatherCells, &[1, 2, 3]), 0);
+        assert_eq!(bytes_moved(Kernel::DecodeLevels, &[0; 40]), 0);
+    }
+}

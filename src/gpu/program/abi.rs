@@ -1,0 +1,41 @@
+//! Programs: kernels/abi/program.h, as far as `instruction.rs` does not have it.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::instruction::{PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX};
+use crate::operation::Status;
+
+/// `ProgramColumn`: addresses of cells and of validity bytes, 0 if there are none.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct ProgramColumn {
+    pub values: u64,
+    pub validity: u64,
+}
+
+/// Arguments of the kernels that evaluate programs.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct EvaluateProgram {
+    pub instructions: u64,
+    pub constants: u64,
+    pub row_count: u64,
+    pub status: u64,
+    pub text: u64,
+    pub text_bytes_max: u64,
+    pub text_bytes: u64,
+    pub instruction_count: u32,
+    pub reserved: u32,
+    pub columns: [ProgramColumn; PROGRAM_COLUMNS_MAX],
+    pub outputs: [ProgramColumn; PROGRAM_OUTPUTS_MAX],
+}
+const _: () = assert!(size_of::<EvaluateProgram>() == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX));
+
+/// What a launch leaves: `Status`, and the bytes of text that it wanted.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct Outcome {
+    pub status: Status,
+    pub text_bytes: u64,
+}
+const _: () = assert!(size_of::<Outcome>() == 16);

@@ -1,0 +1,80 @@
+//! Arithmetic on integers and floats.
+
+use pystachio_plan::{DataType, Function, Result};
+
+use super::{Call, Compiler, Kind, Slot, decimal::rounding};
+use crate::{
+    operation::error_code,
+    program::opcode::{Opcode, ordering::GREATER},
+};
+
+/// Bits of an integer type, and the fault of what does not fit them.
+pub(super) fn integer_range(data_type: &DataType) -> (u16, u32) {
+    match data_type {
+        DataType::Int16 => (16, error_code::INT16_RANGE),
+        DataType::Int32 => (32, error_code::INT32_RANGE),
+        _ => (64, error_code::INT64_RANGE),
+    }
+}
+
+impl Compiler<'_> {
+    /// Arithmetic whose arguments have the integer type of its result.
+    pub(super) fn integer_arithmetic(&mut self, call: &Call<'_>) -> Result<Slot> {
+        if call.values.iter().any(|value| value.data_type != *call.data_type) {
+            return Err(call.not_supported());
+        }
+        let (bits, fault) = integer_range(call.data_type);
+        let a = call.slot(0, Kind::Integer)?;
+        let opcode = match call.function {
+            Function::Add => Opcode::AddInteger,
+            Function::Subtract => Opcode::SubtractInteger,
+            Function::Multiply => Opcode::MultiplyInteger,
+            Function::Divide => Opcode::DivideInteger,
+            Function::Modulo => Opcode::ModuloInteger,
+            Function::Negate | Function::Absolute => {
+                let zero = self.builder.integer(0)?;
+                let negated = self.builder.strict(Opcode::SubtractInteger, &[zero, a], bits, fault)?;
+                if call.function == Function::Negate || a == Slot::Null {
+                    return Ok(negated);
+                }
+                let greater = self.builder.strict(Opcode::CompareInteger, &[negated, a], GREATER, 0)?;
+                return self.builder.lenient(Opcode::Choose, &[a, negated, greater], 0);
+            }
+            _ => return Err(call.not_supported()),
+        };
+        let b = call.slot(1, Kind::Integer)?;
+        self.builder.strict(opcode, &[a, b], bits, fault)
+    }
+
+    /// Arithmetic whose arguments have the float type of its result.
+    pub(super) fn float_arithmetic(&mut self, call: &Call<'_>) -> Result<Slot> {
+        let same = call.values.iter().all(|value| value.data_type == *call.data_type);
+        if !call.data_type.is_float() || !same {
+            return Err(call.not_supported());
+        }
+        let is_single = u16::from(*call.data_type == DataType::Float32);
+        let a = call.slot(0, Kind::Float)?;
+        let (opcode, mode) = match call.function {
+            Function::Add => (Opcode::AddFloat, is_single),
+            Function::Subtract => (Opcode::SubtractFloat, is_single),
+            Function::Multiply => (Opcode::MultiplyFloat, is_single),
+            Function::Divide => (Opcode::DivideFloat, is_single),
+            Function::Negate => (Opcode::NegateFloat, 0),
+            Function::Absolute => (Opcode::AbsoluteFloat, 0),
+            Function::Sign => (Opcode::SignFloat, 0),
+            Function::SquareRoot if is_single == 0 => (Opcode::SquareRoot, 0),
+            Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => {
+                (Opcode::RoundFloat, rounding(call.function))
+            }
+            _ => return Err(call.not_supported()),
+        };
+        match call.values.len() {
+            1 => self.builder.strict(opcode, &[a], mode, 0),
+            2 => {
+                let b = call.slot(1, Kind::Float)?;
+                self.builder.strict(opcode, &[a, b], mode, 0)
+            }
+            _ => Err(call.not_supported()),
+        }
+    }
+}

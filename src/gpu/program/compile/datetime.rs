@@ -1,0 +1,185 @@
+//! Dates, times and timestamps. A timestamp with time zone is one in UTC.
+
+use pystachio_plan::{DataType, DateField, Error, ErrorKind, Function, Result};
+
+use super::{Call, Compiler, Kind, Slot, decimal::Scaled};
+use crate::{
+    operation::error_code,
+    program::{constants::Cell, opcode::Opcode},
+};
+
+impl Compiler<'_> {
+    /// A function of dates and times.
+    pub(super) fn datetime(&mut self, call: &Call<'_>) -> Result<Slot> {
+        match call.function {
+            Function::Extract(field) => self.extract(field, call),
+            Function::DatePart(field) => self.date_part(field, call),
+            Function::DateTrunc(field) => self.date_trunc(field, call),
+            Function::AddDays | Function::SubtractDays => {
+                check_types(call, &[DataType::Date, DataType::Int32])?;
+                let opcode = match call.function {
+                    Function::AddDays => Opcode::AddDays,
+                    _ => Opcode::SubtractDays,
+                };
+                self.binary(call, opcode, Kind::Integer)
+            }
+            Function::DaysBetween => {
+                check_types(call, &[DataType::Date, DataType::Date])?;
+                self.binary(call, Opcode::DaysBetween, Kind::Integer)
+            }
+            Function::AddInterval => {
+                check_types(call, &[call.data_type.clone(), DataType::Interval])?;
+                self.binary(call, Opcode::AddInterval, Kind::Interval)
+            }
+            _ => {
+                let first = call.value(0)?.data_type.clone();
+                check_types(call, &[first.clone(), first])?;
+                self.binary(call, Opcode::TimestampDifference, Kind::Integer)
+            }
+        }
+    }
+
+    fn binary(&mut self, call: &Call<'_>, opcode: Opcode, second: Kind) -> Result<Slot> {
+        let (a, b) = (call.slot(0, Kind::Integer)?, call.slot(1, second)?);
+        self.builder.strict(opcode, &[a, b], 0, 0)
+    }
+
+    fn extract(&mut self, field: DateField, call: &Call<'_>) -> Result<Slot> {
+        let DataType::Decimal { scale, .. } = *call.data_type else { return Err(call.not_supported()) };
+        let kind = Kind::of(call.data_type).map_err(|_| call.not_supported())?;
+        let fault = error_code::DECIMAL_RANGE | if kind == Kind::Integer { 18 } else { 38 } << 8;
+        let value = self.field(field, call)?;
+        self.rescale(value, kind, u32::from(scale), fault)
+    }
+
+    /// Every step is an instruction of its own, so that each is rounded as PostgreSQL rounds it.
+    fn date_part(&mut self, field: DateField, call: &Call<'_>) -> Result<Slot> {
+        if *call.data_type != DataType::Float64 {
+            return Err(call.not_supported());
+        }
+        let Scaled { slot, scale, .. } = self.field(field, call)?;
+        match field {
+            DateField::Second | DateField::Milliseconds => self.seconds_part(slot, scale),
+            _ => {
+                let value = self.builder.strict(Opcode::IntegerToFloat, &[slot], 0, 0)?;
+                self.divide_float(value, 10f64.powi(scale as i32))
+            }
+        }
+    }
+
+    /// Microseconds of a minute in units of 10⁶⁻ˢᶜᵃˡᵉ of a second: the whole seconds and their fraction apart.
+    fn seconds_part(&mut self, microseconds: Slot, scale: u32) -> Result<Slot> {
+        let second = self.builder.integer(1_000_000)?;
+        let mut part = |opcode| {
+            let part = self.builder.strict(opcode, &[microseconds, second], 64, error_code::INT64_RANGE)?;
+            self.builder.strict(Opcode::IntegerToFloat, &[part], 0, 0)
+        };
+        let (seconds, fraction) = (part(Opcode::DivideInteger)?, part(Opcode::ModuloInteger)?);
+        let fraction = self.divide_float(fraction, 10f64.powi(scale as i32))?;
+        let units = self.builder.constant(Cell::float(10f64.powi(6 - scale as i32)))?;
+        let seconds = self.builder.strict(Opcode::MultiplyFloat, &[seconds, units], 0, 0)?;
+        self.builder.strict(Opcode::AddFloat, &[seconds, fraction], 0, 0)
+    }
+
+    fn divide_float(&mut self, value: Slot, divisor: f64) -> Result<Slot> {
+        if divisor == 1.0 {
+            return Ok(value);
+        }
+        let divisor = self.builder.constant(Cell::float(divisor))?;
+        self.builder.strict(Opcode::DivideFloat, &[value, divisor], 0, 0)
+    }
+
+    /// A field as an integer, with a scale of its own.
+    fn field(&mut self, field: DateField, call: &Call<'_>) -> Result<Scaled> {
+        let value = call.value(0)?;
+        let (opcode, has_field) = match value.data_type {
+            DataType::Date => (Opcode::ExtractDate, field == DateField::Epoch || !is_time_field(field)),
+            DataType::Time => (Opcode::ExtractTime, is_time_field(field)),
+            DataType::Timestamp | DataType::TimestampTz => (Opcode::ExtractTimestamp, true),
+            _ => return Err(call.not_supported()),
+        };
+        if !has_field {
+            return Err(unit_not_supported(field, &value.data_type));
+        }
+        let slot = self.builder.strict(opcode, &[value.slot], field_number(field), 0)?;
+        // The epoch of a date counts whole seconds, unlike that of a timestamp.
+        let scale = match (field, &value.data_type) {
+            (_, DataType::Date) => 0,
+            (DateField::Second | DateField::Epoch, _) => 6,
+            (DateField::Milliseconds, _) => 3,
+            _ => 0,
+        };
+        Ok(Scaled { slot, kind: Kind::Integer, scale })
+    }
+
+    fn date_trunc(&mut self, field: DateField, call: &Call<'_>) -> Result<Slot> {
+        let value = call.value(0)?;
+        if !matches!(value.data_type, DataType::Timestamp | DataType::TimestampTz) {
+            return Err(call.not_supported());
+        }
+        let no_unit = matches!(
+            field,
+            DateField::DayOfWeek
+                | DateField::IsoDayOfWeek
+                | DateField::DayOfYear
+                | DateField::IsoYear
+                | DateField::Epoch
+        );
+        if no_unit {
+            return Err(unit_not_supported(field, call.data_type));
+        }
+        self.builder.strict(Opcode::TruncateTimestamp, &[value.slot], field_number(field), 0)
+    }
+}
+
+fn check_types(call: &Call<'_>, types: &[DataType]) -> Result<()> {
+    let same = |(value, data_type): (&super::Typed, &DataType)| {
+        value.slot == Slot::Null || value.data_type == *data_type
+    };
+    if call.values.len() == types.len() && call.values.iter().zip(types).all(same) {
+        Ok(())
+    } else {
+        Err(call.not_supported())
+    }
+}
+
+fn is_time_field(field: DateField) -> bool {
+    matches!(
+        field,
+        DateField::Microseconds
+            | DateField::Milliseconds
+            | DateField::Second
+            | DateField::Minute
+            | DateField::Hour
+            | DateField::Epoch
+    )
+}
+
+/// `ProgramField` of kernels/abi/program.h.
+fn field_number(field: DateField) -> u16 {
+    match field {
+        DateField::Microseconds => 0,
+        DateField::Milliseconds => 1,
+        DateField::Second => 2,
+        DateField::Minute => 3,
+        DateField::Hour => 4,
+        DateField::Day => 5,
+        DateField::Week => 6,
+        DateField::Month => 7,
+        DateField::Quarter => 8,
+        DateField::Year => 9,
+        DateField::Decade => 10,
+        DateField::Century => 11,
+        DateField::Millennium => 12,
+        DateField::DayOfWeek => 13,
+        DateField::IsoDayOfWeek => 14,
+        DateField::DayOfYear => 15,
+        DateField::IsoYear => 16,
+        DateField::Epoch => 17,
+    }
+}
+
+fn unit_not_supported(field: DateField, data_type: &DataType) -> Error {
+    let unit = format!("{field:?}").to_lowercase();
+    Error::new(ErrorKind::NotSupported, format!("unit \"{unit}\" not supported for type {data_type}"))
+}

@@ -1,0 +1,263 @@
+//! Scalar expressions on a device: compiled to a byte-code that the device runs over chunks.
+//!
+//! ```text
+//! Expression ── compile/ ──► builder (values) ── registers ──► Code: Instruction[], constants
+//!                                                               │
+//! Chunk ──────────────────── evaluate ───────────────► Queue::run ──► Columns
+//! ```
+//!
+//! - `compile/`: what every function becomes; `laziness.rs`: what is evaluated only where it is needed
+//! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
+//! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: what kernels/abi/program.h describes
+//! - `nullability.rs`: which results need validity; `evaluate.rs`, `abi.rs`: launches
+//! - `host_calls.rs`: what no device computes and the host does
+//!
+//! Invariants: a program gives PostgreSQL's value or PostgreSQL's error for every row, or it is refused
+//! with `NotSupported` when it is compiled, and the plan runs on the CPU. Nothing is evaluated for a row
+//! for which PostgreSQL would not evaluate it and that could fail there.
+//!
+//! Decimals of more than 38 digits take two cells, for which there is a kernel of its own: programs without
+//! them do not pay for it.
+//!
+//! Deliberately absent: aggregates, compilation to machine code.
+
+mod abi;
+mod builder;
+mod code;
+mod compile;
+mod constants;
+mod evaluate;
+mod host_calls;
+mod instruction;
+mod laziness;
+mod nullability;
+mod opcode;
+mod registers;
+
+#[cfg(test)]
+mod tests;
+
+use pystachio_plan::{ColumnId, DataType, Error, ErrorKind, Expression, Literal, Result};
+
+use crate::{
+    device::{Chunk, Column},
+    operation::Queue,
+};
+
+pub use code::Code;
+
+use self::{
+    code::Needs,
+    compile::Compiler,
+    host_calls::{Extracted, HostCalls},
+    instruction::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
+    nullability::{Nullability, nullability},
+    registers::allocate_registers,
+};
+
+/// Expressions that are evaluated together over chunks of one layout.
+pub struct Program {
+    /// What the host computes first, if there is such.
+    host_calls: Option<Box<HostCalls>>,
+    outputs: Vec<Output>,
+    /// Absent if every output is a column of the input.
+    code: Option<Code>,
+}
+
+/// A condition that is evaluated over chunks of one layout.
+pub struct Filter {
+    host_calls: Option<Box<HostCalls>>,
+    code: Code,
+}
+
+/// Where an output comes from.
+enum Output {
+    /// A column of the input, by place.
+    Input(usize),
+    /// The next output of the code.
+    Computed(Computed),
+}
+
+/// An output that byte-code computes.
+pub struct Computed {
+    pub(crate) data_type: DataType,
+    /// Places of the columns whose NULLs make it NULL; `None` if it can be NULL without any.
+    pub(crate) null_sources: Option<Vec<usize>>,
+}
+
+impl Program {
+    /// Compiles expressions over columns of these ids and types, in the order of the chunk's columns.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for what the device has no exact function for, and for more columns, registers or
+    /// outputs than a program can have. `Internal` for a plan that contradicts itself.
+    pub fn compile(
+        expressions: &[Expression],
+        input: &[(ColumnId, DataType)],
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let Some(extracted) = HostCalls::extract(expressions, input, parameters)? else {
+            return compile_sharing(|shares| Self::compile_once(expressions, input, parameters, shares));
+        };
+        let Extracted { expressions, input, calls } = extracted;
+        let program = compile_sharing(|shares| Self::compile_once(&expressions, &input, parameters, shares))?;
+        Ok(Self { host_calls: Some(Box::new(calls)), ..program })
+    }
+
+    /// Evaluates the expressions. Columns that are expressions are the chunk's own.
+    ///
+    /// Waits if an expression can fail, makes text, or is a variance.
+    ///
+    /// # Shapes
+    ///
+    /// One column per expression, each of the chunk's rows.
+    ///
+    /// # Errors
+    ///
+    /// Those of the functions, with PostgreSQL's messages; `OutOfMemory`, `Device`.
+    ///
+    /// # Panics
+    ///
+    /// If the chunk's columns are not of the types that the program was compiled for.
+    pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
+        if let Some(calls) = &self.host_calls {
+            return self.evaluate_code(queue, &calls.evaluate(queue, chunk)?);
+        }
+        self.evaluate_code(queue, chunk)
+    }
+
+    fn evaluate_code(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<Column>> {
+        let computed: Vec<&Computed> = self
+            .outputs
+            .iter()
+            .filter_map(|output| match output {
+                Output::Computed(computed) => Some(computed),
+                Output::Input(_) => None,
+            })
+            .collect();
+        let mut computed = match &self.code {
+            Some(code) => queue.run(code, &computed, chunk)?.into_iter(),
+            None => Vec::new().into_iter(),
+        };
+        self.outputs
+            .iter()
+            .map(|output| match output {
+                Output::Input(place) => chunk.columns.get(*place).cloned(),
+                Output::Computed(_) => computed.next(),
+            })
+            .map(|column| column.ok_or_else(|| Error::internal("a chunk lacks a column of its program")))
+            .collect()
+    }
+
+    fn compile_once(
+        expressions: &[Expression],
+        input: &[(ColumnId, DataType)],
+        parameters: &[Literal],
+        shares: bool,
+    ) -> Result<Self> {
+        let mut compiler = Compiler::new(input, parameters, shares);
+        let mut outputs = Vec::with_capacity(expressions.len());
+        let mut computed_count = 0;
+        for expression in expressions {
+            if let Expression::Column { id, .. } = expression {
+                outputs.push(Output::Input(compiler.place(*id)?));
+                continue;
+            }
+            compiler.output(expression, computed_count)?;
+            computed_count += 1;
+            let null_sources = match nullability(expression, parameters) {
+                Nullability::Always => None,
+                Nullability::WithColumns(columns) => {
+                    Some(columns.into_iter().map(|id| compiler.place(id)).collect::<Result<Vec<usize>>>()?)
+                }
+            };
+            let data_type = expression.data_type().clone();
+            outputs.push(Output::Computed(Computed { data_type, null_sources }));
+        }
+        let code = if computed_count == 0 { None } else { Some(finish(compiler, input)?) };
+        Ok(Self { host_calls: None, outputs, code })
+    }
+}
+
+impl Filter {
+    /// Compiles a condition over columns of these ids and types, in the order of the chunk's columns.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Program::compile`].
+    pub fn compile(
+        condition: &Expression,
+        input: &[(ColumnId, DataType)],
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let compile = |condition: &Expression, input: &[(ColumnId, DataType)]| {
+            compile_sharing(|shares| {
+                let mut compiler = Compiler::new(input, parameters, shares);
+                compiler.filter(condition, 0)?;
+                finish(compiler, input)
+            })
+        };
+        match HostCalls::extract(std::slice::from_ref(condition), input, parameters)? {
+            None => Ok(Self { host_calls: None, code: compile(condition, input)? }),
+            Some(Extracted { expressions, input, calls }) => {
+                let condition = expressions.first().unwrap_or(condition);
+                Ok(Self { host_calls: Some(Box::new(calls)), code: compile(condition, &input)? })
+            }
+        }
+    }
+
+    /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.
+    ///
+    /// Waits if the condition can fail or makes text.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Program::evaluate`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`Program::evaluate`].
+    pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Column> {
+        let flags = Computed { data_type: DataType::Bool, null_sources: Some(Vec::new()) };
+        let mut columns = match &self.host_calls {
+            None => queue.run(&self.code, &[&flags], chunk)?,
+            Some(calls) => queue.run(&self.code, &[&flags], &calls.evaluate(queue, chunk)?)?,
+        };
+        columns.pop().ok_or_else(|| Error::internal("a condition without a result"))
+    }
+}
+
+/// Compiles with equal parts shared, and without if that takes too many registers.
+fn compile_sharing<T>(compile: impl Fn(bool) -> Result<T>) -> Result<T> {
+    match compile(true) {
+        Err(error) if error.kind == ErrorKind::NotSupported => compile(false).map_err(|_| error),
+        compiled => compiled,
+    }
+}
+
+fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code> {
+    let Compiler { builder, loaded, .. } = compiler;
+    let (steps, constants) = builder.finish();
+    let needs_int256 = steps.iter().any(|placed| placed.step.opcode.needs_int256());
+    let (registers_max, cells_each) =
+        if needs_int256 { (PROGRAM_REGISTERS_INT256, 2) } else { (PROGRAM_REGISTERS, 1) };
+    let allocation = allocate_registers(&steps, registers_max)?;
+    let makes_text = steps.iter().filter(|placed| placed.step.opcode.makes_text()).count();
+    let may_fault = steps.iter().any(|placed| placed.step.opcode.may_fault(placed.step.detail));
+    let needs_text = steps.iter().any(|placed| placed.step.opcode.needs_text());
+    let is_uniform = steps.iter().all(|placed| placed.step.opcode.is_uniform());
+    let loaded_types = loaded
+        .iter()
+        .map(|place| match input.get(*place) {
+            Some((_, data_type)) => Ok((*place, data_type.clone())),
+            None => Err(Error::internal("a program loads a column that its input lacks")),
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Code::new(
+        allocation,
+        constants.image(cells_each),
+        loaded_types,
+        Needs { makes_text, may_fault, needs_text, needs_int256, is_uniform },
+    ))
+}

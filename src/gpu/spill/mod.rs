@@ -1,0 +1,26 @@
+//! Rows moved off the device: to page-locked memory of the host, and to files when that is full.
+//!
+//! ```text
+//! chunk in partition order ─► one column after another ─► slabs of the host │ extent of the query's file
+//!                                                              │ ranges of rows
+//! chunk of some partition  ◄── cells, validity, text ◄─────────┘
+//! ```
+//!
+//! - `store.rs`: bytes on the host or in the query's file ([`pystachio_engine::spill`])
+//! - `chunk.rs`: a chunk as bytes, and ranges of rows of several back as one chunk
+//! - `part.rs`: ranges of many chunks that belong together: a partition
+//!
+//! Invariants: a spilled chunk keeps the order of its rows. Text is packed when it leaves, so that it needs no
+//! page of a file any more. The file has no name in its folder, so nothing is left behind when a process dies.
+//!
+//! Deliberately absent: what is spilled and when; operators decide that.
+
+mod chunk;
+mod part;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use chunk::SpilledChunk;
+pub use part::{SpilledPart, SpilledPartitions, SpilledSize};
+pub use store::{SpillOptions, SpillStore};
