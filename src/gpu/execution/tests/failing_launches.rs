@@ -63,7 +63,7 @@ fn a_query_fails_by_the_message_of_any_kernel_that_fails() {
     assert_eq!(rows, expected(&left.rows, &right.rows));
     let kernels = plain.calls.kernels();
     for of_each in
-        ["convert_values", "evaluate_small_program", "select_rows", "gather_cells", "insert_build_rows"]
+        ["convert_values", "evaluate_uniform_program", "select_rows", "gather_cells", "insert_build_rows"]
     {
         assert!(kernels.contains(&of_each), "{of_each} was not launched: {kernels:?}");
     }
