@@ -4,7 +4,7 @@
 //! ```text
 //!            begin: filters into its scans are settled,            its driver ends
 //!            there are a thread and memory                         (rows, error or panic)
-//!   Waiting ──────────────────────────────────────────► Running ───────────────────────► Ended
+//!   Waiting ──────────────────────────────► Starting ─► Running ───────────────────────► Ended
 //!      │ the join asks: its own driver reads it            │ the join asks: it waits       │ the join asks
 //!      └───────────────────────► Taken ◄───────────────────┴───────────────────────────────┘
 //! ```
@@ -92,6 +92,8 @@ struct Fragment {
 enum Progress {
     /// Nobody has begun: whoever does takes what is to be read.
     Waiting(UnreadBuild),
+    /// Its thread is on its way, and takes what is to be read.
+    Starting(UnreadBuild),
     /// A driver of its own reads it.
     Running,
     /// That driver has ended.
@@ -111,7 +113,7 @@ impl Drop for BuildFragment {
         // A driver that runs gives up what it has.
         let given_up = match &*progress {
             Progress::Running | Progress::Taken => None,
-            Progress::Waiting(_) | Progress::Ended(_) => {
+            Progress::Waiting(_) | Progress::Starting(_) | Progress::Ended(_) => {
                 Some(std::mem::replace(&mut *progress, Progress::Taken))
             }
         };
@@ -131,14 +133,14 @@ impl BuildFragment {
         let before = {
             let mut progress = fragment.lock();
             match &*progress {
-                Progress::Running => None,
+                Progress::Starting(_) | Progress::Running => None,
                 _ => Some(std::mem::replace(&mut *progress, Progress::Taken)),
             }
         };
         let read = match before {
             Some(Progress::Waiting(unread)) => return unread.read(driver),
             Some(Progress::Ended(read)) => read,
-            Some(Progress::Running | Progress::Taken) => {
+            Some(Progress::Starting(_) | Progress::Running | Progress::Taken) => {
                 Err(Error::internal("a build side is asked for twice"))
             }
             None => driver.while_waiting(|driver| fragment.wait_ended(driver)),
@@ -158,6 +160,28 @@ impl Fragment {
         matches!(*self.lock(), Progress::Waiting(_))
     }
 
+    /// Says that a thread is about to begin; false where the join was faster.
+    fn start(&self) -> bool {
+        self.replace(|progress| match progress {
+            Progress::Waiting(unread) => Progress::Starting(unread),
+            other => other,
+        });
+        matches!(*self.lock(), Progress::Starting(_))
+    }
+
+    /// Says that there is no thread after all.
+    fn stay(&self) {
+        self.replace(|progress| match progress {
+            Progress::Starting(unread) => Progress::Waiting(unread),
+            other => other,
+        });
+    }
+
+    fn replace(&self, next: impl FnOnce(Progress) -> Progress) {
+        let mut progress = self.lock();
+        *progress = next(std::mem::replace(&mut *progress, Progress::Taken));
+    }
+
     /// Whether all is known that its scans wait for.
     fn is_ready(&self) -> bool {
         self.place.filters.iter().all(|filter| filter.is_settled())
@@ -169,7 +193,7 @@ impl Fragment {
         loop {
             match std::mem::replace(&mut *progress, Progress::Taken) {
                 Progress::Ended(read) => return read,
-                running @ Progress::Running => *progress = running,
+                running @ (Progress::Starting(_) | Progress::Running) => *progress = running,
                 Progress::Waiting(_) | Progress::Taken => {
                     driver.check_cancelled()?;
                     return Err(Error::internal("a build side has gone"));
@@ -184,8 +208,8 @@ impl Fragment {
     fn run(&self, query: &Arc<Query>) {
         let mut progress = self.lock();
         let unread = match std::mem::replace(&mut *progress, Progress::Running) {
-            Progress::Waiting(unread) => unread,
-            // The join was faster.
+            Progress::Starting(unread) => unread,
+            // Its join does not want it any more.
             before => {
                 *progress = before;
                 return;
@@ -266,6 +290,9 @@ impl Fragments {
                 break;
             }
             let fragment = state.waiting.remove(place);
+            if !fragment.start() {
+                continue;
+            }
             // Before it is there, or fragments that begin one after another would all find the same room.
             let working = query.memory.enter();
             let (query, begun) = (query.clone(), fragment.clone());
@@ -286,6 +313,7 @@ impl Fragments {
                 // Joins read by themselves what has not begun.
                 Err(error) => {
                     tracing::warn!("a thread can't be started: {error}");
+                    fragment.stay();
                     break;
                 }
             }
