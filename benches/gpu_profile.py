@@ -56,7 +56,7 @@ def _launches(log):
 
 
 def _use_engine(bench, path):
-    """Lets servers start this executable, and ends the engine that runs."""
+    """Says which executable engines are from their next start on: this one, or the installed one."""
     with Session(bench.conninfo) as session:
         session.run(f"ALTER SYSTEM SET pystachio.engine_path = '{path}'" if path else "ALTER SYSTEM RESET pystachio.engine_path")
         session.run("SELECT pg_reload_conf()")
