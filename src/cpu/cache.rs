@@ -17,10 +17,10 @@ use std::{
 
 use crate::datafusion::execution::memory_pool::MemoryReservation;
 use arrow::array::{Array, ArrayData, ArrayRef};
-use pystachio_plan::{CacheEntry, DataType, MemorySpace, ScanColumn};
+use pystachio_plan::{CacheEntry, MemorySpace};
 
 use pystachio_engine::locking::lock;
-use pystachio_files::FileIdentity;
+use pystachio_files::{ColumnVariant, FileIdentity};
 
 /// One column of one row group, as one kind of scan column reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,16 +29,7 @@ pub(crate) struct ChunkKey {
     pub(crate) row_group: usize,
     /// The column's place among the file's top-level columns.
     pub(crate) column: usize,
-    pub(crate) variant: Arc<ChunkVariant>,
-}
-
-/// What the declared column adds to the file's: scans that agree share their chunks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ChunkVariant {
-    data_type: DataType,
-    not_null: bool,
-    length_max: Option<u32>,
-    trim_blanks: bool,
+    pub(crate) variant: Arc<ColumnVariant>,
 }
 
 /// A column of a row group.
@@ -80,17 +71,6 @@ struct Entry {
     source: ChunkSource,
     last_use: u64,
     hits: u64,
-}
-
-impl ChunkVariant {
-    pub(crate) fn of(column: &ScanColumn) -> Self {
-        Self {
-            data_type: column.data_type.clone(),
-            not_null: column.not_null,
-            length_max: column.length_max,
-            trim_blanks: column.trim_blanks,
-        }
-    }
 }
 
 impl Chunk {

@@ -10,7 +10,7 @@
 //! - `page_header.rs`, `page_list.rs`: where the pages of a column chunk are; `page_check.rs`: what of them must be true before
 //!   somebody else decodes them
 //! - `scan_size.rs`: how much is left to read
-//! - `describe`, `file_type.rs`: tables for the planner
+//! - `describe`, `file_type.rs`: tables for the planner; `column_variant.rs`: what a declared column adds to the file's
 //! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
 //!   (`writer.rs`)
 //! - `leafless.rs`: groups without columns, which the Arrow reader numbers columns without
@@ -21,6 +21,7 @@
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
 
+mod column_variant;
 mod compact_protocol;
 pub mod decoding_panics;
 mod describe;
@@ -48,6 +49,7 @@ mod statistics;
 mod writer;
 pub mod writing;
 
+pub use column_variant::ColumnVariant;
 pub use describe::{DescriptionCache, describe, identify};
 pub use error::{corrupt_file, from_io, from_parquet};
 pub use file_memory::FileMemory;

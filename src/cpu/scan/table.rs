@@ -11,14 +11,13 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
-use pystachio_files::{ChunkStatistics, FileFooter, TableFile, decoding_panics::decode_guarded, file_type};
+use pystachio_files::{
+    ChunkStatistics, ColumnVariant, FileFooter, TableFile, decoding_panics::decode_guarded, file_type,
+};
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{Conversion, ConversionNames};
-use crate::{
-    cache::{ChunkSource, ChunkVariant},
-    column_name,
-};
+use crate::{cache::ChunkSource, column_name};
 
 /// A table's files, matched with the columns that a query declares.
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub(crate) struct ScanTable {
 #[derive(Debug)]
 pub(crate) struct DeclaredColumn {
     pub(crate) column: ScanColumn,
-    pub(crate) variant: Arc<ChunkVariant>,
+    pub(crate) variant: Arc<ColumnVariant>,
 }
 
 /// A file with its columns in the order of the declared ones.
@@ -92,7 +91,7 @@ impl ScanTable {
             .iter()
             .map(|column| DeclaredColumn {
                 column: column.clone(),
-                variant: Arc::new(ChunkVariant::of(column)),
+                variant: Arc::new(ColumnVariant::of(column)),
             })
             .collect();
         Ok(Self { name: name.to_owned(), columns, files, schema: Arc::new(Schema::new(fields)) })

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
 use pystachio_engine::locking::lock_whole;
-use pystachio_files::{ListedPage, PageEncoding, PageHeader, PageList};
-use pystachio_plan::{DataType, Error, Result, ScanColumn};
+use pystachio_files::{ColumnVariant, ListedPage, PageEncoding, PageHeader, PageList};
+use pystachio_plan::{Error, Result};
 
 use super::{
     abi::{DecodePages, DeltaForm, EncodedPage},
@@ -63,28 +63,8 @@ pub struct ResidentChunk {
 #[derive(Debug, Default)]
 pub(super) struct KnownGood(Mutex<Vec<(DecodedForm, u32)>>);
 
-/// A form in which a chunk was decoded: all that a value's conversion depends on besides the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct DecodedForm {
-    data_type: DataType,
-    not_null: bool,
-    length_max: Option<u32>,
-    trim_blanks: bool,
-    as_codes: bool,
-}
-
-impl DecodedForm {
-    pub(super) fn new(column: &ScanColumn, as_codes: bool) -> Self {
-        let ScanColumn { data_type, not_null, length_max, trim_blanks, .. } = column;
-        Self {
-            data_type: data_type.clone(),
-            not_null: *not_null,
-            length_max: *length_max,
-            trim_blanks: *trim_blanks,
-            as_codes,
-        }
-    }
-}
+/// A form in which a chunk was decoded: as what it was declared, and whether into codes.
+pub(super) type DecodedForm = (ColumnVariant, bool);
 
 impl KnownGood {
     /// Notes a form, with the number of NULLs among all rows.

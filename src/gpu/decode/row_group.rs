@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pystachio_files::ColumnVariant;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
@@ -188,8 +189,10 @@ impl Queue {
             return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
         }
         let (memory, stream) = (self.memory(), self.stream());
-        let forms: Vec<DecodedForm> =
-            chunks.iter().map(|request| DecodedForm::new(request.source.column, request.as_codes)).collect();
+        let forms: Vec<DecodedForm> = chunks
+            .iter()
+            .map(|request| (ColumnVariant::of(request.source.column), request.as_codes))
+            .collect();
         let known =
             chunks.iter().zip(&forms).map(|(request, form)| request.chunk.known_good.null_count(form));
         let known: Option<Vec<u32>> = known.collect();
