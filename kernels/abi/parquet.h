@@ -74,7 +74,8 @@ enum Conversion {
 #define COLUMN_UTF8 2u
 #define COLUMN_TRIM_BLANKS 4u
 #define COLUMN_UNSIGNED 8u
-#define COLUMN_CODES 16u // cells are uint32_t: places in the dictionary, dictionary_count for NULL
+#define COLUMN_CODES 16u // cells are uint32_t: places in the dictionary from first_code on, null_code for NULL
+#define COLUMN_DICTIONARY 32u // faults are noted and not reported
 
 // Rows 32 * n to 32 * n + 31 of a page.
 typedef struct ValidityWord {
@@ -170,8 +171,8 @@ typedef struct PageColumn {
     uint32_t length_max;      // characters of a text
     uint32_t flags;
     uint32_t shift;        // 64 - bits of an integer
-    uint32_t is_dictionary; // 1: faults are noted and not reported
-    uint32_t reserved;
+    uint32_t first_code;   // of the dictionary's first entry
+    uint32_t null_code;
 } PageColumn;
 static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 

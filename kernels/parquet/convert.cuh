@@ -35,7 +35,7 @@ struct ValueBytes {
 
 // Notes or reports that a value can't be held.
 DEVICE void fail_value(const Slice &slice, uint64_t row, uint32_t code) {
-    if (slice.column.is_dictionary) {
+    if (slice.column.flags & COLUMN_DICTIONARY) {
         ((uint8_t *)slice.column.faults)[row] = (uint8_t)code;
         slice.state.faulty = 1;
     } else {

@@ -82,7 +82,7 @@ KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
             report_error(args.status, ERROR_DICTIONARY_INDEX, number);
         } else {
             if (is_codes) {
-                ((uint32_t *)column.values)[target] = valid ? entry : column.dictionary_count;
+                ((uint32_t *)column.values)[target] = valid ? column.first_code + entry : column.null_code;
             } else {
                 copy_cell(column, valid, entry, target);
             }

@@ -81,6 +81,7 @@ pub(super) mod column_flags {
     pub(in crate::decode) const TRIM_BLANKS: u32 = 4;
     pub(in crate::decode) const UNSIGNED: u32 = 8;
     pub(in crate::decode) const CODES: u32 = 16;
+    pub(in crate::decode) const DICTIONARY: u32 = 32;
 }
 
 /// `ErrorCode`, as far as the kernels in kernels/parquet report it.
@@ -185,8 +186,8 @@ pub(super) struct PageColumn {
     pub(super) length_max: u32,
     pub(super) flags: u32,
     pub(super) shift: u32,
-    pub(super) is_dictionary: u32,
-    pub(super) reserved: u32,
+    pub(super) first_code: u32,
+    pub(super) null_code: u32,
 }
 const _: () = assert!(size_of::<PageColumn>() == 176);
 

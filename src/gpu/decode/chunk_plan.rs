@@ -5,35 +5,107 @@ use pystachio_files::{ListedPage, PageEncoding, PageKind};
 use pystachio_plan::{Error, Result};
 
 use super::{
-    column_chunk::ColumnSource, conversion::ColumnConversion, fault::ColumnNames, load::ResidentChunk,
+    abi::{DeltaForm, ValueSource, WORD_ROWS},
+    column_chunk::{ColumnSource, value_source},
+    conversion::ColumnConversion,
+    fault::ColumnNames,
+    load::ResidentChunk,
+    page_batch::SCRATCH_BYTES,
+    page_layout::PageLayout,
+    row_selection::RowSelection,
 };
 
-/// A chunk and how its pages are decoded.
+/// Bytes of a validity word.
+pub(super) const WORD_BYTES: u64 = 8;
+
+/// A chunk, the rows of it that are wanted, and how its pages are decoded.
 pub(super) struct ChunkPlan<'a> {
     pub(super) source: &'a ColumnSource<'a>,
     pub(super) chunk: &'a ResidentChunk,
+    pub(super) rows: &'a RowSelection,
     pub(super) names: ColumnNames,
     pub(super) conversion: ColumnConversion,
     pub(super) physical: PhysicalType,
     pub(super) is_optional: bool,
+    /// The data pages that have rows that are wanted.
+    pub(super) wanted: Vec<WantedPage<'a>>,
+}
+
+/// A data page with rows that are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct WantedPage<'a> {
+    pub(super) page: &'a ListedPage,
+    pub(super) layout: PageLayout,
 }
 
 impl<'a> ChunkPlan<'a> {
-    pub(super) fn new(source: &'a ColumnSource<'a>, chunk: &'a ResidentChunk) -> Result<Self> {
+    pub(super) fn new(
+        source: &'a ColumnSource<'a>,
+        chunk: &'a ResidentChunk,
+        rows: &'a RowSelection,
+    ) -> Result<Self> {
         let descriptor = source.metadata.column_descr();
         Ok(Self {
             source,
             chunk,
+            rows,
             names: source.names(),
             conversion: ColumnConversion::plan(descriptor, source.column)?,
             physical: descriptor.physical_type(),
             is_optional: descriptor.max_def_level() > 0,
+            wanted: wanted_pages(chunk, rows)?,
         })
     }
 
     pub(super) fn not_supported(&self, what: &str) -> Error {
         self.names.not_supported(self.source.metadata.column_descr(), what)
     }
+
+    /// The dictionary's page, if there is one.
+    pub(super) fn dictionary(&self) -> Option<WantedPage<'a>> {
+        let page = self.chunk.pages.dictionary.as_ref()?;
+        self.chunk.layouts.first().map(|layout| WantedPage { page, layout: *layout })
+    }
+
+    /// Entries of the dictionary.
+    pub(super) fn entry_count(&self) -> u64 {
+        self.dictionary().map_or(0, |dictionary| dictionary.page.row_count.into())
+    }
+
+    /// What its pages need of memory of their own while they are decoded.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        let of_page = |page: &ListedPage, encoding| {
+            let rows = u64::from(page.row_count);
+            let words = if self.is_optional { rows.div_ceil(WORD_ROWS.into()) * WORD_BYTES } else { 0 };
+            let values = match value_source(encoding, self.physical) {
+                Some((_, DeltaForm::Strings)) => 2 * rows * SCRATCH_BYTES,
+                Some((source, form)) if has_scratch(source, form) => rows * SCRATCH_BYTES,
+                _ => 0,
+            };
+            words + values
+        };
+        let data: u64 = self.wanted.iter().map(|wanted| of_page(wanted.page, encoding(wanted.page))).sum();
+        data + self.dictionary().map_or(0, |dictionary| of_page(dictionary.page, PageEncoding::Plain))
+    }
+}
+
+/// The data pages that have rows of a selection.
+fn wanted_pages<'a>(chunk: &'a ResidentChunk, rows: &RowSelection) -> Result<Vec<WantedPage<'a>>> {
+    let layouts = chunk.layouts.iter().skip(usize::from(chunk.pages.dictionary.is_some()));
+    let mut wanted = Vec::new();
+    let mut found = 0;
+    for (page, layout) in chunk.pages.data.iter().zip(layouts) {
+        let rows = rows.within(page.first_row, page.row_count);
+        let row_count: usize = rows.map(|rows| rows.row_count as usize).sum();
+        if row_count > 0 {
+            wanted.push(WantedPage { page, layout: *layout });
+        }
+        found += row_count;
+    }
+    if found != rows.decoded_count() {
+        return Err(Error::internal("a column chunk lacks pages that are to be decoded"));
+    }
+    Ok(wanted)
 }
 
 /// How a page's values are encoded.
@@ -44,4 +116,9 @@ pub(super) fn encoding(page: &ListedPage) -> PageEncoding {
         | PageKind::DataV2 { encoding, .. } => encoding,
         PageKind::Index => PageEncoding::Unknown(-1),
     }
+}
+
+/// Whether the places of a page's values are found before they are converted.
+pub(super) fn has_scratch(source: ValueSource, form: DeltaForm) -> bool {
+    source == ValueSource::Strings && !form.is_indexed()
 }

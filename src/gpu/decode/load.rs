@@ -81,7 +81,7 @@ impl KnownGood {
     }
 }
 
-/// Chunks of a row group whose loading is enqueued.
+/// Chunks whose loading is enqueued.
 pub struct PendingLoad {
     chunks: Vec<Arc<ResidentChunk>>,
     /// Waits, and says which page could not be decompressed.
@@ -347,7 +347,7 @@ impl Indexing {
 }
 
 impl Queue {
-    /// Enqueues the loading of chunks of one row group: their pages come to the device, if they are not there yet, and
+    /// Enqueues the loading of chunks, of any row groups: their pages come to the device, if they are not there yet, and
     /// are decompressed. One resident chunk each, in their order. Waits if the host may have to decompress some of the
     /// pages after all: those of LZ4, and those that a library decompresses.
     ///

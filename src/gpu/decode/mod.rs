@@ -1,10 +1,11 @@
 //! Parquet column chunks, decoded on a device.
 //!
 //! - `chunk_upload.rs`: from files to the device
-//! - `load.rs`: chunks become pages on the device; `row_group.rs`: pages become columns, as often as wanted: cells, or codes
+//! - `load.rs`: chunks become pages on the device; `row_groups.rs`: pages become columns, as often as wanted: cells, or codes
 //! - `pinned_chunk.rs`: a loaded chunk off the device and back
 //! - `row_selection.rs`: which rows are decoded, and where their cells go
 //! - `column_chunk.rs`: what is known of a chunk, and what can be decoded
+//! - `column_memory.rs`: what a column's chunks are decoded into
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
 //! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
@@ -17,15 +18,15 @@
 //!
 //! ```text
 //! bytes ─► page list, upload ─► decompress, index deltas ─► ResidentChunk ─► levels ─► strings ─► values, deltas, indexes ─► Column
-//!                    one launch each, over all pages of all columns of the row group
+//!                    one launch each, over all pages of all columns of some row groups
 //! ```
 //!
 //! Invariants: every value is the CPU engine's, or there is an error. Kernels check every read against the
 //! page, so corrupt bytes are an error or other values, and nothing worse. Text is not copied: cells point
 //! into pages that the column keeps alive.
 //!
-//! What is enqueued are operations of a [`Queue`](crate::operation::Queue): `load_chunks` (`load.rs`) and `decode_chunks`
-//! (`row_group.rs`).
+//! What is enqueued are operations of a [`Queue`](crate::operation::Queue): `load_chunks` (`load.rs`) and `decode_columns`
+//! (`row_groups.rs`).
 //!
 //! Deliberately absent: files and footers (the caller reads bytes), nested columns, encryption.
 
@@ -34,6 +35,7 @@ mod chunk_decoder;
 mod chunk_plan;
 mod chunk_upload;
 mod column_chunk;
+mod column_memory;
 mod conversion;
 mod decompression;
 mod fault;
@@ -45,7 +47,7 @@ mod page_batch;
 mod page_layout;
 mod page_map;
 mod pinned_chunk;
-mod row_group;
+mod row_groups;
 mod row_selection;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -55,5 +57,7 @@ pub use column_chunk::{ColumnSource, EncodedColumnChunk, check_column};
 pub use load::{EncodedBytes, PendingLoad, ResidentChunk, is_decompressed_by_host};
 pub use page_map::{ChunkExtent, HEADER_READ_BYTES, PageMap};
 pub use pinned_chunk::PinnedChunk;
-pub use row_group::{ChunkRequest, PageCounts, PendingRowGroup, decode_column_chunk, decode_row_group};
+pub use row_groups::{
+    ChunkRequest, ColumnRequest, PageCounts, PendingColumns, decode_column_chunk, decode_row_group,
+};
 pub use row_selection::RowSelection;

@@ -1,4 +1,4 @@
-//! The pages of a row group as kernels are given them, and the launches that decode them.
+//! The pages of row groups as kernels are given them, and the launches that decode them.
 //!
 //! Invariants: a page's number is its place in the batch. Lists hold numbers of pages, or slices of their rows, one a
 //! block.

@@ -1,4 +1,4 @@
-//! Which rows of a row group are decoded, and where their cells go.
+//! Which rows of a row group are decoded, and where their cells go: into columns that may have rows of other row groups before.
 //!
 //! ```text
 //! row group   ──[ 100 .. 300 )───────[ 700 .. 900 )──
@@ -84,12 +84,20 @@ impl RowSelection {
         Self { ranges: placed, row_count: target_row as usize }
     }
 
-    /// Rows of the columns.
+    /// The same rows, all of them, whose places in the columns begin at one.
+    #[must_use]
+    pub fn starting_at(mut self, place: u32) -> Self {
+        let first = self.ranges.first().map_or(0, |range| range.target_row);
+        self.ranges.iter_mut().for_each(|range| range.target_row = range.target_row - first + place);
+        self
+    }
+
+    /// Rows that it has places for.
     pub fn row_count(&self) -> usize {
         self.row_count
     }
 
-    /// Rows that are decoded: fewer than there are in the columns if the selection was narrowed.
+    /// Rows that are decoded: fewer than it has places for if the selection was narrowed.
     pub fn decoded_count(&self) -> usize {
         self.ranges.iter().map(|range| range.row_count as usize).sum()
     }
@@ -115,9 +123,12 @@ impl RowSelection {
 
     /// The same, for gaps of so many rows or more.
     pub(super) fn narrowed_from(&self, tile_rows: usize, is_wanted: &[bool], gap_rows_min: usize) -> Self {
-        assert!(self.row_count <= tile_rows * is_wanted.len(), "rows without a tile");
+        let end = self.ranges.last().map_or(0, |range| range.target_row + range.row_count);
+        assert!(end as usize <= tile_rows * is_wanted.len(), "rows without a tile");
+        let first = self.ranges.first().map_or(0, |range| range.target_row);
+        let tiles = first as usize / tile_rows..(end as usize).div_ceil(tile_rows);
         let mut wanted: Vec<Range<usize>> = Vec::new();
-        for tile in (0..is_wanted.len()).filter(|tile| is_wanted[*tile]) {
+        for tile in tiles.filter(|tile| is_wanted[*tile]) {
             let (first, end) = (tile * tile_rows, (tile + 1) * tile_rows);
             match wanted.last_mut() {
                 Some(last) if first - last.end < gap_rows_min => last.end = end,
@@ -180,6 +191,15 @@ mod tests {
         assert_eq!(common, RowSelection::of([5..8, 9..10, 20..22, 30..31]));
         assert_eq!(rows.common(&RowSelection::range(0..40)), rows);
         assert_eq!(rows.common(&RowSelection::of([])).row_count(), 0);
+    }
+
+    #[test]
+    fn rows_after_those_of_other_row_groups_have_later_places() {
+        let rows = RowSelection::of([0..10, 20..40]).starting_at(7);
+        assert_eq!(rows.ranges, [placed(0, 10, 7), placed(20, 20, 17)]);
+        // Rows 0..8, 8..16 and so on of the columns.
+        let narrowed = rows.narrowed_from(8, &[false, true, false, false, true], 8);
+        assert_eq!(narrowed.ranges, [placed(1, 8, 8), placed(35, 5, 32)]);
     }
 
     #[test]

@@ -31,27 +31,64 @@ use crate::{
 /// have such rows.
 const CACHED_PART_MIN: usize = 8;
 
+/// Bytes of files that are read before they are waited for: what waits, launches and a library's calls cost is then
+/// small against reading, and the host holds few bytes of chunks that it decompresses.
+const BATCH_BYTES_MIN: u64 = 32 << 20;
+
 /// Columns of a row group, and which of its rows are wanted.
 pub(super) struct WantedChunks<'a> {
     pub(super) row_group: &'a RowGroup,
     /// Places of the columns among the scan's.
     pub(super) places: &'a [usize],
     /// The same columns, as decoding knows them.
-    pub(super) sources: &'a [ColumnSource<'a>],
+    pub(super) sources: Vec<ColumnSource<'a>>,
     pub(super) rows: &'a RowSelection,
 }
 
+/// One of the wanted chunks.
+#[derive(Clone, Copy)]
+struct WantedChunk<'a> {
+    wanted: &'a WantedChunks<'a>,
+    /// The number of the row group among those that are wanted.
+    row_group: usize,
+    /// The number of the column among the row group's.
+    column: usize,
+}
+
+impl<'a> WantedChunk<'a> {
+    fn source(&self) -> &'a ColumnSource<'a> {
+        &self.wanted.sources[self.column]
+    }
+
+    fn place(&self) -> usize {
+        self.wanted.places[self.column]
+    }
+}
+
+/// Chunks by row group and column, as far as they are there.
+type FoundChunks = Vec<Vec<Option<Arc<ResidentChunk>>>>;
+
 impl ScanWork {
-    /// Column chunks of a row group on the device, with the pages at least that have rows that are wanted.
+    /// Column chunks of row groups on the device, with the pages at least that have rows that are wanted: by row group, then
+    /// by column.
     ///
     /// # Errors
     ///
-    /// Those of the file and of decompression; `OutOfMemory`, `Device`, `Cancelled`.
-    pub(super) fn load(&self, queue: &Queue, wanted: &WantedChunks<'_>) -> Result<Vec<Arc<ResidentChunk>>> {
-        if wanted.places.is_empty() {
-            return Ok(Vec::new());
-        }
-        if self.reads_whole(wanted) { self.load_whole(queue, wanted) } else { self.load_pages(queue, wanted) }
+    /// Those of the files and of decompression; `OutOfMemory`, `Device`, `Cancelled`.
+    pub(super) fn load(
+        &self,
+        queue: &Queue,
+        wanted: &[&WantedChunks<'_>],
+    ) -> Result<Vec<Vec<Arc<ResidentChunk>>>> {
+        let mut found: FoundChunks =
+            wanted.iter().map(|row_group| vec![None; row_group.places.len()]).collect();
+        let chunks = wanted.iter().enumerate().flat_map(|(row_group, wanted)| {
+            (0..wanted.places.len()).map(move |column| WantedChunk { wanted, row_group, column })
+        });
+        let (whole, pages): (Vec<_>, Vec<_>) = chunks.partition(|chunk| self.reads_whole(chunk.wanted));
+        self.load_whole(queue, whole, &mut found)?;
+        self.load_pages(queue, pages, &mut found)?;
+        Ok(found.into_iter().map(|chunks| chunks.into_iter().flatten().collect()).collect())
     }
 
     /// Whether whole chunks are read. A row group is scanned in pieces where it does not fit as a whole.
@@ -63,27 +100,31 @@ impl ScanWork {
     }
 
     /// Pages of column chunks, where the device has not the whole chunk.
-    fn load_pages(&self, queue: &Queue, wanted: &WantedChunks<'_>) -> Result<Vec<Arc<ResidentChunk>>> {
-        let row_group = wanted.row_group;
-        let shared = &row_group.file.shared_pages;
-        let find = |place: &usize| {
-            if let Some(pages) = shared.find(row_group.pages_key(*place), wanted.rows) {
+    fn load_pages(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
+        let find = |chunk: &WantedChunk<'_>| {
+            let WantedChunks { row_group, rows, .. } = *chunk.wanted;
+            let shared = &row_group.file.shared_pages;
+            if let Some(pages) = shared.find(row_group.pages_key(chunk.place()), rows) {
                 return Some(pages);
             }
-            let found = self.cache.as_ref()?.find(self.key(row_group, *place), self.query)?;
-            self.count_cached(&found);
-            Some(found)
+            let held = self.cache.as_ref()?.find(key(chunk), self.query)?;
+            self.count_cached(&held);
+            Some(held)
         };
-        let mut chunks: Vec<Option<Arc<ResidentChunk>>> = wanted.places.iter().map(find).collect();
-        let missing: Vec<usize> = (0..chunks.len()).filter(|number| chunks[*number].is_none()).collect();
-        let loaded = self.read_chunks(queue, wanted, &missing, true)?;
-        for (number, loaded) in missing.into_iter().zip(loaded) {
-            if row_group.is_piece() {
-                shared.keep(row_group.pages_key(wanted.places[number]), &loaded);
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            match find(&chunk) {
+                Some(held) => found[chunk.row_group][chunk.column] = Some(held),
+                None => missing.push(chunk),
             }
-            chunks[number] = Some(loaded);
         }
-        Ok(chunks.into_iter().flatten().collect())
+        self.read_chunks(queue, missing, true, |chunk, loaded| {
+            let row_group = chunk.wanted.row_group;
+            if row_group.is_piece() {
+                row_group.file.shared_pages.keep(row_group.pages_key(chunk.place()), &loaded);
+            }
+            found[chunk.row_group][chunk.column] = Some(loaded);
+        })
     }
 
     fn count_cached(&self, chunk: &ResidentChunk) {
@@ -92,67 +133,68 @@ impl ScanWork {
     }
 
     /// Whole column chunks, which go into the cache.
-    fn load_whole(&self, queue: &Queue, wanted: &WantedChunks<'_>) -> Result<Vec<Arc<ResidentChunk>>> {
-        let WantedChunks { row_group, places, sources, .. } = *wanted;
-        let mut chunks: Vec<Option<Arc<ResidentChunk>>> = vec![None; sources.len()];
+    fn load_whole(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
+        let mut missing = chunks;
         // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
-        while chunks.iter().any(Option::is_none) {
-            let mut claims = Vec::new();
-            let mut elsewhere = None;
-            for (place, chunk) in chunks.iter_mut().enumerate().filter(|(_, chunk)| chunk.is_none()) {
-                let key = self.key(row_group, places[place]);
-                match self.cache.as_ref().map(|cache| cache.claim(key, self.query)) {
+        while !missing.is_empty() {
+            let (mut pinned, mut read) = (Vec::new(), Vec::new());
+            let mut claims = HashMap::new();
+            let mut elsewhere = Vec::new();
+            for chunk in missing {
+                match self.cache.as_ref().map(|cache| cache.claim(key(&chunk), self.query)) {
                     Some(Claim::Held(held)) => {
                         self.count_cached(&held);
-                        *chunk = Some(held);
+                        found[chunk.row_group][chunk.column] = Some(held);
                     }
-                    Some(Claim::Mine(claim)) => claims.push((place, Some(claim))),
-                    Some(Claim::Busy) => elsewhere = Some(key),
-                    None => claims.push((place, None)),
+                    Some(Claim::Mine(claim)) if claim.pinned().is_some() => pinned.push((chunk, claim)),
+                    Some(Claim::Mine(claim)) => {
+                        claims.insert((chunk.row_group, chunk.column), claim);
+                        read.push(chunk);
+                    }
+                    Some(Claim::Busy) => elsewhere.push(chunk),
+                    None => read.push(chunk),
                 }
             }
-            if claims.is_empty() {
-                if let (Some(cache), Some(key)) = (&self.cache, &elsewhere) {
-                    cache.wait_loaded(key);
-                }
+            if let (true, true, Some(chunk), Some(cache)) =
+                (pinned.is_empty(), read.is_empty(), elsewhere.first(), &self.cache)
+            {
+                cache.wait_loaded(&key(chunk));
                 if self.stop.is_stopped() {
                     return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
                 }
-                continue;
             }
-            let is_pinned =
-                |claim: &Option<LoadClaim>| claim.as_ref().is_some_and(|claim| claim.pinned().is_some());
-            let (pinned, read): (Vec<_>, Vec<_>) =
-                claims.into_iter().partition(|(_, claim)| is_pinned(claim));
-            let fetched = self.fetch_chunks(queue, &pinned)?;
-            let numbers: Vec<usize> = read.iter().map(|(number, _)| *number).collect();
-            let loaded = self.read_chunks(queue, wanted, &numbers, false)?;
-            for ((place, claim), loaded) in
-                pinned.into_iter().zip(fetched).chain(read.into_iter().zip(loaded))
-            {
-                if let Some(claim) = claim {
-                    let column = sources[place].metadata.column_path().string();
-                    let origin = ChunkOrigin { path: sources[place].path.to_owned(), column };
-                    claim.publish(&loaded, origin, self.query, queue.stream());
-                }
-                chunks[place] = Some(loaded);
+            let mut publish =
+                |chunk: &WantedChunk<'_>, claim: Option<LoadClaim>, loaded: Arc<ResidentChunk>| {
+                    if let Some(claim) = claim {
+                        let source = chunk.source();
+                        let column = source.metadata.column_path().string();
+                        let origin = ChunkOrigin { path: source.path.to_owned(), column };
+                        claim.publish(&loaded, origin, self.query, queue.stream());
+                    }
+                    found[chunk.row_group][chunk.column] = Some(loaded);
+                };
+            let fetched = self.fetch_chunks(queue, pinned.iter().map(|(_, claim)| claim))?;
+            for ((chunk, claim), loaded) in pinned.into_iter().zip(fetched) {
+                publish(&chunk, Some(claim), loaded);
             }
+            self.read_chunks(queue, read, false, |chunk, loaded| {
+                publish(chunk, claims.remove(&(chunk.row_group, chunk.column)), loaded);
+            })?;
+            missing = elsewhere;
         }
-        Ok(chunks.into_iter().flatten().collect())
-    }
-
-    fn key(&self, row_group: &RowGroup, place: usize) -> ChunkKey {
-        let leaf = row_group.file.leaves.get(place).copied().unwrap_or(usize::MAX);
-        ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+        Ok(())
     }
 
     /// Copies chunks that are on the host; they are on the device when this returns.
-    fn fetch_chunks(
+    fn fetch_chunks<'a>(
         &self,
         queue: &Queue,
-        claims: &[(usize, Option<LoadClaim>)],
+        claims: impl Iterator<Item = &'a LoadClaim>,
     ) -> Result<Vec<Arc<ResidentChunk>>> {
-        let pinned = claims.iter().filter_map(|(_, claim)| claim.as_ref()?.pinned());
+        let mut pinned = claims.filter_map(LoadClaim::pinned).peekable();
+        if pinned.peek().is_none() {
+            return Ok(Vec::new());
+        }
         let fetched: Result<Vec<_>> = pinned
             .map(|pinned| {
                 let chunk = pinned.to_device(queue.memory(), queue.stream())?;
@@ -162,33 +204,56 @@ impl ScanWork {
             })
             .collect();
         // What is on the host may be given up from now on, also where a copy could not be enqueued.
-        if !claims.is_empty() {
-            queue.wait()?;
-        }
+        queue.wait()?;
         fetched
     }
 
-    /// Reads those of the columns with some numbers from their file, whole or the pages that have rows that are wanted;
-    /// they are on the device when this returns.
+    /// Reads chunks from their files, whole or the pages that have rows that are wanted; they are on the device when they
+    /// are given on.
     fn read_chunks(
         &self,
         queue: &Queue,
-        wanted: &WantedChunks<'_>,
-        numbers: &[usize],
+        chunks: Vec<WantedChunk<'_>>,
         reads_pages: bool,
-    ) -> Result<Vec<Arc<ResidentChunk>>> {
-        if numbers.is_empty() {
-            return Ok(Vec::new());
+        mut take: impl FnMut(&WantedChunk<'_>, Arc<ResidentChunk>),
+    ) -> Result<()> {
+        let mut batch = Vec::new();
+        let mut batch_bytes = 0;
+        let mut of_row_group = chunks.chunk_by(|one, next| one.row_group == next.row_group).peekable();
+        while let Some(chunks) = of_row_group.next() {
+            let mut reads = chunks
+                .iter()
+                .map(|chunk| ChunkRead::plan(*chunk, reads_pages))
+                .collect::<Result<Vec<_>>>()?;
+            self.read_row_group(queue, &mut reads)?;
+            batch_bytes += reads.iter().map(|read| read.extent.bytes()).sum::<u64>();
+            batch.extend(reads);
+            if batch_bytes < BATCH_BYTES_MIN && of_row_group.peek().is_some() {
+                continue;
+            }
+            batch_bytes = 0;
+            let mut batch: Vec<ChunkRead<'_>> = std::mem::take(&mut batch);
+            let encoded = batch.iter_mut().map(|ChunkRead { chunk, extent, host, uploaded, .. }| {
+                let bytes = match uploaded.take() {
+                    Some(uploaded) => EncodedBytes::Device(uploaded),
+                    None => EncodedBytes::Host(host, extent),
+                };
+                (chunk.source(), bytes)
+            });
+            let loaded = queue.load_chunks(encoded.collect())?.wait_chunks()?;
+            queue.wait()?;
+            batch.iter().zip(loaded).for_each(|(read, loaded)| take(&read.chunk, loaded));
         }
-        let WantedChunks { row_group, sources, .. } = *wanted;
+        Ok(())
+    }
+
+    /// Reads chunks of one row group, to the device or to the host.
+    fn read_row_group(&self, queue: &Queue, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        let Some(row_group) = reads.first().map(|read| read.chunk.wanted.row_group) else { return Ok(()) };
         let file = &row_group.file.file;
         let way =
             row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
         let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
-        let mut reads = numbers
-            .iter()
-            .map(|number| ChunkRead::plan(wanted, *number, reads_pages))
-            .collect::<Result<Vec<_>>>()?;
         let mut reader = FileReader::open(file, *path)?;
         if *path == StoragePath::PageCache
             && self.avoids_page_cache
@@ -202,20 +267,19 @@ impl ScanWork {
                 FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
         }
         self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
-        for read in &mut reads {
-            let metadata = sources[read.number].metadata;
+        for read in reads.iter_mut() {
+            let metadata = read.chunk.source().metadata;
             read.is_for_host =
                 is_decompressed_by_host(metadata, queue.memory(), || read.first_page(file, &reader))?;
         }
         // The host decompresses what comes by way of the page cache.
-        let is_announced = |read: &&ChunkRead| match read.is_for_host {
+        let is_announced = |read: &&ChunkRead<'_>| match read.is_for_host {
             true => reader.path() == StoragePath::PageCache,
             false => device_file.is_none(),
         };
         let announced: Vec<_> = reads.iter().filter(is_announced).flat_map(ChunkRead::ranges).collect();
         reader.announce(&announced);
-        for read in &mut reads {
-            let source = &sources[read.number];
+        for read in reads.iter_mut() {
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
             self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
@@ -223,6 +287,7 @@ impl ScanWork {
                 read.host = read.read_by_host(file, &reader)?;
                 continue;
             }
+            let source = read.chunk.source();
             let mut upload = ChunkUpload::new(queue.memory(), source, &read.extent, queue.stream())?;
             for (start, bytes) in read.ranges() {
                 file.check_range(start, bytes)?;
@@ -235,27 +300,20 @@ impl ScanWork {
             }
             read.uploaded = Some(upload.finish()?);
         }
-        file.check_unchanged(reader.handle())?;
-        let chunks = reads
-            .iter_mut()
-            .map(|ChunkRead { number, extent, host, uploaded, .. }| {
-                let bytes = match uploaded.take() {
-                    Some(uploaded) => EncodedBytes::Device(uploaded),
-                    None => EncodedBytes::Host(host, extent),
-                };
-                (&sources[*number], bytes)
-            })
-            .collect();
-        let chunks = queue.load_chunks(chunks)?.wait_chunks()?;
-        queue.wait()?;
-        Ok(chunks)
+        file.check_unchanged(reader.handle())
     }
 }
 
+/// By what a chunk is in the cache.
+fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
+    let row_group = chunk.wanted.row_group;
+    let leaf = row_group.file.leaves.get(chunk.place()).copied().unwrap_or(usize::MAX);
+    ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+}
+
 /// What is read of a chunk, and where it is then.
-struct ChunkRead {
-    /// The column's number among those that are wanted.
-    number: usize,
+struct ChunkRead<'a> {
+    chunk: WantedChunk<'a>,
     /// Where the chunk starts in the file.
     start: u64,
     extent: ChunkExtent,
@@ -266,16 +324,16 @@ struct ChunkRead {
     uploaded: Option<UploadedChunk>,
 }
 
-impl ChunkRead {
-    fn plan(wanted: &WantedChunks<'_>, number: usize, reads_pages: bool) -> Result<Self> {
-        let (row_group, source) = (wanted.row_group, &wanted.sources[number]);
+impl<'a> ChunkRead<'a> {
+    fn plan(chunk: WantedChunk<'a>, reads_pages: bool) -> Result<Self> {
+        let (WantedChunks { row_group, rows, .. }, source) = (chunk.wanted, chunk.source());
         let range = chunk_range(source.metadata);
         let (start, bytes) = range.ok_or_else(|| row_group.file.file.footer.changed())?;
         let extent = match reads_pages {
-            true => page_map(row_group, wanted.places[number], source, (start, bytes))?.extent(wanted.rows),
+            true => page_map(row_group, chunk.place(), source, (start, bytes))?.extent(rows),
             false => ChunkExtent::whole(bytes, row_group.row_count),
         };
-        Ok(Self { number, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
+        Ok(Self { chunk, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
     }
 
     /// Ranges of the file: the first byte of each, and how many they are.

@@ -29,7 +29,7 @@ use super::{
     scan_filter::ScanFilter,
     scan_parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts},
     scan_pieces::PIECE_ROWS_MIN,
-    scan_rows::LoadedRowGroup,
+    scan_rows::{LoadedRowGroup, ReadRowGroups},
 };
 use crate::{
     decode::check_column,
@@ -249,13 +249,10 @@ impl ReadParts for ScanWork {
 
     fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
         queue.memory().attribute(self.operator as u32);
-        let mut loaded = BTreeMap::new();
-        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
-            if !self.is_refuted(row_group) {
-                loaded.insert(place, self.load_ahead(queue, row_group)?);
-            }
-        }
-        Ok(LoadedPart(loaded))
+        let row_groups = self.row_groups(part)?.iter().enumerate();
+        let (places, row_groups): (Vec<usize>, Vec<&RowGroup>) =
+            row_groups.filter(|(_, row_group)| !self.is_refuted(row_group)).unzip();
+        Ok(LoadedPart(places.into_iter().zip(self.load_ahead(queue, &row_groups)?).collect()))
     }
 
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
@@ -275,7 +272,7 @@ impl ScanWork {
 
     /// The rows of a part, which others may use after what is enqueued.
     fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
-        let mut parts = Vec::new();
+        let mut row_groups: ReadRowGroups<'_> = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
                 // Once, also where it comes in pieces.
@@ -283,34 +280,26 @@ impl ScanWork {
                     self.filter.note_pruned();
                 }
             } else {
-                parts.push(self.read_as_fits(queue, row_group, loaded.0.remove(&place))?);
+                row_groups.push((row_group, loaded.0.remove(&place)));
             }
         }
-        if parts.is_empty() {
-            return self.no_rows(queue);
-        }
-        let rows = queue.concat_rows(parts)?;
+        let rows = self.read_as_fits(queue, row_groups)?;
         queue.publish(&rows)?;
         Ok(rows)
     }
 
-    /// The rows of a row group, half of them after the other where there is no room to decode all at once.
-    fn read_as_fits(
-        &self,
-        queue: &Queue,
-        row_group: &RowGroup,
-        loaded: Option<LoadedRowGroup>,
-    ) -> Result<Rows> {
-        let Range { start, end } = row_group.rows;
-        match self.read(queue, row_group, loaded) {
-            Err(error) if error.kind == ErrorKind::OutOfMemory && u64::from(end - start) > PIECE_ROWS_MIN => {
-                queue.wait()?;
-                let middle = start + (end - start) / 2;
-                let half = |rows| self.read_as_fits(queue, &RowGroup { rows, ..row_group.clone() }, None);
-                queue.concat_rows(vec![half(start..middle)?, half(middle..end)?])
-            }
-            read => read,
-        }
+    /// The rows of row groups, half of them after the other where there is no room to decode all at once.
+    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
+        let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
+        let read = self.read(queue, row_groups);
+        let Some(halves) = out_of_memory(&read).and_then(|()| halves(&all)) else { return read };
+        drop(read);
+        queue.wait()?;
+        let read = |half: Vec<RowGroup>| {
+            self.read_as_fits(queue, half.iter().map(|row_group| (row_group, None)).collect())
+        };
+        let [first, second] = halves;
+        queue.concat_rows(vec![read(first)?, read(second)?])
     }
 
     /// Gives up pages that pieces of row groups share.
@@ -330,6 +319,27 @@ impl ScanWork {
         let ScanFile { file, leaves, .. } = &*row_group.file;
         let metadata = file.footer.metadata().row_group(row_group.index);
         self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
+    }
+}
+
+fn out_of_memory<T>(result: &Result<T>) -> Option<()> {
+    result.as_ref().is_err_and(|error| error.kind == ErrorKind::OutOfMemory).then_some(())
+}
+
+/// The halves of some row groups, or of the rows of one; `None` if these are too few.
+fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
+    match row_groups {
+        [] => None,
+        [row_group] => {
+            let Range { start, end } = row_group.rows;
+            let middle = start + (end - start) / 2;
+            let part = |rows| vec![RowGroup { rows, ..(*row_group).clone() }];
+            (u64::from(end - start) > PIECE_ROWS_MIN).then(|| [part(start..middle), part(middle..end)])
+        }
+        several => {
+            let (first, second) = several.split_at(several.len() / 2);
+            Some([first, second].map(|half| half.iter().map(|row_group| (*row_group).clone()).collect()))
+        }
     }
 }
 

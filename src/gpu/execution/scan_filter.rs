@@ -223,10 +223,16 @@ impl RowTest<'_> {
         &self.early
     }
 
-    /// Whether a column's chunk, of which so many rows are decoded, is to become codes.
-    pub(super) fn wants_codes(&self, place: usize, chunk: &ResidentChunk, row_count: usize) -> bool {
+    /// Whether a column's chunks, of which so many rows are decoded, are to become codes.
+    pub(super) fn wants_codes<'c>(
+        &self,
+        place: usize,
+        mut chunks: impl Iterator<Item = &'c ResidentChunk>,
+        row_count: usize,
+    ) -> bool {
         let is_worth_it = |entries: usize| entries.saturating_mul(ROWS_AN_ENTRY_MIN) <= row_count;
-        self.filter.coded_places.contains(&place) && chunk.dictionary_entries().is_some_and(is_worth_it)
+        let more = |entries: usize, chunk: &ResidentChunk| entries.checked_add(chunk.dictionary_entries()?);
+        self.filter.coded_places.contains(&place) && chunks.try_fold(0, more).is_some_and(is_worth_it)
     }
 
     /// The rows of the early columns that pass, and the tiles that have some where they are needed. Waits for

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     decode::{
-        ChunkExtent, ChunkRequest, ColumnSource, EncodedBytes, PageCounts, PageMap, PendingRowGroup,
-        ResidentChunk, RowSelection,
+        ChunkExtent, ChunkRequest, ColumnRequest, ColumnSource, EncodedBytes, PageCounts, PageMap,
+        PendingColumns, ResidentChunk, RowSelection,
     },
     device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
     operation::{Queue, RowNumbers},
@@ -68,17 +68,9 @@ fn decode(
     (pending.wait_columns().unwrap(), pages)
 }
 
-/// Starts to decode some rows of a row group: from pages that have them or from whole chunks, into cells or, where all
-/// values are in a dictionary, into codes.
-fn start(
-    queue: &Queue,
-    file: &RandomFile,
-    row_group: &RowGroupMetaData,
-    rows: &RowSelection,
-    (reads_pages, as_codes): (bool, bool),
-) -> PendingRowGroup {
-    let sources: Vec<ColumnSource<'_>> = file
-        .columns
+/// A row group's columns.
+fn sources<'a>(file: &'a RandomFile, row_group: &'a RowGroupMetaData) -> Vec<ColumnSource<'a>> {
+    file.columns
         .iter()
         .map(|(leaf, column)| ColumnSource {
             metadata: row_group.column(*leaf),
@@ -86,14 +78,48 @@ fn start(
             table: "t",
             path: Path::new("f.parquet"),
         })
-        .collect();
-    let chunks = load(queue, file, &sources, row_group.num_rows() as u32, reads_pages.then_some(rows));
-    let request = |(source, chunk)| {
-        let as_codes = as_codes && ResidentChunk::dictionary_entries(chunk).is_some();
-        ChunkRequest { source, chunk, as_codes }
+        .collect()
+}
+
+/// Starts to decode some rows of a row group: from pages that have them or from whole chunks, into cells or, where all
+/// values are in a dictionary, into codes.
+fn start(
+    queue: &Queue,
+    file: &RandomFile,
+    row_group: &RowGroupMetaData,
+    rows: &RowSelection,
+    forms: (bool, bool),
+) -> PendingColumns {
+    start_all(queue, file, &[(row_group, rows)], rows.row_count(), forms)
+}
+
+/// The same for several row groups, whose rows have their places in the same columns.
+fn start_all(
+    queue: &Queue,
+    file: &RandomFile,
+    row_groups: &[(&RowGroupMetaData, &RowSelection)],
+    row_count: usize,
+    (reads_pages, as_codes): (bool, bool),
+) -> PendingColumns {
+    let sources: Vec<Vec<ColumnSource<'_>>> =
+        row_groups.iter().map(|(row_group, _)| sources(file, row_group)).collect();
+    let load =
+        |(sources, (row_group, rows)): (&Vec<ColumnSource<'_>>, &(&RowGroupMetaData, &RowSelection))| {
+            load(queue, file, sources, row_group.num_rows() as u32, reads_pages.then_some(*rows))
+        };
+    let chunks: Vec<Vec<Arc<ResidentChunk>>> = sources.iter().zip(row_groups).map(load).collect();
+    let request = |place: usize| {
+        let chunks: Vec<ChunkRequest<'_>> = sources
+            .iter()
+            .zip(&chunks)
+            .map(|(sources, chunks)| ChunkRequest { source: &sources[place], chunk: &chunks[place] })
+            .collect();
+        let as_codes = as_codes && chunks.iter().all(|request| request.chunk.dictionary_entries().is_some());
+        ColumnRequest { chunks, as_codes }
     };
-    let requests: Vec<_> = sources.iter().zip(chunks.iter().map(Arc::as_ref)).map(request).collect();
-    queue.decode_chunks(&requests, rows).unwrap()
+    let requests: Vec<_> = (0..file.columns.len()).map(request).collect();
+    let rows: Vec<&RowSelection> = row_groups.iter().map(|(_, rows)| *rows).collect();
+    queue.decode_columns(&requests, &rows, row_count).unwrap()
 }
 
 fn values(queue: &Queue, columns: &[Column], row_count: usize) -> Vec<Values> {
@@ -152,19 +178,63 @@ fn codes_stand_for_the_values_of_any_rows() {
             let expected = values(&queue, &cells, rows.row_count());
             for reads_pages in [false, true] {
                 let decoded = start(&queue, &file, row_group, &rows, (reads_pages, true)).wait_decoded();
-                let looked_up = decoded.unwrap().into_iter().map(|column| match column {
-                    AnyColumn::Cells(cells) => cells,
-                    AnyColumn::Codes(CodedColumn { entries, codes, .. }) => {
-                        coded += 1;
-                        queue.look_up_codes(&entries, &codes, rows.row_count()).unwrap()
-                    }
-                });
-                let found = values(&queue, &looked_up.collect::<Vec<_>>(), rows.row_count());
+                let (cells, codes) = cells_of(&queue, decoded.unwrap(), rows.row_count());
+                coded += codes;
+                let found = values(&queue, &cells, rows.row_count());
                 assert!(found == expected, "{}", file.context);
             }
         }
     }
     assert!(coded > 20, "{coded}");
+}
+
+/// Cells of columns, some of which are codes.
+fn cells_of(queue: &Queue, columns: Vec<AnyColumn>, row_count: usize) -> (Vec<Column>, usize) {
+    let mut coded = 0;
+    let mut cells = |column| match column {
+        AnyColumn::Cells(cells) => cells,
+        AnyColumn::Codes(CodedColumn { entries, codes, .. }) => {
+            coded += 1;
+            queue.look_up_codes(&entries, &codes, row_count).unwrap()
+        }
+    };
+    let cells = columns.into_iter().map(&mut cells).collect();
+    (cells, coded)
+}
+
+#[test]
+fn row_groups_that_are_decoded_as_one_give_the_rows_of_each() {
+    println!("seeds 1 to {}", 4 * ROUNDS);
+    let (mut coded, mut several) = (0, 0);
+    for seed in 1..=4 * ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let queue = queue(0xa5);
+        let metadata = super::footer(&file.bytes);
+        let (mut selections, mut expected, mut row_count) = (Vec::new(), Vec::new(), 0);
+        for row_group in metadata.row_groups() {
+            let rows = RowSelection::of(random_ranges(&mut random, row_group.num_rows() as u32));
+            let (cells, _) = decode(&queue, &file, row_group, &rows, true);
+            expected.push(values(&queue, &cells, rows.row_count()));
+            selections.push(rows.clone().starting_at(row_count as u32));
+            row_count += rows.row_count();
+        }
+        let row_groups: Vec<_> = metadata.row_groups().iter().zip(&selections).collect();
+        if row_groups.is_empty() {
+            continue;
+        }
+        several += usize::from(row_groups.len() > 1);
+        for forms in [(false, false), (true, false), (false, true), (true, true)] {
+            let decoded = start_all(&queue, &file, &row_groups, row_count, forms).wait_decoded();
+            let (cells, codes) = cells_of(&queue, decoded.unwrap(), row_count);
+            coded += if row_groups.len() > 1 { codes } else { 0 };
+            for (place, found) in values(&queue, &cells, row_count).into_iter().enumerate() {
+                let expected: Values = expected.iter().flat_map(|columns| columns[place].clone()).collect();
+                assert!(found == expected, "{} column {place}", file.context);
+            }
+        }
+    }
+    assert!(several > 5 && coded > 20, "{several} {coded}");
 }
 
 #[test]

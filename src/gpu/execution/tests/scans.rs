@@ -53,6 +53,33 @@ fn expected(table: &Table, passes: impl Fn(&Row) -> bool) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn small_row_groups_are_read_and_decoded_together() {
+    let written = |row_group_rows| {
+        let shape = Shape { seed: 78, row_count: 1000, key_count: 40, repeated_percent: 5, null_percent: 5 };
+        let properties = properties().into_builder().set_max_row_group_row_count(Some(row_group_rows));
+        Table::written(std::env::temp_dir(), shape.rows(), properties.build())
+    };
+    let cost = |table: &Table| {
+        let platform = Watched::new(|_| Ok(()));
+        let fixture = Fixture::over(platform.clone(), PLENTY_BYTES);
+        let counts = || (platform.calls.waits.load(Ordering::Relaxed), platform.calls.launches());
+        let passes = condition(Function::Less, int64(0), 30);
+        let (rows, cost) = scanned(&fixture, table, &[passes]);
+        assert_eq!(rows, expected(table, |row| row.key.is_some_and(|key| key < 30)));
+        (counts(), count(&cost, "pages_decoded"))
+    };
+    let (few, many) = (written(250), written(3));
+    let ((few_waits, few_launches), _) = cost(&few);
+    let ((many_waits, many_launches), pages) = cost(&many);
+    assert!(pages > 1000, "{pages}");
+    assert!(
+        many_launches <= 2 * few_launches,
+        "{many_launches} launches, {few_launches} for large row groups"
+    );
+    assert!(many_waits <= 2 * few_waits, "{many_waits} waits, {few_waits} for large row groups");
+}
+
+#[test]
 fn columns_are_decoded_where_rows_pass() {
     let table = table();
     let fixture = Fixture::new(PLENTY_BYTES);

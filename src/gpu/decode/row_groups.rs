@@ -1,4 +1,4 @@
-//! The columns of a row group, decoded with one launch of each kernel.
+//! The columns of row groups, decoded with one launch of each kernel.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use pystachio_files::ColumnVariant;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    chunk_decoder::ChunkDecoder,
+    chunk_decoder::{ChunkDecoder, ChunkTarget, ScratchSpace},
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
+    column_memory::ColumnMemory,
     fault::ColumnNames,
     load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
     page_batch::PageBatch,
@@ -60,9 +61,11 @@ pub fn decode_row_group(
         chunks.iter().map(|chunk| ChunkExtent::whole(chunk.bytes.len() as u64, rows)).collect();
     let encoded = chunks.iter().zip(&extents).map(|(chunk, extent)| EncodedBytes::Host(chunk.bytes, extent));
     let load = queue.load_chunks(sources.iter().zip(encoded).collect())?;
-    let request = |(source, chunk)| ChunkRequest { source, chunk, as_codes: false };
+    let request =
+        |(source, chunk)| ColumnRequest { chunks: vec![ChunkRequest { source, chunk }], as_codes: false };
     let requests: Vec<_> = sources.iter().zip(load.chunks().iter().map(Arc::as_ref)).map(request).collect();
-    let pending = queue.decode_chunks(&requests, &RowSelection::range(0..rows));
+    let rows = RowSelection::range(0..rows);
+    let pending = queue.decode_columns(&requests, &[&rows], row_count);
     // What is wrong with a page's compression comes before what its values then seem to be.
     load.wait_chunks()?;
     pending?.wait_columns()
@@ -77,6 +80,15 @@ fn row_count_of(row_count: usize) -> Result<u32> {
 /// Waits, and says how many NULLs each column has, or what is wrong with a value or a page.
 type WaitDecoded = Box<dyn FnOnce() -> Result<Vec<u32>> + Send>;
 
+/// A column to be decoded: a chunk for each of some row groups, in the order of their rows.
+pub struct ColumnRequest<'a> {
+    /// One a row group; at least one.
+    pub chunks: Vec<ChunkRequest<'a>>,
+    /// Whether rows become places in the dictionaries, which must have all values
+    /// ([`ResidentChunk::dictionary_entries`]).
+    pub as_codes: bool,
+}
+
 /// A chunk to be decoded.
 #[derive(Clone, Copy)]
 pub struct ChunkRequest<'a> {
@@ -84,13 +96,10 @@ pub struct ChunkRequest<'a> {
     pub source: &'a ColumnSource<'a>,
     /// Its pages.
     pub chunk: &'a ResidentChunk,
-    /// Whether its rows become places in its dictionary, which must have all its values
-    /// ([`ResidentChunk::dictionary_entries`]).
-    pub as_codes: bool,
 }
 
-/// A row group whose decoding is enqueued.
-pub struct PendingRowGroup {
+/// Columns whose decoding is enqueued.
+pub struct PendingColumns {
     columns: Vec<AnyColumn>,
     /// Data pages that are decoded, and those that have no row that is wanted.
     pages: PageCounts,
@@ -106,7 +115,7 @@ pub struct PageCounts {
     pub skipped: u64,
 }
 
-impl PendingRowGroup {
+impl PendingColumns {
     /// Bytes of a row in all columns.
     pub fn row_bytes(&self) -> u64 {
         self.columns.iter().map(|column| u64::from(column.row_bytes())).sum()
@@ -168,107 +177,147 @@ impl PendingRowGroup {
 }
 
 impl Queue {
-    /// Enqueues the decoding of some rows of resident chunks, each as its column is declared. Pages without such rows
-    /// are not looked at. Waits only if a chunk has pages of DELTA_BYTE_ARRAY.
+    /// Enqueues the decoding of some rows of resident chunks, each as its column is declared: of some row groups, whose rows
+    /// lie one after another in the columns, as their selections say. Pages without such rows are not looked at. Waits
+    /// only if a chunk has pages of DELTA_BYTE_ARRAY.
     ///
     /// # Shapes
     ///
-    /// One column a chunk, each with the selection's rows, as cells or as codes. Those that a narrowed selection leaves out
-    /// have no meaning.
+    /// `rows`: a selection a row group, whose places are those in the columns, as [`RowSelection::starting_at`] makes them. One
+    /// column a request, each with `row_count` rows, as cells or as codes. Rows that no selection has have no meaning.
     ///
     /// # Errors
     ///
     /// Of [`decode_row_group`], those that need no values.
-    pub fn decode_chunks<'a>(
+    pub fn decode_columns<'a>(
         &self,
-        chunks: &[ChunkRequest<'a>],
-        rows: &RowSelection,
-    ) -> Result<PendingRowGroup> {
-        if chunks.is_empty() {
+        requests: &[ColumnRequest<'a>],
+        rows: &[&'a RowSelection],
+        row_count: usize,
+    ) -> Result<PendingColumns> {
+        if requests.is_empty() {
             let wait = Box::new(|| Ok(Vec::new()));
-            return Ok(PendingRowGroup { columns: Vec::new(), pages: PageCounts::default(), wait });
+            return Ok(PendingColumns { columns: Vec::new(), pages: PageCounts::default(), wait });
         }
-        let (memory, stream) = (self.memory(), self.stream());
-        let forms: Vec<DecodedForm> = chunks
-            .iter()
-            .map(|request| (ColumnVariant::of(request.source.column), request.as_codes))
-            .collect();
-        let known =
-            chunks.iter().zip(&forms).map(|(request, form)| request.chunk.known_good.null_count(form));
-        let known: Option<Vec<u32>> = known.collect();
-        // The status and, for each chunk, its count of NULLs. Nobody looks at those of chunks that are known to be good.
-        let outcome = memory.allocate(((STATUS_WORDS + chunks.len()) * 4) as u64, stream)?;
+        let memory = (self.memory(), self.stream());
+        let forms = requests.iter().map(ColumnRequest::form).collect::<Result<Vec<_>>>()?;
+        let known: Option<Vec<u32>> =
+            requests.iter().zip(&forms).map(|(request, form)| request.known_nulls(form)).collect();
+        let plans = requests.iter().map(|request| request.plans(rows)).collect::<Result<Vec<_>>>()?;
+        let all_plans = || plans.iter().flatten();
+        // The status, a count of NULLs for each chunk, and a byte for each entry of dictionaries. Nobody looks at those of
+        // chunks that are known to be good.
+        let counts_bytes = ((STATUS_WORDS + all_plans().count()) * 4) as u64;
+        let fault_bytes: u64 = all_plans().map(ChunkPlan::entry_count).sum();
+        let outcome = memory.0.allocate(counts_bytes + fault_bytes, memory.1)?;
         if known.is_none() {
-            memory.fill(&outcome, 0, stream)?;
+            memory.0.fill(&outcome, 0, memory.1)?;
         }
-        let plan = |request: &ChunkRequest<'a>| ChunkPlan::new(request.source, request.chunk);
-        let plans = chunks.iter().map(plan).collect::<Result<Vec<_>>>()?;
+        let scratch_bytes: u64 = all_plans().map(ChunkPlan::scratch_bytes).sum();
+        let scratch = memory.0.allocate(scratch_bytes.max(1), memory.1)?;
+        let mut space = ScratchSpace::of(&scratch);
         let mut batch = PageBatch::default();
-        let mut columns = Vec::with_capacity(chunks.len());
-        let mut pages = PageCounts::default();
-        // Until the kernels are enqueued.
-        let mut scratch = Vec::new();
-        for (number, plan) in plans.iter().enumerate() {
-            let mut decoder = ChunkDecoder {
-                memory,
-                stream,
-                plan,
-                number,
-                null_count: match known {
-                    Some(_) => 0,
-                    None => outcome.address() + ((STATUS_WORDS + number) * 4) as u64,
-                },
-                batch: &mut batch,
-                scratch: &mut scratch,
-                pages: &mut pages,
-            };
-            columns.push(match chunks[number].as_codes {
-                false => AnyColumn::Cells(decoder.add(rows)?),
-                true => AnyColumn::Codes(decoder.add_codes(rows)?),
-            });
+        let mut columns = Vec::with_capacity(requests.len());
+        // Dictionaries that only kernels read; until these are enqueued.
+        let mut dictionaries = Vec::new();
+        let mut column_of = Vec::new();
+        let mut faults = outcome.address() + counts_bytes;
+        for (request, plans) in requests.iter().zip(&plans) {
+            let (column, targets) = ColumnMemory::allocate(memory, plans, request.as_codes, row_count)?;
+            for (plan, target) in plans.iter().zip(targets) {
+                let number = column_of.len();
+                let count = outcome.address() + ((STATUS_WORDS + number) * 4) as u64;
+                let null_count = if known.is_some() { 0 } else { count };
+                let target = ChunkTarget { faults, null_count, ..target };
+                ChunkDecoder { plan, number, target, batch: &mut batch, space: &mut space }.add()?;
+                faults += plan.entry_count();
+                column_of.push(columns.len());
+            }
+            columns.push(column.into_column(plans, &mut dictionaries)?);
         }
         for built in batch.launch(self, outcome.address())? {
-            if let Some(column) = columns.get_mut(built.chunk).map(AnyColumn::values_mut)
+            let column = column_of.get(built.chunk).and_then(|column| columns.get_mut(*column));
+            if let Some(column) = column.map(AnyColumn::values_mut)
                 && column.cell_type == CellType::String
             {
                 column.strings.push(built.buffer);
             } else {
-                scratch.push(built.buffer);
+                dictionaries.push(built.buffer);
             }
         }
         for column in &columns {
             // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
             // all zeroes, and stays so.
             if let AnyColumn::Cells(cells) = column {
-                self.spoil_nulls(cells, rows.row_count());
+                self.spoil_nulls(cells, row_count);
             }
         }
+        let decoded = all_plans().map(|plan| plan.wanted.len() as u64).sum();
+        let all_pages: u64 = all_plans().map(|plan| plan.chunk.pages.data.len() as u64).sum();
+        let pages = PageCounts { decoded, skipped: all_pages - decoded };
         let wait: WaitDecoded = match known {
             Some(null_counts) => Box::new(move || Ok(null_counts)),
             None => {
-                let names: Vec<ColumnNames> = plans.into_iter().map(|plan| plan.names).collect();
-                let queue = self.clone();
-                let decoded_count = rows.decoded_count();
-                let known_good: Vec<Option<Arc<KnownGood>>> = chunks
+                let checked: Vec<CheckedChunk> = plans
                     .iter()
-                    .map(|request| {
-                        (request.chunk.row_count() == decoded_count).then(|| request.chunk.known_good.clone())
-                    })
+                    .zip(&forms)
+                    .flat_map(|(plans, form)| plans.iter().map(|plan| CheckedChunk::new(plan, form)))
                     .collect();
+                let (queue, column_count) = (self.clone(), columns.len());
                 Box::new(move || {
-                    let null_counts = null_counts(&queue, &outcome, &batch, &names)?;
-                    for ((known_good, form), null_count) in
-                        known_good.into_iter().zip(forms).zip(&null_counts)
-                    {
-                        if let Some(known_good) = known_good {
-                            known_good.add(form, *null_count);
+                    let chunk_nulls = null_counts(&queue, &outcome, &batch, &checked)?;
+                    let mut null_counts = vec![0u32; column_count];
+                    for ((chunk, null_count), column) in checked.into_iter().zip(chunk_nulls).zip(column_of) {
+                        // There are no more rows than 32 bits number.
+                        null_counts[column] += null_count;
+                        if let Some(known_good) = chunk.known_good {
+                            known_good.add(chunk.form, null_count);
                         }
                     }
                     Ok(null_counts)
                 })
             }
         };
-        Ok(PendingRowGroup { columns, pages, wait })
+        Ok(PendingColumns { columns, pages, wait })
+    }
+}
+
+impl<'a> ColumnRequest<'a> {
+    fn form(&self) -> Result<DecodedForm> {
+        let first =
+            self.chunks.first().ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
+        Ok((ColumnVariant::of(first.source.column), self.as_codes))
+    }
+
+    /// How many NULLs there are among all rows of all chunks, if they are known to be good.
+    fn known_nulls(&self, form: &DecodedForm) -> Option<u32> {
+        self.chunks.iter().map(|request| request.chunk.known_good.null_count(form)).sum()
+    }
+
+    fn plans(&self, rows: &[&'a RowSelection]) -> Result<Vec<ChunkPlan<'a>>> {
+        if self.chunks.len() != rows.len() {
+            return Err(Error::internal("a column has not a chunk for each row group"));
+        }
+        let plan = |(request, rows): (&ChunkRequest<'a>, &&'a RowSelection)| {
+            ChunkPlan::new(request.source, request.chunk, rows)
+        };
+        self.chunks.iter().zip(rows).map(plan).collect()
+    }
+}
+
+/// What is left to be said of a chunk when it is decoded.
+struct CheckedChunk {
+    names: ColumnNames,
+    form: DecodedForm,
+    /// Present if all of it is decoded.
+    known_good: Option<Arc<KnownGood>>,
+}
+
+impl CheckedChunk {
+    fn new(plan: &ChunkPlan<'_>, form: &DecodedForm) -> Self {
+        let is_whole = plan.chunk.row_count() == plan.rows.decoded_count();
+        let known_good = is_whole.then(|| plan.chunk.known_good.clone());
+        Self { names: plan.names.clone(), form: form.clone(), known_good }
     }
 }
 
@@ -277,17 +326,17 @@ fn null_counts(
     queue: &Queue,
     outcome: &Buffer,
     batch: &PageBatch,
-    names: &[ColumnNames],
+    chunks: &[CheckedChunk],
 ) -> Result<Vec<u32>> {
-    let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + names.len())?;
+    let mut words: Vec<u32> = queue.download(outcome, STATUS_WORDS + chunks.len())?;
     let null_counts = words.split_off(STATUS_WORDS);
     let status = Status { code: words[0], detail: words[1] };
     if status.code == 0 {
         return Ok(null_counts);
     }
     let origin = batch.origin(status.detail);
-    match origin.and_then(|origin| Some((origin, names.get(origin.chunk)?))) {
-        Some((origin, names)) => Err(names.error_of(status, origin.page)),
+    match origin.and_then(|origin| Some((origin, chunks.get(origin.chunk)?))) {
+        Some((origin, chunk)) => Err(chunk.names.error_of(status, origin.page)),
         None => Err(Error::internal(format!("a kernel reported an unknown page: {status:?}"))),
     }
 }

@@ -1,0 +1,114 @@
+//! What a column is decoded into: one piece of memory for the rows of all its chunks.
+
+use pystachio_plan::{Error, Result};
+
+use super::{
+    chunk_decoder::{ChunkCodes, ChunkTarget},
+    chunk_plan::ChunkPlan,
+};
+use crate::device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
+
+/// A column's memory. The dictionaries of its chunks lie one after another; behind those of codes there is one entry more,
+/// which is NULL if the data may be.
+pub(super) struct ColumnMemory {
+    /// Cells, or codes.
+    values: Buffer,
+    /// Of cells.
+    validity: Option<Buffer>,
+    /// Cells of the dictionaries, if there is one.
+    entries: Option<Buffer>,
+    /// Of the entries that codes are of.
+    entry_flags: Option<Buffer>,
+    /// Entries that codes are of, the one for NULL included; 0 if rows become cells.
+    entry_count: usize,
+}
+
+impl ColumnMemory {
+    /// Memory for so many rows of a column's chunks, and where each of these is decoded into.
+    pub(super) fn allocate(
+        (memory, stream): (&DeviceMemory, Stream),
+        plans: &[ChunkPlan<'_>],
+        as_codes: bool,
+        row_count: usize,
+    ) -> Result<(Self, Vec<ChunkTarget>)> {
+        let allocate = |bytes: u64| memory.allocate(bytes.max(1), stream);
+        let cell_type = plans.first().map(|plan| plan.conversion.cell_type);
+        let cell_type = cell_type.ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
+        let cell_bytes = u64::from(cell_type.bytes());
+        let is_optional = plans.iter().any(|plan| plan.is_optional);
+        let rows = row_count as u64;
+        let entries: u64 = plans.iter().map(ChunkPlan::entry_count).sum();
+        let null_code =
+            u32::try_from(entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
+        let value_bytes = if as_codes { u64::from(CODE_BYTES) } else { cell_bytes };
+        let mut own = Self {
+            values: allocate(rows * value_bytes)?,
+            validity: (is_optional && !as_codes).then(|| allocate(rows)).transpose()?,
+            entries: None,
+            entry_flags: None,
+            entry_count: 0,
+        };
+        if entries > 0 || as_codes {
+            own.entries = Some(allocate((entries + u64::from(as_codes)) * cell_bytes)?);
+        }
+        if let (true, Some(buffer)) = (as_codes, &own.entries) {
+            own.entry_count = entries as usize + 1;
+            let end = entries * cell_bytes;
+            memory.fill_range(buffer, end..end + cell_bytes, 0, stream)?;
+            if is_optional {
+                let flags = allocate(entries + 1)?;
+                memory.fill_range(&flags, entries..entries + 1, 0, stream)?;
+                own.entry_flags = Some(flags);
+            }
+        }
+        let address = |buffer: &Option<Buffer>, offset: u64| {
+            buffer.as_ref().map_or(0, |buffer| buffer.address() + offset)
+        };
+        let mut first = 0;
+        let mut targets = Vec::with_capacity(plans.len());
+        for plan in plans {
+            if as_codes && plan.dictionary().is_none() {
+                return Err(Error::internal("a column without a dictionary is decoded as codes"));
+            }
+            targets.push(ChunkTarget {
+                values: own.values.address(),
+                validity: address(&own.validity, 0),
+                entries: address(&own.entries, first * cell_bytes),
+                entry_flags: address(&own.entry_flags, first),
+                codes: as_codes.then_some(ChunkCodes { first: first as u32, null: null_code }),
+                ..ChunkTarget::default()
+            });
+            first += plan.entry_count();
+        }
+        Ok((own, targets))
+    }
+
+    /// The column, with the pages that its text points into. `scratch` takes what only kernels read.
+    pub(super) fn into_column(self, plans: &[ChunkPlan<'_>], scratch: &mut Vec<Buffer>) -> Result<AnyColumn> {
+        let first = plans.first().ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
+        let column = |values, validity| Column {
+            data_type: first.source.column.data_type.clone(),
+            cell_type: first.conversion.cell_type,
+            values,
+            validity,
+            strings: match first.conversion.cell_type {
+                CellType::String => {
+                    plans.iter().flat_map(|plan| plan.chunk.page_buffers()).cloned().collect()
+                }
+                _ => Vec::new(),
+            },
+        };
+        Ok(match (self.entry_count, self.entries) {
+            (0, entries) => {
+                scratch.extend(entries);
+                AnyColumn::Cells(column(self.values, self.validity))
+            }
+            (entry_count, Some(entries)) => AnyColumn::Codes(CodedColumn {
+                entries: column(entries, self.entry_flags),
+                entry_count,
+                codes: self.values,
+            }),
+            (_, None) => return Err(Error::internal("codes without a dictionary")),
+        })
+    }
+}
