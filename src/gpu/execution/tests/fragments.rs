@@ -19,7 +19,7 @@ use super::{
     watched::{Calls, is_build_thread, is_query_thread},
     *,
 };
-use crate::execution::fragment::RUNNING_MAX;
+use crate::execution::join::RUNNING_MAX;
 
 /// What one thread does on the emulated device while others wait for it.
 const PROMPT: Duration = Duration::from_secs(20);
