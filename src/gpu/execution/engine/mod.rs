@@ -14,4 +14,3 @@ mod run;
 mod timeline;
 
 pub use self::device_engine::{DeviceEngine, DeviceOptions};
-pub(super) use self::run::{THREAD_STACK_BYTES, failure_of_panic};

@@ -1,7 +1,6 @@
 //! A query on a thread of its own, and the stream of what it gives.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::{Arc, Mutex},
@@ -28,7 +27,7 @@ use crate::{
     execution::{
         Operator,
         compile::compile,
-        query::{Driver, Query},
+        query::{Driver, Query, THREAD_STACK_BYTES, failure_of_panic},
     },
     operation::{ArrowBatches, column_schema},
 };
@@ -83,9 +82,6 @@ impl DeviceStream {
         }
     }
 }
-
-/// Plans are trees that code walks recursively. Address space, not memory.
-pub(in crate::execution) const THREAD_STACK_BYTES: usize = 64 << 20;
 
 fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>> {
     let columns = request.plan.root.columns();
@@ -143,18 +139,11 @@ impl Worker {
         drop(driver);
         // What came before an error is given before it.
         if let Err(error) = give_spooled(spool, &sender).and(result) {
-            // Nobody is there to hear of a query that was dropped.
+            // Nobody is there to be told of a query that was dropped.
             let _ = sender.blocking_send(Err(error));
         }
         drop(guard);
     }
-}
-
-/// What a query fails with whose driver panicked.
-pub(in crate::execution) fn failure_of_panic(payload: &(dyn Any + Send)) -> Error {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
-    Error::internal(format!("the engine failed while it ran the query: {text}"))
 }
 
 /// Gives what the reader has not taken yet, as it takes it.
@@ -234,7 +223,7 @@ impl Output<'_> {
         let result = self.give_rows(driver, spool);
         let result = driver.first_failure(result);
         driver.query.fragments.end();
-        // An error of this has been heard already, or comes with the last word.
+        // An error of this has been reported already, or comes with the last word.
         let ended = driver.queue.wait();
         driver.merge_metrics();
         if let Some(watched) = &self.watched {

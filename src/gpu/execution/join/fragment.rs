@@ -36,8 +36,7 @@ use pystachio_plan::{Error, Result};
 
 use super::build::{ReadBuild, UnreadBuild};
 use crate::execution::{
-    engine::{THREAD_STACK_BYTES, failure_of_panic},
-    query::{Driver, NO_OPERATOR, Query},
+    query::{Driver, NO_OPERATOR, Query, THREAD_STACK_BYTES, failure_of_panic},
     runtime_filter::RuntimeFilter,
 };
 

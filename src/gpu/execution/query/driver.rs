@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Invariants: a driver is used by one thread, and all its device work is in the order of one stream. What it hands over to
-//! another driver was published on its stream, and its faults have been heard of by then.
+//! another driver was published on its stream, and its faults are known by then.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex},
 };
@@ -20,7 +21,7 @@ use pystachio_engine::{
 };
 use pystachio_files::QueryFiles;
 use pystachio_plan::{
-    ColumnId, DeviceSettings, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
+    ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
 };
 
 use super::memory::{QueryMemory, WorkingDriver};
@@ -33,6 +34,9 @@ use crate::{
     file_systems::FileSystems,
     operation::{FaultReport, Queue},
 };
+
+/// The stack of a driver's thread: plans are trees that code walks recursively. Address space, not memory.
+pub(in crate::execution) const THREAD_STACK_BYTES: usize = 64 << 20;
 
 /// What all drivers of a query share. Its plan is compiled into it before any driver runs; from then on nobody has it
 /// for himself, and what changes has a lock of its own.
@@ -214,4 +218,11 @@ impl Driver {
             result => result,
         }
     }
+}
+
+/// What a query fails with whose driver panicked.
+pub(in crate::execution) fn failure_of_panic(payload: &(dyn Any + Send)) -> Error {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::internal(format!("the engine failed while it ran the query: {text}"))
 }

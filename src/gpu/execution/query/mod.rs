@@ -4,7 +4,7 @@
 //! - `memory.rs`: what a query may use, and what its operators may hold
 //! - `held.rs`: rows that an operator holds, and their way off the device
 //!
-//! Every other room imports this one. `Query` in turn has one value of each room whose state the drivers share: the scans'
+//! Every room of operators imports this one, and so do `compile` and `engine`. `Query` in turn has one value of each room whose state the drivers share: the scans'
 //! readers and cache, the joins' fragments, and which operators filters reduce. Nothing else here knows another room.
 //!
 //! Deliberately absent: operators, and the device's memory itself (`device/memory`).
@@ -14,7 +14,7 @@ mod held;
 mod memory;
 
 pub(super) use self::{
-    driver::{Driver, NO_OPERATOR, Query},
+    driver::{Driver, NO_OPERATOR, Query, THREAD_STACK_BYTES, failure_of_panic},
     held::{Held, Spilling, for_each_block, groups_within},
     memory::{PARTITION_LEVELS_MAX, PARTITIONS, QueryMemory, ROWS_MAX},
 };
