@@ -8,8 +8,8 @@
 //! - `query`: drivers, what a query may use of memory, and rows that operators hold
 //!
 //! ```text
-//!   engine ─► compile ─► scan, join, aggregate, sort, rows ─┬─► query ─► runtime_filter         an arrow is an import
-//!                                                            └─► expressions
+//!   engine ─► compile ─► scan, join, aggregate, sort, rows ─┬─► query ─► runtime_filter      an arrow is an import; what is
+//!                                                           └─► expressions                 farther right may be imported too
 //! ```
 //!
 //! One way leads back: the drivers of a query share its readers, its cache and its fragments, so `Query` has a field for
@@ -22,7 +22,7 @@
 //!                                pull before the join asks
 //! ```
 //!
-//! Invariants: a query hears of a fault before it gives a row that came after it. A driver has one queue, so all its
+//! Invariants: a query is told of a fault before it gives a row that came after it. A driver has one queue, so all its
 //! device work is in one order; what it takes from readers and other drivers it uses after what they have enqueued, and a
 //! buffer that is dropped is freed after its last use on any stream. Between two chunks a driver looks whether its fragment
 //! is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets

@@ -80,7 +80,7 @@ impl Query {
 ///
 /// # Errors
 ///
-/// What its kernels find wrong with values is heard of later than the work that finds it: whoever gives rows away, or
+/// What its kernels find wrong with values is known later than the work that finds it: whoever gives rows away, or
 /// hands a build side over, asks [`Driver::check_faults`] first.
 pub(in crate::execution) struct Driver {
     pub(in crate::execution) query: Arc<Query>,
@@ -196,14 +196,13 @@ impl Driver {
         done
     }
 
-    /// Hears of the faults up to the last chunk, and looks at those up to this one. What was heard of a chunk came
-    /// while the next one was read.
-    pub(in crate::execution) fn hear_faults(&mut self) -> Result<()> {
+    /// Checks the faults up to the last chunk, and asks for those up to this one, which come while the next one is read.
+    pub(in crate::execution) fn check_last_faults(&mut self) -> Result<()> {
         let before = self.faults.replace(self.queue.report_faults()?);
         before.map_or(Ok(()), |report| report.wait())
     }
 
-    /// Hears of all faults; waits.
+    /// Checks all faults; waits.
     pub(in crate::execution) fn check_faults(&mut self) -> Result<()> {
         self.faults = None;
         self.queue.report_faults()?.wait()

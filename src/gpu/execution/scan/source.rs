@@ -200,7 +200,7 @@ impl ScanSource {
 
 impl Source for ScanSource {
     fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
-        driver.hear_faults()?;
+        driver.check_last_faults()?;
         let chunk = driver.query.readers.next_part(self.number, driver.stop())?;
         let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
         let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Pairs that are tried at once, whatever memory there is; probe rows may have as many as they are. What is done
-/// with them then takes a fraction of a second, and a cancel is heard in between.
+/// with them then takes a fraction of a second, and a cancel is noticed in between.
 const PAIRS_MAX: u64 = 8 << 20;
 /// Fewer pairs are never cut into pieces.
 const PAIRS_MIN: u64 = 64;

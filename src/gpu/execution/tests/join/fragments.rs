@@ -245,7 +245,7 @@ fn a_cancel_ends_all_build_sides() {
     let fixture = Fixture::over(platform, PLENTY_BYTES);
     let error = fixture.run_until(grouped(star(&probe, &build, 2)), stop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Cancelled);
-    // Of a hundred row groups; a call is heard of before the next is made.
+    // Of a hundred row groups; a call is answered before the next is made.
     assert!(after.load(Ordering::SeqCst) < 20, "{after:?} calls after the cancel");
 }
 
@@ -389,6 +389,6 @@ fn waits_of_build_sides_are_the_querys() {
         platform.calls.waits.load(Ordering::Relaxed) - before
     };
     let (beside, alone) = (waits(DeviceSettings::default()), waits(one_by_one()));
-    // A fragment hears of its faults, and of its table, before it hands over.
+    // A fragment waits for its faults, and for its table, before it hands over.
     assert!(beside <= alone + 8, "{beside} waits, {alone} one by one");
 }
