@@ -98,7 +98,7 @@ DEVICE bool sees_wide(const EncodedPage &page, uint32_t offset) {
 KERNEL(index_deltas, DecodePages, BLOCK_THREADS) {
     SHARED FoundSegments tables[2];
     SHARED DeltaStream shared_stream;
-    // One for each table: what is said in a round is heard in the same one, by all.
+    // One for each table: what is written in a round is read in the same one, by all.
     SHARED uint32_t value_count, failed[2], end, wide;
     const EncodedPage page = page_at(args, blockIdx.x);
     const uint32_t warp = threadIdx.x / WARP_THREADS;

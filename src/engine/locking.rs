@@ -47,7 +47,7 @@ pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn account<T>(locked: LockResult<T>) -> T {
     locked.unwrap_or_else(|poisoned| {
         broken(Location::caller());
-        // While a thread unwinds, a second panic would end the process at once, and no query would hear why.
+        // While a thread unwinds, a second panic would end the process at once, and no query would be told why.
         assert!(std::thread::panicking(), "a thread panicked while it changed what this lock guards");
         poisoned.into_inner()
     })

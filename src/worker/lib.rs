@@ -13,7 +13,7 @@
 //! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
-//! Invariants: sockets are served by threads that never compute, so a cancel is heard however busy the
+//! Invariants: sockets are served by threads that never compute, so a cancel is seen however busy the
 //! engine is. A panic ends a request, never the process. A lost device ends it, when the answers that are on
 //! their way have ended; one that does not return ends them too. Between an engine and a slow reader there are at most two batches.
 //!

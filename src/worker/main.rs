@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-/// Threads that serve sockets: one may decode a large plan while the other hears a cancel.
+/// Threads that serve sockets: one may decode a large plan while the other reads a cancel.
 const SOCKET_THREADS: usize = 2;
 /// Plans are trees that code walks recursively. Address space, not memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! An engine's answer to one request, as frames.
 //!
 //! Invariants: the last part says so, and exactly one part does. Whoever no longer reads the parts stops
-//! the work. Where that part says that the device failed, the host hears of it.
+//! the work. Where that part says that the device failed, the host is told of it.
 
 use std::{
     any::Any,

@@ -1,4 +1,4 @@
-//! A few bytes from the device, which the host hears of when it wants to.
+//! A few bytes from the device, which the host looks at when it wants to.
 //!
 //! ```text
 //! device ── copy ──► slot of page-locked memory ── event ──► Readback::wait, at any time later

@@ -57,7 +57,7 @@ pub struct MemoryTechniques {
     pub has_pool: bool,
     /// Copies from and to the host go through page-locked memory.
     pub is_pinned: bool,
-    /// What the host hears of the device is not waited for before it is needed.
+    /// What the device reports to the host is not waited for before it is needed.
     pub is_deferred: bool,
     /// The platform's [`Decompressor`](super::Decompressor) is used.
     pub has_decompressor: bool,

@@ -1,21 +1,19 @@
 //! Plans run on one device: a tree of sources that give chunks.
 //!
-//! - `engine.rs`: what the host starts; `run.rs`: a query on a thread of its own
-//! - `timeline.rs`: what the device did for the last queries
-//! - `driver.rs`: what the drivers of a query share, and what each has; `fragment.rs`: build sides with drivers of their own
-//! - `compile.rs`: a plan becomes a tree of sources
-//! - `readers.rs`: threads that read and decode for all scans; `chunk_cache`: what stays between queries
-//! - `chunk_loads.rs`: column chunks on their way to the device
-//! - `scan.rs`, `rows.rs` (filter, project, limit, union, values), `join.rs`, `aggregate.rs`, `sort.rs`: the sources
-//! - `runtime_filter.rs`, `filter_route.rs`: what joins know of keys, and which scans get to know it
-//! - `scan_parts.rs`: row groups among readers; `scan_pieces.rs`: those that do not fit
-//! - `scan_rows.rs`, `scan_filter.rs`: the rows of a row group that are wanted, and how that is found out
-//! - `row_program.rs`, `coded_expressions.rs`: what is computed of rows, once an entry where a column comes as codes
-//! - `memory.rs`: what a query may use, and what its operators may hold
-//! - `held.rs`: rows that are held, and their way off the device
-//! - `join_build.rs`: a build side is read; `matching.rs`: one probe chunk against it; `join_partitions.rs`: one that was spilled
-//! - `slot_groups.rs`: groups of an integer key; `groups.rs`: partial results, in memory or spilled
-//! - `sort_ranges.rs`: a sort of rows that were spilled
+//! - `engine`: what the host starts, and how a query of it runs
+//! - `compile`: a plan becomes a tree of sources
+//! - `scan`, `join`, `aggregate`, `sort`: these operators; `rows.rs`: filter, project, limit, union and values
+//! - `runtime_filter`: what joins know of keys, and which scans get to know it
+//! - `expressions`: what is computed of rows, once an entry where a column comes as codes
+//! - `query`: drivers, what a query may use of memory, and rows that operators hold
+//!
+//! ```text
+//!   engine ─► compile ─► scan, join, aggregate, sort, rows ─┬─► query ─► runtime_filter      an arrow is an import; what is
+//!                                                           └─► expressions                 farther right may be imported too
+//! ```
+//!
+//! One way leads back: the drivers of a query share its readers, its cache and its fragments, so `Query` has a field for
+//! each. No operator knows another, but for an aggregate, which ends as a projection of `rows.rs`.
 //!
 //! ```text
 //!   sort ◄── aggregate ◄── join ◄── filter ◄── scan         a chunk is pulled through to the next breaker
@@ -24,7 +22,7 @@
 //!                                pull before the join asks
 //! ```
 //!
-//! Invariants: a query hears of a fault before it gives a row that came after it. A driver has one queue, so all its
+//! Invariants: a query is told of a fault before it gives a row that came after it. A driver has one queue, so all its
 //! device work is in one order; what it takes from readers and other drivers it uses after what they have enqueued, and a
 //! buffer that is dropped is freed after its last use on any stream. Between two chunks a driver looks whether its fragment
 //! is still wanted. What an operator holds from one chunk to the next it has a claim for; what it gets
@@ -37,37 +35,17 @@
 //! row, and the host runs such a plan on another engine.
 
 mod aggregate;
-mod chunk_cache;
-mod chunk_loads;
-mod coded_expressions;
 mod compile;
-mod driver;
 mod engine;
-mod filter_route;
-mod fragment;
-mod groups;
-mod held;
+mod expressions;
 mod join;
-mod join_build;
-mod join_partitions;
-mod matching;
-mod memory;
-mod readers;
-mod row_program;
+mod query;
 mod rows;
-mod run;
 mod runtime_filter;
 mod scan;
-mod scan_filter;
-mod scan_parts;
-mod scan_pieces;
-mod scan_rows;
-mod slot_groups;
 mod sort;
-mod sort_ranges;
 #[cfg(test)]
 mod tests;
-mod timeline;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 
@@ -75,7 +53,7 @@ use std::time::Instant;
 
 use pystachio_plan::{ColumnId, DataType, OperatorMetrics, Result};
 
-use self::driver::{Driver, Query};
+use self::query::{Driver, Query};
 use crate::device::{Chunk, Rows};
 
 /// Columns of a source, in the order of its chunks.

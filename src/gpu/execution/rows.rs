@@ -4,7 +4,7 @@ use pystachio_plan::{Error, Result};
 
 use super::{
     Driver, Operator, Source,
-    row_program::{RowCondition, RowProgram},
+    expressions::{RowCondition, RowProgram},
 };
 use crate::{
     device::{Chunk, Rows},

@@ -83,7 +83,7 @@ impl Queue {
         self.shared.defers_faults
     }
 
-    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is heard
+    /// Whether more work is wanted. Whoever enqueues work of many steps asks before each of them, so that a cancel is seen
     /// between any two.
     ///
     /// # Errors

@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use pystachio_plan::{DataType, Error, ErrorKind, Expression, JoinKey, JoinKind, JoinSide, Relation, Result};
 
-use super::{build_side, describe, operator, relation, retyped};
+use super::relations::{build_side, describe, operator, relation, retyped};
 use crate::{
     execution::{
         Columns, Operator, Query,
-        coded_expressions::columns_of,
-        filter_route::{FilterRoute, drops_unmatched, is_selective, key_columns, passes_join},
-        fragment::FragmentPlace,
-        join::JoinSource,
-        join_build::UnreadBuild,
-        matching::{Matching, Residual},
-        row_program::{RowProgram, places_of},
-        runtime_filter::JoinFilters,
+        expressions::{RowProgram, columns_of, places_of},
+        join::{FragmentPlace, JoinSource, Matching, Residual, UnreadBuild},
+        runtime_filter::{FilterRoute, JoinFilters, drops_unmatched, is_selective, key_columns, passes_join},
     },
     program::Filter,
 };

@@ -1,45 +1,19 @@
 //! Queries on the emulated device, with memory for all and with memory for a sixteenth of the data and less.
 //!
-//! - `joins.rs`, `aggregates.rs`, `sorts.rs`: the same rows with any memory, as plain loops compute them
-//! - `scans.rs`: less than whole row groups
-//! - `dictionaries.rs`: conditions that are evaluated for the entries of a dictionary; `codes.rs`: text that goes on as
-//!   codes
-//! - `fragments.rs`: build sides beside one another
-//! - `large_decimals.rs`: plans over decimals of more than 38 digits
-//! - `failing_launches.rs`: kernels that fail
-//! - `late.rs`: devices that work late, in any order, and that refuse things
-//! - `little_memory.rs`: what memory for a sixteenth of the data costs
-//! - `mutants.rs`: damaged files
-//! - `outputs.rs`: rows on their way to the host
-//! - `runtime_filters.rs`: filters that joins send to scans
-//! - `sharing.rs`: admission, cancels, faults, full disks
-//! - `storage.rs`: every way from files to the device
-//! - `techniques.rs`: queries without one technique after another
-//! - `tiers.rs`: column chunks on the device, on the host, and in files that change
-//! - `timelines.rs`: what is noted of a query
+//! - `scan`, `join`, `aggregate`, `sorts.rs`: the same rows with any memory, as plain loops compute them
+//! - `expressions`: text that comes as codes
+//! - `query`, `engine`: devices that are late or fail, queries side by side, and what is told of them
 //! - `watched.rs`: a device whose calls are counted, and may fail
 //!
 //! Every table is made of a seed, which is printed.
 
-mod aggregates;
-mod codes;
-mod dictionaries;
-mod failing_launches;
-mod fragments;
-mod joins;
-mod large_decimals;
-mod late;
-mod little_memory;
-mod mutants;
-mod outputs;
-mod runtime_filters;
-mod scans;
-mod sharing;
+mod aggregate;
+mod engine;
+mod expressions;
+mod join;
+mod query;
+mod scan;
 mod sorts;
-mod storage;
-mod techniques;
-mod tiers;
-mod timelines;
 mod watched;
 
 use std::{

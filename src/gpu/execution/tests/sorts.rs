@@ -160,16 +160,16 @@ fn one_long_text_does_not_decide_how_often_all_rows_are_read() {
 }
 
 #[test]
-fn a_cancel_is_heard_between_the_launches_of_a_sort() {
+fn a_cancel_is_seen_between_the_launches_of_a_sort() {
     let table = with_texts((0..3000).map(|row| Some(format!("{}{row}", "x".repeat(200)))));
     let stop = StopFlag::default();
     let plan = || ordered(&table, &[(text(1), DIRECTIONS[0])], None);
     let all = Watched::new(|_| Ok(()));
     Fixture::over(all.clone(), PLENTY_BYTES).run(plan()).unwrap();
-    let (heard, last) = (stop.clone(), all.calls.launches() / 2);
+    let (cancel, last) = (stop.clone(), all.calls.launches() / 2);
     let platform = Watched::new(move |calls| {
         if calls.launches() >= last {
-            heard.stop();
+            cancel.stop();
         }
         Ok(())
     });

@@ -46,7 +46,7 @@ pub(super) fn is_query_thread() -> bool {
 
 /// Whether this is the thread of a build side.
 pub(super) fn is_build_thread() -> bool {
-    std::thread::current().name() == Some(crate::execution::fragment::THREAD_NAME)
+    std::thread::current().name() == Some(crate::execution::join::THREAD_NAME)
 }
 
 impl Calls {

@@ -1,0 +1,210 @@
+//! Rows that are made one where their keys are equal: partial results of an aggregate.
+//!
+//! ```text
+//! chunks ─► held ─► merged when there are many ─► spilled by the hash of their keys when they stay too many
+//!                                                     │ partition by partition, the same way
+//! results ◄── merged, in the types of the plan ◄──────┘
+//! ```
+//!
+//! Invariants: merged rows have different keys, so partitioning them makes them fewer.
+
+use pystachio_plan::{DataType, Result};
+
+use crate::{
+    device::{Chunk, Claim},
+    execution::{
+        Driver,
+        query::{Held, PARTITION_LEVELS_MAX, PARTITIONS, ROWS_MAX, Spilling, for_each_block, groups_within},
+    },
+    operation::{Accumulation, Accumulator, HashPartitioning, Queue, SumWidth},
+    spill::SpilledPart,
+};
+
+/// Rows are merged when there are this many times those of the last merge.
+const MERGE_GROWTH: usize = 4;
+/// Fewer rows are not merged as long as there is memory for them.
+const MERGE_ROWS_MIN: usize = 4 << 20;
+/// As many are merged rather than copied.
+const MERGE_ROWS_FEW: usize = 1 << 16;
+/// What merging takes for every row besides copies of it: hashes, slots, group numbers, sums.
+const MERGE_ROW_BYTES: u64 = 72;
+
+/// How rows of equal keys are made one.
+pub(super) struct Merger {
+    /// Columns, from the first on, that are keys.
+    pub(super) key_count: usize,
+    /// The columns after the keys.
+    pub(super) values: Vec<MergedValue>,
+}
+
+/// A column of partial results.
+pub(super) struct MergedValue {
+    pub(super) accumulator: Accumulator,
+    /// The type of partial results.
+    pub(super) partial_type: DataType,
+    /// The type of results.
+    pub(super) data_type: DataType,
+}
+
+/// Rows of different keys, as far as they were merged.
+pub(super) struct Groups {
+    merger: Merger,
+    claim: Claim,
+    held: Held,
+    /// Rows after the last merge.
+    merged_rows: usize,
+    /// The partitions that rows are spilled to, once they are.
+    spilled: Option<Spilling<'static>>,
+    /// How often the rows that come were partitioned.
+    level: u32,
+    /// Into how many partitions they are next.
+    partition_count: usize,
+    /// Partitions to come, each with its level.
+    work: Vec<(SpilledPart, u32)>,
+}
+
+impl Merger {
+    /// Rows of equal keys made one. `is_last`: in the types of results.
+    fn merge(&self, queue: &Queue, chunks: &[Chunk], is_last: bool) -> Result<Chunk> {
+        let chunk = queue.concat(chunks)?;
+        let (keys, partials) = chunk.columns.split_at(self.key_count);
+        let grouping = queue.group(keys, chunk.row_count, chunk.row_count)?;
+        let mut columns = match &grouping.leaders {
+            None => Vec::new(),
+            Some(leaders) => queue.gather_all(&keys.iter().collect::<Vec<_>>(), leaders)?,
+        };
+        let calls: Vec<Accumulation> = self
+            .values
+            .iter()
+            .zip(partials)
+            .enumerate()
+            .map(|(number, (value, partial))| Accumulation {
+                accumulator: value.accumulator,
+                input: Some(number),
+                width: SumWidth::of_partial(partial),
+                result: if is_last { &value.data_type } else { &value.partial_type }.clone(),
+            })
+            .collect();
+        columns.extend(queue.accumulate(&grouping, &partials.iter().collect::<Vec<_>>(), &calls)?);
+        Ok(Chunk { row_count: grouping.group_count, columns })
+    }
+}
+
+fn cost(bytes: u64, row_count: usize) -> u64 {
+    3 * bytes + MERGE_ROW_BYTES * row_count as u64
+}
+
+impl Groups {
+    /// No rows yet.
+    pub(super) fn new(merger: Merger, claim: Claim) -> Self {
+        Self {
+            merger,
+            claim,
+            held: Held::default(),
+            merged_rows: MERGE_ROWS_MIN,
+            spilled: None,
+            level: 0,
+            partition_count: PARTITIONS,
+            work: Vec::new(),
+        }
+    }
+
+    /// Whether no rows were added.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.row_count() == 0 && self.spilled.is_none()
+    }
+
+    /// Adds rows, in the types of partial results.
+    pub(super) fn add(&mut self, driver: &Driver, chunk: Chunk) -> Result<()> {
+        let queue = &driver.queue;
+        self.held.push(chunk);
+        // Of few rows it is not the cells that take the memory, but text that they keep: fewer are left to copy it for.
+        let is_few = self.held.row_count() <= MERGE_ROWS_FEW && self.held.chunks().len() > 1;
+        if is_few && !self.held.fits(&mut self.claim, cost) {
+            self.merge(queue)?;
+        }
+        let has_grown = self.held.row_count() > self.merged_rows.saturating_mul(MERGE_GROWTH);
+        let fits = self.held.try_claim(queue, &mut self.claim, cost)?;
+        if fits && !has_grown {
+            return Ok(());
+        }
+        self.merge(queue)?;
+        if !fits && self.merger.key_count > 0 && self.level <= PARTITION_LEVELS_MAX {
+            // Without room for as much again, every chunk would be merged with all before it.
+            let has_room = |bytes, rows| 2 * cost(bytes, rows);
+            if !self.held.try_claim(queue, &mut self.claim, has_room)? {
+                return self.spill(driver);
+            }
+        }
+        self.held.try_claim(queue, &mut self.claim, cost)?;
+        Ok(())
+    }
+
+    fn merge(&mut self, queue: &Queue) -> Result<()> {
+        let merged = self.merger.merge(queue, self.held.chunks(), false)?;
+        self.held.take();
+        self.merged_rows = merged.row_count.max(MERGE_ROWS_MIN);
+        self.held.push(merged);
+        Ok(())
+    }
+
+    fn spill(&mut self, driver: &Driver) -> Result<()> {
+        let (level, key_count) = (self.level, self.merger.key_count);
+        let by = HashPartitioning { partition_count: self.partition_count, level, nulls_match: true };
+        let spilling = self.spilled.get_or_insert_with(|| {
+            Spilling::new(by.partition_count, move |queue, chunk| {
+                queue.partition(&chunk.columns[..key_count], chunk.row_count, by).map(Some)
+            })
+        });
+        for chunk in self.held.take() {
+            spilling.push(driver, &mut self.claim, chunk)?;
+        }
+        // What was merged is as large as there is memory for.
+        spilling.flush(driver)?;
+        self.merged_rows = MERGE_ROWS_MIN;
+        Ok(())
+    }
+
+    /// The next results, after the last row was added; `None` after the last.
+    pub(super) fn next(&mut self, driver: &Driver) -> Result<Option<Chunk>> {
+        loop {
+            driver.check_cancelled()?;
+            if self.spilled.is_some() {
+                self.spill(driver)?;
+            }
+            if let Some(spilling) = self.spilled.take() {
+                let partitions = spilling.finish(driver)?;
+                let costs: Vec<u64> =
+                    partitions.sizes().iter().map(|size| cost(size.bytes, size.row_count)).collect();
+                let claimed = self.claim.resize_up_to(costs.iter().sum());
+                let parts = partitions.into_groups(&groups_within(costs, claimed));
+                self.work.extend(parts.into_iter().map(|part| (part, self.level)));
+            }
+            if self.held.row_count() > 0 {
+                let result = self.merger.merge(&driver.queue, self.held.chunks(), true)?;
+                self.held.take();
+                if self.work.is_empty() {
+                    self.claim.try_resize(0);
+                }
+                return Ok(Some(result));
+            }
+            let Some((part, level)) = self.work.pop() else {
+                self.claim.try_resize(0);
+                return Ok(None);
+            };
+            self.level = level + 1;
+            let cost = cost(part.bytes(), part.row_count());
+            let claimed = self.claim.resize_up_to(cost);
+            self.merged_rows = MERGE_ROWS_MIN;
+            if claimed >= cost && part.row_count() <= ROWS_MAX {
+                if let Some(all) = part.first_batch(u64::MAX) {
+                    self.held.push(part.read(&driver.queue, all)?);
+                }
+                continue;
+            }
+            let wanted = (2 * cost / claimed.max(1)).next_power_of_two();
+            self.partition_count = (wanted as usize).clamp(2, PARTITIONS);
+            for_each_block(driver, part, |chunk| self.add(driver, chunk))?;
+        }
+    }
+}

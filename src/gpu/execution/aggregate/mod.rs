@@ -1,0 +1,16 @@
+//! Aggregates: partial results of chunks, merged where their groups are equal.
+//!
+//! - `source.rs`: the operator, and DISTINCT in terms of the others
+//! - `slot_groups.rs`: groups of an integer key whose values lie close together, in slots
+//! - `groups.rs`: partial results, held or spilled, and merged by key
+//!
+//! Invariants: a group comes out once, with the same result whatever the order of chunks and whichever of the two ways
+//! its rows went.
+//!
+//! Deliberately absent: aggregates over sorted input.
+
+mod groups;
+mod slot_groups;
+mod source;
+
+pub(super) use self::source::{AggregateSource, Call};

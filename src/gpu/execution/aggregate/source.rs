@@ -1,0 +1,387 @@
+//! Aggregates: partial results of every chunk, merged where their groups are equal.
+//!
+//! DISTINCT aggregates are made of the others: the different values of a group are groups of their own, and when
+//! the input has been seen they are what is added up.
+//!
+//! ```text
+//! chunk ─► partial results of the others ─────────────────────────────► groups ─► results
+//!     └──► group and value, for every argument of a DISTINCT aggregate ─► groups ─► partial results ─┘
+//! ```
+//!
+//! Invariants: partial sums have 128 bits where the addends' digits prove that enough, and 256 elsewhere, so that the
+//! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
+//! one kind leave those of the other as they are: zero for counts, NULL for the rest.
+
+use pystachio_plan::{Aggregate, DataType, Error, Result};
+
+use super::{
+    groups::{Groups, MergedValue, Merger},
+    slot_groups::SlotGroups,
+};
+use crate::{
+    device::{
+        AnyColumn, CellType, Chunk, CodedColumn, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, Rows,
+    },
+    execution::{Driver, Operator, Source, expressions::RowProgram, rows::project},
+    operation::{
+        Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
+        SumWidth, slot_count,
+    },
+};
+
+/// One aggregate of a plan.
+#[derive(Clone, Debug)]
+pub(in crate::execution) struct Call {
+    pub(in crate::execution) function: Aggregate,
+    /// Which column of the inputs; `None` for `count(*)`.
+    pub(in crate::execution) argument: Option<usize>,
+    pub(in crate::execution) distinct: bool,
+    pub(in crate::execution) data_type: DataType,
+}
+
+/// One row a group.
+pub(in crate::execution) struct AggregateSource {
+    input: Operator,
+    /// Groups, then arguments.
+    program: RowProgram,
+    group_types: Vec<DataType>,
+    argument_types: Vec<DataType>,
+    calls: Vec<Call>,
+    /// Absent before the input is read.
+    groups: Option<Groups>,
+    /// Results that are not in `groups`.
+    ready: Option<Chunk>,
+}
+
+/// What partial results are of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Rows of the input.
+    Rows,
+    /// Different values of the argument at this place.
+    Distinct(usize),
+}
+
+impl Call {
+    fn accumulator(&self) -> Accumulator {
+        match self.function {
+            Aggregate::Count => Accumulator::Count,
+            Aggregate::Sum => Accumulator::Sum,
+            Aggregate::Min | Aggregate::BoolAnd => Accumulator::Min,
+            Aggregate::Max | Aggregate::BoolOr => Accumulator::Max,
+            Aggregate::AnyValue => Accumulator::Any,
+        }
+    }
+
+    /// How partial results are merged.
+    fn merged(&self, argument_types: &[DataType]) -> Result<MergedValue> {
+        let accumulator = match self.accumulator() {
+            Accumulator::Count => Accumulator::Sum,
+            other => other,
+        };
+        let partial_type = self.partial_type(argument_types)?;
+        Ok(MergedValue { accumulator, partial_type, data_type: self.data_type.clone() })
+    }
+
+    /// The type of partial results.
+    fn partial_type(&self, argument_types: &[DataType]) -> Result<DataType> {
+        let argument = self.argument.and_then(|place| argument_types.get(place));
+        if self.function != Aggregate::Sum || argument.is_none() {
+            return Ok(self.data_type.clone());
+        }
+        let precision = match self.width(argument_types)? {
+            SumWidth::Wide => DECIMAL128_DIGITS_MAX,
+            SumWidth::Large => DECIMAL256_DIGITS_MAX,
+        };
+        let scale = match &self.data_type {
+            DataType::Decimal { scale, .. } => *scale,
+            _ => 0,
+        };
+        Ok(DataType::Decimal { precision, scale })
+    }
+
+    /// How its sum is held while rows are added.
+    fn width(&self, argument_types: &[DataType]) -> Result<SumWidth> {
+        match (self.function, self.argument.and_then(|place| argument_types.get(place))) {
+            (Aggregate::Sum, Some(argument)) => SumWidth::of(argument),
+            _ => Ok(SumWidth::Wide),
+        }
+    }
+
+    fn pass(&self) -> Pass {
+        match (self.distinct, self.argument) {
+            (true, Some(argument)) => Pass::Distinct(argument),
+            _ => Pass::Rows,
+        }
+    }
+}
+
+impl AggregateSource {
+    pub(in crate::execution) fn new(
+        input: Operator,
+        program: RowProgram,
+        group_types: Vec<DataType>,
+        argument_types: Vec<DataType>,
+        calls: Vec<Call>,
+    ) -> Self {
+        Self { input, program, group_types, argument_types, calls, groups: None, ready: None }
+    }
+
+    /// How many of its parts hold rows.
+    pub(in crate::execution) fn holder_count(&self) -> usize {
+        1 + self.distinct_arguments().len() + usize::from(self.slot_layout().is_some())
+    }
+
+    /// What slots hold, if the groups may be found by the value of their key.
+    fn slot_layout(&self) -> Option<SlotLayout> {
+        let [key] = self.group_types.as_slice() else { return None };
+        let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
+        let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
+        let aggregate = |call: &Call| {
+            let width = call.width(&self.argument_types).unwrap_or(SumWidth::Large);
+            (call.accumulator(), call.argument, width)
+        };
+        if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
+    }
+
+    /// The places of arguments of which different values count.
+    fn distinct_arguments(&self) -> Vec<usize> {
+        let mut places = Vec::new();
+        for call in &self.calls {
+            if let Pass::Distinct(place) = call.pass()
+                && !places.contains(&place)
+            {
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    fn read(&mut self, driver: &mut Driver) -> Result<Groups> {
+        let key_count = self.group_types.len();
+        let values = self.calls.iter().map(|call| call.merged(&self.argument_types));
+        let merger = Merger { key_count, values: values.collect::<Result<_>>()? };
+        let mut groups = Groups::new(merger, driver.query.memory.claim()?);
+        let mut distinct = Vec::new();
+        for place in self.distinct_arguments() {
+            let merger = Merger { key_count: key_count + 1, values: Vec::new() };
+            distinct.push((place, Groups::new(merger, driver.query.memory.claim()?)));
+        }
+        let mut slots = match self.slot_layout() {
+            Some(layout) => Some(SlotGroups::new(layout, driver.query.memory.claim()?)),
+            None => None,
+        };
+        // Every group has a value, if only NULL, of an argument.
+        let adds_rows = distinct.is_empty() || self.calls.iter().any(|call| call.pass() == Pass::Rows);
+        let mut is_empty = true;
+        while let Some(rows) = self.input.next(driver)? {
+            if rows.row_count == 0 {
+                continue;
+            }
+            is_empty = false;
+            let rows = project(driver, &rows, &self.program)?;
+            let mut keys = rows.columns.iter().take(key_count);
+            if keys.any(|key| matches!(key, AnyColumn::Codes(_))) {
+                driver.count("dictionary_rows_grouped", rows.row_count as u64);
+            }
+            let queue = &driver.queue;
+            let rows = match &mut slots {
+                None => rows,
+                Some(slots) => {
+                    let chunk = queue.chunk_of(&rows)?;
+                    if let Some((key, arguments)) = chunk.columns.split_first()
+                        && slots.add(queue, key, arguments, chunk.row_count)?
+                    {
+                        continue;
+                    }
+                    chunk.into()
+                }
+            };
+            if adds_rows {
+                groups.add(driver, self.partial(queue, &rows, Pass::Rows)?)?;
+            }
+            for (place, values) in &mut distinct {
+                values.add(driver, self.different_values(queue, &rows, *place)?)?;
+            }
+        }
+        if is_empty && key_count == 0 {
+            // One row, over no input.
+            let nothing = driver.queue.empty(&self.input.types())?.into();
+            let nothing = project(driver, &nothing, &self.program)?;
+            groups.add(driver, self.partial(&driver.queue, &nothing, Pass::Rows)?)?;
+        }
+        if let (Some(slots), Some(key_type)) = (slots, self.group_types.first()) {
+            let queue = &driver.queue;
+            if groups.is_empty() {
+                let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
+                self.ready = slots.take(queue, key_type, &types)?;
+            } else {
+                let types = self.calls.iter().map(|call| call.partial_type(&self.argument_types));
+                if let Some(chunk) = slots.take(queue, key_type, &types.collect::<Result<Vec<_>>>()?)? {
+                    groups.add(driver, chunk)?;
+                }
+            }
+        }
+        for (place, mut values) in distinct {
+            while let Some(chunk) = values.next(driver)? {
+                let partial = self.partial(&driver.queue, &chunk.into(), Pass::Distinct(place))?;
+                groups.add(driver, partial)?;
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The groups of some rows with their partial results. In a pass over different values, the rows have groups
+    /// and that value.
+    fn partial(&self, queue: &Queue, rows: &Rows, pass: Pass) -> Result<Chunk> {
+        let (keys, arguments) = rows.columns.split_at(self.group_types.len());
+        let keys = Keys { columns: keys.iter().collect(), row_count: rows.row_count };
+        let (mut places, mut inputs, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        for call in self.calls.iter().filter(|call| call.pass() == pass) {
+            let place = call.argument.map(|place| if pass == Pass::Rows { place } else { 0 });
+            // What several calls have in common becomes cells once.
+            if let Some(place) = place.filter(|place| !places.contains(place)) {
+                places.push(place);
+                inputs.push(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
+            }
+            calls.push(Accumulation {
+                accumulator: call.accumulator(),
+                input: place.and_then(|place| places.iter().position(|known| *known == place)),
+                width: call.width(&self.argument_types)?,
+                result: call.partial_type(&self.argument_types)?,
+            });
+        }
+        let inputs: Vec<&Column> = inputs.iter().collect();
+        if calls.len() == self.calls.len()
+            && let Some(chunk) = keys.accumulate_codes(queue, &inputs, &calls)?
+        {
+            return Ok(chunk);
+        }
+        let grouping = keys.group(queue)?;
+        let mut columns = keys.leaders(queue, &grouping)?;
+        let mut results = queue.accumulate(&grouping, &inputs, &calls)?.into_iter().peekable();
+        for call in &self.calls {
+            columns.push(match results.next_if(|_| call.pass() == pass) {
+                Some(result) => result,
+                None => self.neutral(queue, call, grouping.group_count)?,
+            });
+        }
+        Ok(Chunk { row_count: grouping.group_count, columns })
+    }
+
+    /// Partial results that change nothing.
+    fn neutral(&self, queue: &Queue, call: &Call, row_count: usize) -> Result<Column> {
+        match (call.accumulator(), call.argument) {
+            (Accumulator::Count, _) => Ok(Column {
+                data_type: DataType::Int64,
+                cell_type: CellType::Int64,
+                values: queue.allocate_filled::<u64>(row_count as u64, 0)?,
+                validity: None,
+                strings: Vec::new(),
+            }),
+            (Accumulator::Sum, _) | (_, None) => {
+                queue.nulls(&call.partial_type(&self.argument_types)?, row_count)
+            }
+            // As these are: values of the argument.
+            (_, Some(place)) => {
+                let data_type = self.argument_types.get(place);
+                queue.nulls(data_type.unwrap_or(&call.data_type), row_count)
+            }
+        }
+    }
+
+    /// The different values of an argument, by group.
+    fn different_values(&self, queue: &Queue, rows: &Rows, place: usize) -> Result<Chunk> {
+        let (keys, arguments) = rows.columns.split_at(self.group_types.len());
+        let columns = keys.iter().chain([argument_at(arguments, place)?]).collect();
+        let keys = Keys { columns, row_count: rows.row_count };
+        let grouping = keys.group(queue)?;
+        Ok(Chunk { row_count: grouping.group_count, columns: keys.leaders(queue, &grouping)? })
+    }
+}
+
+/// What rows are grouped by. Codes stand for their values: two of them may have the same one, and then its rows are two
+/// groups until partial results are merged.
+struct Keys<'a> {
+    columns: Vec<&'a AnyColumn>,
+    row_count: usize,
+}
+
+impl Keys<'_> {
+    fn group(&self, queue: &Queue) -> Result<Grouping> {
+        let key = |column: &&AnyColumn| match column {
+            AnyColumn::Cells(cells) => cells.clone(),
+            AnyColumn::Codes(coded) => coded.code_column(),
+        };
+        let keys: Vec<Column> = self.columns.iter().map(key).collect();
+        queue.group(&keys, self.row_count, self.groups_max())
+    }
+
+    /// The groups with their aggregates, if the codes of all keys tell them: of few groups each has a slot, and no row is
+    /// compared with another.
+    fn accumulate_codes(
+        &self,
+        queue: &Queue,
+        inputs: &[&Column],
+        calls: &[Accumulation],
+    ) -> Result<Option<Chunk>> {
+        let coded = self.columns.iter().map(|column| match column {
+            AnyColumn::Codes(coded) => Some(coded),
+            AnyColumn::Cells(_) => None,
+        });
+        let Some(coded) = coded.collect::<Option<Vec<&CodedColumn>>>() else { return Ok(None) };
+        let layout = SlotLayout::plan(calls.iter().map(|call| (call.accumulator, call.input, call.width)));
+        let keys: Vec<_> = coded.iter().map(|coded| SlotKey::numbers(coded.entry_count as u64)).collect();
+        let is_few = (1..=SLOT_KEYS_MAX).contains(&keys.len()) && slot_count(&keys) <= FEW_SLOTS_MAX;
+        let Some(layout) = layout.filter(|_| is_few) else { return Ok(None) };
+        let mut slots = queue.open_slots(&layout, keys)?;
+        let codes: Vec<Column> = coded.iter().map(|coded| coded.code_column()).collect();
+        queue.accumulate_slots(&layout, &mut slots, &codes, inputs, self.row_count)?;
+        let code_types = vec![DataType::Int32; coded.len()];
+        let result_types: Vec<DataType> = calls.iter().map(|call| call.result.clone()).collect();
+        let mut chunk = queue.take_slots(&layout, &slots, &code_types, &result_types)?;
+        for (column, coded) in chunk.columns.iter_mut().zip(coded) {
+            *column = queue.look_up_codes(&coded.entries, &column.values, chunk.row_count)?;
+        }
+        Ok(Some(chunk))
+    }
+
+    /// There are no more groups than ways to choose an entry for each column.
+    fn groups_max(&self) -> usize {
+        let entries = self.columns.iter().map(|column| match column {
+            AnyColumn::Cells(_) => usize::MAX,
+            AnyColumn::Codes(coded) => coded.entry_count,
+        });
+        entries.fold(1, usize::saturating_mul)
+    }
+
+    /// The keys of every group.
+    fn leaders(&self, queue: &Queue, grouping: &Grouping) -> Result<Vec<Column>> {
+        match &grouping.leaders {
+            None => Ok(Vec::new()),
+            Some(leaders) => {
+                let keys = queue.gather_columns(&self.columns, leaders)?;
+                keys.iter().map(|key| queue.cells_of(key, leaders.count)).collect()
+            }
+        }
+    }
+}
+
+fn argument_at(arguments: &[AnyColumn], place: usize) -> Result<&AnyColumn> {
+    arguments.get(place).ok_or_else(|| Error::internal("an aggregate without its argument"))
+}
+
+impl Source for AggregateSource {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        if self.groups.is_none() {
+            self.groups = Some(self.read(driver)?);
+        }
+        if let Some(chunk) = self.ready.take() {
+            return Ok(Some(chunk.into()));
+        }
+        match &mut self.groups {
+            Some(groups) => Ok(groups.next(driver)?.map(Rows::from)),
+            None => Ok(None),
+        }
+    }
+}

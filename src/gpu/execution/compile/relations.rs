@@ -1,0 +1,333 @@
+//! A plan becomes a tree of sources; joins in `joins.rs`.
+
+use std::{collections::HashMap, sync::Arc};
+
+use pystachio_plan::{
+    AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKind,
+    JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation, Result,
+    SortKey, Value, columns_above_scans,
+};
+
+use super::joins::Join;
+use crate::{
+    execution::{
+        Columns, Operator, Query, Source,
+        aggregate::{AggregateSource, Call},
+        expressions::{RowCondition, RowProgram},
+        query::NO_OPERATOR,
+        rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
+        runtime_filter::FilterRoute,
+        scan::{ScanPlace, ScanSource},
+        sort::SortSource,
+    },
+    program::Program,
+};
+
+/// Relations nested deeper are refused, so that a plan can't exhaust the stack.
+const DEPTH_MAX: usize = 500;
+
+/// The sources of a plan; the columns of their chunks are the plan's outputs in order. Blocks on files.
+///
+/// # Errors
+///
+/// Those of the files; `NotSupported` for what no kernel has.
+pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
+    query.scan_ranks = scan_ranks(&plan.root);
+    query.columns_above_scans = columns_above_scans(plan);
+    let root = relation(&plan.root, FilterRoute::none(), query, 0)?;
+    let outputs = plan
+        .outputs
+        .iter()
+        .map(|id| {
+            let column = root.columns.iter().find(|(known, _)| known == id);
+            let (_, data_type) = column.ok_or_else(|| Error::internal("a plan returns an unknown column"))?;
+            Ok(NamedExpression { id: *id, expression: Expression::column(*id, data_type.clone()) })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    project(root, &outputs, query)
+}
+
+/// The order in which a query wants its scans: build sides before probe sides. By the relation's address.
+fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
+    let mut ranks = HashMap::new();
+    // Those on top are wanted first.
+    let mut waiting = vec![root];
+    while let Some(relation) = waiting.pop() {
+        match &relation.operator {
+            PlanOperator::Scan { .. } => {
+                let rank = ranks.len();
+                ranks.insert(std::ptr::from_ref(relation) as usize, rank);
+            }
+            PlanOperator::Values { .. } => {}
+            PlanOperator::Filter { input, .. }
+            | PlanOperator::Project { input, .. }
+            | PlanOperator::Aggregate { input, .. }
+            | PlanOperator::Sort { input, .. }
+            | PlanOperator::Limit { input, .. } => waiting.push(input),
+            PlanOperator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
+                JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
+                JoinSide::Right => waiting.extend([left, right].map(Arc::as_ref)),
+            },
+            PlanOperator::UnionAll { inputs, .. } => {
+                waiting.extend(inputs.iter().rev().map(|(input, _)| input.as_ref()));
+            }
+        }
+    }
+    ranks
+}
+
+/// The side that is hashed.
+pub(super) fn build_side(kind: JoinKind, planned: JoinSide) -> JoinSide {
+    // NULLs and emptiness of the right side are known only when it has been read.
+    if kind == JoinKind::NullAwareAnti { JoinSide::Right } else { planned }
+}
+
+pub(super) fn operator(columns: Columns, source: impl Source + 'static, place: usize) -> Operator {
+    Operator {
+        columns,
+        source: Box::new(source),
+        place,
+        rest: None,
+        merges: false,
+        after: None,
+        is_ended: false,
+    }
+}
+
+/// Makes room for an operator's counts, above its inputs'.
+pub(super) fn describe(query: &mut Query, description: String, depth: usize) -> usize {
+    let operators = &mut query.metrics_mut().operators;
+    operators.push(OperatorMetrics { description, depth: depth as u32, ..OperatorMetrics::default() });
+    operators.len() - 1
+}
+
+/// The sources of a relation. `route`: what joins above will know of its rows.
+pub(super) fn relation(
+    relation: &Relation,
+    route: FilterRoute,
+    query: &mut Query,
+    depth: usize,
+) -> Result<Operator> {
+    if depth > DEPTH_MAX {
+        let message = format!("the plan is nested more than {DEPTH_MAX} deep");
+        return Err(Error::new(ErrorKind::NotSupported, message));
+    }
+    match &relation.operator {
+        PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
+            let place = describe(query, format!("Scan {table}"), depth);
+            let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
+            let rank = rank.unwrap_or(usize::MAX);
+            let scan_place = ScanPlace { operator: place, rank, route: route.below(place) };
+            let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
+            Ok(operator(source.columns(), source, place))
+        }
+        PlanOperator::Values { columns, rows } => {
+            let place = describe(query, "Values".to_owned(), depth);
+            let rows = rows
+                .iter()
+                .map(|row| {
+                    let typed =
+                        row.iter().zip(columns).map(|(value, (_, data_type))| retyped(value, data_type));
+                    Program::compile(&typed.collect::<Vec<_>>(), &[], &query.parameters)
+                })
+                .collect::<Result<_>>()?;
+            Ok(operator(columns.clone(), ValuesSource { rows, is_done: false }, place))
+        }
+        PlanOperator::Filter { input, predicate } => {
+            let place = describe(query, "Filter".to_owned(), depth);
+            let route = route.below(place).past([predicate], input);
+            let input = self::relation(input, route, query, depth + 1)?;
+            let predicate = RowCondition::compile(predicate, &input.columns, &query.parameters)?;
+            Ok(operator(input.columns.clone(), FilterSource { input, predicate }, place))
+        }
+        PlanOperator::Project { input, expressions } => {
+            let place = describe(query, "Project".to_owned(), depth);
+            let computed = expressions.iter().map(|named| &named.expression);
+            let route = route.below(place).past(computed, input).through(expressions);
+            let input = self::relation(input, route, query, depth + 1)?;
+            let program = compile_named(expressions, &input.columns, &query.parameters)?;
+            Ok(operator(relation.columns(), ProjectSource { input, program }, place))
+        }
+        PlanOperator::Join { kind, left, right, keys, residual, build } => {
+            let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
+            join.compile(route, query, depth)
+        }
+        PlanOperator::Aggregate { input, groups, aggregates } => {
+            let place = describe(query, "Aggregate".to_owned(), depth);
+            // A group is dropped whole.
+            let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
+            let computed = groups.iter().map(|named| &named.expression).chain(inputs);
+            let route = route.below(place).past(computed, input).through(groups);
+            let input = self::relation(input, route, query, depth + 1)?;
+            aggregate((place, input), groups, aggregates, relation.columns(), query)
+        }
+        PlanOperator::Sort { input, keys } => sort(input, keys, None, query, depth),
+        PlanOperator::Limit { input, offset, count } => {
+            let place = describe(query, "Limit".to_owned(), depth);
+            let skip = row_count(offset.as_ref(), "OFFSET", &query.parameters)?.unwrap_or(0);
+            let count = row_count(count.as_ref(), "LIMIT", &query.parameters)?;
+            let input = match (&input.operator, count) {
+                (PlanOperator::Sort { input, keys }, Some(count)) => {
+                    sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
+                }
+                _ => self::relation(input, FilterRoute::none(), query, depth + 1)?,
+            };
+            let columns = input.columns.clone();
+            Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
+        }
+        PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
+    }
+}
+
+/// A sort, of which only the first rows are wanted where `row_count_max` says how many.
+fn sort(
+    input: &Relation,
+    keys: &[SortKey],
+    row_count_max: Option<usize>,
+    query: &mut Query,
+    depth: usize,
+) -> Result<Operator> {
+    let place = describe(query, "Sort".to_owned(), depth);
+    let mut input = relation(input, FilterRoute::none(), query, depth + 1)?;
+    input.expect_whole();
+    let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
+    let program = Program::compile(&values, &input.columns, &query.parameters)?;
+    query.memory.add_holder();
+    let columns = input.columns.clone();
+    Ok(operator(columns, SortSource::new(input, program, keys.to_vec(), row_count_max), place))
+}
+
+fn compile_named(
+    expressions: &[NamedExpression],
+    columns: &[(ColumnId, DataType)],
+    parameters: &[Literal],
+) -> Result<RowProgram> {
+    let values: Vec<_> = expressions.iter().map(|named| named.expression.clone()).collect();
+    RowProgram::compile(&values, columns, parameters)
+}
+
+/// A projection, or the input itself where it would change nothing.
+fn project(input: Operator, expressions: &[NamedExpression], query: &mut Query) -> Result<Operator> {
+    let columns: Columns =
+        expressions.iter().map(|named| (named.id, named.expression.data_type().clone())).collect();
+    if columns == input.columns {
+        return Ok(input);
+    }
+    let program = compile_named(expressions, &input.columns, &query.parameters)?;
+    // Its rows are its input's: it is not counted apart.
+    Ok(operator(columns, ProjectSource { input, program }, NO_OPERATOR))
+}
+
+/// A value as another type.
+pub(super) fn retyped(value: &Expression, data_type: &DataType) -> Expression {
+    match value {
+        Expression::Literal(Literal { value: Value::Null, .. }) => {
+            Expression::literal(Value::Null, data_type.clone())
+        }
+        value if value.data_type() == data_type => value.clone(),
+        value => Expression::call(Function::Cast, vec![value.clone()], data_type.clone()),
+    }
+}
+
+fn union(
+    inputs: &[(Arc<Relation>, Vec<ColumnId>)],
+    columns: &[(ColumnId, DataType)],
+    route: FilterRoute,
+    query: &mut Query,
+    depth: usize,
+) -> Result<Operator> {
+    let place = describe(query, format!("Union all of {}", inputs.len()), depth);
+    let route = route.below(place);
+    let inputs = inputs
+        .iter()
+        .map(|(input, ids)| {
+            // Columns of the type that the union has.
+            let own = |id: ColumnId| {
+                let place = columns.iter().position(|(known, _)| *known == id)?;
+                let (below, found) =
+                    input.columns().into_iter().find(|(below, _)| Some(below) == ids.get(place))?;
+                columns.get(place).is_some_and(|(_, data_type)| *data_type == found).then_some(below)
+            };
+            let input = relation(input, route.clone().renamed(own), query, depth + 1)?;
+            let values = ids
+                .iter()
+                .zip(columns)
+                .map(|(id, (_, data_type))| {
+                    let found = input.columns.iter().find(|(known, _)| known == id);
+                    let (_, own) = found.ok_or_else(|| Error::internal("a union names an unknown column"))?;
+                    Ok(retyped(&Expression::column(*id, own.clone()), data_type))
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
+            Ok((input, program))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(operator(columns.to_vec(), UnionSource { inputs, current: 0 }, place))
+}
+
+fn aggregate(
+    (place, mut input): (usize, Operator),
+    groups: &[NamedExpression],
+    aggregates: &[AggregateCall],
+    columns: Columns,
+    query: &mut Query,
+) -> Result<Operator> {
+    let mut values: Vec<Expression> = groups.iter().map(|named| named.expression.clone()).collect();
+    let mut arguments: Vec<Expression> = Vec::new();
+    let mut calls = Vec::new();
+    for call in aggregates {
+        let argument = match (&call.argument, &call.filter) {
+            (argument, None) => argument.clone(),
+            (argument, Some(filter)) => {
+                let value = argument.clone().unwrap_or(Expression::int32(1));
+                let data_type = value.data_type().clone();
+                let branches = vec![CaseBranch { condition: filter.clone(), result: value }];
+                Some(Expression::Case { branches, otherwise: None, data_type })
+            }
+        };
+        let argument = argument.map(|argument| {
+            arguments.iter().position(|known| *known == argument).unwrap_or_else(|| {
+                arguments.push(argument);
+                arguments.len() - 1
+            })
+        });
+        // Equal values change neither the least nor the greatest.
+        let counts_values =
+            matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
+        calls.push(Call {
+            function: call.function,
+            argument,
+            distinct: call.distinct && counts_values,
+            data_type: call.data_type.clone(),
+        });
+    }
+    let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
+    values.extend(arguments);
+    let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
+    let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
+    input.expect_whole();
+    let source = AggregateSource::new(input, program, group_types, argument_types, calls);
+    for _ in 0..source.holder_count() {
+        query.memory.add_holder();
+    }
+    Ok(operator(columns, source, place))
+}
+
+/// The value of LIMIT or OFFSET.
+fn row_count(expression: Option<&Expression>, clause: &str, parameters: &[Literal]) -> Result<Option<usize>> {
+    let literal = match expression {
+        None => return Ok(None),
+        Some(Expression::Literal(literal)) => literal,
+        Some(Expression::Parameter { index, .. }) => parameters
+            .get(*index as usize)
+            .ok_or_else(|| Error::internal(format!("parameter {index} of {clause} has no value")))?,
+        Some(_) => return Err(Error::internal(format!("{clause} is neither literal nor parameter"))),
+    };
+    match literal.value {
+        Value::Null => Ok(None),
+        Value::Int(value) => usize::try_from(value)
+            .map(Some)
+            .map_err(|_| Error::new(ErrorKind::InvalidArgument, format!("{clause} must not be negative"))),
+        _ => Err(Error::internal(format!("{clause} is not an integer"))),
+    }
+}

@@ -1,0 +1,242 @@
+//! A device and what runs on it, as its host starts it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pystachio_engine::{ResultStream, StopFlag};
+#[cfg(test)]
+use pystachio_files::PageCacheProbe;
+use pystachio_files::{FileCatalog, QueryFiles};
+use pystachio_plan::{CacheEntry, DeviceMemoryStatus, QueryMetrics, QueryRequest, QueryTimeline, Result};
+
+use super::{
+    run::{DeviceStream, Run},
+    timeline::Timelines,
+};
+use crate::{
+    affinity::{Affinity, Processors},
+    device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
+    execution::{
+        compile::compile,
+        join::Fragments,
+        query::{Driver, NO_OPERATOR, Query, QueryMemory},
+        runtime_filter::ReducedOperators,
+        scan::{ChunkCache, ReaderPool},
+    },
+    file_systems::FileSystems,
+    operation::Queue,
+    spill::{SpillOptions, SpillStore},
+};
+
+/// What a server's options come to.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Device memory for running queries and for the cache.
+    pub memory_bytes: u64,
+    /// Of it, what column chunks may take that stay between queries.
+    pub cache_bytes: u64,
+    /// Page-locked memory of the host for column chunks that have left the device.
+    pub pinned_cache_bytes: u64,
+    /// Page-locked memory of the host for what does not fit there; and as much again, which is not page-locked, for pages
+    /// that the host decompresses.
+    pub host_bytes: u64,
+    /// Where files go for what does not fit there either.
+    pub spill_directory: PathBuf,
+    /// What the device is near.
+    pub affinity: Affinity,
+}
+
+/// Runs plans on one device. What no kernel has is `NotSupported`.
+pub struct DeviceEngine {
+    memory: DeviceMemory,
+    catalog: Arc<FileCatalog>,
+    file_systems: Arc<FileSystems>,
+    /// Where readers run; anywhere if absent.
+    reader_processors: Option<Processors>,
+    cache: ChunkCache,
+    timelines: Timelines,
+    queries_started: AtomicU64,
+    queries_running: Arc<AtomicU64>,
+    queries_run: Arc<AtomicU64>,
+    spill: SpillOptions,
+}
+
+impl DeviceEngine {
+    /// An engine on a platform.
+    pub fn new(platform: Arc<dyn Platform>, options: &DeviceOptions) -> Self {
+        let host = HostMemory::new(platform.clone(), options.host_bytes);
+        let pinned = HostMemory::new(platform.clone(), options.pinned_cache_bytes);
+        let file_systems = Arc::new(FileSystems::new(platform.clone(), options.affinity.clone()));
+        let memory = DeviceMemory::new(platform, options.memory_bytes)
+            .with_host_budget(HostBudget::new(options.host_bytes));
+        let cache = ChunkCache::new(&memory, pinned, options.cache_bytes);
+        Self {
+            memory,
+            catalog: Arc::default(),
+            file_systems,
+            reader_processors: options.affinity.reader_processors(),
+            cache,
+            timelines: Timelines::default(),
+            queries_started: AtomicU64::new(0),
+            queries_running: Arc::default(),
+            queries_run: Arc::default(),
+            spill: SpillOptions { host, directory: Arc::new(options.spill_directory.clone()) },
+        }
+    }
+
+    /// With the footers that the engine beside it has read.
+    pub fn with_catalog(self, catalog: Arc<FileCatalog>) -> Self {
+        Self { catalog, ..self }
+    }
+
+    /// With a page cache of the caller's.
+    #[cfg(test)]
+    pub fn with_page_cache(self, page_cache: PageCacheProbe) -> Self {
+        let file_systems = FileSystems::new(self.memory.platform().clone(), Affinity::default());
+        Self { file_systems: Arc::new(file_systems.with_page_cache(page_cache)), ..self }
+    }
+
+    /// The footers that it has read.
+    pub fn catalog(&self) -> &Arc<FileCatalog> {
+        &self.catalog
+    }
+
+    /// The device's memory.
+    pub fn memory(&self) -> &DeviceMemory {
+        &self.memory
+    }
+
+    /// `cuda` or `emulated`.
+    pub fn device(&self) -> &'static str {
+        self.memory.platform().name()
+    }
+
+    /// Starts a query and waits for its first rows.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`pystachio_engine::Engine::run`].
+    pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
+        self.queries_running.fetch_add(1, Ordering::Relaxed);
+        let guard =
+            Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
+        let techniques = MemoryTechniques::of(request.device);
+        let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
+        let queue = Queue::new(&memory)?;
+        let (queue, timeline) = match request.device.timeline || request.with_metrics {
+            true => {
+                let log = ActivityLog::start(self.memory.platform().clone(), queue.stream())?;
+                let log = Arc::new(log);
+                (Queue::new(&memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
+            }
+            false => (queue, None),
+        };
+        let queue = queue.with_deferred_faults();
+        let query = Arc::new(self.query(&request, queue.memory(), stop.clone()));
+        let driver = Driver::new(query, queue, stop, NO_OPERATOR);
+        Ok(Box::new(DeviceStream::start(Run { request, driver, timeline, guard }).await?))
+    }
+
+    /// A query whose plan is not compiled yet.
+    fn query(&self, request: &QueryRequest, memory: &DeviceMemory, stop: StopFlag) -> Query {
+        let settings = request.device;
+        let processors = self.reader_processors.clone();
+        let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
+        let readers = ReaderPool::new(memory, &query_memory, stop.clone(), settings, processors);
+        Query {
+            number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
+            role: request.role,
+            settings,
+            memory: query_memory,
+            fragments: Fragments::default(),
+            cache: match settings.pinned_memory {
+                true => self.cache.clone(),
+                false => self.cache.without_host(),
+            },
+            readers,
+            scan_ranks: HashMap::new(),
+            columns_above_scans: HashSet::new(),
+            file_systems: self.file_systems.clone(),
+            reduced: ReducedOperators::default(),
+            files: QueryFiles::new(
+                if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
+                request.planned_files.clone(),
+            ),
+            parameters: request.parameters.clone(),
+            stop,
+            metrics: Mutex::default(),
+        }
+    }
+
+    /// What a query would read. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceEngine::run`].
+    pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
+        let mut query = self.query(request, &self.memory.open_account(), StopFlag::default());
+        compile(&request.plan, &mut query)?;
+        let mut metrics = std::mem::take(query.metrics_mut());
+        metrics.operators.clear();
+        Ok(metrics)
+    }
+
+    /// Queries that ended and that run now.
+    pub fn query_counts(&self) -> (u64, u64) {
+        (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
+    }
+
+    /// What the cache holds.
+    pub fn cache_entries(&self) -> Vec<CacheEntry> {
+        self.cache.entries()
+    }
+
+    /// Device memory that the cache takes, and the most that it may.
+    pub fn cache_bytes(&self) -> (u64, u64) {
+        self.cache.bytes()
+    }
+
+    /// What the device did for the last queries that wanted it noted.
+    pub fn timelines(&self) -> Vec<QueryTimeline> {
+        self.timelines.last()
+    }
+
+    /// The file systems that were read from, and the ways to the device that each has; a line each.
+    pub fn storage_paths(&self) -> Vec<String> {
+        self.file_systems.lines()
+    }
+
+    /// Queries that wait for device memory.
+    pub fn waiting_count(&self) -> u64 {
+        self.memory.waiting_count() as u64
+    }
+
+    /// How the device's memory is used.
+    pub fn memory_status(&self) -> DeviceMemoryStatus {
+        DeviceMemoryStatus {
+            max_bytes: self.memory.bytes_max(),
+            used_bytes: self.memory.used_bytes(),
+            peak_bytes: self.memory.peak_bytes(),
+            fragmented_bytes: self.memory.pool_use().scattered_bytes,
+        }
+    }
+}
+
+/// Counts a query as running for as long as it lives.
+struct RunningGuard {
+    running: Arc<AtomicU64>,
+    run: Arc<AtomicU64>,
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.run.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,339 @@
+//! A query on a thread of its own, and the stream of what it gives.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::{Duration, Instant},
+};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use pystachio_engine::{
+    ResultStream, StopFlag,
+    locking::lock_whole,
+    spool::{READER_STOPPED, Spool},
+};
+use pystachio_plan::{
+    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, QueryMetrics, QueryRequest, Result,
+};
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use super::timeline::Timelines;
+use crate::{
+    device::{ActivityLog, NotedActivity, device_work},
+    execution::{
+        Operator,
+        compile::compile,
+        query::{Driver, Query, THREAD_STACK_BYTES, failure_of_panic},
+    },
+    operation::{ArrowBatches, column_schema},
+};
+
+/// Batches that wait for the reader.
+const BATCHES_AHEAD: usize = 4;
+
+/// What a running query needs.
+pub(super) struct Run {
+    pub(super) request: QueryRequest,
+    /// The query's own driver: nobody else has the query yet.
+    pub(super) driver: Driver,
+    /// Where its timeline is put, if one is wanted.
+    pub(super) timeline: Option<(Arc<ActivityLog>, Timelines)>,
+    /// Dropped when the query ends.
+    pub(super) guard: Box<dyn Send>,
+}
+
+/// Batches of a query that runs on a thread of its own. Dropping it stops the query.
+pub(super) struct DeviceStream {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    /// The first batch, if it is known already.
+    first: Option<Result<RecordBatch>>,
+    stop: StopFlag,
+    metrics: Arc<Mutex<QueryMetrics>>,
+}
+
+impl DeviceStream {
+    /// Starts a query, and waits for its first batch or its end.
+    ///
+    /// # Errors
+    ///
+    /// What the query fails with before it has given a row.
+    pub(super) async fn start(run: Run) -> Result<Self> {
+        let types = output_types(&run.request)?;
+        let schema = column_schema(&types);
+        let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
+        let stop = run.driver.query.stop.clone();
+        let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
+        let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
+        std::thread::Builder::new()
+            .name("pystachio-query".to_owned())
+            .stack_size(THREAD_STACK_BYTES)
+            .spawn(move || worker.work())
+            .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
+        // A stream that is dropped stops its query for good, so there is none before there is a row: the host
+        // may run the query elsewhere.
+        match batches.recv().await {
+            Some(Err(error)) => Err(error),
+            first => Ok(Self { schema, batches, first, stop, metrics }),
+        }
+    }
+}
+
+fn output_types(request: &QueryRequest) -> Result<Vec<pystachio_plan::DataType>> {
+    let columns = request.plan.root.columns();
+    let type_of = |id| {
+        let found = columns.iter().find(|(known, _)| *known == id).map(|(_, data_type)| data_type.clone());
+        found.ok_or_else(|| Error::internal("a plan returns an unknown column"))
+    };
+    request.plan.outputs.iter().map(|id| type_of(*id)).collect()
+}
+
+impl Drop for DeviceStream {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+#[async_trait]
+impl ResultStream for DeviceStream {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        match self.first.take() {
+            Some(batch) => batch.map(Some),
+            None => self.batches.recv().await.transpose(),
+        }
+    }
+
+    fn metrics(&self) -> QueryMetrics {
+        lock_whole(&self.metrics).clone()
+    }
+}
+
+/// The thread's side.
+struct Worker {
+    run: Run,
+    schema: SchemaRef,
+    sender: mpsc::Sender<Result<RecordBatch>>,
+    metrics: Arc<Mutex<QueryMetrics>>,
+}
+
+impl Worker {
+    fn work(self) {
+        let Self { run: Run { request, mut driver, timeline, guard }, schema, sender, metrics } = self;
+        let started = Instant::now();
+        let watched = timeline.as_ref().map(|(log, timelines)| Watched { log, timelines });
+        let output = Output { request: &request, schema, sender: &sender, metrics, started, watched };
+        let mut spool = Spool::new(driver.query.memory.store.space().clone());
+        // A panic ends the query, not the process.
+        let work = AssertUnwindSafe(|| output.execute(&mut driver, &mut spool));
+        let result = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
+        // The other drivers end, then readers, and the memory is others'.
+        driver.query.fragments.end();
+        drop(driver);
+        // What came before an error is given before it.
+        if let Err(error) = give_spooled(spool, &sender).and(result) {
+            // Nobody is there to be told of a query that was dropped.
+            let _ = sender.blocking_send(Err(error));
+        }
+        drop(guard);
+    }
+}
+
+/// Gives what the reader has not taken yet, as it takes it.
+fn give_spooled(mut spool: Spool, sender: &mpsc::Sender<Result<RecordBatch>>) -> Result<()> {
+    while let Some(batch) = spool.pop()? {
+        sender.blocking_send(Ok(batch)).map_err(|_| cancelled())?;
+    }
+    Ok(())
+}
+
+fn cancelled() -> Error {
+    Error::new(ErrorKind::Cancelled, "the query was cancelled")
+}
+
+/// What a future comes to on this thread, unless that takes longer than `limit`.
+fn wait_at_most<F: Future>(mut future: Pin<&mut F>, limit: Duration) -> Option<F::Output> {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(output);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        std::thread::park_timeout(left);
+    }
+}
+
+/// Where the rows go.
+struct Output<'a> {
+    request: &'a QueryRequest,
+    schema: SchemaRef,
+    sender: &'a mpsc::Sender<Result<RecordBatch>>,
+    metrics: Arc<Mutex<QueryMetrics>>,
+    started: Instant,
+    watched: Option<Watched<'a>>,
+}
+
+/// Where it is noted what the device does, and where that goes.
+struct Watched<'a> {
+    log: &'a ActivityLog,
+    timelines: &'a Timelines,
+}
+
+impl Watched<'_> {
+    /// Sums up what was done, and keeps it. No driver works any more.
+    fn finish(&self, driver: &Driver, elapsed: Duration) {
+        let noted = self.log.take();
+        let query = &driver.query;
+        let mut metrics = lock_whole(&query.metrics);
+        for NotedActivity { operator, activity } in &noted {
+            if let Some(operator) = metrics.operators.get_mut(*operator as usize)
+                && matches!(activity.kind, ActivityKind::Kernel | ActivityKind::Copy)
+            {
+                operator.count("gpu_us", activity.elapsed_us);
+            }
+        }
+        let work = device_work(&noted);
+        let read_rate_max = self.timelines.note_reading(metrics.bytes_read, work.read_us);
+        let memory_max_bytes = driver.queue.memory().bytes_max();
+        metrics.device_work = Some(DeviceWork { read_rate_max, memory_max_bytes, ..work });
+        let activities = noted.into_iter().map(|noted| noted.activity).collect();
+        self.timelines.add(query.number, query.role, activities, elapsed);
+    }
+}
+
+impl Output<'_> {
+    fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let result = self.give_rows(driver, spool);
+        let result = driver.first_failure(result);
+        driver.query.fragments.end();
+        // An error of this has been reported already, or comes with the last word.
+        let ended = driver.queue.wait();
+        driver.merge_metrics();
+        if let Some(watched) = &self.watched {
+            watched.finish(driver, self.started.elapsed());
+        }
+        result?;
+        ended?;
+        self.publish(driver, 0);
+        Ok(())
+    }
+
+    /// Makes sources of the plan.
+    fn compile(&self, driver: &mut Driver) -> Result<Operator> {
+        let query = Arc::get_mut(&mut driver.query);
+        let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
+        let root = compile(&self.request.plan, query)?;
+        query.metrics_mut().prepare_us = self.started.elapsed().as_micros() as u64;
+        Ok(root)
+    }
+
+    fn give_rows(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
+        let mut root = self.compile(driver)?;
+        let query = driver.query.clone();
+        {
+            let _waits = query.stop.wait_for_turn();
+            query.memory.admit(&query.stop)?;
+        }
+        query.fragments.begin(&query);
+        let batch_rows = (self.request.batch_rows_max as usize).max(1);
+        while let Some(chunk) = root.next_chunk(driver)? {
+            if chunk.row_count == 0 {
+                continue;
+            }
+            driver.check_faults()?;
+            let mut batches = ArrowBatches::new(&driver.queue, chunk, &self.schema)?;
+            while let Some(batch) = batches.next(&driver.queue)? {
+                self.publish(driver, batch.num_rows());
+                for first in (0..batch.num_rows()).step_by(batch_rows) {
+                    let part = batch.slice(first, batch_rows.min(batch.num_rows() - first));
+                    self.send(driver, spool, part)?;
+                }
+            }
+        }
+        // Also of chunks of which no row was left.
+        driver.check_faults()
+    }
+
+    /// Gives a batch to the reader; or to the spool, where earlier ones are, or where the reader has stopped and others wait for
+    /// memory.
+    fn send(&self, driver: &Driver, spool: &mut Spool, batch: RecordBatch) -> Result<()> {
+        while !spool.is_empty() {
+            match self.sender.try_reserve() {
+                Ok(room) => {
+                    if let Some(earlier) = spool.pop()? {
+                        room.send(Ok(earlier));
+                    }
+                }
+                Err(TrySendError::Full(())) => return spool.push(&batch),
+                Err(TrySendError::Closed(())) => return Err(cancelled()),
+            }
+        }
+        let mut room = pin!(self.sender.reserve());
+        loop {
+            match wait_at_most(room.as_mut(), READER_STOPPED) {
+                Some(room) => {
+                    room.map_err(|_| cancelled())?.send(Ok(batch));
+                    return Ok(());
+                }
+                None if driver.query.memory.is_to_make_room() => return spool.push(&batch),
+                None => {}
+            }
+        }
+    }
+
+    /// Notes what the query has cost so far, and that it has so many more rows.
+    fn publish(&self, driver: &mut Driver, row_count: usize) {
+        let with_operators = self.request.with_metrics;
+        driver.merge_metrics();
+        let query = &driver.query;
+        let counted = {
+            let mut counted = lock_whole(&query.metrics);
+            counted.row_count += row_count as u64;
+            counted.clone()
+        };
+        let actual_rows = if with_operators { actual_rows(query, &counted) } else { Vec::new() };
+        let mut metrics = lock_whole(&self.metrics);
+        *metrics = counted;
+        if !with_operators {
+            metrics.operators.clear();
+        }
+        metrics.actual_rows = actual_rows;
+        metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
+        metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
+        metrics.spilled_bytes = query.memory.store.written_bytes();
+    }
+}
+
+/// Rows of the plan's operators: sources are described in the plan's order. A limit stops what is below it; joins
+/// drop rows of what they filter.
+fn actual_rows(query: &Query, metrics: &QueryMetrics) -> Vec<Option<ActualRows>> {
+    let mut limit_depth: Option<u32> = None;
+    let rows = metrics.operators.iter().enumerate().map(|(place, operator)| {
+        if limit_depth.is_some_and(|depth| operator.depth <= depth) {
+            limit_depth = None;
+        }
+        let is_reduced = limit_depth.is_some() || query.reduced.contains(place);
+        if operator.description == "Limit" && limit_depth.is_none() {
+            limit_depth = Some(operator.depth);
+        }
+        operator.row_count.map(|row_count| ActualRows { row_count, is_reduced })
+    });
+    rows.collect()
+}

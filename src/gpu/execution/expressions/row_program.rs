@@ -1,0 +1,386 @@
+//! Expressions and conditions over rows: columns stay codes where nothing has to be computed of them, and what is, is
+//! computed once an entry where it can be (`coded.rs`).
+//!
+//! Invariants: which columns come as codes may differ from rows to rows; the values do not.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_plan::{ColumnId, DataType, Error, Expression, Literal, Result};
+
+use super::coded::{CodedCondition, CodedProgram, columns_of};
+use crate::{
+    device::{AnyColumn, Buffer, Chunk, Column, Rows},
+    execution::Columns,
+    operation::Queue,
+    program::{Filter, Program},
+};
+
+/// What was compiled for columns that come as codes; `None` where no program has it. There are as few sets of them as
+/// there are ways in which files are written.
+type Variants<T> = Mutex<HashMap<BTreeSet<ColumnId>, Option<Arc<T>>>>;
+
+fn variant<T>(
+    variants: &Variants<T>,
+    coded: BTreeSet<ColumnId>,
+    compile: impl FnOnce(&BTreeSet<ColumnId>) -> Option<T>,
+) -> Option<Arc<T>> {
+    let mut known = lock_whole(variants);
+    known.entry(coded).or_insert_with_key(|coded| compile(coded).map(Arc::new)).clone()
+}
+
+/// The columns at some places that are codes.
+fn coded_among<'a>(
+    places: &[usize],
+    input: &Columns,
+    column: &impl Fn(usize) -> Result<&'a AnyColumn>,
+) -> Result<BTreeSet<ColumnId>> {
+    let mut coded = BTreeSet::new();
+    for place in places {
+        if let AnyColumn::Codes(_) = column(*place)? {
+            coded.insert(input[*place].0);
+        }
+    }
+    Ok(coded)
+}
+
+/// Places of the columns of these ids.
+pub(in crate::execution) fn places_of(
+    read: &BTreeSet<ColumnId>,
+    input: &[(ColumnId, DataType)],
+) -> Vec<usize> {
+    (0..input.len()).filter(|place| read.contains(&input[*place].0)).collect()
+}
+
+/// A condition on rows.
+pub(in crate::execution) struct RowCondition {
+    condition: Expression,
+    input: Columns,
+    parameters: Vec<Literal>,
+    /// Places of the columns that it reads.
+    places: Vec<usize>,
+    /// Over these columns.
+    filter: Filter,
+    coded: Variants<CodedCondition>,
+}
+
+impl RowCondition {
+    /// A condition over columns of these ids and types, in the order of the rows' columns.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Filter::compile`].
+    pub(in crate::execution) fn compile(
+        condition: &Expression,
+        input: &[(ColumnId, DataType)],
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let places = places_of(&columns_of(condition), input);
+        let known: Columns = places.iter().map(|place| input[*place].clone()).collect();
+        let filter = Filter::compile(condition, &known, parameters)?;
+        Ok(Self {
+            condition: condition.clone(),
+            input: input.to_vec(),
+            parameters: parameters.to_vec(),
+            places,
+            filter,
+            coded: Mutex::default(),
+        })
+    }
+
+    /// Places of the columns that it reads.
+    pub(in crate::execution) fn places(&self) -> &[usize] {
+        &self.places
+    }
+
+    /// Places of the columns of which it needs no cells where they come as codes.
+    pub(in crate::execution) fn places_without_cells(&self) -> Vec<usize> {
+        let without_cells = CodedCondition::columns_without_cells(&self.condition, &self.input);
+        self.places.iter().copied().filter(|place| without_cells.contains(&self.input[*place].0)).collect()
+    }
+
+    /// A flag a row: whether it is true. `column` gives the columns by place.
+    ///
+    /// # Errors
+    ///
+    /// Those of the condition's functions; `OutOfMemory`, `Device`.
+    pub(in crate::execution) fn flags<'a>(
+        &self,
+        queue: &Queue,
+        row_count: usize,
+        column: impl Fn(usize) -> Result<&'a AnyColumn>,
+    ) -> Result<Buffer> {
+        let coded = coded_among(&self.places, &self.input, &column)?;
+        if !coded.is_empty() {
+            let compile = |coded: &BTreeSet<ColumnId>| {
+                CodedCondition::compile(&self.condition, coded, &self.input, &self.parameters).ok()
+            };
+            if let Some(condition) = variant(&self.coded, coded, compile) {
+                return condition.flags(queue, row_count, column);
+            }
+        }
+        let cells = |place: &usize| queue.cells_of(column(*place)?, row_count);
+        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
+        Ok(self.filter.evaluate(queue, &Chunk { row_count, columns })?.values)
+    }
+}
+
+/// Expressions over rows.
+pub(in crate::execution) struct RowProgram {
+    outputs: Vec<RowOutput>,
+    /// Those that are not columns by themselves.
+    expressions: Vec<Expression>,
+    input: Columns,
+    parameters: Vec<Literal>,
+    /// Places of the columns that these read.
+    places: Vec<usize>,
+    /// Over these columns.
+    program: Program,
+    coded: Variants<CodedProgram>,
+}
+
+/// Where an output comes from.
+enum RowOutput {
+    /// A column of the input, by place.
+    Input(usize),
+    /// The next value that is computed.
+    Computed,
+}
+
+impl RowProgram {
+    /// Expressions over columns of these ids and types, in the order of the rows' columns.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Program::compile`].
+    pub(in crate::execution) fn compile(
+        expressions: &[Expression],
+        input: &[(ColumnId, DataType)],
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let output = |expression: &Expression| match expression {
+            Expression::Column { id, .. } => {
+                let place = input.iter().position(|(known, _)| known == id);
+                place
+                    .map(RowOutput::Input)
+                    .ok_or_else(|| Error::internal("a program reads a column that its input lacks"))
+            }
+            _ => Ok(RowOutput::Computed),
+        };
+        let outputs = expressions.iter().map(output).collect::<Result<_>>()?;
+        let is_computed = |expression: &&Expression| !matches!(expression, Expression::Column { .. });
+        let expressions: Vec<Expression> = expressions.iter().filter(is_computed).cloned().collect();
+        let read: BTreeSet<ColumnId> = expressions.iter().flat_map(columns_of).collect();
+        let places = places_of(&read, input);
+        let known: Columns = places.iter().map(|place| input[*place].clone()).collect();
+        let program = Program::compile(&expressions, &known, parameters)?;
+        Ok(Self {
+            outputs,
+            expressions,
+            input: input.to_vec(),
+            parameters: parameters.to_vec(),
+            places,
+            program,
+            coded: Mutex::default(),
+        })
+    }
+
+    /// The expressions' values. Those that are columns are the rows' own.
+    ///
+    /// Waits as [`Program::evaluate`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of the functions; `OutOfMemory`, `Device`.
+    pub(in crate::execution) fn evaluate(&self, queue: &Queue, rows: &Rows) -> Result<Vec<AnyColumn>> {
+        let lacks = || Error::internal("rows lack a column of their program");
+        let column = |place: usize| rows.columns.get(place).ok_or_else(lacks);
+        let mut computed = match self.expressions.is_empty() {
+            true => Vec::new(),
+            false => self.compute(queue, rows.row_count, column)?,
+        }
+        .into_iter();
+        let output = |output: &RowOutput| match output {
+            RowOutput::Input(place) => column(*place).cloned(),
+            RowOutput::Computed => computed.next().ok_or_else(lacks),
+        };
+        self.outputs.iter().map(output).collect()
+    }
+
+    /// The cells of [`RowProgram::evaluate`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`RowProgram::evaluate`].
+    pub(in crate::execution) fn evaluate_cells(&self, queue: &Queue, rows: &Rows) -> Result<Vec<Column>> {
+        let values = self.evaluate(queue, rows)?;
+        values.iter().map(|values| queue.cells_of(values, rows.row_count)).collect()
+    }
+
+    fn compute<'a>(
+        &self,
+        queue: &Queue,
+        row_count: usize,
+        column: impl Fn(usize) -> Result<&'a AnyColumn>,
+    ) -> Result<Vec<AnyColumn>> {
+        let coded = coded_among(&self.places, &self.input, &column)?;
+        if !coded.is_empty() {
+            let compile = |coded: &BTreeSet<ColumnId>| {
+                let (expressions, input) = (&self.expressions, &self.input);
+                let program = CodedProgram::compile(expressions, coded, input, &self.parameters).ok()?;
+                program.has_parts().then_some(program)
+            };
+            if let Some(program) = variant(&self.coded, coded, compile) {
+                return program.evaluate(queue, row_count, column);
+            }
+        }
+        let cells = |place: &usize| queue.cells_of(column(*place)?, row_count);
+        let columns = self.places.iter().map(cells).collect::<Result<_>>()?;
+        let values = self.program.evaluate(queue, &Chunk { row_count, columns })?;
+        Ok(values.into_iter().map(AnyColumn::Cells).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_plan::{CaseBranch, Ctype, Function, Value};
+
+    use super::*;
+    use crate::device::{CellType, CodedColumn, DeviceMemory, EmulatedPlatform, StringCell};
+
+    const TEXT: ColumnId = ColumnId(1);
+    const NUMBER: ColumnId = ColumnId(2);
+    /// Two are equal, as they may be where blanks were cut off; the last one is for rows that are NULL.
+    const ENTRIES: [Option<&str>; 5] = [Some("ab"), Some(""), Some("ab"), Some("Xyz"), None];
+    const CODES: [u32; 12] = [3, 0, 4, 1, 2, 2, 4, 0, 3, 1, 1, 0];
+
+    fn text_column(queue: &Queue, values: &[Option<&str>]) -> Column {
+        let bytes = queue
+            .upload(values.iter().map(|value| value.unwrap_or("")).collect::<String>().as_bytes())
+            .unwrap();
+        let mut address = bytes.address();
+        let mut cells = Vec::new();
+        for value in values {
+            let length = value.unwrap_or("").len() as u32;
+            cells.push(StringCell { address, length, reserved: 0 });
+            address += u64::from(length);
+        }
+        let validity: Vec<u8> = values.iter().map(|value| value.is_some().into()).collect();
+        Column {
+            data_type: DataType::Text,
+            cell_type: CellType::String,
+            values: queue.upload(&cells).unwrap(),
+            validity: Some(queue.upload(&validity).unwrap()),
+            strings: vec![bytes],
+        }
+    }
+
+    fn rows(queue: &Queue, as_codes: bool) -> Rows {
+        let codes = queue.upload(&CODES).unwrap();
+        let coded = CodedColumn { entries: text_column(queue, &ENTRIES), entry_count: ENTRIES.len(), codes };
+        let coded = AnyColumn::Codes(coded);
+        let text = match as_codes {
+            true => coded,
+            false => AnyColumn::Cells(queue.cells_of(&coded, CODES.len()).unwrap()),
+        };
+        let numbers: Vec<i32> = (0..CODES.len() as i32).collect();
+        let number = Column {
+            data_type: DataType::Int32,
+            cell_type: CellType::Int32,
+            values: queue.upload(&numbers).unwrap(),
+            validity: None,
+            strings: Vec::new(),
+        };
+        Rows { row_count: CODES.len(), columns: vec![text, AnyColumn::Cells(number)] }
+    }
+
+    fn input() -> Columns {
+        vec![(TEXT, DataType::Text), (NUMBER, DataType::Int32)]
+    }
+
+    fn text() -> Expression {
+        Expression::column(TEXT, DataType::Text)
+    }
+
+    fn number() -> Expression {
+        Expression::column(NUMBER, DataType::Int32)
+    }
+
+    fn upper() -> Expression {
+        Expression::call(Function::Upper(Ctype::Ascii), vec![text()], DataType::Text)
+    }
+
+    fn is_like(pattern: &str) -> Expression {
+        let pattern = Expression::literal(Value::Text(pattern.to_owned()), DataType::Text);
+        Expression::predicate(Function::Like, vec![text(), pattern])
+    }
+
+    fn expressions() -> Vec<Expression> {
+        let branch = |condition, result| CaseBranch { condition, result };
+        let length = Expression::call(Function::Length, vec![upper()], DataType::Int32);
+        let case = Expression::Case {
+            branches: vec![branch(is_like("%y%"), Expression::int32(-1)), branch(is_like("a%"), number())],
+            otherwise: None,
+            data_type: DataType::Int32,
+        };
+        let pair = Expression::call(Function::Coalesce, vec![upper(), text()], DataType::Text);
+        vec![upper(), number(), length, text(), case, pair, Expression::int32(7)]
+    }
+
+    fn shown(queue: &Queue, columns: &[Column]) -> Vec<Vec<String>> {
+        let types: Vec<DataType> = columns.iter().map(|column| column.data_type.clone()).collect();
+        let schema = crate::operation::column_schema(&types);
+        let chunk = Chunk { row_count: CODES.len(), columns: columns.to_vec() };
+        let batch = crate::operation::to_arrow(queue, &chunk, &schema).unwrap();
+        let shown = |array: &arrow::array::ArrayRef| {
+            let value = |row| arrow::util::display::array_value_to_string(array, row).unwrap();
+            (0..batch.num_rows()).map(value).collect()
+        };
+        batch.columns().iter().map(shown).collect()
+    }
+
+    #[test]
+    fn text_that_is_made_of_codes_is_codes_and_has_the_same_cells() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30).open_account();
+        let queue = Queue::new(&memory).unwrap();
+        let program = RowProgram::compile(&expressions(), &input(), &[]).unwrap();
+        let coded = rows(&queue, true);
+        let AnyColumn::Codes(CodedColumn { codes, .. }) = &coded.columns[0] else { panic!("no codes") };
+        let columns = program.evaluate(&queue, &coded).unwrap();
+        let of_the_same_codes = |column: &AnyColumn| match column {
+            AnyColumn::Codes(made) => made.codes.address() == codes.address(),
+            AnyColumn::Cells(_) => false,
+        };
+        let are_codes: Vec<bool> = columns.iter().map(of_the_same_codes).collect();
+        assert_eq!(are_codes, [true, false, false, true, false, true, false]);
+        let with = program.evaluate_cells(&queue, &coded).unwrap();
+        let without = program.evaluate_cells(&queue, &rows(&queue, false)).unwrap();
+        let with = shown(&queue, &with);
+        assert_eq!(with, shown(&queue, &without));
+        assert_eq!(with[0], ["XYZ", "AB", "", "", "AB", "AB", "", "AB", "XYZ", "", "", "AB"]);
+        assert_eq!(with[4], ["-1", "1", "", "", "4", "5", "", "7", "-1", "", "", "11"]);
+    }
+
+    #[test]
+    fn conditions_are_true_of_the_same_rows_with_codes_and_with_cells() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 1 << 30).open_account();
+        let queue = Queue::new(&memory).unwrap();
+        let even = Expression::predicate(Function::Less, vec![number(), Expression::int32(6)]);
+        let is_null = Expression::predicate(Function::IsNull, vec![text()]);
+        let condition = Expression::predicate(
+            Function::And,
+            vec![even, Expression::predicate(Function::Or, vec![is_like("a%"), is_null])],
+        );
+        let condition = RowCondition::compile(&condition, &input(), &[]).unwrap();
+        assert_eq!((condition.places(), condition.places_without_cells()), (&[0, 1][..], vec![0]));
+        for as_codes in [true, false] {
+            let rows = rows(&queue, as_codes);
+            let flags = condition.flags(&queue, CODES.len(), |place| Ok(&rows.columns[place])).unwrap();
+            let flags: Vec<u8> = queue.download(&flags, CODES.len()).unwrap();
+            assert_eq!(flags, [0, 1, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0]);
+        }
+    }
+}

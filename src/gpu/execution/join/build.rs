@@ -1,0 +1,293 @@
+//! Build sides: read as a whole, held or spilled, and what scans of the probe side get to know of their keys.
+//!
+//! ```text
+//! UnreadBuild ── rows, keys, filters ──► ReadBuild: held ── table ──► held, with a table
+//!                                        ReadBuild: spilled, by the hash of the keys
+//! ```
+//!
+//! Invariants: filters are settled before anybody gets what was read. All of it can be done by one driver, and the rest of
+//! the join by another (`fragment.rs`), which uses the rows after [`ReadBuild::publish`] and [`ReadBuild::use_on`].
+
+use std::sync::Arc;
+
+use pystachio_plan::{DataType, JoinKind, Result};
+
+use super::{
+    matching::{Built, Matching},
+    partitions::{PartitionedJoin, Side},
+};
+use crate::{
+    device::{Buffer, Chunk, Claim, Column},
+    execution::{
+        Driver, Operator,
+        query::{Held, Spilling, for_each_block},
+        runtime_filter::{JoinFilters, MeasuredKeys},
+    },
+    operation::Queue,
+    spill::SpilledPartitions,
+};
+
+/// A build side that nobody has read.
+pub(in crate::execution) struct UnreadBuild {
+    pub(in crate::execution) matching: Matching,
+    pub(in crate::execution) operator: Operator,
+    /// For the probe side's scans.
+    pub(in crate::execution) filters: Arc<JoinFilters>,
+}
+
+/// A build side that was read to its end.
+pub(super) struct ReadBuild {
+    pub(super) matching: Matching,
+    pub(super) rows: BuildRows,
+}
+
+/// Rows of the build side, all of them.
+pub(super) enum BuildRows {
+    /// Whatever comes of the probe side, the join has no row.
+    Pointless,
+    /// They are on the device.
+    Held(HeldBuild),
+    /// They are not.
+    Spilled(SpilledBuild),
+}
+
+/// A build side on the device.
+pub(super) struct HeldBuild {
+    pub(super) rows: HeldRows,
+    /// For the rows, a table and filters.
+    pub(super) claim: Claim,
+    pub(super) filter_bytes: u64,
+}
+
+/// Rows on the device.
+pub(super) enum HeldRows {
+    /// As they are.
+    Chunk(Chunk),
+    /// Ready to be probed.
+    Built(Built),
+}
+
+/// A build side off the device.
+pub(super) struct SpilledBuild {
+    pub(super) partitions: SpilledPartitions,
+    /// For joining its partitions.
+    pub(super) claim: Claim,
+    /// For the filters.
+    pub(super) filter_claim: Claim,
+}
+
+/// What came of holding a build side's rows.
+enum HoldResult {
+    Pointless,
+    Held(Held),
+    /// With what is known of their keys.
+    Spilled(SpilledPartitions, MeasuredKeys),
+}
+
+impl HeldRows {
+    /// How many there are.
+    pub(super) fn row_count(&self) -> usize {
+        self.chunk().row_count
+    }
+
+    fn chunk(&self) -> &Chunk {
+        match self {
+            Self::Chunk(chunk) => chunk,
+            Self::Built(built) => built.chunk(),
+        }
+    }
+
+    /// The rows alone.
+    pub(super) fn into_chunk(self) -> Chunk {
+        match self {
+            Self::Chunk(chunk) => chunk,
+            Self::Built(built) => built.into_chunk(),
+        }
+    }
+
+    fn buffers(&self) -> Vec<&Buffer> {
+        match self {
+            Self::Chunk(chunk) => chunk.columns.iter().flat_map(Column::buffers).collect(),
+            Self::Built(built) => built.buffers(),
+        }
+    }
+}
+
+impl ReadBuild {
+    /// With a table, where the rows are held.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Matching::build`].
+    pub(super) fn with_table(self, queue: &Queue) -> Result<Self> {
+        let Self { matching, rows } = self;
+        let rows = match rows {
+            BuildRows::Held(held) => {
+                let filter_bytes = held.filter_bytes;
+                let (built, claim) = held.into_built(&matching, queue)?;
+                BuildRows::Held(HeldBuild { rows: HeldRows::Built(built), claim, filter_bytes })
+            }
+            others => others,
+        };
+        Ok(Self { matching, rows })
+    }
+
+    /// Says that what was enqueued until now is all that is written into what is on the device, before another stream uses it.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(super) fn publish(&self, queue: &Queue) -> Result<()> {
+        queue.memory().publish(self.buffers().into_iter(), queue.stream())
+    }
+
+    /// Says that from now on another driver's stream uses it.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(super) fn use_on(&self, queue: &Queue) -> Result<()> {
+        self.buffers().into_iter().try_for_each(|buffer| buffer.use_on(queue.stream()))
+    }
+
+    fn buffers(&self) -> Vec<&Buffer> {
+        match &self.rows {
+            BuildRows::Held(held) => held.rows.buffers(),
+            BuildRows::Pointless | BuildRows::Spilled(_) => Vec::new(),
+        }
+    }
+}
+
+impl HeldBuild {
+    /// The rows, ready to be probed, and the claim for them.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Matching::build`].
+    pub(super) fn into_built(self, matching: &Matching, queue: &Queue) -> Result<(Built, Claim)> {
+        let Self { rows, mut claim, filter_bytes } = self;
+        let built = match rows {
+            HeldRows::Built(built) => return Ok((built, claim)),
+            HeldRows::Chunk(chunk) => matching.build(queue, chunk)?,
+        };
+        claim.try_resize(matching.built_bytes(&built) + filter_bytes);
+        Ok((built, claim))
+    }
+}
+
+impl UnreadBuild {
+    /// Reads the build side, and sends the scans what they wait for.
+    ///
+    /// # Errors
+    ///
+    /// Those of what is read; of spilling, `Cancelled`, and faults of the device.
+    pub(super) fn read(mut self, driver: &mut Driver) -> Result<ReadBuild> {
+        let rows = self.read_rows(driver)?;
+        let Self { matching, operator, .. } = self;
+        // What operators below held and claimed is others' from now on.
+        drop(operator);
+        driver.query.fragments.begin(&driver.query);
+        Ok(ReadBuild { matching, rows })
+    }
+
+    fn read_rows(&mut self, driver: &mut Driver) -> Result<BuildRows> {
+        let mut claim = driver.query.memory.claim()?;
+        let held = match self.hold(driver, &mut claim)? {
+            HoldResult::Pointless => return Ok(BuildRows::Pointless),
+            HoldResult::Spilled(partitions, measured) => {
+                let filter_claim = self.publish_spilled(driver, &partitions, &measured)?;
+                return Ok(BuildRows::Spilled(SpilledBuild { partitions, claim, filter_claim }));
+            }
+            HoldResult::Held(held) => held,
+        };
+        let chunk = whole(&driver.queue, self.matching.build_types(), held)?;
+        let filter_bytes = self.publish(driver, &chunk, &mut claim)?;
+        Ok(BuildRows::Held(HeldBuild { rows: HeldRows::Chunk(chunk), claim, filter_bytes }))
+    }
+
+    /// Holds the rows of the build side, or spills them.
+    fn hold(&mut self, driver: &mut Driver, claim: &mut Claim) -> Result<HoldResult> {
+        let mut held = Held::default();
+        let mut spilled: Option<Spilling<'_>> = None;
+        let mut measured = MeasuredKeys::default();
+        let measures = self.matching.has_keys() && self.filters.are_wanted();
+        let mut measure = |queue: &Queue, chunk: &Chunk| match measures {
+            true => measured.add(queue, &self.matching.build_keys(queue, chunk)?, chunk.row_count),
+            false => Ok(()),
+        };
+        while let Some(chunk) = self.operator.next_chunk(driver)? {
+            if chunk.row_count == 0 {
+                continue;
+            }
+            let queue = &driver.queue;
+            if self.matching.kind == JoinKind::NullAwareAnti {
+                let keys = self.matching.build_keys(queue, &chunk)?;
+                if let Some(key) = keys.first()
+                    && queue.has_null(key, chunk.row_count)?
+                {
+                    // x NOT IN (…, NULL, …) is never true.
+                    return Ok(HoldResult::Pointless);
+                }
+            }
+            if let Some(spilling) = &mut spilled {
+                measure(queue, &chunk)?;
+                spilling.push(driver, claim, chunk)?;
+                continue;
+            }
+            held.push(chunk);
+            let cost = |bytes, rows| self.matching.build_bytes(bytes, rows);
+            if held.try_claim(queue, claim, cost)? {
+                continue;
+            }
+            let mut spilling = PartitionedJoin::spilling(&self.matching, Side::Build);
+            for chunk in held.take() {
+                measure(queue, &chunk)?;
+                spilling.push(driver, claim, chunk)?;
+            }
+            spilled = Some(spilling);
+        }
+        let spilled = spilled.map(|spilling| spilling.finish(driver)).transpose()?;
+        Ok(match spilled {
+            Some(spilled) => HoldResult::Spilled(spilled, measured),
+            None => HoldResult::Held(held),
+        })
+    }
+
+    /// Sends the scans what they wait for of a build side that is held.
+    fn publish(&self, driver: &Driver, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
+        if !self.filters.are_wanted() {
+            return Ok(0);
+        }
+        let queue = &driver.queue;
+        let keys = self.matching.build_keys(queue, chunk)?;
+        let mut measured = MeasuredKeys::default();
+        measured.add(queue, &keys, chunk.row_count)?;
+        self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
+    }
+
+    /// Sends the scans what they wait for of a build side that was spilled: its rows come back for it, block by block,
+    /// and every row of the probe side that is dropped need not be spilled.
+    fn publish_spilled(
+        &self,
+        driver: &Driver,
+        build: &SpilledPartitions,
+        measured: &MeasuredKeys,
+    ) -> Result<Claim> {
+        let queue = &driver.queue;
+        let mut claim = driver.query.memory.claim()?;
+        self.filters.publish(queue, measured, &mut claim, |insert| {
+            for_each_block(driver, build.whole(), |chunk| {
+                insert(&self.matching.build_keys(queue, &chunk)?, chunk.row_count)
+            })
+        })?;
+        Ok(claim)
+    }
+}
+
+/// All rows that are held as one chunk of columns of these types.
+pub(super) fn whole(queue: &Queue, types: &[DataType], mut held: Held) -> Result<Chunk> {
+    match held.row_count() {
+        0 => queue.empty(types),
+        _ => queue.concat_taken(held.take()),
+    }
+}

@@ -1,0 +1,32 @@
+//! Joins: a build side as a whole, and a probe side chunk by chunk.
+//!
+//! - `source.rs`: the operator, which chooses the side that is hashed
+//! - `build.rs`: a build side is read, held or spilled, and its keys are told to scans
+//! - `fragment.rs`: build sides that drivers of their own read, before the join asks
+//! - `matching.rs`: one probe chunk against a build side, by pairs, by members, or by a dictionary's entries
+//! - `partitions.rs`: both sides spilled, and joined partition by partition
+//!
+//! ```text
+//! fragment ─► build ─► source ◄─ probe side
+//!                         ├─► matching
+//!                         └─► partitions ─► matching
+//! ```
+//!
+//! Invariants: every kind of join comes from the same pairs and marks, whichever side is hashed, and spilled or not.
+//!
+//! Deliberately absent: nested loops and merges of sorted sides. A join without keys is one whose rows all have equal ones.
+
+mod build;
+mod fragment;
+mod matching;
+mod partitions;
+mod source;
+
+#[cfg(test)]
+pub(super) use self::fragment::{RUNNING_MAX, THREAD_NAME};
+pub(super) use self::{
+    build::UnreadBuild,
+    fragment::{FragmentPlace, Fragments},
+    matching::{Matching, Residual},
+    source::JoinSource,
+};

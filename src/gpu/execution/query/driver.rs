@@ -1,0 +1,227 @@
+//! What all drivers of a query share, and what each of them has for itself.
+//!
+//! ```text
+//! Query ─┬─ driver of the query's own thread: stream, metrics, faults ─► the root, chunk by chunk
+//!        ├─ driver of a fragment (`join/fragment.rs`): the same       ─► a build side, as a whole
+//!        └─ readers (`scan/readers.rs`), which all drivers wait for
+//! ```
+//!
+//! Invariants: a driver is used by one thread, and all its device work is in the order of one stream. What it hands over to
+//! another driver was published on its stream, and its faults are known by then.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::{Arc, Mutex},
+};
+
+use pystachio_engine::{
+    StopFlag,
+    locking::{lock_whole, whole},
+};
+use pystachio_files::QueryFiles;
+use pystachio_plan::{
+    ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
+};
+
+use super::memory::{QueryMemory, WorkingDriver};
+use crate::{
+    execution::{
+        join::Fragments,
+        runtime_filter::ReducedOperators,
+        scan::{ChunkCache, ReaderPool},
+    },
+    file_systems::FileSystems,
+    operation::{FaultReport, Queue},
+};
+
+/// The stack of a driver's thread: plans are trees that code walks recursively. Address space, not memory.
+pub(in crate::execution) const THREAD_STACK_BYTES: usize = 64 << 20;
+
+/// What all drivers of a query share. Its plan is compiled into it before any driver runs; from then on nobody has it
+/// for himself, and what changes has a lock of its own.
+///
+/// # Ordering
+///
+/// Drivers and readers have ended when it is dropped: [`Fragments::end`] first.
+pub(in crate::execution) struct Query {
+    /// Queries of an engine are numbered in the order of their start.
+    pub(in crate::execution) number: u64,
+    /// Who asks.
+    pub(in crate::execution) role: u32,
+    pub(in crate::execution) settings: DeviceSettings,
+    pub(in crate::execution) memory: QueryMemory,
+    pub(in crate::execution) cache: ChunkCache,
+    pub(in crate::execution) readers: ReaderPool,
+    /// Build sides that may have drivers of their own.
+    pub(in crate::execution) fragments: Fragments,
+    /// The place in which the query will want each scan, by the address of its relation.
+    pub(in crate::execution) scan_ranks: HashMap<usize, usize>,
+    /// What is read of scans, but for their own conditions.
+    pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
+    pub(in crate::execution) reduced: ReducedOperators,
+    pub(in crate::execution) files: QueryFiles,
+    pub(in crate::execution) file_systems: Arc<FileSystems>,
+    pub(in crate::execution) parameters: Vec<Literal>,
+    /// Says when nobody wants the query any more. Fragments have flags of their own, which this one stops too.
+    pub(in crate::execution) stop: StopFlag,
+    /// What drivers have counted, as far as they have said so.
+    pub(in crate::execution) metrics: Mutex<QueryMetrics>,
+}
+
+impl Query {
+    /// The metrics, while no driver runs.
+    pub(in crate::execution) fn metrics_mut(&mut self) -> &mut QueryMetrics {
+        whole(self.metrics.get_mut())
+    }
+}
+
+/// What runs one fragment of a query.
+///
+/// # Errors
+///
+/// What its kernels find wrong with values is known later than the work that finds it: whoever gives rows away, or
+/// hands a build side over, asks [`Driver::check_faults`] first.
+pub(in crate::execution) struct Driver {
+    pub(in crate::execution) query: Arc<Query>,
+    /// Everything that the driver does on the device goes through it: it has a stream of its own.
+    pub(in crate::execution) queue: Queue,
+    /// Says when nobody wants the fragment any more.
+    stop: StopFlag,
+    /// The last look at what kernels have reported.
+    faults: Option<FaultReport>,
+    /// What was counted since [`Driver::merge_metrics`].
+    pub(in crate::execution) metrics: DriverMetrics,
+    /// The place in the metrics of the operator that is asked for rows.
+    operator: usize,
+    /// Absent while it waits for another driver.
+    working: Option<WorkingDriver>,
+}
+
+/// The place of an operator that is not counted.
+pub(in crate::execution) const NO_OPERATOR: usize = usize::MAX;
+
+/// What one driver has counted: of its own operators, and of their scans.
+#[derive(Default)]
+pub(in crate::execution) struct DriverMetrics {
+    /// By place in [`QueryMetrics::operators`].
+    operators: BTreeMap<usize, OperatorMetrics>,
+    pub(in crate::execution) bytes_read: u64,
+    pub(in crate::execution) cache_hits: u64,
+    pub(in crate::execution) cache_misses: u64,
+    /// The ways in which files were read.
+    pub(in crate::execution) storage_paths: Vec<StoragePath>,
+}
+
+impl DriverMetrics {
+    /// What was counted of an operator.
+    pub(in crate::execution) fn operator(&mut self, place: usize) -> &mut OperatorMetrics {
+        self.operators.entry(place).or_default()
+    }
+
+    /// Adds all of it to a query's. Places that are no operator's are nobody's.
+    fn add_to(self, metrics: &mut QueryMetrics) {
+        for (place, counted) in self.operators {
+            let Some(operator) = metrics.operators.get_mut(place) else { continue };
+            if let Some(row_count) = counted.row_count {
+                *operator.row_count.get_or_insert(0) += row_count;
+            }
+            if let Some(elapsed_us) = counted.elapsed_us {
+                *operator.elapsed_us.get_or_insert(0) += elapsed_us;
+            }
+            counted.counters.iter().for_each(|(name, count)| operator.count(name, *count));
+        }
+        metrics.bytes_read += self.bytes_read;
+        metrics.cache_hits += self.cache_hits;
+        metrics.cache_misses += self.cache_misses;
+        self.storage_paths.into_iter().for_each(|path| metrics.add_storage_path(path));
+    }
+}
+
+impl Driver {
+    /// A driver on a queue, for work of the operator at `operator` until another one is asked. `stop`: when nobody wants it.
+    pub(in crate::execution) fn new(
+        query: Arc<Query>,
+        queue: Queue,
+        stop: StopFlag,
+        operator: usize,
+    ) -> Self {
+        queue.memory().attribute(operator as u32);
+        let working = Some(query.memory.enter());
+        Self { query, queue, stop, faults: None, metrics: DriverMetrics::default(), operator, working }
+    }
+
+    /// # Errors
+    ///
+    /// `Cancelled`, where the fragment or the whole query is not wanted any more.
+    pub(in crate::execution) fn check_cancelled(&self) -> Result<()> {
+        self.stop.check()
+    }
+
+    /// Says when nobody wants the fragment any more.
+    pub(in crate::execution) fn stop(&self) -> &StopFlag {
+        &self.stop
+    }
+
+    /// Does the work of an operator: what is counted, and what is noted of the device meanwhile, is that operator's.
+    pub(in crate::execution) fn work_for<T>(
+        &mut self,
+        operator: usize,
+        work: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let noted_above = self.queue.memory().attribute(operator as u32);
+        let above = std::mem::replace(&mut self.operator, operator);
+        let done = work(self);
+        self.operator = above;
+        self.queue.memory().attribute(noted_above);
+        done
+    }
+
+    /// Counts something of the operator that is asked for rows.
+    pub(in crate::execution) fn count(&mut self, name: &str, count: u64) {
+        self.metrics.operator(self.operator).count(name, count);
+    }
+
+    /// Adds what was counted to the query's metrics.
+    pub(in crate::execution) fn merge_metrics(&mut self) {
+        let counted = std::mem::take(&mut self.metrics);
+        counted.add_to(&mut lock_whole(&self.query.metrics));
+    }
+
+    /// Waits for what another driver does: others have its memory for chunks on their way meanwhile.
+    pub(in crate::execution) fn while_waiting<T>(&mut self, wait: impl FnOnce(&Self) -> T) -> T {
+        self.working = None;
+        let done = wait(self);
+        self.working = Some(self.query.memory.enter());
+        done
+    }
+
+    /// Checks the faults up to the last chunk, and asks for those up to this one, which come while the next one is read.
+    pub(in crate::execution) fn check_last_faults(&mut self) -> Result<()> {
+        let before = self.faults.replace(self.queue.report_faults()?);
+        before.map_or(Ok(()), |report| report.wait())
+    }
+
+    /// Checks all faults; waits.
+    pub(in crate::execution) fn check_faults(&mut self) -> Result<()> {
+        self.faults = None;
+        self.queue.report_faults()?.wait()
+    }
+
+    /// What a failure comes to: what came first counts, since what follows from a fault may fail in other ways.
+    pub(in crate::execution) fn first_failure<T>(&mut self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(error) if !matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Device) => {
+                self.check_faults().and(Err(error))
+            }
+            result => result,
+        }
+    }
+}
+
+/// What a query fails with whose driver panicked.
+pub(in crate::execution) fn failure_of_panic(payload: &(dyn Any + Send)) -> Error {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Error::internal(format!("the engine failed while it ran the query: {text}"))
+}

@@ -1,0 +1,20 @@
+//! What a query is made of, whatever its operators are: drivers, their memory, and rows that are held.
+//!
+//! - `driver.rs`: what the drivers of a query share (`Query`), and what each of them has
+//! - `memory.rs`: what a query may use, and what its operators may hold
+//! - `held.rs`: rows that an operator holds, and their way off the device
+//!
+//! Every room of operators imports this one, and so do `compile` and `engine`. `Query` in turn has one value of each room whose state the drivers share: the scans'
+//! readers and cache, the joins' fragments, and which operators filters reduce. Nothing else here knows another room.
+//!
+//! Deliberately absent: operators, and the device's memory itself (`device/memory`).
+
+mod driver;
+mod held;
+mod memory;
+
+pub(super) use self::{
+    driver::{Driver, NO_OPERATOR, Query, THREAD_STACK_BYTES, failure_of_panic},
+    held::{Held, Spilling, for_each_block, groups_within},
+    memory::{PARTITION_LEVELS_MAX, PARTITIONS, QueryMemory, ROWS_MAX},
+};

@@ -1,0 +1,423 @@
+//! What a join knows of its build side's keys, for the scans of its probe side.
+//!
+//! ```text
+//! join: build side was seen ─► least and greatest key, set of keys ─► RuntimeFilter ─► scan: row groups, then rows
+//! ```
+//!
+//! A scan that waits for a filter loads column chunks ahead, and decodes nothing. A set of keys that lets most rows
+//! pass is not asked any more.
+//!
+//! Invariants: what a filter rules out has no match in the join that it comes from. Whether there is a filter changes
+//! no row of a result: `route.rs` says which scans may have it.
+//!
+//! Deliberately absent: bounds of keys that are no integers.
+//!
+//! Source: sideways information passing, Ives and Taylor, ICDE 2008. We differ: only from a build side that was seen as
+//! a whole, and what a filter is worth is measured while it is used.
+
+use std::{
+    ops::RangeInclusive,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::{RowGroupBounds, refutes};
+use pystachio_plan::{
+    ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, OperatorMetrics, Result, Value,
+};
+
+use crate::{
+    device::{AnyColumn, Buffer, Claim, CodedColumn, Column, Readback},
+    operation::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest, Queue},
+};
+
+/// Rows after which it is known what a filter is worth.
+const SAMPLE_ROWS: u64 = 1 << 16;
+/// A filter is worth its time if it drops at least one row of so many.
+const DROPPED_ROW_OF: u64 = 4;
+
+/// A filter between a join and one scan or several, from the moment that it is planned.
+#[derive(Default)]
+pub(in crate::execution) struct RuntimeFilter {
+    /// Absent until the build side was seen; then `None` if the join does without a filter.
+    known: OnceLock<Option<KnownKeys>>,
+}
+
+/// The keys of a build side.
+struct KnownKeys {
+    /// The least and the greatest value of each key; absent for what is no integer.
+    ranges: Vec<Option<RangeInclusive<i64>>>,
+    /// Absent if there is no key at all.
+    filter: Option<KeyFilter>,
+}
+
+impl RuntimeFilter {
+    /// Whether scans need not wait for it any more.
+    pub(in crate::execution) fn is_settled(&self) -> bool {
+        self.known.get().is_some()
+    }
+
+    fn known(&self) -> Option<&KnownKeys> {
+        self.known.get().and_then(Option::as_ref)
+    }
+
+    fn set(&self) -> Option<&KeyFilter> {
+        self.known.get().and_then(set_of)
+    }
+
+    /// Whether rows may have been dropped by it.
+    pub(in crate::execution) fn is_used(&self) -> bool {
+        self.known().is_some()
+    }
+}
+
+/// The filters that one join sends.
+#[derive(Default)]
+pub(in crate::execution) struct JoinFilters {
+    targets: Mutex<Vec<Target>>,
+}
+
+/// A filter and what it is made of.
+struct Target {
+    /// Places of the join's keys.
+    keys: Vec<usize>,
+    filter: Arc<RuntimeFilter>,
+    /// Rows of all scans that get it.
+    row_count: u64,
+}
+
+impl JoinFilters {
+    /// The filter over some of the join's keys, for one more scan of so many rows.
+    fn filter_for(&self, keys: &[usize], row_count: u64) -> Arc<RuntimeFilter> {
+        let mut targets = lock_whole(&self.targets);
+        if let Some(target) = targets.iter_mut().find(|target| target.keys == keys) {
+            target.row_count += row_count;
+            return target.filter.clone();
+        }
+        let filter = Arc::new(RuntimeFilter::default());
+        targets.push(Target { keys: keys.to_vec(), filter: filter.clone(), row_count });
+        filter
+    }
+
+    /// Whether scans wait for any.
+    pub(in crate::execution) fn are_wanted(&self) -> bool {
+        let targets = lock_whole(&self.targets);
+        targets.iter().any(|target| !target.filter.is_settled())
+    }
+
+    /// Makes the filters of a build side that was measured, as far as `claim` grows for them. Readers use them on
+    /// streams of their own, after what is enqueued. `give_keys` passes the keys of all its rows on, in as many pieces as it likes.
+    /// Returns the bytes that they take.
+    ///
+    /// # Errors
+    ///
+    /// Those of `give_keys`, but for `OutOfMemory`, and faults of the device.
+    pub(in crate::execution) fn publish(
+        &self,
+        queue: &Queue,
+        measured: &MeasuredKeys,
+        claim: &mut Claim,
+        give_keys: impl FnOnce(&mut dyn FnMut(&[Column], usize) -> Result<()>) -> Result<()>,
+    ) -> Result<u64> {
+        let targets = lock_whole(&self.targets);
+        let waiting: Vec<&Target> = targets.iter().filter(|target| !target.filter.is_settled()).collect();
+        let mut known =
+            waiting.iter().map(|target| target.open(queue, measured, claim)).collect::<Result<Vec<_>>>()?;
+        let sets = || {
+            let sets = known.iter().map(set_of);
+            waiting.iter().zip(sets).filter_map(|(target, set)| Some((target, set?)))
+        };
+        let mut insert = |keys: &[Column], row_count: usize| {
+            sets().try_for_each(|(target, set)| queue.insert_keys(set, &target.own(keys), row_count))
+        };
+        let inserted = match sets().next() {
+            Some(_) => give_keys(&mut insert).and_then(|()| {
+                let buffers = sets().flat_map(|(_, set)| set.buffers());
+                queue.memory().publish(buffers, queue.stream())
+            }),
+            None => Ok(()),
+        };
+        match inserted {
+            Ok(()) => {}
+            // A query needs no filter.
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                known.iter_mut().filter(|known| set_of(known).is_some()).for_each(|known| *known = None);
+            }
+            Err(error) => return Err(error),
+        }
+        let mut bytes = 0;
+        for (target, known) in waiting.iter().zip(known) {
+            bytes += set_of(&known).map_or(0, |set| set.shape().bytes());
+            // Nobody else settles it.
+            let _ = target.filter.known.set(known);
+        }
+        Ok(bytes)
+    }
+}
+
+/// The set of keys, if there is one.
+fn set_of(known: &Option<KnownKeys>) -> Option<&KeyFilter> {
+    known.as_ref().and_then(|known| known.filter.as_ref())
+}
+
+/// What is known of the keys of rows before they are put into sets.
+#[derive(Default)]
+pub(in crate::execution) struct MeasuredKeys {
+    row_count: usize,
+    /// Of each of the join's keys; absent for what is no integer, and where every row is NULL.
+    ranges: Vec<Option<KeyRange>>,
+}
+
+impl MeasuredKeys {
+    /// Adds the keys of some rows; waits.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(in crate::execution) fn add(
+        &mut self,
+        queue: &Queue,
+        keys: &[Column],
+        row_count: usize,
+    ) -> Result<()> {
+        self.row_count += row_count;
+        self.ranges.resize(keys.len(), None);
+        for (known, key) in self.ranges.iter_mut().zip(keys) {
+            let Some(range) = queue.key_range(key, row_count)? else { continue };
+            *known = Some(match known {
+                None => range,
+                Some(KeyRange { least, greatest }) => {
+                    KeyRange { least: range.least.min(*least), greatest: range.greatest.max(*greatest) }
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Target {
+    /// Its own keys among the join's.
+    fn own<T: Clone>(&self, keys: &[T]) -> Vec<T> {
+        self.keys.iter().filter_map(|place| keys.get(*place)).cloned().collect()
+    }
+
+    /// What is known of the keys, with a set that is still empty if there is a key at all. `None` where it would cost
+    /// more than the scan, or there is no room.
+    fn open(&self, queue: &Queue, measured: &MeasuredKeys, claim: &mut Claim) -> Result<Option<KnownKeys>> {
+        let MeasuredKeys { row_count, ranges } = measured;
+        if *row_count as u64 > self.row_count {
+            return Ok(None);
+        }
+        let own = self.own(ranges);
+        let only_range = if let [range] = own.as_slice() { *range } else { None };
+        let ranges = own.iter().map(|range| range.map(|range| range.least..=range.greatest)).collect();
+        if *row_count == 0 {
+            return Ok(Some(KnownKeys { ranges, filter: None }));
+        }
+        let shape = KeyFilterShape::of(only_range, *row_count);
+        if !claim.try_resize(claim.bytes() + shape.bytes()) {
+            return Ok(None);
+        }
+        match queue.open_key_filter(shape) {
+            Ok(filter) => Ok(Some(KnownKeys { ranges, filter: Some(filter) })),
+            // A query needs no filter.
+            Err(error) if error.kind == ErrorKind::OutOfMemory => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A filter as one scan uses it.
+pub(in crate::execution) struct ScanRuntimeFilter {
+    filter: Arc<RuntimeFilter>,
+    /// Id, type and place in the scan of each key.
+    columns: Vec<(ColumnId, DataType, usize)>,
+    tested: AtomicU64,
+    passed: AtomicU64,
+    /// What of the counts has been shown.
+    shown: Mutex<FilterCounts>,
+}
+
+impl ScanRuntimeFilter {
+    /// A filter over some keys of a join for a scan of so many rows.
+    pub(super) fn new(
+        join: &JoinFilters,
+        keys: &[usize],
+        columns: Vec<(ColumnId, DataType, usize)>,
+        row_count: u64,
+    ) -> Self {
+        Self {
+            filter: join.filter_for(keys, row_count),
+            columns,
+            tested: AtomicU64::new(0),
+            passed: AtomicU64::new(0),
+            shown: Mutex::default(),
+        }
+    }
+
+    /// The filter, which other scans may have too.
+    pub(in crate::execution) fn filter(&self) -> &Arc<RuntimeFilter> {
+        &self.filter
+    }
+
+    /// Whether the scan need not wait for it any more.
+    pub(in crate::execution) fn is_settled(&self) -> bool {
+        self.filter.is_settled()
+    }
+
+    /// Whether no row within the bounds passes.
+    pub(in crate::execution) fn refutes(&self, bounds: &RowGroupBounds) -> bool {
+        let Some(known) = self.filter.known() else { return false };
+        if known.filter.is_none() {
+            return true;
+        }
+        let every = self.columns.iter().zip(&known.ranges);
+        let conditions: Vec<Expression> =
+            every.flat_map(|(column, range)| conditions(column, range.as_ref())).collect();
+        refutes(&conditions, bounds, &[])
+    }
+
+    /// What is true of the keys of rows that pass, as far as bounds of pages can contradict it.
+    pub(in crate::execution) fn conditions(&self) -> Vec<Expression> {
+        let Some(known) = self.filter.known() else { return Vec::new() };
+        // Of other keys bounds could only say that all are NULL: not worth reading a page index for.
+        let measured = self.columns.iter().zip(&known.ranges).filter(|(_, range)| range.is_some());
+        measured.flat_map(|(column, range)| conditions(column, range.as_ref())).collect()
+    }
+
+    /// Whether rows are to be tested: there is a filter, and it has not turned out to let most pass.
+    pub(in crate::execution) fn is_worth_testing(&self) -> bool {
+        self.filter.set().is_some()
+            && is_worth(self.tested.load(Ordering::Relaxed), self.passed.load(Ordering::Relaxed))
+    }
+
+    /// Places of the keys in the scan.
+    pub(in crate::execution) fn places(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|(.., place)| *place)
+    }
+
+    /// Asks which of the rows with these keys pass, of those that are `asked` about.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory`, and faults of the device.
+    pub(in crate::execution) fn test(
+        &self,
+        queue: &Queue,
+        keys: &[&AnyColumn],
+        row_count: usize,
+        asked: Option<&Buffer>,
+    ) -> Result<TestedRows<'_>> {
+        let Some(filter) = self.filter.set() else {
+            return Err(Error::internal("a filter was asked before its keys were known"));
+        };
+        filter.buffers().try_for_each(|buffer| buffer.use_on(queue.stream()))?;
+        let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
+        let test = KeyTest { asked, counts: Some(&counts) };
+        let flags = match keys {
+            [AnyColumn::Codes(coded)] => {
+                let entries = passing_entries(queue, filter, coded)?;
+                queue.test_keys(&entries, &[coded.code_column()], row_count, test)?
+            }
+            keys => {
+                let cells = keys.iter().map(|key| queue.cells_of(key, row_count));
+                queue.test_keys(filter, &cells.collect::<Result<Vec<_>>>()?, row_count, test)?
+            }
+        };
+        let counts = queue.memory().post::<FilterCounts>(counts.address(), 1, queue.stream())?;
+        Ok(TestedRows { flags, counts, filter: self })
+    }
+
+    /// Adds what was counted since the last time to an operator.
+    pub(in crate::execution) fn show(&self, operator: &mut OperatorMetrics) {
+        let Some(filter) = self.filter.set() else { return };
+        let names = match filter.shape() {
+            KeyFilterShape::Bitmap { .. } => ("bitmap_rows_tested", "bitmap_rows_dropped"),
+            KeyFilterShape::Bloom { .. } => ("bloom_rows_tested", "bloom_rows_dropped"),
+        };
+        let passed = self.passed.load(Ordering::Relaxed);
+        let now = FilterCounts { tested: self.tested.load(Ordering::Relaxed).max(passed), passed };
+        let mut shown = lock_whole(&self.shown);
+        let dropped = |counts: &FilterCounts| counts.tested - counts.passed;
+        operator.count(names.0, now.tested.saturating_sub(shown.tested));
+        operator.count(names.1, dropped(&now).saturating_sub(dropped(&shown)));
+        *shown = now;
+    }
+}
+
+/// The entries of a dictionary that pass, as a set of codes.
+fn passing_entries(queue: &Queue, filter: &KeyFilter, coded: &CodedColumn) -> Result<KeyFilter> {
+    let CodedColumn { entries, entry_count, .. } = coded;
+    let flags = queue.test_keys(filter, std::slice::from_ref(entries), *entry_count, KeyTest::default())?;
+    let passing = queue.select(&flags, *entry_count)?;
+    let codes = queue.open_key_filter(KeyFilterShape::Bitmap { least: 0, bit_count: *entry_count as u64 })?;
+    queue.insert_keys(&codes, &[Column::of_numbers(passing.rows)], passing.count)?;
+    Ok(codes)
+}
+
+/// Rows that a filter was asked about.
+pub(in crate::execution) struct TestedRows<'a> {
+    /// One byte a row: whether it passes.
+    pub(in crate::execution) flags: Buffer,
+    counts: Readback,
+    filter: &'a ScanRuntimeFilter,
+}
+
+impl TestedRows<'_> {
+    /// Counts them; waits. Until then the device may be reading the filter.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(in crate::execution) fn wait_counted(self) -> Result<()> {
+        for counts in self.counts.wait::<FilterCounts>(1)? {
+            self.filter.tested.fetch_add(counts.tested, Ordering::Relaxed);
+            self.filter.passed.fetch_add(counts.passed, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn is_worth(tested: u64, passed: u64) -> bool {
+    tested < SAMPLE_ROWS || tested.saturating_sub(passed) >= tested / DROPPED_ROW_OF
+}
+
+/// What is true of a key that is in the set, as far as bounds of a row group can contradict it.
+fn conditions(
+    (id, data_type, _): &(ColumnId, DataType, usize),
+    range: Option<&RangeInclusive<i64>>,
+) -> Vec<Expression> {
+    let column = || Expression::column(*id, data_type.clone());
+    let mut conditions = vec![Expression::predicate(Function::IsNotNull, vec![column()])];
+    if let Some(range) = range {
+        let value = |value: i64| match data_type {
+            DataType::Decimal { .. } => Value::Decimal(value.into()),
+            _ => Value::Int(value),
+        };
+        let bounds = [(Function::GreaterEqual, *range.start()), (Function::LessEqual, *range.end())];
+        conditions.extend(bounds.map(|(function, bound)| {
+            let bound = Expression::Literal(Literal::new(value(bound), data_type.clone()));
+            Expression::predicate(function, vec![column(), bound])
+        }));
+    }
+    conditions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_that_lets_most_rows_pass_is_not_asked_any_more() {
+        // Too few rows tell nothing.
+        assert!(is_worth(0, 0) && is_worth(SAMPLE_ROWS - 1, SAMPLE_ROWS - 1));
+        assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS));
+        assert!(!is_worth(1_000_000, 750_001));
+        assert!(is_worth(1_000_000, 750_000) && is_worth(1_000_000, 0));
+        // Another reader has counted one and not yet the other.
+        assert!(!is_worth(SAMPLE_ROWS, SAMPLE_ROWS + 1));
+    }
+}

@@ -1,0 +1,240 @@
+//! Which scans may have the filter that a join makes of its build side's keys.
+//!
+//! ```text
+//! join: keys a, b ──► probe side: filter ─► projection: a is c ─► join ─┬─► scan with c: filter over the first key
+//!                                                                       └─► scan with b: filter over the second
+//! ```
+//!
+//! Invariants: a filter passes an operator only if dropping rows below it drops just those of its rows that have no
+//! match anyway, and computes nothing that could fail: PostgreSQL's error for a row that matches nothing is an error
+//! here too. In which order joins and the conditions of a scan are evaluated is no promise of PostgreSQL's.
+//!
+//! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
+
+use std::sync::Arc;
+
+use pystachio_plan::{
+    Aggregate, AggregateCall, ColumnId, DataType, Expression, Function, JoinKey, JoinKind, JoinSide,
+    NamedExpression, Operator, Relation, ScanColumn, could_fail,
+};
+
+use super::filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
+
+/// Digits of a decimal that every number of rows fits.
+const COUNT_DIGITS_MIN: u8 = 12;
+
+/// The filters that operators above would like the scans below to have.
+#[derive(Clone, Default)]
+pub(in crate::execution) struct FilterRoute {
+    wanted: Vec<Wanted>,
+}
+
+/// A filter that is on its way down.
+#[derive(Clone)]
+struct Wanted {
+    join: Arc<JoinFilters>,
+    /// Places of the join's keys, and what column each is here.
+    keys: Vec<(usize, ColumnId)>,
+    /// Operators that it has passed.
+    passed: Vec<usize>,
+}
+
+/// Operators whose rows a filter may have reduced.
+#[derive(Default)]
+pub(in crate::execution) struct ReducedOperators(Vec<(Vec<usize>, Arc<RuntimeFilter>)>);
+
+impl ReducedOperators {
+    /// Whether an operator's rows may have been reduced.
+    pub(in crate::execution) fn contains(&self, place: usize) -> bool {
+        self.0.iter().any(|(passed, filter)| passed.contains(&place) && filter.is_used())
+    }
+
+    /// The filters that have passed an operator: scans below it wait for them, and joins above it make them.
+    pub(in crate::execution) fn passing(&self, place: usize) -> Vec<Arc<RuntimeFilter>> {
+        let passing = self.0.iter().filter(|(passed, _)| passed.contains(&place));
+        passing.map(|(_, filter)| filter.clone()).collect()
+    }
+}
+
+impl FilterRoute {
+    /// Nothing is wanted.
+    pub(in crate::execution) fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether nothing is wanted.
+    pub(in crate::execution) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// The filters that a join sends to a side with these columns. `keys` are what the join compares there.
+    pub(in crate::execution) fn from_join(join: &Arc<JoinFilters>, keys: &[Option<ColumnId>]) -> Self {
+        let known = keys.iter().enumerate().filter_map(|(place, id)| id.map(|id| (place, id)));
+        let wanted = Wanted { join: join.clone(), keys: known.collect(), passed: Vec::new() };
+        Self { wanted: if wanted.keys.is_empty() { Vec::new() } else { vec![wanted] } }
+    }
+
+    /// The filters of both routes.
+    pub(in crate::execution) fn and(mut self, other: Self) -> Self {
+        self.wanted.extend(other.wanted);
+        self
+    }
+
+    /// Below an operator.
+    pub(in crate::execution) fn below(mut self, place: usize) -> Self {
+        self.wanted.iter_mut().for_each(|wanted| wanted.passed.push(place));
+        self
+    }
+
+    /// Below an operator that computes these for every row of its input. Nothing goes on if one of them could fail.
+    pub(in crate::execution) fn past<'a>(
+        self,
+        computed: impl IntoIterator<Item = &'a Expression>,
+        input: &Relation,
+    ) -> Self {
+        let is_safe = |call: &Expression| count_as_decimal(call, input).is_some() || is_average(call, input);
+        if computed.into_iter().any(|expression| could_fail(expression, &is_safe)) {
+            Self::none()
+        } else {
+            self
+        }
+    }
+
+    /// As far as keys are columns below too, by the ids that they have there.
+    pub(in crate::execution) fn renamed(mut self, below: impl Fn(ColumnId) -> Option<ColumnId>) -> Self {
+        for wanted in &mut self.wanted {
+            wanted.keys = wanted.keys.iter().filter_map(|(place, id)| Some((*place, below(*id)?))).collect();
+        }
+        self.wanted.retain(|wanted| !wanted.keys.is_empty());
+        self
+    }
+
+    /// Below an operator that makes columns of expressions.
+    pub(in crate::execution) fn through(self, expressions: &[NamedExpression]) -> Self {
+        self.renamed(|id| match expressions.iter().find(|named| named.id == id)?.expression {
+            Expression::Column { id, .. } => Some(id),
+            _ => None,
+        })
+    }
+
+    /// As far as keys are among these columns.
+    pub(in crate::execution) fn within(self, columns: &[(ColumnId, DataType)]) -> Self {
+        self.renamed(|id| columns.iter().any(|(known, _)| *known == id).then_some(id))
+    }
+
+    /// The filters that a scan of so many rows gets.
+    pub(in crate::execution) fn arrive(
+        self,
+        columns: &[ScanColumn],
+        row_count: u64,
+        reduced: &mut ReducedOperators,
+    ) -> Vec<ScanRuntimeFilter> {
+        let wanted = self
+            .within(&columns.iter().map(|column| (column.id, column.data_type.clone())).collect::<Vec<_>>());
+        let filters = wanted.wanted.into_iter().map(|Wanted { join, keys, passed }| {
+            let (places, ids): (Vec<usize>, Vec<ColumnId>) = keys.into_iter().unzip();
+            let key_columns =
+                ids.iter().filter_map(|id| columns.iter().position(|column| column.id == *id)).filter_map(
+                    |place| columns.get(place).map(|column| (column.id, column.data_type.clone(), place)),
+                );
+            let filter = ScanRuntimeFilter::new(&join, &places, key_columns.collect(), row_count);
+            reduced.0.push((passed, filter.filter().clone()));
+            filter
+        });
+        filters.collect()
+    }
+}
+
+/// The aggregate whose result a column is, below conditions on it.
+fn aggregate_of<'a>(column: &Expression, input: &'a Relation) -> Option<&'a AggregateCall> {
+    match (&input.operator, column) {
+        (Operator::Filter { input, .. }, _) => aggregate_of(column, input),
+        (Operator::Aggregate { aggregates, .. }, Expression::Column { id, .. }) => {
+            aggregates.iter().find(|call| call.id == *id)
+        }
+        _ => None,
+    }
+}
+
+/// The count that an expression is as a whole decimal, which a number of rows always fits.
+fn count_as_decimal<'a>(expression: &Expression, input: &'a Relation) -> Option<&'a AggregateCall> {
+    let Expression::Call { function: Function::Cast, arguments, data_type } = expression else { return None };
+    let call = aggregate_of(arguments.first()?, input)?;
+    let is_wide =
+        matches!(data_type, DataType::Decimal { precision, scale: 0 } if *precision >= COUNT_DIGITS_MIN);
+    (call.function == Aggregate::Count && is_wide).then_some(call)
+}
+
+/// Whether an expression divides a sum by how many values it has: NULL where there are none, so never by zero.
+fn is_average(expression: &Expression, input: &Relation) -> bool {
+    let Expression::Call { function: Function::DivideDecimal, arguments, .. } = expression else {
+        return false;
+    };
+    let [sum, count, ..] = arguments.as_slice() else { return false };
+    let (Some(sum), Some(count)) = (aggregate_of(sum, input), count_as_decimal(count, input)) else {
+        return false;
+    };
+    // A cast of what is counted is NULL for the same rows.
+    let counts_summed = match (&count.argument, &sum.argument) {
+        (None, _) => true,
+        (Some(counted), Some(Expression::Call { function: Function::Cast, arguments, .. }))
+            if arguments.first() == Some(counted) =>
+        {
+            true
+        }
+        (counted, summed) => counted == summed,
+    };
+    sum.function == Aggregate::Sum && counts_summed && count.filter == sum.filter
+}
+
+/// Whether rows of a side that match nothing are in no result of a join.
+pub(in crate::execution) fn drops_unmatched(kind: JoinKind, side: JoinSide) -> bool {
+    match kind {
+        JoinKind::Inner | JoinKind::Semi => true,
+        JoinKind::Left | JoinKind::Anti => side == JoinSide::Right,
+        JoinKind::Full | JoinKind::NullAwareAnti => false,
+    }
+}
+
+/// Whether filters from above a join may go on to a side: without a row of that side, just the rows that have its
+/// columns are missing.
+pub(in crate::execution) fn passes_join(kind: JoinKind, side: JoinSide) -> bool {
+    match kind {
+        JoinKind::Inner => true,
+        JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => side == JoinSide::Left,
+        JoinKind::Full => false,
+    }
+}
+
+/// What a join compares on a side, where that is a column of the type that both sides are compared in.
+pub(in crate::execution) fn key_columns(keys: &[JoinKey], side: JoinSide) -> Vec<Option<ColumnId>> {
+    let column = |key: &JoinKey| {
+        let (own, other) = match side {
+            JoinSide::Left => (&key.left, &key.right),
+            JoinSide::Right => (&key.right, &key.left),
+        };
+        match own {
+            Expression::Column { id, data_type } if data_type == other.data_type() => Some(*id),
+            _ => None,
+        }
+    };
+    keys.iter().map(column).collect()
+}
+
+/// Whether something in a relation drops rows: the keys of a whole table drop hardly any of another's.
+pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
+    match &relation.operator {
+        Operator::Scan { filters, .. } => !filters.is_empty(),
+        Operator::Filter { .. } | Operator::Limit { .. } | Operator::Values { .. } => true,
+        Operator::Project { input, .. }
+        | Operator::Aggregate { input, .. }
+        | Operator::Sort { input, .. } => is_selective(input),
+        Operator::Join { kind, left, right, .. } => match kind {
+            JoinKind::Inner => is_selective(left) || is_selective(right),
+            JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => true,
+            JoinKind::Left => is_selective(left),
+            JoinKind::Full => false,
+        },
+        Operator::UnionAll { inputs, .. } => inputs.iter().all(|(input, _)| is_selective(input)),
+    }
+}

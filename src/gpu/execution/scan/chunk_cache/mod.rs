@@ -1,0 +1,308 @@
+//! Column chunks that stay between queries, in the form in which decoding starts: on the device, and in page-locked
+//! memory of the host when they leave it.
+//!
+//! ```text
+//! absent ──claim──► Reading ──publish──► on the device ──room is needed──► Moving ──► off the device
+//!                      │ no room there      ▲                                             │
+//!                      └──► Moving ──► off the device ──claim──► Moving ──publish─────────┘
+//! ```
+//!
+//! - `state.rs`: what is kept where, and what goes first
+//!
+//! A reader claims the chunks of a row group; what another one is loading it waits for, when it has published
+//! all that it loads itself: so readers never wait in a circle, and a chunk that several scans want at once is
+//! read once. A chunk that comes back to the device keeps its copy on the host until the room is needed, so leaving
+//! again costs nothing.
+//!
+//! Invariants: a chunk belongs to the identity of its file, so a changed file is never served. Chunks that the
+//! same query has used are not evicted for it: a table that is larger than the cache keeps the part that it
+//! has there, instead of driving itself out, and the rest of it is kept on the host. What comes back from the host
+//! takes the place of what was used less recently only, so that the two do not change places in every query.
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use pystachio_engine::locking::lock;
+use pystachio_files::FileIdentity;
+use pystachio_plan::CacheEntry;
+
+use self::state::{Entry, Kept, OnDevice, State, Uses};
+use crate::{
+    decode::{PinnedChunk, ResidentChunk},
+    device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease},
+};
+
+/// How often a reader that waits for another one looks whether it is still wanted.
+const WAIT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A column of a row group of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ChunkKey {
+    pub(super) file: FileIdentity,
+    pub(super) row_group: usize,
+    pub(super) leaf: usize,
+}
+
+/// Where a chunk is from, for the view.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ChunkOrigin {
+    pub(super) path: PathBuf,
+    pub(super) column: String,
+}
+
+/// The cache of one device. Cheap to clone.
+#[derive(Clone)]
+pub(in crate::execution) struct ChunkCache {
+    shared: Arc<Shared>,
+    /// Whether chunks come from the host, and go there.
+    uses_host: bool,
+}
+
+struct Shared {
+    memory: DeviceMemory,
+    host: HostMemory,
+    state: Mutex<State>,
+    changed: Condvar,
+    bytes_max: u64,
+}
+
+/// What a reader is told of a chunk.
+pub(super) enum Claim {
+    /// It is here.
+    Held(Arc<ResidentChunk>),
+    /// The reader must load it.
+    Mine(LoadClaim),
+    /// Another reader loads it, or it is on its way to the host.
+    Busy,
+}
+
+/// The duty to load a chunk. Dropped without [`LoadClaim::publish`], others may claim it.
+pub(super) struct LoadClaim {
+    cache: ChunkCache,
+    key: ChunkKey,
+    /// The chunk, if it is on the host: otherwise it is read from its file.
+    pinned: Option<Arc<PinnedChunk>>,
+    /// Chunks on the device give way to it that no query from this one on has used.
+    evicts_before: u64,
+    is_published: bool,
+}
+
+/// Chunks that were on the device, with the query that used them last: to be copied to the host, or given up.
+type Leaving = Vec<(ChunkKey, Arc<ResidentChunk>, u64)>;
+
+impl ChunkCache {
+    /// A cache of at most so many bytes of device memory, and of what `host` has.
+    pub(in crate::execution) fn new(memory: &DeviceMemory, host: HostMemory, bytes_max: u64) -> Self {
+        let shared = Shared {
+            memory: memory.clone(),
+            host,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            bytes_max,
+        };
+        let shared = Arc::new(shared);
+        let reclaim: Arc<dyn Reclaim> = shared.clone();
+        memory.add_reclaimer(Arc::downgrade(&reclaim));
+        Self { shared, uses_host: true }
+    }
+
+    /// The same cache, for a query that does without chunks on the host.
+    pub(in crate::execution) fn without_host(&self) -> Self {
+        Self { uses_host: false, ..self.clone() }
+    }
+
+    /// Finds a chunk that is on the device.
+    pub(super) fn find(&self, key: ChunkKey, query: u64) -> Option<Arc<ResidentChunk>> {
+        let mut state = self.shared.lock();
+        match state.entries.get_mut(&key) {
+            Some(Entry::Kept(kept)) => {
+                let OnDevice::Here(chunk) = &kept.device else { return None };
+                kept.last_query = kept.last_query.max(query);
+                kept.uses.device += 1;
+                Some(chunk.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds a chunk for a query, or gives the reader the duty to load it.
+    pub(super) fn claim(&self, key: ChunkKey, query: u64) -> Claim {
+        let mut state = self.shared.lock();
+        // What is read from its file may take the place of all that this query has not used.
+        let mut evicts_before = query;
+        let pinned = match state.entries.get_mut(&key) {
+            Some(Entry::Reading) => return Claim::Busy,
+            Some(Entry::Kept(kept)) => match &kept.device {
+                OnDevice::Moving => return Claim::Busy,
+                OnDevice::Here(chunk) => {
+                    kept.last_query = kept.last_query.max(query);
+                    kept.uses.device += 1;
+                    return Claim::Held(chunk.clone());
+                }
+                OnDevice::Away => {
+                    evicts_before = kept.last_query;
+                    kept.last_query = kept.last_query.max(query);
+                    kept.device = OnDevice::Moving;
+                    kept.pinned.clone().filter(|_| self.uses_host)
+                }
+            },
+            None => {
+                state.entries.insert(key, Entry::Reading);
+                None
+            }
+        };
+        drop(state);
+        Claim::Mine(LoadClaim { cache: self.clone(), key, pinned, evicts_before, is_published: false })
+    }
+
+    /// Waits until nobody loads a chunk, or for a moment.
+    pub(super) fn wait_loaded(&self, key: &ChunkKey) {
+        let state = self.shared.lock();
+        if state.entries.get(key).is_some_and(Entry::is_busy) {
+            let waited = self.shared.changed.wait_timeout(state, WAIT_INTERVAL);
+            drop(waited);
+        }
+    }
+
+    /// Bytes held on the device, and the most that may be.
+    pub(in crate::execution) fn bytes(&self) -> (u64, u64) {
+        (self.shared.lock().device_bytes, self.shared.bytes_max)
+    }
+
+    /// What is held, by file, column and memory space.
+    pub(in crate::execution) fn entries(&self) -> Vec<CacheEntry> {
+        self.shared.lock().cache_entries()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Gives chunks up on the device, and moves them to the host on a stream, if there is one, as far as there is room
+    /// for them. Without the lock: copies and freeing wait for the device.
+    fn dismiss(&self, leaving: Leaving, stream: Option<Stream>) {
+        for (key, chunk, last_query) in leaving {
+            let is_pinned = self.lock().kept(&key).is_some_and(|kept| kept.pinned.is_some());
+            let copy = match stream {
+                Some(stream) if !is_pinned => self.pin(&chunk, last_query, stream),
+                _ => None,
+            };
+            self.lock().leave(&key, copy.map(Arc::new));
+            self.changed.notify_all();
+            drop(chunk);
+        }
+    }
+
+    /// A copy on the host, if there is room among what was used less recently.
+    fn pin(&self, chunk: &ResidentChunk, last_query: u64, stream: Stream) -> Option<PinnedChunk> {
+        if chunk.bytes() > self.host.bytes_max() {
+            return None;
+        }
+        loop {
+            // A fault of the device is the query's to find.
+            match PinnedChunk::copy(chunk, &self.host, &self.memory, stream).ok()? {
+                Some(copy) => return Some(copy),
+                None => {
+                    let given_up = self.lock().give_up_pinned(chunk.bytes(), last_query);
+                    if given_up.is_empty() {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Reclaim for Shared {
+    /// Chunks that were not used for long go first.
+    fn reclaim(&self, bytes: u64) {
+        let leaving = self.lock().take_victims(bytes, u64::MAX);
+        if !leaving.is_empty() {
+            let lease = self.memory.lease_stream().ok();
+            self.dismiss(leaving, lease.as_ref().map(StreamLease::stream));
+        }
+    }
+}
+
+impl LoadClaim {
+    /// The chunk, if it is on the host.
+    pub(super) fn pinned(&self) -> Option<&Arc<PinnedChunk>> {
+        self.pinned.as_ref()
+    }
+
+    /// Puts the chunk into the cache: on the device if there is room for it, otherwise on the host. Nothing is left
+    /// to do for it on any stream; a copy is made on `stream`.
+    pub(super) fn publish(
+        mut self,
+        chunk: &Arc<ResidentChunk>,
+        origin: ChunkOrigin,
+        query: u64,
+        stream: Stream,
+    ) {
+        self.is_published = true;
+        let (shared, bytes) = (&self.cache.shared, chunk.bytes());
+        let stream = self.cache.uses_host.then_some(stream);
+        let has_room = self.make_room(bytes, stream) && chunk.buffers().all(Buffer::try_disown);
+        let mut state = shared.lock();
+        let mut kept = match state.entries.remove(&self.key) {
+            Some(Entry::Kept(kept)) => kept,
+            _ => Kept {
+                origin,
+                device: OnDevice::Moving,
+                pinned: None,
+                last_query: query,
+                uses: Uses::default(),
+            },
+        };
+        match self.pinned {
+            Some(_) => kept.uses.pinned += 1,
+            None => kept.uses.file += 1,
+        }
+        let mut leaving = Leaving::new();
+        // Another reader may have taken the room.
+        if has_room && state.device_bytes + bytes <= shared.bytes_max {
+            kept.device = OnDevice::Here(chunk.clone());
+            state.device_bytes += bytes;
+        } else {
+            leaving.push((self.key, chunk.clone(), kept.last_query));
+        }
+        state.entries.insert(self.key, Entry::Kept(kept));
+        drop(state);
+        shared.changed.notify_all();
+        shared.dismiss(leaving, stream);
+    }
+
+    /// Makes chunks on the device give way to one of so many bytes; says whether there is room then, as far as these are
+    /// not in use.
+    fn make_room(&self, bytes: u64, stream: Option<Stream>) -> bool {
+        let shared = &self.cache.shared;
+        let mut state = shared.lock();
+        let room = shared.bytes_max.saturating_sub(state.device_bytes).min(shared.memory.cache_room());
+        let missing = bytes.saturating_sub(room);
+        if state.victim_bytes(missing, self.evicts_before) < missing {
+            return false;
+        }
+        let victims = state.take_victims(missing, self.evicts_before);
+        drop(state);
+        shared.dismiss(victims, stream);
+        true
+    }
+}
+
+impl Drop for LoadClaim {
+    fn drop(&mut self) {
+        if !self.is_published {
+            self.cache.shared.lock().leave(&self.key, None);
+            self.cache.shared.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Column chunks of a scan on their way to the device: from the cache, from the host, from files; whole, or the pages
+//! that have rows that are wanted.
+//!
+//! Invariants: only whole chunks are put into the cache. What one reader loads others wait for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use pystachio_engine::locking::lock_whole;
+use pystachio_files::{FileReader, TableFile, chunk_range, page_locations};
+use pystachio_plan::{Error, ErrorKind, Result, StoragePath};
+
+use super::{
+    chunk_cache::{ChunkKey, ChunkOrigin, Claim, LoadClaim},
+    parts::RowGroup,
+    source::ScanWork,
+};
+use crate::{
+    decode::{
+        ChunkExtent, ChunkReads, ChunkUpload, ColumnSource, EncodedBytes, HEADER_READ_BYTES, PageMap,
+        ResidentChunk, RowSelection, UploadedChunk, is_decompressed_by_host,
+    },
+    file_systems::FileWay,
+    operation::Queue,
+};
+
+/// Chunks are read and cached as wholes if at least one of so many rows is wanted; otherwise the pages are read that
+/// have such rows.
+const CACHED_PART_MIN: usize = 8;
+
+/// Bytes of files that are read before they are waited for: what waits, launches and a library's calls cost is then
+/// small against reading, and the host holds few bytes of chunks that it decompresses.
+const BATCH_BYTES_MIN: u64 = 32 << 20;
+
+/// Columns of a row group, and which of its rows are wanted.
+pub(super) struct WantedChunks<'a> {
+    pub(super) row_group: &'a RowGroup,
+    /// Places of the columns among the scan's.
+    pub(super) places: &'a [usize],
+    /// The same columns, as decoding knows them.
+    pub(super) sources: Vec<ColumnSource<'a>>,
+    pub(super) rows: &'a RowSelection,
+}
+
+/// One of the wanted chunks.
+#[derive(Clone, Copy)]
+struct WantedChunk<'a> {
+    wanted: &'a WantedChunks<'a>,
+    /// The number of the row group among those that are wanted.
+    row_group: usize,
+    /// The number of the column among the row group's.
+    column: usize,
+}
+
+impl<'a> WantedChunk<'a> {
+    fn source(&self) -> &'a ColumnSource<'a> {
+        &self.wanted.sources[self.column]
+    }
+
+    fn place(&self) -> usize {
+        self.wanted.places[self.column]
+    }
+}
+
+/// Chunks by row group and column, as far as they are there.
+type FoundChunks = Vec<Vec<Option<Arc<ResidentChunk>>>>;
+
+impl ScanWork {
+    /// Column chunks of row groups on the device, with the pages at least that have rows that are wanted: by row group, then
+    /// by column.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files and of decompression; `OutOfMemory`, `Device`, `Cancelled`.
+    pub(super) fn load(
+        &self,
+        queue: &Queue,
+        wanted: &[&WantedChunks<'_>],
+    ) -> Result<Vec<Vec<Arc<ResidentChunk>>>> {
+        let mut found: FoundChunks =
+            wanted.iter().map(|row_group| vec![None; row_group.places.len()]).collect();
+        let chunks = wanted.iter().enumerate().flat_map(|(row_group, wanted)| {
+            (0..wanted.places.len()).map(move |column| WantedChunk { wanted, row_group, column })
+        });
+        let (whole, pages): (Vec<_>, Vec<_>) = chunks.partition(|chunk| self.reads_whole(chunk.wanted));
+        self.load_whole(queue, whole, &mut found)?;
+        self.load_pages(queue, pages, &mut found)?;
+        Ok(found.into_iter().map(|chunks| chunks.into_iter().flatten().collect()).collect())
+    }
+
+    /// Whether whole chunks are read. A row group is scanned in pieces where it does not fit as a whole.
+    fn reads_whole(&self, wanted: &WantedChunks<'_>) -> bool {
+        let row_count = &wanted.row_group.row_count;
+        let part_min = if self.cache.is_some() { CACHED_PART_MIN } else { 1 };
+        !wanted.row_group.is_piece()
+            && wanted.rows.decoded_count().saturating_mul(part_min) >= *row_count as usize
+    }
+
+    /// Pages of column chunks, where the device has not the whole chunk.
+    fn load_pages(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
+        let find = |chunk: &WantedChunk<'_>| {
+            let WantedChunks { row_group, rows, .. } = *chunk.wanted;
+            let shared = &row_group.file.shared_pages;
+            if let Some(pages) = shared.find(row_group.pages_key(chunk.place()), rows) {
+                return Some(pages);
+            }
+            let held = self.cache.as_ref()?.find(key(chunk), self.query)?;
+            self.count_cached(&held);
+            Some(held)
+        };
+        let mut missing = Vec::new();
+        for chunk in chunks {
+            match find(&chunk) {
+                Some(held) => found[chunk.row_group][chunk.column] = Some(held),
+                None => missing.push(chunk),
+            }
+        }
+        self.read_chunks(queue, missing, true, |chunk, loaded| {
+            let row_group = chunk.wanted.row_group;
+            if row_group.is_piece() {
+                row_group.file.shared_pages.keep(row_group.pages_key(chunk.place()), &loaded);
+            }
+            found[chunk.row_group][chunk.column] = Some(loaded);
+        })
+    }
+
+    fn count_cached(&self, chunk: &ResidentChunk) {
+        self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+        self.counts.bytes_cached.fetch_add(chunk.bytes(), Ordering::Relaxed);
+    }
+
+    /// Whole column chunks, which go into the cache.
+    fn load_whole(&self, queue: &Queue, chunks: Vec<WantedChunk<'_>>, found: &mut FoundChunks) -> Result<()> {
+        let mut missing = chunks;
+        // A chunk may be wanted twice, as two columns: whoever is not first waits for the first.
+        while !missing.is_empty() {
+            let (mut pinned, mut read) = (Vec::new(), Vec::new());
+            let mut claims = HashMap::new();
+            let mut elsewhere = Vec::new();
+            for chunk in missing {
+                match self.cache.as_ref().map(|cache| cache.claim(key(&chunk), self.query)) {
+                    Some(Claim::Held(held)) => {
+                        self.count_cached(&held);
+                        found[chunk.row_group][chunk.column] = Some(held);
+                    }
+                    Some(Claim::Mine(claim)) if claim.pinned().is_some() => pinned.push((chunk, claim)),
+                    Some(Claim::Mine(claim)) => {
+                        claims.insert((chunk.row_group, chunk.column), claim);
+                        read.push(chunk);
+                    }
+                    Some(Claim::Busy) => elsewhere.push(chunk),
+                    None => read.push(chunk),
+                }
+            }
+            if let (true, true, Some(chunk), Some(cache)) =
+                (pinned.is_empty(), read.is_empty(), elsewhere.first(), &self.cache)
+            {
+                cache.wait_loaded(&key(chunk));
+                if self.stop.is_stopped() {
+                    return Err(Error::new(ErrorKind::Cancelled, "the query was cancelled"));
+                }
+            }
+            let mut publish =
+                |chunk: &WantedChunk<'_>, claim: Option<LoadClaim>, loaded: Arc<ResidentChunk>| {
+                    if let Some(claim) = claim {
+                        let source = chunk.source();
+                        let column = source.metadata.column_path().string();
+                        let origin = ChunkOrigin { path: source.path.to_owned(), column };
+                        claim.publish(&loaded, origin, self.query, queue.stream());
+                    }
+                    found[chunk.row_group][chunk.column] = Some(loaded);
+                };
+            let fetched = self.fetch_chunks(queue, pinned.iter().map(|(_, claim)| claim))?;
+            for ((chunk, claim), loaded) in pinned.into_iter().zip(fetched) {
+                publish(&chunk, Some(claim), loaded);
+            }
+            self.read_chunks(queue, read, false, |chunk, loaded| {
+                publish(chunk, claims.remove(&(chunk.row_group, chunk.column)), loaded);
+            })?;
+            missing = elsewhere;
+        }
+        Ok(())
+    }
+
+    /// Copies chunks that are on the host; they are on the device when this returns.
+    fn fetch_chunks<'a>(
+        &self,
+        queue: &Queue,
+        claims: impl Iterator<Item = &'a LoadClaim>,
+    ) -> Result<Vec<Arc<ResidentChunk>>> {
+        let mut pinned = claims.filter_map(LoadClaim::pinned).peekable();
+        if pinned.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let fetched: Result<Vec<_>> = pinned
+            .map(|pinned| {
+                let chunk = pinned.to_device(queue.memory(), queue.stream())?;
+                self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
+                self.counts.bytes_pinned.fetch_add(chunk.bytes(), Ordering::Relaxed);
+                Ok(Arc::new(chunk))
+            })
+            .collect();
+        // What is on the host may be given up from now on, also where a copy could not be enqueued.
+        queue.wait()?;
+        fetched
+    }
+
+    /// Reads chunks from their files, whole or the pages that have rows that are wanted; they are on the device when they
+    /// are given on.
+    fn read_chunks(
+        &self,
+        queue: &Queue,
+        chunks: Vec<WantedChunk<'_>>,
+        reads_pages: bool,
+        mut take: impl FnMut(&WantedChunk<'_>, Arc<ResidentChunk>),
+    ) -> Result<()> {
+        let mut batch = Vec::new();
+        let mut batch_bytes = 0;
+        let mut of_row_group = chunks.chunk_by(|one, next| one.row_group == next.row_group).peekable();
+        while let Some(chunks) = of_row_group.next() {
+            let mut reads = chunks
+                .iter()
+                .map(|chunk| ChunkRead::plan(*chunk, reads_pages))
+                .collect::<Result<Vec<_>>>()?;
+            self.read_row_group(queue, &mut reads)?;
+            batch_bytes += reads.iter().map(|read| read.extent.bytes()).sum::<u64>();
+            batch.extend(reads);
+            if batch_bytes < BATCH_BYTES_MIN && of_row_group.peek().is_some() {
+                continue;
+            }
+            batch_bytes = 0;
+            let mut batch: Vec<ChunkRead<'_>> = std::mem::take(&mut batch);
+            let encoded = batch.iter_mut().map(|ChunkRead { chunk, extent, host, uploaded, .. }| {
+                let bytes = match uploaded.take() {
+                    Some(uploaded) => EncodedBytes::Device(uploaded),
+                    None => EncodedBytes::Host(host, extent),
+                };
+                (chunk.source(), bytes)
+            });
+            let loaded = queue.load_chunks(encoded.collect())?.wait_chunks()?;
+            queue.wait()?;
+            batch.iter().zip(loaded).for_each(|(read, loaded)| take(&read.chunk, loaded));
+        }
+        Ok(())
+    }
+
+    /// Reads chunks of one row group, to the device or to the host.
+    fn read_row_group(&self, queue: &Queue, reads: &mut [ChunkRead<'_>]) -> Result<()> {
+        let Some(row_group) = reads.first().map(|read| read.chunk.wanted.row_group) else { return Ok(()) };
+        let file = &row_group.file.file;
+        let way =
+            row_group.file.way.get_or_init(|| self.file_systems.open(file, self.storage_path, self.own_path));
+        let FileWay { path, device_file } = way.as_ref().map_err(Clone::clone)?;
+        let mut reader = FileReader::open(file, *path)?;
+        if *path == StoragePath::PageCache
+            && self.avoids_page_cache
+            && !reads
+                .iter()
+                .flat_map(ChunkRead::ranges)
+                .all(|(start, bytes)| self.file_systems.is_in_page_cache(reader.handle(), start, bytes))
+        {
+            // A file system without direct reads is read through the page cache all the same.
+            reader =
+                FileReader::open(file, StoragePath::Direct).or_else(|_| FileReader::open(file, *path))?;
+        }
+        self.paths_taken().insert(if device_file.is_some() { *path } else { reader.path() });
+        for read in reads.iter_mut() {
+            let metadata = read.chunk.source().metadata;
+            read.is_for_host =
+                is_decompressed_by_host(metadata, queue.memory(), || read.first_page(file, &reader))?;
+        }
+        // The host decompresses what comes by way of the page cache.
+        let is_announced = |read: &&ChunkRead<'_>| match read.is_for_host {
+            true => reader.path() == StoragePath::PageCache,
+            false => device_file.is_none(),
+        };
+        let announced: Vec<_> = reads.iter().filter(is_announced).flat_map(ChunkRead::ranges).collect();
+        reader.announce(&announced);
+        for read in reads.iter_mut() {
+            self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
+            self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
+            self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
+            if read.is_for_host {
+                read.host = read.read_by_host(file, &reader)?;
+                continue;
+            }
+            let source = read.chunk.source();
+            let mut upload = ChunkUpload::new(queue.memory(), source, &read.extent, queue.stream())?;
+            for (start, bytes) in read.ranges() {
+                file.check_range(start, bytes)?;
+                let mut parts = reader.parts(start);
+                let reads = match device_file {
+                    Some(device_file) => ChunkReads::Device(device_file.as_ref(), start),
+                    None => ChunkReads::Host(&mut parts),
+                };
+                upload.add(bytes, reads)?;
+            }
+            read.uploaded = Some(upload.finish()?);
+        }
+        file.check_unchanged(reader.handle())
+    }
+}
+
+/// By what a chunk is in the cache.
+fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
+    let row_group = chunk.wanted.row_group;
+    let leaf = row_group.file.leaves.get(chunk.place()).copied().unwrap_or(usize::MAX);
+    ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+}
+
+/// What is read of a chunk, and where it is then.
+struct ChunkRead<'a> {
+    chunk: WantedChunk<'a>,
+    /// Where the chunk starts in the file.
+    start: u64,
+    extent: ChunkExtent,
+    /// The host decompresses it.
+    is_for_host: bool,
+    /// The bytes, if so.
+    host: Vec<u8>,
+    uploaded: Option<UploadedChunk>,
+}
+
+impl<'a> ChunkRead<'a> {
+    fn plan(chunk: WantedChunk<'a>, reads_pages: bool) -> Result<Self> {
+        let (WantedChunks { row_group, rows, .. }, source) = (chunk.wanted, chunk.source());
+        let range = chunk_range(source.metadata);
+        let (start, bytes) = range.ok_or_else(|| row_group.file.file.footer.changed())?;
+        let extent = match reads_pages {
+            true => page_map(row_group, chunk.place(), source, (start, bytes))?.extent(rows),
+            false => ChunkExtent::whole(bytes, row_group.row_count),
+        };
+        Ok(Self { chunk, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
+    }
+
+    /// Ranges of the file: the first byte of each, and how many they are.
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.extent.ranges().iter().map(|range| (self.start + range.start, range.end - range.start))
+    }
+
+    /// The start of the first page.
+    fn first_page(&self, file: &TableFile, reader: &FileReader<'_>) -> Result<Bytes> {
+        let Some((start, bytes)) = self.ranges().next() else { return Ok(Bytes::new()) };
+        file.read_range(reader.handle(), start, HEADER_READ_BYTES.min(bytes as usize))
+    }
+
+    fn read_by_host(&self, file: &TableFile, reader: &FileReader<'_>) -> Result<Vec<u8>> {
+        let mut read = Vec::new();
+        for (start, bytes) in self.ranges() {
+            read.extend_from_slice(&file.read_range(reader.handle(), start, bytes as usize)?);
+        }
+        Ok(read)
+    }
+}
+
+/// Pages of a row group that the next of its pieces may want too: those of each column that were loaded last. Whoever
+/// uses them waits for his work before he lets go of them.
+#[derive(Default)]
+pub(super) struct SharedPages {
+    last: Mutex<HashMap<usize, (usize, Arc<ResidentChunk>)>>,
+}
+
+/// A column of a row group of a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PagesKey {
+    pub(super) row_group: usize,
+    pub(super) leaf: usize,
+}
+
+impl SharedPages {
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, (usize, Arc<ResidentChunk>)>> {
+        lock_whole(&self.last)
+    }
+
+    /// The pages of a column, if they have all of the rows that are wanted.
+    fn find(&self, key: PagesKey, rows: &RowSelection) -> Option<Arc<ResidentChunk>> {
+        let last = self.lock();
+        let (row_group, pages) = last.get(&key.leaf)?;
+        (*row_group == key.row_group && pages.has_rows(rows)).then(|| pages.clone())
+    }
+
+    fn keep(&self, key: PagesKey, pages: &Arc<ResidentChunk>) {
+        self.lock().insert(key.leaf, (key.row_group, pages.clone()));
+    }
+
+    /// Gives all of them up.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+}
+
+/// Where the pages of a chunk are, by its offset index, if there is one. Found out once for a scan.
+pub(super) fn indexed_pages(row_group: &RowGroup, leaf: usize) -> Option<Arc<PageMap>> {
+    let scanned = &row_group.file;
+    let key = (row_group.index, leaf);
+    let lock = || lock_whole(&scanned.page_maps);
+    if let Some(map) = lock().get(&key) {
+        return Some(map.clone());
+    }
+    let metadata = scanned.file.footer.metadata().row_group(row_group.index).column(leaf);
+    let (start, bytes) = chunk_range(metadata)?;
+    let pages = page_locations(&scanned.file, metadata)?;
+    let places =
+        pages.iter().map(|page| Some((page.offset.checked_sub(start)?, page.page_bytes, page.first_row)));
+    let map = PageMap::of_places(places.collect::<Option<Vec<_>>>()?, bytes, row_group.row_count)?;
+    let map = Arc::new(map);
+    lock().insert(key, map.clone());
+    Some(map)
+}
+
+/// Where the pages of a chunk are: by its offset index, or else by their headers.
+fn page_map(
+    row_group: &RowGroup,
+    place: usize,
+    source: &ColumnSource<'_>,
+    (start, bytes): (u64, u64),
+) -> Result<Arc<PageMap>> {
+    let scanned = &row_group.file;
+    let leaf = scanned.leaves[place];
+    if let Some(map) = indexed_pages(row_group, leaf) {
+        return Ok(map);
+    }
+    let (file, row_count) = (&scanned.file, row_group.row_count);
+    let handle = file.handle()?;
+    let mut read = |place: u64, length| file.read_range(&handle, start + place, length);
+    let map = Arc::new(PageMap::walk(source, (bytes, row_count), &mut read)?);
+    let mut maps = lock_whole(&scanned.page_maps);
+    maps.insert((row_group.index, leaf), map.clone());
+    Ok(map)
+}

@@ -1,0 +1,288 @@
+//! Which rows of a scan are wanted, found out from as few of its columns as possible: those that meet its own
+//! conditions, of them those whose keys joins above may match.
+//!
+//! ```text
+//! page indexes ─► pages of the early columns ─► conditions, keys ─► rows that pass ─► pages of the late columns
+//! ```
+//!
+//! Early columns are those that the conditions read, and the keys. They are decoded first; the others only where rows
+//! are left. Text that only conditions of its own read (`expressions/coded.rs`), and late text, is decoded into codes
+//! where its dictionary has few entries, and goes on as codes.
+//!
+//! Deliberately absent: decoding.
+//!
+//! Source: late materialisation, Abadi et al., "Materialization Strategies in a Column-Oriented DBMS", ICDE 2007,
+//! section 3. We differ: rows are numbered within what was decoded, and a page is decoded as a whole or not at all.
+
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use pystachio_files::{IndexedRowGroup, RowGroupBounds, rows_left};
+use pystachio_plan::{Error, Expression, Literal, OperatorMetrics, Result, ScanColumn};
+
+use crate::{
+    decode::{ResidentChunk, RowSelection},
+    device::{AnyColumn, CodedColumn},
+    execution::{
+        Columns,
+        expressions::{RowCondition, is_text},
+        runtime_filter::{ScanRuntimeFilter, TestedRows},
+    },
+    operation::{Queue, SelectedTiles},
+};
+
+/// Conditions are evaluated for the entries of a dictionary if so many rows share one on average.
+const ROWS_AN_ENTRY_MIN: usize = 2;
+
+/// What a scan asks of a row.
+pub(super) struct ScanFilter {
+    own: Option<OwnConditions>,
+    runtime: Vec<ScanRuntimeFilter>,
+    row_groups_pruned: AtomicU64,
+    skips_pages: bool,
+    /// Places of text that nobody needs the cells of here; none for a query that does without codes.
+    coded_places: Vec<usize>,
+    /// Of dictionaries that conditions were evaluated for, and the rows that these stood for.
+    entries_tested: AtomicU64,
+    rows_tested: AtomicU64,
+}
+
+/// The conditions of the scan itself, all of which must be true.
+struct OwnConditions {
+    condition: RowCondition,
+    /// The same, for page indexes.
+    conditions: Vec<Expression>,
+    parameters: Vec<Literal>,
+}
+
+/// What is asked of the rows of one part, as things are: it may turn out that a filter of a join drops little, and then
+/// later parts are not asked.
+pub(super) struct RowTest<'a> {
+    filter: &'a ScanFilter,
+    own: Option<&'a OwnConditions>,
+    runtime: Vec<&'a ScanRuntimeFilter>,
+    early: Vec<usize>,
+}
+
+/// The early columns of a row group, in the order of [`RowTest::early`].
+pub(super) struct EarlyColumns {
+    pub(super) row_count: usize,
+    pub(super) columns: Vec<AnyColumn>,
+}
+
+/// The rows that pass.
+pub(super) enum Passed {
+    /// All of them.
+    All,
+    /// Some, or none.
+    Some(SelectedTiles),
+}
+
+impl ScanFilter {
+    /// A scan's own conditions, and the filters of joins above.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for what no kernel evaluates.
+    pub(super) fn compile(
+        conditions: &[Expression],
+        columns: &[ScanColumn],
+        parameters: &[Literal],
+        runtime: Vec<ScanRuntimeFilter>,
+    ) -> Result<Self> {
+        let own = match Expression::all_of(conditions.to_vec()) {
+            Some(condition) => Some(OwnConditions::compile(&condition, conditions, columns, parameters)?),
+            None => None,
+        };
+        let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
+        let coded_places = Vec::new();
+        Ok(Self {
+            own,
+            runtime,
+            row_groups_pruned,
+            skips_pages: true,
+            coded_places,
+            entries_tested,
+            rows_tested,
+        })
+    }
+
+    /// The same filter, for a query whose text may come as codes.
+    pub(super) fn with_codes(mut self, columns: &[ScanColumn]) -> Self {
+        // Filters of several keys read cells.
+        let of_several = self.runtime.iter().filter(|filter| filter.places().count() > 1);
+        let tested: BTreeSet<usize> = of_several.flat_map(ScanRuntimeFilter::places).collect();
+        let (read, without_cells) = match &self.own {
+            Some(own) => (own.condition.places(), own.condition.places_without_cells()),
+            None => (&[][..], Vec::new()),
+        };
+        let may_be_coded = |place: &usize| {
+            is_text(&columns[*place].data_type)
+                && !tested.contains(place)
+                && (!read.contains(place) || without_cells.contains(place))
+        };
+        self.coded_places = (0..columns.len()).filter(may_be_coded).collect();
+        self
+    }
+
+    /// The same filter, for a query that decodes all pages of a row group at once.
+    pub(super) fn without_skipping(self) -> Self {
+        Self { skips_pages: false, ..self }
+    }
+
+    /// Whether rows may be dropped.
+    pub(super) fn drops_rows(&self) -> bool {
+        self.own.is_some() || !self.runtime.is_empty()
+    }
+
+    /// Whether all that joins will say is known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.runtime.iter().all(ScanRuntimeFilter::is_settled)
+    }
+
+    /// Whether joins say anything that bounds of a row group can contradict.
+    pub(super) fn may_prune(&self) -> bool {
+        self.runtime.iter().any(|filter| filter.filter().is_used())
+    }
+
+    /// Whether joins say that no row within the bounds is wanted.
+    pub(super) fn refutes(&self, bounds: &RowGroupBounds) -> bool {
+        self.runtime.iter().any(|filter| filter.refutes(bounds))
+    }
+
+    /// Counts a row group that was not decoded.
+    pub(super) fn note_pruned(&self) {
+        self.row_groups_pruned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The rows of a row group that page indexes leave, and of these the ones within a range. Blocks.
+    pub(super) fn rows_left(&self, place: &IndexedRowGroup<'_>, rows: &Range<u32>) -> RowSelection {
+        if !self.skips_pages {
+            return RowSelection::of([rows.clone()]);
+        }
+        let own = self.own.iter().flat_map(|own| own.conditions.iter().cloned());
+        let conditions: Vec<Expression> =
+            own.chain(self.runtime.iter().flat_map(ScanRuntimeFilter::conditions)).collect();
+        let parameters = self.own.as_ref().map_or(&[][..], |own| &own.parameters);
+        let left = rows_left(place, &conditions, parameters);
+        match left {
+            None => RowSelection::range(rows.clone()),
+            Some(left) => {
+                RowSelection::of(left.iter().map(|left| left.start.max(rows.start)..left.end.min(rows.end)))
+            }
+        }
+    }
+
+    /// What is asked of rows of `column_count` columns now.
+    pub(super) fn test(&self, column_count: usize) -> RowTest<'_> {
+        let runtime: Vec<&ScanRuntimeFilter> =
+            self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
+        let own = self.own.iter().flat_map(|own| own.condition.places().iter().copied());
+        let mut early: Vec<usize> = own.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
+        if !self.skips_pages {
+            early = (0..column_count).collect();
+        }
+        early.sort_unstable();
+        early.dedup();
+        RowTest { filter: self, own: self.own.as_ref(), runtime, early }
+    }
+
+    /// Adds what was counted since the last time to an operator.
+    pub(super) fn show(&self, operator: &mut OperatorMetrics) {
+        operator.count("row_groups_pruned_by_joins", self.row_groups_pruned.swap(0, Ordering::Relaxed));
+        operator.count("dictionary_entries_tested", self.entries_tested.swap(0, Ordering::Relaxed));
+        operator.count("dictionary_rows_tested", self.rows_tested.swap(0, Ordering::Relaxed));
+        self.runtime.iter().for_each(|filter| filter.show(operator));
+    }
+}
+
+impl OwnConditions {
+    fn compile(
+        condition: &Expression,
+        conditions: &[Expression],
+        columns: &[ScanColumn],
+        parameters: &[Literal],
+    ) -> Result<Self> {
+        let input: Columns = columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
+        Ok(Self {
+            condition: RowCondition::compile(condition, &input, parameters)?,
+            conditions: conditions.to_vec(),
+            parameters: parameters.to_vec(),
+        })
+    }
+}
+
+impl RowTest<'_> {
+    /// Places of the columns that are needed to find out which rows pass, in the order of the chunk that
+    /// [`RowTest::select`] is given.
+    pub(super) fn early(&self) -> &[usize] {
+        &self.early
+    }
+
+    /// Whether a column's chunks, of which so many rows are decoded, are to become codes.
+    pub(super) fn wants_codes<'c>(
+        &self,
+        place: usize,
+        mut chunks: impl Iterator<Item = &'c ResidentChunk>,
+        row_count: usize,
+    ) -> bool {
+        let is_worth_it = |entries: usize| entries.saturating_mul(ROWS_AN_ENTRY_MIN) <= row_count;
+        let more = |entries: usize, chunk: &ResidentChunk| entries.checked_add(chunk.dictionary_entries()?);
+        self.filter.coded_places.contains(&place) && chunks.try_fold(0, more).is_some_and(is_worth_it)
+    }
+
+    /// The rows of the early columns that pass, and the tiles that have some where they are needed. Waits for
+    /// their count.
+    ///
+    /// # Errors
+    ///
+    /// Those of the condition's functions; `OutOfMemory`, `Device`.
+    pub(super) fn select(&self, queue: &Queue, early: &EarlyColumns, needs_tiles: bool) -> Result<Passed> {
+        let row_count = early.row_count;
+        let column = |place| self.column(early, place);
+        let mut flags = None;
+        if let Some(own) = self.own {
+            flags = Some(own.condition.flags(queue, row_count, column)?);
+            self.count_entries(own, early)?;
+        }
+        let mut tested = Vec::new();
+        for filter in &self.runtime {
+            let keys = filter.places().map(column).collect::<Result<Vec<_>>>()?;
+            let rows = filter.test(queue, &keys, row_count, flags.as_ref())?;
+            flags = Some(rows.flags.clone());
+            tested.push(rows);
+        }
+        let Some(flags) = flags else { return Ok(Passed::All) };
+        let selected = match needs_tiles {
+            true => queue.select_tiles(&flags, row_count),
+            false => {
+                let rows = queue.select(&flags, row_count);
+                rows.map(|rows| SelectedTiles { rows, has_rows: Vec::new() })
+            }
+        };
+        // They have come before the count of what is selected. Also after an error nobody may be reading the filters.
+        tested.into_iter().try_for_each(TestedRows::wait_counted)?;
+        let selected = selected?;
+        Ok(if selected.rows.count == row_count { Passed::All } else { Passed::Some(selected) })
+    }
+
+    /// An early column, by its place in the scan.
+    fn column<'c>(&self, early: &'c EarlyColumns, place: usize) -> Result<&'c AnyColumn> {
+        let number = self.early.binary_search(&place).ok();
+        let column = number.and_then(|number| early.columns.get(number));
+        column.ok_or_else(|| Error::internal("a scan's filter reads a column that is not decoded yet"))
+    }
+
+    fn count_entries(&self, own: &OwnConditions, early: &EarlyColumns) -> Result<()> {
+        for place in own.condition.places() {
+            if let AnyColumn::Codes(CodedColumn { entry_count, .. }) = self.column(early, *place)? {
+                self.filter.entries_tested.fetch_add(*entry_count as u64, Ordering::Relaxed);
+                self.filter.rows_tested.fetch_add(early.row_count as u64, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Scans: from Parquet files to rows that pass a scan's conditions.
+//!
+//! - `source.rs`: the operator, and what its readers know of the table
+//! - `readers.rs`: the query's threads that read and decode for all scans
+//! - `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
+//! - `chunk_loads.rs`: column chunks on their way to the device; `chunk_cache`: those that stay there between queries
+//! - `filter.rs`, `rows.rs`: which rows of a row group are wanted, and how they are decoded
+//!
+//! ```text
+//! files ─► parts ─► readers ─┬─ chunk_loads ◄─► chunk_cache ─┬─► rows, by the filter ─► source
+//!                            └─ a part each, or a piece ─────┘
+//! ```
+//!
+//! Invariants: chunks come in the order of files and row groups, whoever decoded them. What readers have decoded ahead is
+//! bounded by bytes.
+//!
+//! Deliberately absent: how pages become columns (`decode`), and which filters of joins may come here (`runtime_filter`).
+
+mod chunk_cache;
+mod chunk_loads;
+mod filter;
+mod parts;
+mod pieces;
+mod readers;
+mod rows;
+mod source;
+
+pub(super) use self::{
+    chunk_cache::ChunkCache,
+    readers::ReaderPool,
+    source::{ScanPlace, ScanSource},
+};

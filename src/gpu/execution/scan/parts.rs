@@ -1,0 +1,250 @@
+//! How a table's row groups are divided among readers: several a part, or a part for a piece of one.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use parquet::{
+    basic::CompressionCodec,
+    file::metadata::{ColumnChunkMetaData, RowGroupMetaData},
+};
+use pystachio_files::TableFile;
+use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
+
+use super::{
+    chunk_loads::{PagesKey, SharedPages, indexed_pages},
+    pieces::{ColumnCost, cut},
+};
+use crate::{decode::PageMap, device::CellType, file_systems::FileWay};
+
+/// A row group of a file, or some of its rows.
+#[derive(Clone)]
+pub(super) struct RowGroup {
+    pub(super) file: Arc<ScanFile>,
+    pub(super) index: usize,
+    /// Rows of the whole row group.
+    pub(super) row_count: u32,
+    /// Those that are scanned.
+    pub(super) rows: Range<u32>,
+    /// About what decoding it takes on the device.
+    pub(super) bytes: u64,
+}
+
+impl RowGroup {
+    /// Bytes of the columns that are read.
+    pub(super) fn encoded_bytes(&self) -> u64 {
+        let metadata = self.file.file.footer.metadata().row_group(self.index);
+        let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
+        chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
+    }
+
+    /// Whether it is some rows of a row group that does not fit as a whole.
+    pub(super) fn is_piece(&self) -> bool {
+        self.rows != (0..self.row_count)
+    }
+
+    /// By what its pages of a column, given by its place in the scan, are kept.
+    pub(super) fn pages_key(&self, place: usize) -> PagesKey {
+        PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
+    }
+
+    /// The row group itself, or pieces of so many bytes where it has more.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for columns that no kernel decodes.
+    pub(super) fn pieces(self, columns: &[ScanColumn], bytes_max: u64) -> Result<Vec<Self>> {
+        if self.bytes <= bytes_max {
+            return Ok(vec![self]);
+        }
+        let costs = columns
+            .iter()
+            .zip(&self.file.leaves)
+            .map(|(column, leaf)| self.column_cost(column, *leaf))
+            .collect::<Result<Vec<_>>>()?;
+        let pieces = cut(&costs, self.row_count, bytes_max);
+        Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
+    }
+
+    /// What a column takes, page by page where its offset index says where pages are; otherwise a row's share.
+    fn column_cost(&self, column: &ScanColumn, leaf: usize) -> Result<ColumnCost> {
+        let chunk = self.file.file.footer.metadata().row_group(self.index).column(leaf);
+        let loading_bytes = loading_bytes(chunk);
+        let encoded_bytes = chunk.compressed_size().max(1) as u64;
+        let cells = 2 * cell_bytes(column)?;
+        let Some(map) = indexed_pages(self, leaf) else {
+            let row_bytes = cells + loading_bytes.div_ceil(u64::from(self.row_count.max(1)));
+            return Ok(ColumnCost { row_bytes, ..ColumnCost::default() });
+        };
+        let loaded =
+            |bytes: u64| (u128::from(bytes) * u128::from(loading_bytes) / u128::from(encoded_bytes)) as u64;
+        Ok(ColumnCost {
+            row_bytes: cells,
+            piece_bytes: loaded(map.dictionary_bytes()),
+            pages: map.pages().map(|(first_row, bytes)| (first_row, loaded(bytes))).collect(),
+        })
+    }
+}
+
+/// A file and where the columns that are read are in it.
+pub(super) struct ScanFile {
+    pub(super) file: TableFile,
+    pub(super) leaves: Vec<usize>,
+    /// How it is read, once a reader has wanted it.
+    pub(super) way: OnceLock<Result<FileWay>>,
+    /// Where the pages of chunks are, by row group and leaf, once a reader has wanted to know.
+    pub(super) page_maps: Mutex<HashMap<(usize, usize), Arc<PageMap>>>,
+    /// Pages that pieces of a row group share.
+    pub(super) shared_pages: SharedPages,
+}
+
+impl ScanFile {
+    /// A file of which nothing is known but where its columns are.
+    pub(super) fn new(file: TableFile, leaves: Vec<usize>) -> Self {
+        Self {
+            file,
+            leaves,
+            way: OnceLock::new(),
+            page_maps: Mutex::default(),
+            shared_pages: SharedPages::default(),
+        }
+    }
+}
+
+/// Rows of a chunk at most: they are numbered with 32 bits, and one number stands for no row.
+const CHUNK_ROWS_MAX: usize = u32::MAX as usize - 1;
+
+/// How large parts are made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartSize {
+    /// Rows of a part at least, where there are enough row groups.
+    pub(super) rows_min: usize,
+    /// Bytes of a part at most, where it has several row groups.
+    pub(super) bytes_max: u64,
+    /// Parts at least, where there are as many row groups.
+    pub(super) count_min: usize,
+}
+
+/// The rows of a row group, which must be few enough for a chunk.
+pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
+    u32::try_from(row_group.num_rows())
+        .ok()
+        .filter(|rows| *rows as usize <= CHUNK_ROWS_MAX)
+        .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
+}
+
+/// What loading a column chunk takes on the device: its bytes, and once more decompressed.
+fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
+    let decompressed = match chunk.compression_codec() {
+        CompressionCodec::UNCOMPRESSED => 0,
+        _ => chunk.uncompressed_size().max(0) as u64,
+    };
+    chunk.compressed_size().max(0) as u64 + decompressed
+}
+
+/// A cell of a column with its validity.
+fn cell_bytes(column: &ScanColumn) -> Result<u64> {
+    Ok(u64::from(CellType::of(&column.data_type)?.bytes()) + 1)
+}
+
+/// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
+pub(super) fn decoding_bytes(
+    row_group: &RowGroupMetaData,
+    columns: &[ScanColumn],
+    leaves: &[usize],
+) -> Result<u64> {
+    let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
+    let mut bytes = 0u64;
+    for (column, leaf) in columns.iter().zip(leaves) {
+        let cells = 2 * rows * cell_bytes(column)?;
+        bytes = bytes.saturating_add(loading_bytes(row_group.column(*leaf))).saturating_add(cells);
+    }
+    Ok(bytes)
+}
+
+/// Row groups in parts that become a chunk each: large enough, small enough for what may be decoded ahead, and
+/// enough of them to keep all readers busy.
+pub(super) fn parts(row_groups: Vec<RowGroup>, size: PartSize) -> Vec<Vec<RowGroup>> {
+    let length_max = (row_groups.len() / size.count_min).max(1);
+    let mut parts: Vec<Vec<RowGroup>> = Vec::new();
+    let (mut row_count, mut bytes) = (0, 0u64);
+    for row_group in row_groups {
+        let rows = row_group.rows.len();
+        let is_full = row_count >= size.rows_min
+            || row_count.saturating_add(rows) > CHUNK_ROWS_MAX
+            || parts.last().is_none_or(|part| part.len() >= length_max)
+            || bytes.saturating_add(row_group.bytes) > size.bytes_max;
+        row_count = if is_full { rows } else { row_count + rows };
+        bytes = if is_full { row_group.bytes } else { bytes + row_group.bytes };
+        match parts.last_mut() {
+            Some(part) if !is_full => part.push(row_group),
+            _ => parts.push(vec![row_group]),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges, some of them of one")]
+mod tests {
+    use super::*;
+    use pystachio_files::FileCatalog;
+    use pystachio_plan::FileSet;
+
+    fn row_groups(row_counts: &[u32]) -> Vec<RowGroup> {
+        let catalog = FileCatalog::default();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
+        let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
+        let file = Arc::new(ScanFile::new(file, Vec::new()));
+        let row_group = |(index, row_count): (usize, &u32)| RowGroup {
+            file: file.clone(),
+            index,
+            row_count: *row_count,
+            rows: 0..*row_count,
+            bytes: u64::from(*row_count) * 10,
+        };
+        row_counts.iter().enumerate().map(row_group).collect()
+    }
+
+    fn lengths(row_counts: &[u32], count_min: usize, bytes_max: u64) -> Vec<usize> {
+        let row_groups = row_groups(row_counts);
+        let found = parts(row_groups, PartSize { rows_min: 4 << 20, bytes_max, count_min });
+        let order: Vec<usize> = found.iter().flatten().map(|row_group| row_group.index).collect();
+        assert_eq!(order, (0..row_counts.len()).collect::<Vec<_>>());
+        found.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn a_row_group_that_does_not_fit_is_scanned_in_pieces() {
+        let pieces = |row_count, bytes_max| {
+            let group = row_groups(&[row_count]).remove(0);
+            let pieces = group.pieces(&[], bytes_max).unwrap();
+            pieces.into_iter().map(|piece| piece.rows).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(10_000, 100_000), [0..10_000]);
+        // Of no column there is nothing to cut.
+        assert_eq!(pieces(10_000, 99_999), [0..10_000]);
+    }
+
+    #[test]
+    fn small_row_groups_share_a_chunk_and_large_ones_have_their_own() {
+        assert_eq!(lengths(&[500_000; 40], 4, u64::MAX), [9, 9, 9, 9, 4]);
+        assert_eq!(lengths(&[8_000_000; 5], 2, u64::MAX), [1; 5]);
+        assert_eq!(lengths(&[500_000; 8], 24, u64::MAX), [1; 8]);
+        assert_eq!(lengths(&[500_000; 40], 4, 20_000_000), [4; 10]);
+        assert_eq!(lengths(&[500_000; 40], 4, 1), [1; 40]);
+        assert_eq!(lengths(&[], 24, u64::MAX), [0; 0]);
+    }
+
+    #[test]
+    fn a_part_has_no_more_rows_than_a_chunk_can_number() {
+        let all_in_one = PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 };
+        let lengths = |row_counts: &[u32]| {
+            parts(row_groups(row_counts), all_in_one).iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(&[1 << 30; 7]), [3, 3, 1]);
+        assert_eq!(lengths(&[u32::MAX - 1, 1, u32::MAX - 2]), [1, 2]);
+    }
+}

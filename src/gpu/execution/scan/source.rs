@@ -1,0 +1,378 @@
+//! Scans: row groups of Parquet files, read, decoded and filtered by the query's readers.
+//!
+//! A row group's column chunks come from the device's cache, or are read into page-locked memory, copied and
+//! decompressed. Then they are decoded and filtered (`rows.rs`). While joins above have not said what they can
+//! match, column chunks are loaded ahead and nothing is decoded. A chunk belongs to its driver's queue when it
+//! is handed over.
+//!
+//! Invariants: chunks come in the order of files and row groups, and have some row groups each, or a piece of one
+//! that does not fit into memory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_files::{RowGroupBounds, TableFile, memory_available, refutes};
+use pystachio_plan::{Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
+
+use super::{
+    chunk_cache::ChunkCache,
+    filter::ScanFilter,
+    parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts},
+    pieces::PIECE_ROWS_MIN,
+    readers::{ReadParts, ScanNumber},
+    rows::{LoadedRowGroup, ReadRowGroups},
+};
+use crate::{
+    decode::check_column,
+    device::{CellType, Rows},
+    execution::{Columns, Driver, Query, Source, runtime_filter::FilterRoute},
+    file_systems::FileSystems,
+    operation::Queue,
+};
+
+/// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
+/// is then small against what it costs a row.
+const CHUNK_ROWS_MIN: usize = 4 << 20;
+/// Chunks that every reader has at least, where a table has them.
+const CHUNKS_PER_READER: usize = 2;
+/// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
+const CACHE_PART_OF_SCAN: u64 = 2;
+
+/// The row groups of a table, some of them a chunk.
+pub(in crate::execution) struct ScanSource {
+    work: Arc<ScanWork>,
+    number: ScanNumber,
+}
+
+/// Where a scan stands among the operators of its query.
+pub(in crate::execution) struct ScanPlace {
+    /// In [`pystachio_plan::QueryMetrics::operators`].
+    pub(in crate::execution) operator: usize,
+    /// In the order in which the query wants its scans.
+    pub(in crate::execution) rank: usize,
+    /// What joins above will know of its rows.
+    pub(in crate::execution) route: FilterRoute,
+}
+
+/// What of a part was loaded ahead, by the row group's place in the part.
+#[derive(Default)]
+pub(super) struct LoadedPart(BTreeMap<usize, LoadedRowGroup>);
+
+/// What readers share.
+pub(super) struct ScanWork {
+    pub(super) table: String,
+    pub(super) columns: Vec<ScanColumn>,
+    /// Places of the columns that its chunks have: those that only its filter reads are left out.
+    pub(super) given: Vec<usize>,
+    pub(super) filter: ScanFilter,
+    parts: Vec<Vec<RowGroup>>,
+    /// Absent if the query does without it.
+    pub(super) cache: Option<ChunkCache>,
+    pub(super) file_systems: Arc<FileSystems>,
+    /// How files are to be read, and how they are where the user leaves it open and there is no GPUDirect.
+    pub(super) storage_path: StoragePath,
+    pub(super) own_path: StoragePath,
+    /// Whether what the page cache does not hold is read past it: the device's cache keeps it, and storage is read
+    /// faster so.
+    pub(super) avoids_page_cache: bool,
+    /// The ways in which files were read.
+    paths_taken: Mutex<BTreeSet<StoragePath>>,
+    pub(super) query: u64,
+    operator: usize,
+    pub(super) stop: StopFlag,
+    pub(super) counts: ScanCounts,
+}
+
+/// What readers have counted since the query last looked.
+#[derive(Default)]
+pub(super) struct ScanCounts {
+    pub(super) bytes_read: AtomicU64,
+    pub(super) bytes_cached: AtomicU64,
+    pub(super) bytes_pinned: AtomicU64,
+    pub(super) bytes_decoded: AtomicU64,
+    /// Data pages.
+    pub(super) pages_decoded: AtomicU64,
+    /// Data pages without a row that is wanted.
+    pub(super) pages_skipped: AtomicU64,
+    pub(super) cache_hits: AtomicU64,
+    pub(super) cache_misses: AtomicU64,
+}
+
+impl ScanSource {
+    /// Opens the files, matches their columns and rules out row groups by statistics.
+    ///
+    /// # Errors
+    ///
+    /// Those of the files; `NotSupported` for columns that no kernel decodes.
+    pub(in crate::execution) fn open(
+        table: &str,
+        files: &FileSet,
+        columns: &[ScanColumn],
+        filters: &[Expression],
+        place: ScanPlace,
+        query: &mut Query,
+    ) -> Result<Self> {
+        let mut row_groups = Vec::new();
+        for file in query.files.open(table, files)? {
+            let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
+            let file = Arc::new(ScanFile::new(file, leaves));
+            let count = file.file.footer.metadata().num_row_groups();
+            query.metrics_mut().files_total += 1;
+            query.metrics_mut().row_groups_total += count as u64;
+            let before = row_groups.len();
+            for index in 0..count {
+                let row_group = file.file.footer.metadata().row_group(index);
+                let bounds = RowGroupBounds::new(&file.file.footer, row_group, columns, &file.leaves);
+                if refutes(filters, &bounds, &query.parameters) {
+                    query.metrics_mut().row_groups_pruned += 1;
+                } else if row_group.num_rows() > 0 {
+                    let row_count = chunk_rows(row_group)?;
+                    let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
+                    let rows = 0..row_count;
+                    row_groups.push(RowGroup { file: file.clone(), index, row_count, rows, bytes });
+                }
+            }
+            if row_groups.len() == before && count > 0 {
+                query.metrics_mut().files_pruned += 1;
+            }
+        }
+        let given = (0..columns.len())
+            .filter(|place| query.columns_above_scans.contains(&columns[*place].id))
+            .collect();
+        columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
+        let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
+        let runtime = place.route.arrive(columns, row_count, &mut query.reduced);
+        let filter = ScanFilter::compile(filters, columns, &query.parameters, runtime)?;
+        let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
+        let filter = if query.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
+        let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
+        let reader_count = query.memory.reader_count();
+        let ahead_bytes = query.memory.ahead_bytes();
+        let part_size = match query.settings.chunking {
+            true => PartSize {
+                rows_min: CHUNK_ROWS_MIN,
+                bytes_max: ahead_bytes / (reader_count * CHUNKS_PER_READER) as u64,
+                count_min: reader_count * CHUNKS_PER_READER,
+            },
+            false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
+        };
+        if query.settings.chunking {
+            let cut = |group: RowGroup| group.pieces(columns, ahead_bytes);
+            let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
+            row_groups = pieces.into_iter().flatten().collect();
+        }
+        let work = Arc::new(ScanWork {
+            table: table.to_owned(),
+            columns: columns.to_vec(),
+            given,
+            filter,
+            parts: parts(row_groups, part_size),
+            cache: query.settings.cache.then(|| query.cache.clone()),
+            file_systems: query.file_systems.clone(),
+            storage_path: query.settings.storage,
+            own_path: query.settings.storage.resolve(bytes_to_read, memory_available()),
+            avoids_page_cache: query.settings.storage == StoragePath::Auto
+                && query.settings.cache
+                && bytes_to_read <= query.cache.bytes().1 / CACHE_PART_OF_SCAN,
+            paths_taken: Mutex::default(),
+            query: query.number,
+            operator: place.operator,
+            stop: query.stop.clone(),
+            counts: ScanCounts::default(),
+        });
+        let number = query.readers.add(work.clone(), place.rank);
+        Ok(Self { work, number })
+    }
+
+    /// The columns of its chunks.
+    pub(in crate::execution) fn columns(&self) -> Columns {
+        let given = self.work.given.iter().map(|place| &self.work.columns[*place]);
+        given.map(|column| (column.id, column.data_type.clone())).collect()
+    }
+}
+
+impl Source for ScanSource {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        driver.check_last_faults()?;
+        let chunk = driver.query.readers.next_part(self.number, driver.stop())?;
+        let (counts, metrics) = (&self.work.counts, &mut driver.metrics);
+        let bytes_read = counts.bytes_read.swap(0, Ordering::Relaxed);
+        let paths = std::mem::take(&mut *self.work.paths_taken());
+        metrics.storage_paths.extend(paths);
+        metrics.bytes_read += bytes_read;
+        let operator = metrics.operator(self.work.operator);
+        operator.count("bytes_read", bytes_read);
+        operator.count("bytes_cached", counts.bytes_cached.swap(0, Ordering::Relaxed));
+        operator.count("bytes_pinned", counts.bytes_pinned.swap(0, Ordering::Relaxed));
+        operator.count("bytes_decoded", counts.bytes_decoded.swap(0, Ordering::Relaxed));
+        operator.count("pages_decoded", counts.pages_decoded.swap(0, Ordering::Relaxed));
+        operator.count("pages_skipped", counts.pages_skipped.swap(0, Ordering::Relaxed));
+        self.work.filter.show(operator);
+        metrics.cache_hits += counts.cache_hits.swap(0, Ordering::Relaxed);
+        metrics.cache_misses += counts.cache_misses.swap(0, Ordering::Relaxed);
+        match &chunk {
+            Some(chunk) => chunk.use_on(driver.queue.stream())?,
+            None => {
+                driver.query.readers.finish(self.number);
+                self.work.forget_pages();
+            }
+        }
+        Ok(chunk)
+    }
+
+    fn expect_whole(&mut self) -> bool {
+        self.work.filter.drops_rows()
+    }
+}
+
+impl ReadParts for ScanWork {
+    fn part_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    fn part_bytes(&self, part: usize) -> u64 {
+        let row_groups = self.parts.get(part).map_or(&[][..], Vec::as_slice);
+        row_groups.iter().map(|row_group| row_group.bytes).sum()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.filter.is_settled()
+    }
+
+    fn load_part(&self, part: usize, queue: &Queue) -> Result<LoadedPart> {
+        queue.memory().attribute(self.operator as u32);
+        let row_groups = self.row_groups(part)?.iter().enumerate();
+        let (places, row_groups): (Vec<usize>, Vec<&RowGroup>) =
+            row_groups.filter(|(_, row_group)| !self.is_refuted(row_group)).unzip();
+        Ok(LoadedPart(places.into_iter().zip(self.load_ahead(queue, &row_groups)?).collect()))
+    }
+
+    fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
+        queue.memory().attribute(self.operator as u32);
+        let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
+        if chunk.is_err() {
+            self.forget_pages();
+        }
+        chunk
+    }
+}
+
+impl ScanWork {
+    pub(super) fn paths_taken(&self) -> MutexGuard<'_, BTreeSet<StoragePath>> {
+        lock_whole(&self.paths_taken)
+    }
+
+    /// The rows of a part, which others may use after what is enqueued.
+    fn read_row_groups(&self, part: usize, mut loaded: LoadedPart, queue: &Queue) -> Result<Rows> {
+        let mut row_groups: ReadRowGroups<'_> = Vec::new();
+        for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
+            if self.is_refuted(row_group) {
+                // Once, also where it comes in pieces.
+                if row_group.rows.start == 0 {
+                    self.filter.note_pruned();
+                }
+            } else {
+                row_groups.push((row_group, loaded.0.remove(&place)));
+            }
+        }
+        let rows = self.read_as_fits(queue, row_groups)?;
+        queue.publish(&rows)?;
+        Ok(rows)
+    }
+
+    /// The rows of row groups, half of them after the other where there is no room to decode all at once.
+    fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
+        let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
+        let read = self.read(queue, row_groups);
+        let Some(halves) = out_of_memory(&read).and_then(|()| halves(&all)) else { return read };
+        drop(read);
+        queue.wait()?;
+        let read = |half: Vec<RowGroup>| {
+            self.read_as_fits(queue, half.iter().map(|row_group| (row_group, None)).collect())
+        };
+        let [first, second] = halves;
+        queue.concat_rows(vec![read(first)?, read(second)?])
+    }
+
+    /// Gives up pages that pieces of row groups share.
+    fn forget_pages(&self) {
+        self.parts.iter().flatten().for_each(|row_group| row_group.file.shared_pages.clear());
+    }
+
+    fn row_groups(&self, part: usize) -> Result<&[RowGroup]> {
+        self.parts.get(part).map(Vec::as_slice).ok_or_else(|| Error::internal("a part that is not there"))
+    }
+
+    /// Whether joins above say that they match no row of a row group.
+    fn is_refuted(&self, row_group: &RowGroup) -> bool {
+        if !self.filter.may_prune() {
+            return false;
+        }
+        let ScanFile { file, leaves, .. } = &*row_group.file;
+        let metadata = file.footer.metadata().row_group(row_group.index);
+        self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
+    }
+}
+
+fn out_of_memory<T>(result: &Result<T>) -> Option<()> {
+    result.as_ref().is_err_and(|error| error.kind == ErrorKind::OutOfMemory).then_some(())
+}
+
+/// The halves of some row groups, or of the rows of one; `None` if these are too few.
+fn halves(row_groups: &[&RowGroup]) -> Option<[Vec<RowGroup>; 2]> {
+    match row_groups {
+        [] => None,
+        [row_group] => {
+            let Range { start, end } = row_group.rows;
+            let middle = start + (end - start) / 2;
+            let part = |rows| vec![RowGroup { rows, ..(*row_group).clone() }];
+            (u64::from(end - start) > PIECE_ROWS_MIN).then(|| [part(start..middle), part(middle..end)])
+        }
+        several => {
+            let (first, second) = several.split_at(several.len() / 2);
+            Some([first, second].map(|half| half.iter().map(|row_group| (*row_group).clone()).collect()))
+        }
+    }
+}
+
+/// The leaf column of a file that a declared column reads: matched exactly first and then without regard
+/// to case.
+fn leaf_of(table: &str, file: &TableFile, column: &ScanColumn) -> Result<usize> {
+    let footer = &file.footer;
+    let schema = footer.metadata().file_metadata().schema_descr();
+    let roots = schema.root_schema().get_fields();
+    let exact = roots.iter().position(|field| field.name() == column.name);
+    let root = exact
+        .or_else(|| roots.iter().position(|field| field.name().to_lowercase() == column.name.to_lowercase()));
+    let Some(root) = root else {
+        return Err(Error::new(
+            ErrorKind::SchemaMismatch,
+            format!(
+                "file \"{}\" has no column \"{}\", which foreign table \"{table}\" declares",
+                footer.path.display(),
+                column.name
+            ),
+        )
+        .with_hint(
+            "Drop the column from the foreign table, or name the file's column by the option \"column_name\".",
+        ));
+    };
+    let mut leaves = footer.leaves(root);
+    match (leaves.next(), leaves.next()) {
+        (Some(leaf), None) if schema.column(leaf).max_rep_level() == 0 => {
+            check_column(&schema.column(leaf), column)?;
+            Ok(leaf)
+        }
+        _ => {
+            let message = format!("no kernel decodes column \"{}\": it is nested", column.name);
+            Err(Error::new(ErrorKind::NotSupported, message))
+        }
+    }
+}

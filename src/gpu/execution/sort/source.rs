@@ -1,0 +1,200 @@
+//! Sorting: the whole input in order, or its first rows.
+//!
+//! Where only the first rows are wanted, rows that can't be among them are dropped chunk by chunk: those that do
+//! not come before the last of the best so far. What is larger than the claim is spilled (`ranges.rs`).
+//!
+//! Invariants: stable. Rows are held in the order in which they came, or sorted, with equal rows in that order.
+
+use pystachio_plan::{DataType, Result, SortKey};
+
+use super::ranges::RangeSort;
+use crate::{
+    device::{CellType, Chunk, Claim, Column, Rows},
+    execution::{
+        Driver, Operator, Source,
+        query::{Held, Spilling},
+    },
+    operation::{Queue, SortColumn},
+    program::Program,
+};
+
+/// What sorting takes for every row besides the row and its copy: row numbers, words, both twice.
+const SORT_ROW_BYTES: u64 = 40;
+/// What a key that is computed takes.
+const KEY_BYTES: u64 = 17;
+/// What a text takes besides: its rank, and what the rounds need that find it.
+const TEXT_KEY_BYTES: u64 = 64;
+/// The first rows are sorted out when there are this many times as many.
+const CUT_GROWTH: usize = 4;
+/// Fewer rows are not sorted out as long as there is memory for them.
+const CUT_ROWS_MIN: usize = 1 << 20;
+
+/// All rows in order, or the first of them.
+pub(in crate::execution) struct SortSource {
+    input: Operator,
+    order: Order,
+    /// How many of the first rows are wanted; `None`: all.
+    row_count_max: Option<usize>,
+    state: SortState,
+}
+
+/// What rows are sorted by.
+pub(super) struct Order {
+    /// The keys' values.
+    pub(super) program: Program,
+    pub(super) keys: Vec<SortKey>,
+}
+
+/// How far a sort is.
+enum SortState {
+    /// Nothing has been read.
+    Start,
+    /// The input was spilled.
+    Ranges(Box<RangeSort>),
+    /// Nothing more comes.
+    Done,
+}
+
+/// Rows that are read, and which of them may still be among the first.
+struct Reading {
+    held: Held,
+    claim: Claim,
+    /// The keys of the last of the best rows, once there are enough.
+    threshold: Option<Vec<Column>>,
+}
+
+impl Order {
+    /// The keys of a chunk.
+    pub(super) fn keys(&self, queue: &Queue, chunk: &Chunk) -> Result<Vec<SortColumn>> {
+        let values = self.program.evaluate(queue, chunk)?;
+        let keys = values.into_iter().zip(&self.keys).map(|(column, key)| SortColumn {
+            column,
+            descending: key.descending,
+            nulls_first: key.nulls_first,
+        });
+        Ok(keys.collect())
+    }
+
+    /// A chunk in order.
+    pub(super) fn sort(&self, queue: &Queue, chunk: &Chunk) -> Result<Chunk> {
+        self.first(queue, chunk, chunk.row_count)
+    }
+
+    /// The first rows of a chunk in order.
+    pub(super) fn first(&self, queue: &Queue, chunk: &Chunk, row_count: usize) -> Result<Chunk> {
+        let mut rows = queue.sort(&self.keys(queue, chunk)?, chunk.row_count)?;
+        rows.count = rows.count.min(row_count);
+        queue.gather_chunk(chunk, &rows)
+    }
+
+    /// What sorting rows of so many bytes takes.
+    pub(super) fn cost(&self, bytes: u64, row_count: usize) -> u64 {
+        let texts = self.keys.iter().filter(|key| is_text(key.expression.data_type())).count() as u64;
+        let a_row = SORT_ROW_BYTES + KEY_BYTES * self.keys.len() as u64 + TEXT_KEY_BYTES * texts.min(1);
+        2 * bytes + a_row * row_count as u64
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    CellType::of(data_type).is_ok_and(|cell_type| cell_type == CellType::String)
+}
+
+impl SortSource {
+    pub(in crate::execution) fn new(
+        input: Operator,
+        program: Program,
+        keys: Vec<SortKey>,
+        row_count_max: Option<usize>,
+    ) -> Self {
+        Self { input, order: Order { program, keys }, row_count_max, state: SortState::Start }
+    }
+
+    /// Reads everything. Gives the sorted rows, or makes the state that gives them.
+    fn read(&mut self, driver: &mut Driver) -> Result<Option<Chunk>> {
+        let mut reading =
+            Reading { held: Held::default(), claim: driver.query.memory.claim()?, threshold: None };
+        let mut spilled: Option<Spilling<'_>> = None;
+        while let Some(chunk) = self.input.next_chunk(driver)? {
+            let queue = &driver.queue;
+            let chunk = self.without_late_rows(queue, chunk, reading.threshold.as_deref())?;
+            if chunk.row_count == 0 {
+                continue;
+            }
+            reading.held.push(chunk);
+            let mut fits = spilled.is_none() && self.try_claim(queue, &mut reading, 1)?;
+            if let Some(wanted) = self.row_count_max
+                && spilled.is_none()
+            {
+                let row_count = reading.held.row_count();
+                let is_enough = row_count > wanted.saturating_mul(CUT_GROWTH).max(CUT_ROWS_MIN);
+                if is_enough || (!fits && row_count > wanted) {
+                    self.cut(queue, &mut reading, wanted)?;
+                    // With room for as many again, or every chunk would be sorted with them.
+                    fits = self.try_claim(queue, &mut reading, 2)?;
+                }
+            }
+            if !fits {
+                let spilling = spilled.get_or_insert_with(Spilling::in_order);
+                for chunk in reading.held.take() {
+                    spilling.push(driver, &mut reading.claim, chunk)?;
+                }
+            }
+        }
+        if let Some(spilling) = spilled {
+            let partitions = spilling.finish(driver)?;
+            let sort = RangeSort::new(partitions, reading.claim, self.row_count_max);
+            self.state = SortState::Ranges(Box::new(sort));
+            return Ok(None);
+        }
+        self.state = SortState::Done;
+        if reading.held.row_count() == 0 {
+            return Ok(None);
+        }
+        let chunk = driver.queue.concat(&reading.held.take())?;
+        let wanted = self.row_count_max.unwrap_or(usize::MAX);
+        self.order.first(&driver.queue, &chunk, wanted).map(Some)
+    }
+
+    fn try_claim(&self, queue: &Queue, reading: &mut Reading, times: u64) -> Result<bool> {
+        let cost = |bytes, rows| times * self.order.cost(bytes, rows);
+        reading.held.try_claim(queue, &mut reading.claim, cost)
+    }
+
+    /// The rows that come before the threshold.
+    fn without_late_rows(&self, queue: &Queue, chunk: Chunk, threshold: Option<&[Column]>) -> Result<Chunk> {
+        let Some(threshold) = threshold else { return Ok(chunk) };
+        let keys = self.order.keys(queue, &chunk)?;
+        let rows = queue.select_before(&keys, chunk.row_count, threshold)?;
+        queue.gather_chunk(&chunk, &rows)
+    }
+
+    /// Keeps the first of the rows that are held, and notes what a row has to come before.
+    fn cut(&self, queue: &Queue, reading: &mut Reading, wanted: usize) -> Result<()> {
+        let chunk = queue.concat(&reading.held.take())?;
+        let best = queue.compact(&self.order.first(queue, &chunk, wanted)?)?;
+        drop(chunk);
+        if best.row_count == wanted && wanted > 0 && self.order.keys.len() <= crate::operation::KEYS_MAX {
+            let last = queue.compact(&queue.slice(&best, wanted - 1, 1)?)?;
+            let keys = self.order.keys(queue, &last)?;
+            reading.threshold = Some(keys.into_iter().map(|key| key.column).collect());
+        }
+        if best.row_count > 0 {
+            reading.held.push(best);
+        }
+        Ok(())
+    }
+}
+
+impl Source for SortSource {
+    fn next(&mut self, driver: &mut Driver) -> Result<Option<Rows>> {
+        if matches!(self.state, SortState::Start)
+            && let Some(chunk) = self.read(driver)?
+        {
+            return Ok(Some(chunk.into()));
+        }
+        match &mut self.state {
+            SortState::Ranges(sort) => Ok(sort.next(&self.order, driver)?.map(Rows::from)),
+            SortState::Start | SortState::Done => Ok(None),
+        }
+    }
+}
