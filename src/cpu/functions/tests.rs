@@ -33,7 +33,7 @@ use pystachio_plan::{
     TrimSide, Value,
 };
 
-use super::{LoweringInput, lower::scalar, lower_expression};
+use super::{LoweringInput, lower_expression, scalars::scalar};
 use crate::error::from_datafusion;
 
 #[test]
@@ -292,7 +292,7 @@ fn canonical_float(value: f64) -> String {
 }
 
 fn canonical_decimal(digits: BigInt, scale: usize) -> String {
-    let text = super::decimal::decimal_text(&digits.to_string(), scale as u32);
+    let text = super::digits::decimal_text(&digits.to_string(), scale as u32);
     let trimmed = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if trimmed == "-0" { "0".to_owned() } else { trimmed.to_owned() }
 }

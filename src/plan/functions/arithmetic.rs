@@ -60,33 +60,39 @@ macro_rules! unary_names {
 /// An operator of two numbers whose decimals have exact results.
 macro_rules! exact {
     ($entry:ident, $name:literal, $function:expr, $operator:literal, $names:expr, $meaning:literal) => {
-        pub(super) static $entry: FunctionEntry =
-            FunctionEntry::new($name, Form::Plain($function), $meaning)
-                .failure(FailureRule::Depends(fails_if_no_decimal))
-                .shown(Shown::Infix($operator))
-                .signatures(&[
-                    Signature::new(
-                        &[Integers, Integers],
-                        ResultType::Same,
-                        &[Example::of(concat!("{a} ", $operator, " {b}"))],
-                    ),
-                    Signature::new(
-                        &[Floats, Floats],
-                        ResultType::Same,
-                        &[Example::of(concat!("{a} ", $operator, " {b}"))],
-                    ),
-                    Signature::new(
-                        &[Decimals, Decimals],
-                        DECIMAL,
-                        &[Example::of(concat!("{a} ", $operator, " {b}"))],
-                    ),
-                ])
-                .catalog($names);
+        pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
+            .failure(FailureRule::Depends(fails_if_no_decimal))
+            .shown(Shown::Infix($operator))
+            .signatures(&[
+                Signature::new(
+                    &[Integers, Integers],
+                    ResultType::Same,
+                    &[Example::of(concat!("{a} ", $operator, " {b}"))],
+                ),
+                Signature::new(
+                    &[Floats, Floats],
+                    ResultType::Same,
+                    &[Example::of(concat!("{a} ", $operator, " {b}"))],
+                ),
+                Signature::new(
+                    &[Decimals, Decimals],
+                    DECIMAL,
+                    &[Example::of(concat!("{a} ", $operator, " {b}"))],
+                ),
+            ])
+            .catalog($names);
     };
 }
 
 exact!(ADD, "add", Function::Add, "+", operator_names!("pl", "numeric_add"), "The sum.");
-exact!(SUBTRACT, "subtract", Function::Subtract, "-", operator_names!("mi", "numeric_sub"), "The difference.");
+exact!(
+    SUBTRACT,
+    "subtract",
+    Function::Subtract,
+    "-",
+    operator_names!("mi", "numeric_sub"),
+    "The difference."
+);
 exact!(MULTIPLY, "multiply", Function::Multiply, "*", operator_names!("mul", "numeric_mul"), "The product.");
 
 pub(super) static DIVIDE: FunctionEntry = FunctionEntry::new(
@@ -192,14 +198,17 @@ pub(super) static CEILING: FunctionEntry =
         ])
         .catalog(&[CatalogNames::itself(&["ceil", "ceiling"])]);
 
-pub(super) static FLOOR: FunctionEntry =
-    FunctionEntry::new("floor", Form::Plain(Function::Floor), "The greatest whole number that is not greater.")
-        .failure(FailureRule::Depends(fails_if_decimal))
-        .signatures(&[
-            Signature::new(&[Float64], ResultType::Same, &[Example::of("floor({a})")]),
-            Signature::new(&[Decimals], DECIMAL, &[Example::of("floor({a})")]),
-        ])
-        .catalog(&[CatalogNames::itself(&["floor"])]);
+pub(super) static FLOOR: FunctionEntry = FunctionEntry::new(
+    "floor",
+    Form::Plain(Function::Floor),
+    "The greatest whole number that is not greater.",
+)
+.failure(FailureRule::Depends(fails_if_decimal))
+.signatures(&[
+    Signature::new(&[Float64], ResultType::Same, &[Example::of("floor({a})")]),
+    Signature::new(&[Decimals], DECIMAL, &[Example::of("floor({a})")]),
+])
+.catalog(&[CatalogNames::itself(&["floor"])]);
 
 pub(super) static SQUARE_ROOT: FunctionEntry = FunctionEntry::new(
     "square_root",

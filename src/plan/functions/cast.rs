@@ -13,8 +13,10 @@ const fn change(from: &'static [TypeClass], to: TypeClass, examples: &'static [E
 
 const TO_INTEGERS: &[Example] = &[Example::with("{a}::{n}", &["int2", "int4", "int8"])];
 const TO_FLOATS: &[Example] = &[Example::with("{a}::{n}", &["float4", "float8"])];
-const TO_DECIMALS: &[Example] =
-    &[Example::with("{a}::{n}", &["numeric(15,2)", "numeric(38,10)", "numeric(9,4)", "numeric(5,0)", "numeric"])];
+const TO_DECIMALS: &[Example] = &[Example::with(
+    "{a}::{n}",
+    &["numeric(15,2)", "numeric(38,10)", "numeric(9,4)", "numeric(5,0)", "numeric"],
+)];
 const TO_TEXT: &[Example] = &[Example::of("{a}::text")];
 const TO_TIMESTAMPS: &[Example] = &[Example::with("{a}::{n}", &["timestamp", "timestamptz"])];
 
@@ -48,7 +50,17 @@ pub(super) static CAST: FunctionEntry = FunctionEntry::new(
     change(&[Uuid], Text, TO_TEXT),
 ])
 .catalog(&[CatalogNames::itself(&[
-    "int2", "int4", "int8", "float4", "float8", "numeric", "bool", "date", "timestamp", "time", "text",
+    "int2",
+    "int4",
+    "int8",
+    "float4",
+    "float8",
+    "numeric",
+    "bool",
+    "date",
+    "timestamp",
+    "time",
+    "text",
 ])]);
 
 fn could_fail(arguments: &[Expression], to: &DataType) -> bool {

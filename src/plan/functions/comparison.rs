@@ -70,11 +70,10 @@ macro_rules! operator_names {
 
 macro_rules! comparison {
     ($entry:ident, $name:literal, $function:expr, $operator:literal, $suffix:literal, $meaning:literal) => {
-        pub(super) static $entry: FunctionEntry =
-            FunctionEntry::new($name, Form::Plain($function), $meaning)
-                .shown(Shown::Infix($operator))
-                .signatures(comparisons!($operator))
-                .catalog(operator_names!($suffix));
+        pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
+            .shown(Shown::Infix($operator))
+            .signatures(comparisons!($operator))
+            .catalog(operator_names!($suffix));
     };
 }
 

@@ -11,11 +11,10 @@ const BOOL: ResultType = ResultType::Of(Bool);
 /// A test of one value, which is never NULL.
 macro_rules! test {
     ($entry:ident, $name:literal, $function:expr, $words:literal, $class:expr, $meaning:literal) => {
-        pub(super) static $entry: FunctionEntry =
-            FunctionEntry::new($name, Form::Plain($function), $meaning)
-                .nulls(NullRule::Never)
-                .shown(Shown::Postfix($words))
-                .signatures(&[Signature::new(&[$class], BOOL, &[Example::of(concat!("{a} ", $words))])]);
+        pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
+            .nulls(NullRule::Never)
+            .shown(Shown::Postfix($words))
+            .signatures(&[Signature::new(&[$class], BOOL, &[Example::of(concat!("{a} ", $words))])]);
     };
 }
 
@@ -39,9 +38,23 @@ pub(super) static NOT: FunctionEntry =
 test!(IS_NULL, "is_null", Function::IsNull, "IS NULL", Any, "Whether the value is NULL.");
 test!(IS_NOT_NULL, "is_not_null", Function::IsNotNull, "IS NOT NULL", Any, "Whether the value is not NULL.");
 test!(IS_TRUE, "is_true", Function::IsTrue, "IS TRUE", Bool, "Whether the condition is true.");
-test!(IS_NOT_TRUE, "is_not_true", Function::IsNotTrue, "IS NOT TRUE", Bool, "Whether the condition is false or NULL.");
+test!(
+    IS_NOT_TRUE,
+    "is_not_true",
+    Function::IsNotTrue,
+    "IS NOT TRUE",
+    Bool,
+    "Whether the condition is false or NULL."
+);
 test!(IS_FALSE, "is_false", Function::IsFalse, "IS FALSE", Bool, "Whether the condition is false.");
-test!(IS_NOT_FALSE, "is_not_false", Function::IsNotFalse, "IS NOT FALSE", Bool, "Whether the condition is true or NULL.");
+test!(
+    IS_NOT_FALSE,
+    "is_not_false",
+    Function::IsNotFalse,
+    "IS NOT FALSE",
+    Bool,
+    "Whether the condition is true or NULL."
+);
 
 pub(super) static COALESCE: FunctionEntry =
     FunctionEntry::new("coalesce", Form::Plain(Function::Coalesce), "The first that is not NULL.")
@@ -60,12 +73,12 @@ pub(super) static GREATEST: FunctionEntry =
     FunctionEntry::new("greatest", Form::Plain(Function::Greatest), "The greatest that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
-            Signature::new(&[Any, Any], ResultType::Same, &[Example::of("greatest({a}, {b})")]).variadic(),
+            Signature::new(&[Any, Any], ResultType::Same, &[Example::of("greatest({a}, {b})")]).variadic()
         ]);
 
 pub(super) static LEAST: FunctionEntry =
     FunctionEntry::new("least", Form::Plain(Function::Least), "The least that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
-            Signature::new(&[Any, Any], ResultType::Same, &[Example::of("least({a}, {b})")]).variadic(),
+            Signature::new(&[Any, Any], ResultType::Same, &[Example::of("least({a}, {b})")]).variadic()
         ]);

@@ -312,7 +312,12 @@ mod tests {
                 for example in signature.examples {
                     assert!(example.sql.contains("{a}"), "{}", example.sql);
                     assert_eq!(example.sql.contains("{n}"), !example.constants.is_empty(), "{}", example.sql);
-                    assert_eq!(example.sql.contains("{m}"), !example.more_constants.is_empty(), "{}", example.sql);
+                    assert_eq!(
+                        example.sql.contains("{m}"),
+                        !example.more_constants.is_empty(),
+                        "{}",
+                        example.sql
+                    );
                     let has_two = signature.arguments.len() > 1;
                     assert!(!example.sql.contains("{b}") || has_two, "{}", example.sql);
                 }

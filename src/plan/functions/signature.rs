@@ -138,7 +138,8 @@ impl Example {
     /// The expression with every constant in its place.
     pub fn expressions(&self) -> Vec<String> {
         const NONE: &[&str] = &[""];
-        let or_none = |constants: &'static [&'static str]| if constants.is_empty() { NONE } else { constants };
+        let or_none =
+            |constants: &'static [&'static str]| if constants.is_empty() { NONE } else { constants };
         let pairs = or_none(self.constants)
             .iter()
             .flat_map(|n| or_none(self.more_constants).iter().map(move |m| (n, m)));

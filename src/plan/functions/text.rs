@@ -1,7 +1,8 @@
 //! Functions of text. Positions and lengths count characters.
 
 use super::{
-    CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown, Signature,
+    CatalogNames, CatalogUse, Example, FailureRule, Form, FunctionEntry, NullRule, ResultType, Shown,
+    Signature,
     TypeClass::{Bool, Bytea, Int32, Text},
 };
 use crate::{DataType, Expression, Function, Literal, Value};
@@ -83,28 +84,29 @@ pub(super) static OCTET_LENGTH: FunctionEntry =
         ])
         .catalog(&[CatalogNames::itself(&["octet_length"])]);
 
-pub(super) static UPPER: FunctionEntry =
-    FunctionEntry::new("upper", Form::Letters(Function::Upper), "The text in upper case, character by character.")
-        .expensive()
-        .signatures(&[Signature::new(&[Text], TEXT, &[Example::of("upper({a})")])])
-        .catalog(&[CatalogNames::itself(&["upper"])]);
+pub(super) static UPPER: FunctionEntry = FunctionEntry::new(
+    "upper",
+    Form::Letters(Function::Upper),
+    "The text in upper case, character by character.",
+)
+.expensive()
+.signatures(&[Signature::new(&[Text], TEXT, &[Example::of("upper({a})")])])
+.catalog(&[CatalogNames::itself(&["upper"])]);
 
-pub(super) static LOWER: FunctionEntry =
-    FunctionEntry::new("lower", Form::Letters(Function::Lower), "The text in lower case, character by character.")
-        .expensive()
-        .signatures(&[Signature::new(&[Text], TEXT, &[Example::of("lower({a})")])])
-        .catalog(&[CatalogNames::itself(&["lower"])]);
+pub(super) static LOWER: FunctionEntry = FunctionEntry::new(
+    "lower",
+    Form::Letters(Function::Lower),
+    "The text in lower case, character by character.",
+)
+.expensive()
+.signatures(&[Signature::new(&[Text], TEXT, &[Example::of("lower({a})")])])
+.catalog(&[CatalogNames::itself(&["lower"])]);
 
 pub(super) static CONCAT: FunctionEntry =
     FunctionEntry::new("concat", Form::Plain(Function::Concat), "The texts one after another.")
         .expensive()
         .shown(Shown::Infix("||"))
-        .signatures(&[Signature::new(
-            &[Text, Text],
-            TEXT,
-            &[Example::of("{a} || {b}")],
-        )
-        .variadic()])
+        .signatures(&[Signature::new(&[Text, Text], TEXT, &[Example::of("{a} || {b}")]).variadic()])
         .catalog(&[CatalogNames::itself(&["textcat"])]);
 
 pub(super) static CONCAT_SKIPPING_NULLS: FunctionEntry = FunctionEntry::new(
