@@ -42,7 +42,7 @@ OPERATORS = {
     "GROUP_ROW": ("SELECT count(*) FROM (SELECT l_partkey, l_suppkey FROM lineitem GROUP BY 1, 2) x", "SELECT count(*) FROM lineitem",
                   lambda _: 1, {"hash_keys", "assign_groups", "number_groups"} | _SCANS),
     "ACCUMULATE_ROW": ("SELECT l_returnflag, sum(l_quantity), sum(l_tax), sum(l_discount), sum(l_extendedprice) FROM lineitem GROUP BY 1",
-                       "SELECT count(*) FROM lineitem", lambda _: 4, {"accumulate_groups", "accumulate_few_groups", "finish_sums"}),
+                       "SELECT count(*) FROM lineitem", lambda _: 4, {"accumulate_slots", "accumulate_block_slots", "accumulate_private_slots", "flag_slots", "take_slots"}),
     "COMPARE_ROW": ("SELECT o_totalprice FROM orders ORDER BY 1 OFFSET 100000000", "SELECT count(*) FROM orders", math.log2,
                     {"measure_sort_words", "encode_sort_words", "count_digits", "scatter_digits"} | _SCANS),
 }

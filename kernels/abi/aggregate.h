@@ -27,21 +27,21 @@ enum AccumulatorKind {
     ACCUMULATE_ANY = 4,       // some row
 };
 
-// accumulate_groups, accumulate_few_groups, accumulate_large_sums, accumulate_few_large_sums
+// accumulate_groups, accumulate_large_sums, accumulate_few_large_sums
 typedef struct AccumulateGroups {
-    ColumnView input;     // type 0 with values 0: none
+    ColumnView input;
     uint64_t groups;      // uint32_t [row_count], or 0: all rows are group 0
     uint64_t row_count;
-    uint64_t counts;      // uint64_t [group_count]: rows whose input is not NULL
-    uint64_t sums;        // {low, high} [group_count], or LARGE_SUM_WORDS words each; null unless ACCUMULATE_SUM
-    uint64_t rows;        // uint32_t [group_count], NO_ROW at first; null unless MIN, MAX, ANY
+    uint64_t counts;      // uint64_t [group_count]: rows whose input is not NULL; of sums
+    uint64_t sums;        // LARGE_SUM_WORDS words [group_count]; of sums
+    uint64_t rows;        // uint32_t [group_count], NO_ROW at first; of MIN, MAX, ANY
     uint64_t status;      // Status
     uint32_t group_count;
     uint32_t kind;        // AccumulatorKind
 } AccumulateGroups;
 static_assert(sizeof(AccumulateGroups) == 80, "AccumulateGroups has 80 bytes");
 
-// finish_sums, finish_large_sums
+// finish_large_sums
 typedef struct FinishSums {
     uint64_t counts;      // uint64_t [group_count]
     uint64_t sums;        // as of AccumulateGroups
@@ -56,62 +56,92 @@ typedef struct FinishSums {
 } FinishSums;
 static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 
-// Groups of which every thread of a block keeps a sum of its own.
-#define PRIVATE_GROUPS_MAX 8
-
 // Words of a sum that 128 bits might not hold, least first: one more than the widest addend has, so that none wraps.
 #define LARGE_SUM_WORDS 5
-// As PRIVATE_GROUPS_MAX for such sums: what 48 KB of shared memory hold.
+// Groups of which every thread of a block keeps such a sum of its own: what 48 KB of shared memory hold.
 #define LARGE_PRIVATE_GROUPS_MAX 4
 
-// Slots: groups of one integer key whose values lie close together. A slot is a row of 64-bit words, so that what a row
-// adds lies side by side: the rows of the group, and for every input a count and a sum.
+// Slots: groups whose place is computed of their keys. A slot is a row of 64-bit words, so that what a row adds lies side by
+// side: the rows of the group, and for every input the rows in which it is NULL, and a sum of two words.
 
-// Inputs of a slot's aggregates, and what is taken of a slot.
+#define SLOT_KEYS_MAX 4
 #define SLOT_INPUTS_MAX 8
-#define SLOT_OUTPUTS_MAX 24
+#define SLOT_OUTPUTS_MAX 16
+
+// Slots of which every thread of a block keeps a sum of its own: what 48 KB of shared memory hold.
+#define PRIVATE_SLOTS_MAX 12
+// Slots of which a block keeps a sum: 16 KB of shared memory, so that eight blocks share a multiprocessor.
+#define BLOCK_SLOTS_MAX 1024
+
+// Where a key has its places. That of NULL is behind all others.
+typedef struct SlotKey {
+    ColumnView key;       // integers of up to 64 bits
+    int64_t least;        // the key of the first place
+    uint64_t place_count; // without that of NULL
+    uint64_t stride;      // slots from one place to the next
+} SlotKey;
+static_assert(sizeof(SlotKey) == 48, "SlotKey has 48 bytes");
 
 typedef struct SlotInput {
-    ColumnView input;
-    uint32_t count_word; // rows whose input is not NULL
-    uint32_t sum_word;   // of two words, {low, high}; 0: no sum is wanted
+    ColumnView input;   // integers of up to 128 bits, if a sum is wanted
+    uint32_t null_word; // counts the rows in which it is NULL
+    uint32_t sum_word;  // the first of two, or 0: only counted
 } SlotInput;
 static_assert(sizeof(SlotInput) == 32, "SlotInput has 32 bytes");
 
-// accumulate_slots
+// accumulate_slots, accumulate_block_slots, accumulate_private_slots
 typedef struct AccumulateSlots {
-    ColumnView key;       // integers from `least` to `least + slot_count - 1`, and NULL
-    uint64_t slots;       // uint64_t [slot_count + 1][slot_words], 0 at first; the last slot is that of NULL
+    uint64_t slots;       // uint64_t [slot_count][slot_words]
     uint64_t row_count;
-    int64_t least;
     uint64_t slot_count;
+    uint64_t status;      // Status
     uint32_t slot_words;
+    uint32_t key_count;   // without one all rows are of slot 0
     uint32_t input_count;
+    uint32_t reserved;
+    SlotKey keys[SLOT_KEYS_MAX];
     SlotInput inputs[SLOT_INPUTS_MAX];
 } AccumulateSlots;
-static_assert(sizeof(AccumulateSlots) == 320, "AccumulateSlots has 320 bytes");
+static_assert(sizeof(AccumulateSlots) == 496, "AccumulateSlots has 496 bytes");
 
+// A key of the slots that are taken.
+typedef struct SlotKeyTarget {
+    uint64_t target;      // cells of cell_bytes [row_count]
+    uint64_t validity;    // uint8_t [row_count], or 0 if no key is NULL
+    int64_t least;        // as of SlotKey, and so the next two
+    uint64_t place_count;
+    uint64_t stride;
+    uint32_t cell_bytes;  // 2, 4 or 8
+    uint32_t null_places; // 1 if NULL has a place, else 0
+} SlotKeyTarget;
+static_assert(sizeof(SlotKeyTarget) == 48, "SlotKeyTarget has 48 bytes");
+
+// A count, or a sum in the cells of its type.
 typedef struct SlotOutput {
-    uint64_t target; // uint64_t [row_count][words]
-    uint32_t word;   // the first one of the slot
-    uint32_t words;  // 1 or 2
+    uint64_t target;          // cells of cell_bytes [row_count]
+    uint64_t validity;        // uint8_t [row_count] of a sum: 0 where every input is NULL; 0 for a count
+    uint32_t null_word;       // as of SlotInput, or 0: rows count, whatever is in them
+    uint32_t sum_word;        // as of SlotInput
+    uint32_t cell_bytes;      // 8, or, of a sum, 16 or 32
+    uint32_t overflow_code;   // ErrorCode for a sum that does not fit the cell
+    uint32_t overflow_detail; // the most digits that the cell has
+    uint32_t reserved;
 } SlotOutput;
-static_assert(sizeof(SlotOutput) == 16, "SlotOutput has 16 bytes");
+static_assert(sizeof(SlotOutput) == 40, "SlotOutput has 40 bytes");
 
 // flag_slots, take_slots
 typedef struct TakeSlots {
     uint64_t slots;     // as of AccumulateSlots
-    uint64_t flags;     // uint8_t [slot_count + 1], written by flag_slots: 1 where there are rows
-    uint64_t numbers;   // uint32_t [row_count], read by take_slots: slots
+    uint64_t flags;     // uint8_t [slot_count], written by flag_slots: 1 where there are rows
+    uint64_t numbers;   // uint32_t [row_count], read by take_slots: slots; 0: all of them, in order
     uint64_t row_count;
-    uint64_t keys;      // cells of key_bytes [row_count]
-    uint64_t validity;  // uint8_t [row_count], or 0 if no key is NULL
-    int64_t least;
     uint64_t slot_count;
+    uint64_t status;    // Status
     uint32_t slot_words;
-    uint32_t key_bytes; // 2, 4 or 8
+    uint32_t key_count; // keys that are wanted
     uint32_t output_count;
     uint32_t reserved;
+    SlotKeyTarget keys[SLOT_KEYS_MAX];
     SlotOutput outputs[SLOT_OUTPUTS_MAX];
 } TakeSlots;
-static_assert(sizeof(TakeSlots) == 464, "TakeSlots has 464 bytes");
+static_assert(sizeof(TakeSlots) == 896, "TakeSlots has 896 bytes");

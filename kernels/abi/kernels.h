@@ -34,12 +34,12 @@
     X(assign_groups, AssignGroups, BLOCK_THREADS) \
     X(number_groups, AssignGroups, BLOCK_THREADS) \
     X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \
-    X(accumulate_few_groups, AccumulateGroups, BLOCK_THREADS) \
-    X(finish_sums, FinishSums, BLOCK_THREADS) \
     X(accumulate_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_few_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(finish_large_sums, FinishSums, BLOCK_THREADS) \
     X(accumulate_slots, AccumulateSlots, BLOCK_THREADS) \
+    X(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS) \
+    X(accumulate_private_slots, AccumulateSlots, BLOCK_THREADS) \
     X(flag_slots, TakeSlots, BLOCK_THREADS) \
     X(take_slots, TakeSlots, BLOCK_THREADS) \
     X(measure_sort_words, MeasureSortWords, BLOCK_THREADS) \

@@ -35,6 +35,7 @@ enum ErrorCode {
     ERROR_INVALID_UTF8 = 35,       // text that is not UTF-8; `detail` as of ERROR_PAGE
     ERROR_VALUE_RANGE = 36,        // a file's value beyond its declared type; `detail` as of ERROR_PAGE
     ERROR_PROBE_LIMIT = 64,        // a hash table is full: a bug
+    ERROR_SLOT_RANGE = 65,         // a key without a slot
 };
 
 typedef struct Status {

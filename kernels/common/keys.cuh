@@ -44,12 +44,3 @@ DEVICE bool keys_same(const KeyColumns &a, uint64_t a_row, const KeyColumns &b, 
     }
     return true;
 }
-
-// A key that is an integer of up to 64 bits.
-DEVICE int64_t key_at(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
-        case CELL_INT16: return cell_at<int16_t>(column, row);
-        case CELL_INT32: return cell_at<int32_t>(column, row);
-        default: return cell_at<int64_t>(column, row);
-    }
-}

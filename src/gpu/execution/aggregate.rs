@@ -12,8 +12,6 @@
 //! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
 //! one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
-use std::collections::{BTreeMap, btree_map::Entry};
-
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
 use super::{
@@ -24,8 +22,13 @@ use super::{
     slot_groups::SlotGroups,
 };
 use crate::{
-    device::{AnyColumn, CellType, Chunk, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, Rows},
-    operation::{Accumulator, Grouping, Queue, SlotLayout, SumWidth},
+    device::{
+        AnyColumn, CellType, Chunk, CodedColumn, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, Rows,
+    },
+    operation::{
+        Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
+        SumWidth, slot_count,
+    },
 };
 
 /// One aggregate of a plan.
@@ -85,10 +88,10 @@ impl Call {
     /// The type of partial results.
     fn partial_type(&self, argument_types: &[DataType]) -> Result<DataType> {
         let argument = self.argument.and_then(|place| argument_types.get(place));
-        let (Aggregate::Sum, Some(argument)) = (self.function, argument) else {
+        if self.function != Aggregate::Sum || argument.is_none() {
             return Ok(self.data_type.clone());
-        };
-        let precision = match SumWidth::of(argument)? {
+        }
+        let precision = match self.width(argument_types)? {
             SumWidth::Wide => DECIMAL128_DIGITS_MAX,
             SumWidth::Large => DECIMAL256_DIGITS_MAX,
         };
@@ -97,6 +100,14 @@ impl Call {
             _ => 0,
         };
         Ok(DataType::Decimal { precision, scale })
+    }
+
+    /// How its sum is held while rows are added.
+    fn width(&self, argument_types: &[DataType]) -> Result<SumWidth> {
+        match (self.function, self.argument.and_then(|place| argument_types.get(place))) {
+            (Aggregate::Sum, Some(argument)) => SumWidth::of(argument),
+            _ => Ok(SumWidth::Wide),
+        }
     }
 
     fn pass(&self) -> Pass {
@@ -123,13 +134,16 @@ impl AggregateSource {
         1 + self.distinct_arguments().len() + usize::from(self.slot_layout().is_some())
     }
 
-    /// What slots hold, if the groups may be found by their key.
+    /// What slots hold, if the groups may be found by the value of their key.
     fn slot_layout(&self) -> Option<SlotLayout> {
         let [key] = self.group_types.as_slice() else { return None };
         let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
         let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
-        let aggregates: Vec<_> = self.calls.iter().map(|call| (call.accumulator(), call.argument)).collect();
-        if is_integer && is_plain { SlotLayout::plan(&aggregates, &self.argument_types) } else { None }
+        let aggregate = |call: &Call| {
+            let width = call.width(&self.argument_types).unwrap_or(SumWidth::Large);
+            (call.accumulator(), call.argument, width)
+        };
+        if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
     }
 
     /// The places of arguments of which different values count.
@@ -224,23 +238,34 @@ impl AggregateSource {
     fn partial(&self, queue: &Queue, rows: &Rows, pass: Pass) -> Result<Chunk> {
         let (keys, arguments) = rows.columns.split_at(self.group_types.len());
         let keys = Keys { columns: keys.iter().collect(), row_count: rows.row_count };
+        let (mut places, mut inputs, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        for call in self.calls.iter().filter(|call| call.pass() == pass) {
+            let place = call.argument.map(|place| if pass == Pass::Rows { place } else { 0 });
+            // What several calls have in common becomes cells once.
+            if let Some(place) = place.filter(|place| !places.contains(place)) {
+                places.push(place);
+                inputs.push(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
+            }
+            calls.push(Accumulation {
+                accumulator: call.accumulator(),
+                input: place.and_then(|place| places.iter().position(|known| *known == place)),
+                width: call.width(&self.argument_types)?,
+                result: call.partial_type(&self.argument_types)?,
+            });
+        }
+        let inputs: Vec<&Column> = inputs.iter().collect();
+        if calls.len() == self.calls.len()
+            && let Some(chunk) = keys.accumulate_codes(queue, &inputs, &calls)?
+        {
+            return Ok(chunk);
+        }
         let grouping = keys.group(queue)?;
         let mut columns = keys.leaders(queue, &grouping)?;
-        // What several calls have in common becomes cells once.
-        let mut known: BTreeMap<usize, Column> = BTreeMap::new();
+        let mut results = queue.accumulate(&grouping, &inputs, &calls)?.into_iter().peekable();
         for call in &self.calls {
-            columns.push(if call.pass() == pass {
-                let place = call.argument.map(|place| if pass == Pass::Rows { place } else { 0 });
-                if let Some(place) = place
-                    && let Entry::Vacant(vacant) = known.entry(place)
-                {
-                    vacant.insert(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
-                }
-                let argument = place.and_then(|place| known.get(&place));
-                let partial_type = call.partial_type(&self.argument_types)?;
-                queue.accumulate(&grouping, call.accumulator(), argument, &partial_type)?
-            } else {
-                self.neutral(queue, call, grouping.group_count)?
+            columns.push(match results.next_if(|_| call.pass() == pass) {
+                Some(result) => result,
+                None => self.neutral(queue, call, grouping.group_count)?,
             });
         }
         Ok(Chunk { row_count: grouping.group_count, columns })
@@ -292,6 +317,35 @@ impl Keys<'_> {
         };
         let keys: Vec<Column> = self.columns.iter().map(key).collect();
         queue.group(&keys, self.row_count, self.groups_max())
+    }
+
+    /// The groups with their aggregates, if the codes of all keys tell them: of few groups each has a slot, and no row is
+    /// compared with another.
+    fn accumulate_codes(
+        &self,
+        queue: &Queue,
+        inputs: &[&Column],
+        calls: &[Accumulation],
+    ) -> Result<Option<Chunk>> {
+        let coded = self.columns.iter().map(|column| match column {
+            AnyColumn::Codes(coded) => Some(coded),
+            AnyColumn::Cells(_) => None,
+        });
+        let Some(coded) = coded.collect::<Option<Vec<&CodedColumn>>>() else { return Ok(None) };
+        let layout = SlotLayout::plan(calls.iter().map(|call| (call.accumulator, call.input, call.width)));
+        let keys: Vec<_> = coded.iter().map(|coded| SlotKey::numbers(coded.entry_count as u64)).collect();
+        let is_few = (1..=SLOT_KEYS_MAX).contains(&keys.len()) && slot_count(&keys) <= FEW_SLOTS_MAX;
+        let Some(layout) = layout.filter(|_| is_few) else { return Ok(None) };
+        let mut slots = queue.open_slots(&layout, keys)?;
+        let codes: Vec<Column> = coded.iter().map(|coded| coded.code_column()).collect();
+        queue.accumulate_slots(&layout, &mut slots, &codes, inputs, self.row_count)?;
+        let code_types = vec![DataType::Int32; coded.len()];
+        let result_types: Vec<DataType> = calls.iter().map(|call| call.result.clone()).collect();
+        let mut chunk = queue.take_slots(&layout, &slots, &code_types, &result_types)?;
+        for (column, coded) in chunk.columns.iter_mut().zip(coded) {
+            *column = queue.look_up_codes(&coded.entries, &column.values, chunk.row_count)?;
+        }
+        Ok(Some(chunk))
     }
 
     /// There are no more groups than ways to choose an entry for each column.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     device::{Chunk, Claim},
-    operation::{Accumulator, HashPartitioning, Queue},
+    operation::{Accumulation, Accumulator, HashPartitioning, Queue, SumWidth},
     spill::SpilledPart,
 };
 
@@ -28,7 +28,7 @@ const MERGE_ROWS_MIN: usize = 4 << 20;
 /// As many are merged rather than copied.
 const MERGE_ROWS_FEW: usize = 1 << 16;
 /// What merging takes for every row besides copies of it: hashes, slots, group numbers, sums.
-const MERGE_ROW_BYTES: u64 = 64;
+const MERGE_ROW_BYTES: u64 = 72;
 
 /// How rows of equal keys are made one.
 pub(super) struct Merger {
@@ -74,10 +74,19 @@ impl Merger {
             None => Vec::new(),
             Some(leaders) => queue.gather_all(&keys.iter().collect::<Vec<_>>(), leaders)?,
         };
-        for (value, partial) in self.values.iter().zip(partials) {
-            let data_type = if is_last { &value.data_type } else { &value.partial_type };
-            columns.push(queue.merge(&grouping, value.accumulator, partial, data_type)?);
-        }
+        let calls: Vec<Accumulation> = self
+            .values
+            .iter()
+            .zip(partials)
+            .enumerate()
+            .map(|(number, (value, partial))| Accumulation {
+                accumulator: value.accumulator,
+                input: Some(number),
+                width: SumWidth::of_partial(partial),
+                result: if is_last { &value.data_type } else { &value.partial_type }.clone(),
+            })
+            .collect();
+        columns.extend(queue.accumulate(&grouping, &partials.iter().collect::<Vec<_>>(), &calls)?);
         Ok(Chunk { row_count: grouping.group_count, columns })
     }
 }

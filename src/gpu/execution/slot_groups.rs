@@ -11,13 +11,15 @@ use pystachio_plan::{DataType, Result};
 
 use crate::{
     device::{Chunk, Claim, Column},
-    operation::{GroupSlots, KeyRange, Queue, SlotLayout, slot_count},
+    operation::{KeyRange, Queue, SlotKey, SlotLayout, Slots, slot_count},
 };
 
 /// Slots for each row that was added: more would cost more than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
-/// Fewer groups are found by hash: so many threads that add to the same few slots wait for each other.
+/// Slots that there may be for few rows too.
 const SLOTS_MIN: u64 = 4096;
+/// Times the bytes of so few slots that what is taken of them takes.
+const TAKEN_PART: u64 = 2;
 /// Row numbers that slots may have.
 const SLOTS_MAX: u64 = 1 << 31;
 /// Keys that slots did not take are measured again after this many times the rows that had come by then.
@@ -27,7 +29,8 @@ const MEASURE_GROWTH: u64 = 2;
 pub(super) struct SlotGroups {
     layout: SlotLayout,
     claim: Claim,
-    slots: Option<GroupSlots>,
+    /// With the values that have slots.
+    slots: Option<(Slots, RangeInclusive<i64>)>,
     /// Rows that came, taken or not.
     row_count: u64,
     /// Fewer rows than this need not be measured.
@@ -56,17 +59,18 @@ impl SlotGroups {
             Some(KeyRange { least, greatest }) => self.make_room(queue, least..=greatest)?,
             None => false,
         };
-        let Some(slots) = self.slots.as_mut().filter(|_| has_room) else {
+        let Some((slots, _)) = self.slots.as_mut().filter(|_| has_room) else {
             self.measured_from = self.row_count.saturating_mul(MEASURE_GROWTH);
             return Ok(false);
         };
-        queue.accumulate_slots(&self.layout, slots, key, arguments, row_count)?;
+        let arguments: Vec<&Column> = arguments.iter().collect();
+        queue.accumulate_slots(&self.layout, slots, std::slice::from_ref(key), &arguments, row_count)?;
         Ok(true)
     }
 
     /// Slots for more keys. Says whether there may be so many.
     fn make_room(&mut self, queue: &Queue, keys: RangeInclusive<i64>) -> Result<bool> {
-        let known = self.slots.as_ref().map(|slots| slots.keys().clone());
+        let known = self.slots.as_ref().map(|(_, known)| known.clone());
         let all = match &known {
             Some(known) => *known.start().min(keys.start())..=*known.end().max(keys.end()),
             None => keys,
@@ -74,20 +78,24 @@ impl SlotGroups {
         if known.as_ref() == Some(&all) {
             return Ok(true);
         }
-        let count = slot_count(&all);
-        let count_max = self.row_count.saturating_mul(SLOTS_PER_ROW_MAX).min(SLOTS_MAX);
-        if !(SLOTS_MIN..=count_max).contains(&count) {
+        let count_max = self.row_count.saturating_mul(SLOTS_PER_ROW_MAX).clamp(SLOTS_MIN, SLOTS_MAX);
+        if key_count(&all) > count_max {
             return Ok(false);
         }
-        let held = known.as_ref().map_or(0, |known| self.layout.bytes(known));
+        let bytes_of = |range: &RangeInclusive<i64>| {
+            let bytes = self.layout.bytes(&[slot_key(range)]);
+            if key_count(range) <= SLOTS_MIN { bytes * (1 + TAKEN_PART) } else { bytes }
+        };
+        let held = known.as_ref().map_or(0, bytes_of);
         let claimed = ranges(all, known.as_ref())
-            .find(|range| self.claim.try_resize(held.saturating_add(self.layout.bytes(range))));
+            .find(|range| self.claim.try_resize(held.saturating_add(bytes_of(range))));
         let Some(range) = claimed else { return Ok(false) };
-        let bytes = self.layout.bytes(&range);
-        self.slots = Some(match self.slots.take() {
-            Some(slots) => queue.grow_slots(&self.layout, &slots, range)?,
-            None => queue.open_slots(&self.layout, range)?,
-        });
+        let bytes = bytes_of(&range);
+        let slots = match self.slots.take() {
+            Some((slots, _)) => queue.grow_slots(&self.layout, &slots, slot_key(&range))?,
+            None => queue.open_slots(&self.layout, vec![slot_key(&range)])?,
+        };
+        self.slots = Some((slots, range));
         self.claim.try_resize(bytes);
         Ok(true)
     }
@@ -99,9 +107,19 @@ impl SlotGroups {
         key_type: &DataType,
         result_types: &[DataType],
     ) -> Result<Option<Chunk>> {
+        let key_types = std::slice::from_ref(key_type);
         let slots = self.slots.take();
-        slots.map(|slots| queue.take_slots(&self.layout, &slots, key_type, result_types)).transpose()
+        slots.map(|(slots, _)| queue.take_slots(&self.layout, &slots, key_types, result_types)).transpose()
     }
+}
+
+fn slot_key(values: &RangeInclusive<i64>) -> SlotKey {
+    SlotKey { least: *values.start(), value_count: key_count(values), has_null: true }
+}
+
+/// Values of a range.
+fn key_count(values: &RangeInclusive<i64>) -> u64 {
+    values.end().abs_diff(*values.start()).saturating_add(1)
 }
 
 /// Ranges to make slots for, the one that is wanted first.
@@ -110,12 +128,12 @@ fn ranges(
     known: Option<&RangeInclusive<i64>>,
 ) -> impl Iterator<Item = RangeInclusive<i64>> {
     let wider = widened(&keys, known);
-    [wider, keys].into_iter().filter(|range| slot_count(range) <= SLOTS_MAX)
+    [wider, keys].into_iter().filter(|range| slot_count(&[slot_key(range)]) <= SLOTS_MAX)
 }
 
 /// A range with room for keys to come: a little on both sides at first, and as much again on a side that had to grow.
 fn widened(keys: &RangeInclusive<i64>, known: Option<&RangeInclusive<i64>>) -> RangeInclusive<i64> {
-    let count = i64::try_from(slot_count(keys)).unwrap_or(i64::MAX);
+    let count = i64::try_from(key_count(keys)).unwrap_or(i64::MAX);
     let room = |has_grown: bool| match known {
         None => count / 8,
         Some(_) if has_grown => count,
@@ -133,7 +151,7 @@ mod tests {
     use super::*;
     use crate::{
         device::{CellType, DeviceMemory, EmulatedPlatform},
-        operation::Accumulator,
+        operation::{Accumulator, SumWidth},
     };
 
     const SUM: DataType = DataType::Decimal { precision: 38, scale: 0 };
@@ -157,12 +175,12 @@ mod tests {
     fn groups(memory: &DeviceMemory) -> SlotGroups {
         // count(*), sum(a), count(b), count(a)
         let aggregates = [
-            (Accumulator::Count, None),
-            (Accumulator::Sum, Some(0)),
-            (Accumulator::Count, Some(1)),
-            (Accumulator::Count, Some(0)),
+            (Accumulator::Count, None, SumWidth::Wide),
+            (Accumulator::Sum, Some(0), SumWidth::Wide),
+            (Accumulator::Count, Some(1), SumWidth::Wide),
+            (Accumulator::Count, Some(0), SumWidth::Wide),
         ];
-        let layout = SlotLayout::plan(&aggregates, &[DataType::Int32, DataType::Int32]).unwrap();
+        let layout = SlotLayout::plan(aggregates).unwrap();
         SlotGroups::new(layout, memory.claim(memory.bytes_max() / 2).unwrap())
     }
 
@@ -245,10 +263,32 @@ mod tests {
         assert_eq!(taken, [false, false, false, true, true]);
         assert!(!add(&mut groups, &queue, &rows(1 << 30, 1, 2_000)));
         assert_eq!(results(groups, &queue), expected(&[chunk.clone(), chunk].concat()));
-        // Few groups are not for slots.
+        // Few slots cost nothing, however few the rows are.
         let mut groups = self::groups(&memory);
-        assert!(!add(&mut groups, &queue, &rows(0, 1, 1_000)));
-        assert!(groups.take(&queue, &DataType::Int32, &[]).unwrap().is_none());
+        let few = rows(0, 400, 10);
+        assert!(add(&mut groups, &queue, &few));
+        assert_eq!(results(groups, &queue), expected(&few));
+    }
+
+    #[test]
+    fn few_slots_and_fewer_give_every_group() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        // With NULL's: what a thread keeps, what a block keeps, and what neither does; each with a first chunk of another size.
+        for keys in [1, 11, 12, 1_023, 1_024] {
+            let mut groups = self::groups(&memory);
+            let chunks = [3_000, 10_000].map(|count| {
+                let row = |mut row: [Option<i32>; 3]| {
+                    row[0] = row[0].map(|key| key % keys - 3);
+                    row
+                };
+                rows(0, 1, count).into_iter().map(row).collect::<Vec<_>>()
+            });
+            for chunk in &chunks {
+                assert!(add(&mut groups, &queue, chunk), "{keys} keys");
+            }
+            assert_eq!(results(groups, &queue), expected(&chunks.concat()), "{keys} keys");
+        }
     }
 
     #[test]
@@ -261,7 +301,7 @@ mod tests {
 
     #[test]
     fn no_range_has_more_slots_than_there_may_be() {
-        let most = 0..=(SLOTS_MAX as i64 - 1);
+        let most = 0..=(SLOTS_MAX as i64 - 2);
         assert_eq!(ranges(most.clone(), Some(&(10..=20))).collect::<Vec<_>>(), [most]);
         let grown = 0..=(SLOTS_MAX as i64 / 2);
         // As much again above would be one too many.
@@ -272,7 +312,7 @@ mod tests {
     #[test]
     fn ranges_at_the_ends_of_the_type_do_not_wrap() {
         let ends = (i64::MIN..=i64::MAX, i64::MAX - 9..=i64::MAX);
-        assert_eq!(slot_count(&ends.0), u64::MAX);
+        assert_eq!(key_count(&ends.0), u64::MAX);
         assert_eq!(widened(&ends.0, None), ends.0);
         assert_eq!(widened(&ends.1, None), i64::MAX - 10..=i64::MAX);
         assert_eq!(widened(&ends.1, Some(&(i64::MAX - 3..=i64::MAX - 1))), i64::MAX - 19..=i64::MAX);

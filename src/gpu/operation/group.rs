@@ -4,16 +4,16 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{
     Queue, RowNumbers,
-    abi::{
-        AccumulateGroups, AssignGroups, ColumnView, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
-        PRIVATE_GROUPS_MAX,
-    },
+    abi::{AccumulateGroups, AssignGroups, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS},
     fault::StatusCell,
     join::key_columns,
+    slots::{SlotKey, SlotLayout, overflow_code},
 };
 use crate::device::{Buffer, CellType, Column, DECIMAL128_DIGITS_MAX, Kernel};
 
 const WORD_BYTES: u64 = size_of::<u64>() as u64;
+/// Where there are nearly as many groups as rows, slots of all aggregates would take more memory than the rows do.
+const SLOT_BYTES_PER_ROW: u64 = 32;
 
 /// Rows by group.
 pub struct Grouping {
@@ -24,6 +24,13 @@ pub struct Grouping {
     /// A row of each group, by group number; absent if all rows are one group.
     pub leaders: Option<RowNumbers>,
     pub(crate) row_count: usize,
+}
+
+impl Grouping {
+    /// What its groups have slots by.
+    fn slot_keys(&self) -> impl Iterator<Item = SlotKey> {
+        self.groups.iter().map(|_| SlotKey::numbers(self.group_count as u64))
+    }
 }
 
 /// What is computed of a group's rows. NULL inputs are skipped.
@@ -78,22 +85,17 @@ impl SumWidth {
     }
 }
 
-impl SumWidth {
-    fn words(self) -> usize {
-        match self {
-            Self::Wide => 2,
-            Self::Large => LARGE_SUM_WORDS,
-        }
-    }
-
-    fn kernel(self, group_count: u64) -> Kernel {
-        match self {
-            Self::Wide if group_count <= PRIVATE_GROUPS_MAX => Kernel::AccumulateFewGroups,
-            Self::Wide => Kernel::AccumulateGroups,
-            Self::Large if group_count <= LARGE_PRIVATE_GROUPS_MAX => Kernel::AccumulateFewLargeSums,
-            Self::Large => Kernel::AccumulateLargeSums,
-        }
-    }
+/// An aggregate of every group.
+#[derive(Clone, Debug)]
+pub struct Accumulation {
+    /// What is computed.
+    pub accumulator: Accumulator,
+    /// Which of the inputs it is of; `None` for a count of rows.
+    pub input: Option<usize>,
+    /// How its sum is held.
+    pub width: SumWidth,
+    /// The type of the result.
+    pub result: DataType,
 }
 
 /// Grouping rows and accumulating them.
@@ -141,111 +143,122 @@ impl Queue {
         Ok(Grouping { groups: Some(groups), group_count: leaders.count, leaders: Some(leaders), row_count })
     }
 
-    /// An aggregate of every group: one row a group, in the order of their numbers. NULL inputs are skipped, and what
+    /// Aggregates of every group: one row a group, in the order of their numbers. NULL inputs are skipped, and what
     /// has no input that is not NULL is NULL; a count is never.
     ///
     /// # Errors
     ///
-    /// `NumericOutOfRange` for a sum that does not fit its type, `NotSupported` for one of a type that can't be summed.
+    /// `NumericOutOfRange` for a sum that does not fit its type.
     pub fn accumulate(
         &self,
         grouping: &Grouping,
-        accumulator: Accumulator,
-        input: Option<&Column>,
-        result: &DataType,
-    ) -> Result<Column> {
-        let width = match (accumulator, input) {
-            (Accumulator::Sum, Some(input)) => SumWidth::of(&input.data_type)?,
-            _ => SumWidth::Wide,
-        };
-        self.accumulate_in(width, grouping, accumulator, input, result)
+        inputs: &[&Column],
+        calls: &[Accumulation],
+    ) -> Result<Vec<Column>> {
+        let mut results: Vec<Option<Column>> = vec![None; calls.len()];
+        let mut rest: Vec<usize> = Vec::new();
+        let (mut layout, mut placed) = (SlotLayout::default(), Vec::new());
+        let slot_keys: Vec<SlotKey> = grouping.slot_keys().collect();
+        let bytes_max = grouping.row_count as u64 * SLOT_BYTES_PER_ROW;
+        for (number, call) in calls.iter().enumerate() {
+            let mut next = layout.clone();
+            if next.push(call.accumulator, call.input, call.width)
+                && (placed.is_empty() || next.bytes(&slot_keys) <= bytes_max)
+            {
+                layout = next;
+                placed.push(number);
+                continue;
+            }
+            let mut next = SlotLayout::default();
+            if !next.push(call.accumulator, call.input, call.width) {
+                rest.push(number);
+                continue;
+            }
+            // There is no more room.
+            let full = (std::mem::replace(&mut layout, next), std::mem::replace(&mut placed, vec![number]));
+            self.accumulate_placed(grouping, inputs, calls, full, &mut results)?;
+        }
+        self.accumulate_placed(grouping, inputs, calls, (layout, placed), &mut results)?;
+        for number in rest {
+            results[number] = Some(self.accumulate_alone(grouping, inputs, &calls[number])?);
+        }
+        let missing = || Error::internal("an aggregate without a result");
+        results.into_iter().map(|result| result.ok_or_else(missing)).collect()
     }
 
-    /// [`Queue::accumulate`] of partial results.
-    ///
-    /// # Errors
-    ///
-    /// As of [`Queue::accumulate`].
-    pub fn merge(
+    /// The calls of these numbers, which have their places in a layout.
+    fn accumulate_placed(
         &self,
         grouping: &Grouping,
-        accumulator: Accumulator,
-        partial: &Column,
-        result: &DataType,
-    ) -> Result<Column> {
-        self.accumulate_in(SumWidth::of_partial(partial), grouping, accumulator, Some(partial), result)
+        inputs: &[&Column],
+        calls: &[Accumulation],
+        (layout, numbers): (SlotLayout, Vec<usize>),
+        results: &mut [Option<Column>],
+    ) -> Result<()> {
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<Column> = grouping.groups.iter().cloned().map(Column::of_numbers).collect();
+        let mut slots = self.open_slots(&layout, grouping.slot_keys().collect())?;
+        self.accumulate_slots(&layout, &mut slots, &keys, inputs, grouping.row_count)?;
+        let types: Vec<DataType> = numbers.iter().map(|number| calls[*number].result.clone()).collect();
+        let columns = self.results_of_slots(&layout, &slots, &types)?;
+        for (number, column) in numbers.into_iter().zip(columns) {
+            results[number] = Some(column);
+        }
+        Ok(())
     }
-}
 
-impl Queue {
-    fn accumulate_in(
+    /// What slots do not hold.
+    fn accumulate_alone(
         &self,
-        width: SumWidth,
         grouping: &Grouping,
-        accumulator: Accumulator,
-        input: Option<&Column>,
-        result: &DataType,
+        inputs: &[&Column],
+        call: &Accumulation,
     ) -> Result<Column> {
+        let input = call.input.and_then(|input| inputs.get(input));
+        let input = input.ok_or_else(|| Error::internal(format!("{:?} has no input", call.accumulator)))?;
         let group_count = grouping.group_count as u64;
-        // Sums, whose words are aligned so, and then counts.
-        let sum_words = match accumulator {
-            Accumulator::Sum => group_count * width.words() as u64,
-            _ => 0,
-        };
-        let words = self.allocate_filled::<u64>(sum_words + group_count, 0)?;
-        let slice = |start: u64, count: u64| words.slice(start * WORD_BYTES, count * WORD_BYTES);
-        let (sums, counts) = (slice(0, sum_words), slice(sum_words, group_count));
         let mut arguments = AccumulateGroups {
-            input: input.map_or_else(ColumnView::default, Column::view),
+            input: input.view(),
             groups: grouping.groups.as_ref().map_or(0, Buffer::address),
             row_count: grouping.row_count as u64,
-            counts: counts.address(),
             group_count: u32::try_from(group_count).unwrap_or(u32::MAX),
-            kind: accumulator as u32,
+            kind: call.accumulator as u32,
             ..AccumulateGroups::default()
         };
-        match (accumulator, input) {
-            (Accumulator::Count, _) => {
-                self.launch_strided(SumWidth::Wide.kernel(group_count), arguments.row_count, &arguments)?;
-                Ok(Column {
-                    data_type: DataType::Int64,
-                    cell_type: CellType::Int64,
-                    values: counts,
-                    validity: None,
-                    strings: Vec::new(),
-                })
-            }
-            (Accumulator::Sum, Some(_)) => {
-                arguments.sums = sums.address();
-                self.launch_strided(width.kernel(group_count), arguments.row_count, &arguments)?;
-                self.finish(width, (&counts, &sums), group_count, result)
-            }
-            (_, Some(input)) => {
-                let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
-                arguments.rows = rows.address();
-                self.launch_strided(Kernel::AccumulateGroups, grouping.row_count as u64, &arguments)?;
-                self.gather(
-                    input,
-                    &RowNumbers { rows, count: grouping.group_count, may_miss: true, is_every_row: false },
-                )
-            }
-            (accumulator, None) => Err(Error::internal(format!("{accumulator:?} has no input"))),
+        if call.accumulator == Accumulator::Sum {
+            return self.accumulate_large_sums(arguments, group_count, &call.result);
         }
+        let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
+        arguments.rows = rows.address();
+        self.launch_strided(Kernel::AccumulateGroups, arguments.row_count, &arguments)?;
+        let rows = RowNumbers { rows, count: grouping.group_count, may_miss: true, is_every_row: false };
+        self.gather(input, &rows)
     }
 
-    /// Sums as they are held, in the type of results.
-    pub(super) fn finish(
+    fn accumulate_large_sums(
         &self,
-        width: SumWidth,
-        (counts, sums): (&Buffer, &Buffer),
+        mut arguments: AccumulateGroups,
         group_count: u64,
         result: &DataType,
     ) -> Result<Column> {
+        // Sums and then counts.
+        let sum_words = group_count * LARGE_SUM_WORDS as u64;
+        let words = self.allocate_filled::<u64>(sum_words + group_count, 0)?;
+        let slice = |start: u64, count: u64| words.slice(start * WORD_BYTES, count * WORD_BYTES);
+        let (sums, counts) = (slice(0, sum_words), slice(sum_words, group_count));
+        (arguments.sums, arguments.counts) = (sums.address(), counts.address());
+        let kernel = match group_count {
+            0..=LARGE_PRIVATE_GROUPS_MAX => Kernel::AccumulateFewLargeSums,
+            _ => Kernel::AccumulateLargeSums,
+        };
+        self.launch_strided(kernel, arguments.row_count, &arguments)?;
         let cell_type = CellType::of(result)?;
         let values = self.memory().allocate(group_count * u64::from(cell_type.bytes()), self.stream())?;
         let validity = self.allocate::<u8>(group_count)?;
         let status = StatusCell::new(self)?;
-        let arguments = FinishSums {
+        let finish = FinishSums {
             counts: counts.address(),
             sums: sums.address(),
             values: values.address(),
@@ -253,16 +266,11 @@ impl Queue {
             group_count,
             status: status.address(),
             cell_bytes: cell_type.bytes(),
-            // bigint out of range, or a decimal beyond its bits.
-            overflow_code: if *result == DataType::Int64 { 3 } else { 4 },
+            overflow_code: overflow_code(result),
             overflow_detail: cell_type.decimal_digits_max().into(),
             reserved: 0,
         };
-        let kernel = match width {
-            SumWidth::Wide => Kernel::FinishSums,
-            SumWidth::Large => Kernel::FinishLargeSums,
-        };
-        self.launch_strided(kernel, group_count, &arguments)?;
+        self.launch_strided(Kernel::FinishLargeSums, group_count, &finish)?;
         status.check(self)?;
         let finished = Column {
             data_type: result.clone(),

@@ -1,108 +1,117 @@
-//! Groups of one integer key whose values lie close together: the key is the group's place.
+//! Groups whose place is computed of their keys: integers whose values lie close together, codes, numbers of groups.
 //!
 //! ```text
-//! key 1000 … 1999, NULL    ┌──────┬────────────┬───────────┬──────┬────────────┬─
-//!                          │ rows │ count of a │ sum of a  │ rows │ count of a │ …     a slot a key, the last of NULL
-//!                          └──────┴────────────┴───────────┴──────┴────────────┴─
+//! key 1000 … 1999, NULL    ┌──────┬────────────┬──────────┬──────┬────────────┬─
+//!                          │ rows │ NULLs of a │ sum of a │ rows │ NULLs of a │ …     a slot a key, the last of NULL
+//!                          └──────┴────────────┴──────────┴──────┴────────────┴─
 //! ```
 //!
-//! Slots take chunk after chunk, so that nothing is merged.
+//! All counts and sums of a row are added by one launch. Slots may take chunk after chunk, so that nothing is merged.
 //!
-//! Invariants: every key that is added lies in the range that the slots were opened for.
-
-use std::ops::RangeInclusive;
+//! Invariants: a row whose key has no slot adds nothing, and is an error when the slots are taken.
 
 use pystachio_plan::{DataType, Error, Result};
 
 use super::{
-    Accumulator, NO_ROW, Queue, SumWidth,
-    abi::{AccumulateSlots, SlotInput, SlotOutput, TakeSlots},
+    Accumulator, NO_ROW, Queue, RowNumbers, SumWidth,
+    abi::{
+        AccumulateSlots, BLOCK_SLOTS_MAX, PRIVATE_SLOTS_MAX, SlotInput, SlotKeyTarget, SlotKeyView,
+        SlotOutput, TakeSlots,
+    },
+    fault::StatusCell,
+    status::error_code,
 };
 use crate::device::{Buffer, CellType, Chunk, Column, Kernel};
 
+/// Keys that slots are of.
+pub(crate) const SLOT_KEYS_MAX: usize = 4;
 /// Inputs of a slot's aggregates.
 pub(crate) const SLOT_INPUTS_MAX: usize = 8;
-/// What is taken of a slot.
-pub(crate) const SLOT_OUTPUTS_MAX: usize = 24;
+/// Aggregates that are taken of a slot.
+pub(crate) const SLOT_OUTPUTS_MAX: usize = 16;
+/// Slots that are as good as none: a block keeps them in shared memory.
+pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 
 /// Bytes of a word of a slot.
-pub(crate) const SLOT_WORD_BYTES: u64 = 8;
+const SLOT_WORD_BYTES: u64 = 8;
+/// Blocks that add to slots of their own: what multiprocessors hold at once, as each begins with empty slots and ends with
+/// adding them to all others'.
+const SHARING_BLOCKS: u64 = 132 * 8;
 
-/// What a slot holds, and where.
-#[derive(Debug)]
+/// Aggregates that slots hold, and where.
+#[derive(Clone, Debug)]
 pub struct SlotLayout {
-    pub(crate) inputs: Vec<InputPlace>,
-    pub(crate) results: Vec<ResultPlace>,
-    pub(crate) words: u32,
+    inputs: Vec<InputPlace>,
+    results: Vec<ResultPlace>,
+    words: u32,
 }
 
 /// An argument of aggregates.
-#[derive(Debug)]
-pub(crate) struct InputPlace {
-    pub(crate) argument: usize,
-    pub(crate) count_word: u32,
+#[derive(Clone, Debug)]
+struct InputPlace {
+    argument: usize,
+    null_word: u32,
     /// 0 if there is none.
-    pub(crate) sum_word: u32,
+    sum_word: u32,
 }
 
 /// Where an aggregate's result is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ResultPlace {
-    Count { word: u32 },
-    Sum { count_word: u32, sum_word: u32 },
+struct ResultPlace {
+    /// 0 for rows, whatever is in them.
+    null_word: u32,
+    /// 0 for a count.
+    sum_word: u32,
 }
 
-impl ResultPlace {
-    fn output_count(&self) -> usize {
-        match self {
-            Self::Count { .. } => 1,
-            Self::Sum { .. } => 2,
-        }
+impl Default for SlotLayout {
+    fn default() -> Self {
+        // The first word counts rows.
+        Self { inputs: Vec::new(), results: Vec::new(), words: 1 }
     }
 }
 
 impl SlotLayout {
-    /// A layout for aggregates, each of an argument or of rows; `None` if they are none that slots hold.
-    pub fn plan(aggregates: &[(Accumulator, Option<usize>)], argument_types: &[DataType]) -> Option<Self> {
-        // The first word counts rows.
-        let mut layout = Self { inputs: Vec::new(), results: Vec::new(), words: 1 };
-        for (accumulator, argument) in aggregates {
-            let place = match (accumulator, argument) {
-                (Accumulator::Count, None) => ResultPlace::Count { word: 0 },
-                (Accumulator::Count, Some(argument)) => {
-                    let place = layout.input(*argument);
-                    ResultPlace::Count { word: layout.inputs[place].count_word }
-                }
-                (Accumulator::Sum, Some(argument)) => {
-                    if !matches!(SumWidth::of(argument_types.get(*argument)?), Ok(SumWidth::Wide)) {
-                        return None;
-                    }
-                    layout.sum(*argument)
-                }
-                _ => return None,
-            };
-            layout.results.push(place);
+    /// A layout for aggregates, each of an argument or of rows; `None` if slots do not hold all of them.
+    pub fn plan(
+        aggregates: impl IntoIterator<Item = (Accumulator, Option<usize>, SumWidth)>,
+    ) -> Option<Self> {
+        let mut layout = Self::default();
+        let mut aggregates = aggregates.into_iter();
+        aggregates
+            .all(|(accumulator, argument, width)| layout.push(accumulator, argument, width))
+            .then_some(layout)
+    }
+
+    /// Adds an aggregate, unless slots do not hold it, or these no more. Says whether it did.
+    pub fn push(&mut self, accumulator: Accumulator, argument: Option<usize>, width: SumWidth) -> bool {
+        let sums = match accumulator {
+            Accumulator::Count => false,
+            Accumulator::Sum if argument.is_some() && width == SumWidth::Wide => true,
+            _ => return false,
+        };
+        if self.results.len() == SLOT_OUTPUTS_MAX {
+            return false;
         }
-        let outputs: usize = layout.results.iter().map(ResultPlace::output_count).sum();
-        (layout.inputs.len() <= SLOT_INPUTS_MAX && outputs <= SLOT_OUTPUTS_MAX).then_some(layout)
-    }
-
-    fn input(&mut self, argument: usize) -> usize {
-        let known = self.inputs.iter().position(|input| input.argument == argument);
-        known.unwrap_or_else(|| {
-            let count_word = self.add_words(1);
-            self.inputs.push(InputPlace { argument, count_word, sum_word: 0 });
-            self.inputs.len() - 1
-        })
-    }
-
-    fn sum(&mut self, argument: usize) -> ResultPlace {
-        let place = self.input(argument);
-        if self.inputs[place].sum_word == 0 {
+        let Some(argument) = argument else {
+            self.results.push(ResultPlace { null_word: 0, sum_word: 0 });
+            return true;
+        };
+        let place = match self.inputs.iter().position(|input| input.argument == argument) {
+            Some(place) => place,
+            None if self.inputs.len() == SLOT_INPUTS_MAX => return false,
+            None => {
+                let null_word = self.add_words(1);
+                self.inputs.push(InputPlace { argument, null_word, sum_word: 0 });
+                self.inputs.len() - 1
+            }
+        };
+        if sums && self.inputs[place].sum_word == 0 {
             self.inputs[place].sum_word = self.add_words(2);
         }
-        let InputPlace { count_word, sum_word, .. } = self.inputs[place];
-        ResultPlace::Sum { count_word, sum_word }
+        let InputPlace { null_word, sum_word, .. } = self.inputs[place];
+        self.results.push(ResultPlace { null_word, sum_word: if sums { sum_word } else { 0 } });
+        true
     }
 
     /// The first of some words that are added.
@@ -111,28 +120,61 @@ impl SlotLayout {
         self.words - count
     }
 
-    /// Device bytes of slots for a range of keys.
-    pub fn bytes(&self, keys: &RangeInclusive<i64>) -> u64 {
-        slot_count(keys).saturating_add(1).saturating_mul(u64::from(self.words) * SLOT_WORD_BYTES)
+    /// Aggregates that it has.
+    pub fn len(&self) -> usize {
+        self.results.len()
+    }
+
+    /// Device bytes of slots of some keys.
+    pub fn bytes(&self, keys: &[SlotKey]) -> u64 {
+        slot_count(keys).saturating_mul(u64::from(self.words) * SLOT_WORD_BYTES)
     }
 }
 
-/// Keys of a range.
-pub(crate) fn slot_count(keys: &RangeInclusive<i64>) -> u64 {
-    keys.end().abs_diff(*keys.start()).saturating_add(1)
+/// A key of slots: which of its values have places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotKey {
+    /// The first value that has one.
+    pub least: i64,
+    /// How many have one, from the first on.
+    pub value_count: u64,
+    /// Whether NULL has one too.
+    pub has_null: bool,
+}
+
+impl SlotKey {
+    /// A key of numbers from 0 on, none of which is NULL.
+    pub fn numbers(count: u64) -> Self {
+        Self { least: 0, value_count: count, has_null: false }
+    }
+
+    fn place_count(&self) -> u64 {
+        self.value_count.saturating_add(self.has_null.into())
+    }
+}
+
+/// Slots of some keys: one for every way to choose a place for each of them.
+pub fn slot_count(keys: &[SlotKey]) -> u64 {
+    keys.iter().map(SlotKey::place_count).fold(1, u64::saturating_mul)
+}
+
+/// How many slots lie between neighbouring places of each key: those of the last are neighbours.
+fn strides(keys: &[SlotKey]) -> Vec<u64> {
+    (0..keys.len()).map(|number| slot_count(&keys[number + 1..])).collect()
 }
 
 /// Slots with what was added to them.
-pub struct GroupSlots {
-    pub(crate) words: Buffer,
-    pub(crate) keys: RangeInclusive<i64>,
-    /// Whether some key may be NULL.
-    pub(crate) may_be_null: bool,
+pub struct Slots {
+    words: Buffer,
+    keys: Vec<SlotKey>,
+    /// Whether some value of a key may have been NULL.
+    may_be_null: Vec<bool>,
+    status: StatusCell,
 }
 
-impl GroupSlots {
-    /// The keys that there are slots for.
-    pub fn keys(&self) -> &RangeInclusive<i64> {
+impl Slots {
+    /// What they are of.
+    pub fn keys(&self) -> &[SlotKey] {
         &self.keys
     }
 }
@@ -143,68 +185,89 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// `Internal` for more slots than there are row numbers.
-    pub fn open_slots(&self, layout: &SlotLayout, keys: RangeInclusive<i64>) -> Result<GroupSlots> {
-        if slot_count(&keys) >= u64::from(NO_ROW) {
-            return Err(Error::internal(format!("more slots than row numbers: {}", slot_count(&keys))));
+    /// `Internal` for more slots than there are row numbers, or more keys than slots have.
+    pub fn open_slots(&self, layout: &SlotLayout, keys: Vec<SlotKey>) -> Result<Slots> {
+        let count = slot_count(&keys);
+        if count >= u64::from(NO_ROW) || keys.len() > SLOT_KEYS_MAX {
+            return Err(Error::internal(format!("slots that can't be: slots={count}, keys={}", keys.len())));
         }
         let words = self.allocate_filled::<u8>(layout.bytes(&keys), 0)?;
-        Ok(GroupSlots { words, keys, may_be_null: false })
+        Ok(Slots { words, may_be_null: vec![false; keys.len()], keys, status: StatusCell::new(self)? })
     }
 
-    /// The same slots for a range of keys that has theirs in it.
+    /// The same slots for a key that has their values among its own. They are of one key.
     ///
     /// # Errors
     ///
     /// As of [`Queue::open_slots`].
-    pub fn grow_slots(
-        &self,
-        layout: &SlotLayout,
-        slots: &GroupSlots,
-        keys: RangeInclusive<i64>,
-    ) -> Result<GroupSlots> {
-        let (before, after) = (keys.start().abs_diff(*slots.keys.start()), slot_count(&keys));
-        let grown = self.open_slots(layout, keys)?;
+    pub fn grow_slots(&self, layout: &SlotLayout, slots: &Slots, key: SlotKey) -> Result<Slots> {
+        let [known] = slots.keys.as_slice() else {
+            return Err(Error::internal(format!("slots of {} keys do not grow", slots.keys.len())));
+        };
         let slot_bytes = u64::from(layout.words) * SLOT_WORD_BYTES;
+        let before = key.least.abs_diff(known.least) * slot_bytes;
+        let null = key.value_count * slot_bytes;
+        let grown = self.open_slots(layout, vec![key])?;
         let (source, target) = (slots.words.address(), grown.words.address());
-        let bytes = slot_count(&slots.keys) * slot_bytes;
-        self.copy(source, target + before * slot_bytes, bytes)?;
-        self.copy(source + bytes, target + after * slot_bytes, slot_bytes)?;
-        Ok(GroupSlots { may_be_null: slots.may_be_null, ..grown })
+        let bytes = known.value_count * slot_bytes;
+        self.copy(source, target + before, bytes)?;
+        if known.has_null {
+            self.copy(source + bytes, target + null, slot_bytes)?;
+        }
+        Ok(Slots { may_be_null: slots.may_be_null.clone(), ..grown })
     }
 
-    /// Adds rows. `key` has integers in the range of the slots, and NULL; `arguments` are the columns that the
-    /// layout's aggregates are of.
+    /// Adds rows. `keys` are integers, one column a key; `arguments` are the columns that the layout's aggregates are of.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` for a column that is missing, or has NULL where slots have no place for it.
     pub fn accumulate_slots(
         &self,
         layout: &SlotLayout,
-        slots: &mut GroupSlots,
-        key: &Column,
-        arguments: &[Column],
+        slots: &mut Slots,
+        keys: &[Column],
+        arguments: &[&Column],
         row_count: usize,
     ) -> Result<()> {
+        let slot_count = slot_count(&slots.keys);
         let mut accumulate = AccumulateSlots {
-            key: key.view(),
             slots: slots.words.address(),
             row_count: row_count as u64,
-            least: *slots.keys.start(),
-            slot_count: slot_count(&slots.keys),
+            slot_count,
+            status: slots.status.address(),
             slot_words: layout.words,
+            key_count: slots.keys.len() as u32,
             input_count: layout.inputs.len() as u32,
             ..AccumulateSlots::default()
         };
+        let strides = strides(&slots.keys);
+        for (number, (known, stride)) in slots.keys.iter().zip(strides).enumerate() {
+            let key = keys.get(number).filter(|key| known.has_null || key.validity.is_none());
+            let key = key.ok_or_else(|| Error::internal("slots have no place for a key"))?;
+            let SlotKey { least, value_count, .. } = *known;
+            accumulate.keys[number] =
+                SlotKeyView { key: key.view(), least, place_count: value_count, stride };
+            slots.may_be_null[number] |= key.validity.is_some();
+        }
         for (target, input) in accumulate.inputs.iter_mut().zip(&layout.inputs) {
             let column = arguments.get(input.argument);
             let column = column.ok_or_else(|| Error::internal("an aggregate without its argument"))?;
             *target =
-                SlotInput { input: column.view(), count_word: input.count_word, sum_word: input.sum_word };
+                SlotInput { input: column.view(), null_word: input.null_word, sum_word: input.sum_word };
         }
-        slots.may_be_null |= key.validity.is_some();
-        self.launch_strided(Kernel::AccumulateSlots, accumulate.row_count, &accumulate)
+        let kernel = match slot_count {
+            0..=PRIVATE_SLOTS_MAX => Kernel::AccumulatePrivateSlots,
+            0..=BLOCK_SLOTS_MAX => Kernel::AccumulateBlockSlots,
+            _ => return self.launch_strided(Kernel::AccumulateSlots, accumulate.row_count, &accumulate),
+        };
+        // Each block adds one input, or the rows.
+        let shares = layout.inputs.len() as u64 + 1;
+        let blocks = accumulate.row_count.div_ceil(u64::from(kernel.block_threads()));
+        self.launch(kernel, shares * blocks.min((SHARING_BLOCKS / shares).max(1)), &accumulate)
     }
 
-    /// The groups that have rows, by key and that of NULL last: the key and its aggregates in their types. Waits for
-    /// their count.
+    /// The groups that have rows, by slot: keys and then aggregates, in their types. Waits for their count.
     ///
     /// # Errors
     ///
@@ -212,68 +275,142 @@ impl Queue {
     pub fn take_slots(
         &self,
         layout: &SlotLayout,
-        slots: &GroupSlots,
-        key_type: &DataType,
+        slots: &Slots,
+        key_types: &[DataType],
         result_types: &[DataType],
     ) -> Result<Chunk> {
         let slot_count = slot_count(&slots.keys);
-        let flags = self.allocate::<u8>(slot_count + 1)?;
-        let cell_type = CellType::of(key_type)?;
-        let mut take = TakeSlots {
-            slots: slots.words.address(),
-            flags: flags.address(),
-            least: *slots.keys.start(),
-            slot_count,
-            slot_words: layout.words,
-            key_bytes: cell_type.bytes(),
-            ..TakeSlots::default()
-        };
-        self.launch_strided(Kernel::FlagSlots, slot_count + 1, &take)?;
-        let numbers = self.select(&flags, slot_count as usize + 1)?;
-        let count = numbers.count as u64;
-        let key = Column {
-            data_type: key_type.clone(),
-            cell_type,
-            values: self.memory().allocate(count * u64::from(cell_type.bytes()), self.stream())?,
-            validity: slots.may_be_null.then(|| self.allocate::<u8>(count)).transpose()?,
-            strings: Vec::new(),
-        };
-        take.numbers = numbers.rows.address();
-        take.row_count = count;
-        take.keys = key.values.address();
-        take.validity = key.validity.as_ref().map_or(0, Buffer::address);
-        let mut outputs = Vec::new();
-        let mut output = |word: u32, words: u32| -> Result<Buffer> {
-            let buffer = self.allocate::<u64>(count * u64::from(words))?;
-            outputs.push(SlotOutput { target: buffer.address(), word, words });
-            Ok(buffer)
-        };
-        let mut taken = Vec::with_capacity(layout.results.len());
-        for place in &layout.results {
-            taken.push(match *place {
-                ResultPlace::Count { word } => (output(word, 1)?, None),
-                ResultPlace::Sum { count_word, sum_word } => {
-                    (output(count_word, 1)?, Some(output(sum_word, 2)?))
-                }
-            });
-        }
-        take.output_count = outputs.len() as u32;
-        take.outputs[..outputs.len()].copy_from_slice(&outputs);
-        self.launch_strided(Kernel::TakeSlots, count, &take)?;
-        self.spoil_nulls(&key, numbers.count);
-        let mut columns = vec![key];
-        for ((counts, sums), data_type) in taken.into_iter().zip(result_types) {
-            columns.push(match sums {
-                Some(sums) => self.finish(SumWidth::Wide, (&counts, &sums), count, data_type)?,
-                None => Column {
-                    data_type: DataType::Int64,
-                    cell_type: CellType::Int64,
-                    values: counts,
-                    validity: None,
-                    strings: Vec::new(),
-                },
-            });
-        }
+        let flags = self.allocate::<u8>(slot_count)?;
+        let flag = TakeSlots { flags: flags.address(), ..self.taking(layout, slots) };
+        self.launch_strided(Kernel::FlagSlots, slot_count, &flag)?;
+        let numbers = self.select(&flags, slot_count as usize)?;
+        let columns = self.take(layout, slots, Some(&numbers), key_types, result_types)?;
         Ok(Chunk { row_count: numbers.count, columns })
+    }
+
+    /// The aggregates of every slot, in their types.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::take_slots`].
+    pub fn results_of_slots(
+        &self,
+        layout: &SlotLayout,
+        slots: &Slots,
+        result_types: &[DataType],
+    ) -> Result<Vec<Column>> {
+        self.take(layout, slots, None, &[], result_types)
+    }
+
+    fn taking(&self, layout: &SlotLayout, slots: &Slots) -> TakeSlots {
+        TakeSlots {
+            slots: slots.words.address(),
+            slot_count: slot_count(&slots.keys),
+            status: slots.status.address(),
+            slot_words: layout.words,
+            ..TakeSlots::default()
+        }
+    }
+
+    fn take(
+        &self,
+        layout: &SlotLayout,
+        slots: &Slots,
+        numbers: Option<&RowNumbers>,
+        key_types: &[DataType],
+        result_types: &[DataType],
+    ) -> Result<Vec<Column>> {
+        let mut take = self.taking(layout, slots);
+        take.row_count = numbers.map_or(take.slot_count, |numbers| numbers.count as u64);
+        take.numbers = numbers.map_or(0, |numbers| numbers.rows.address());
+        let mut columns = Vec::with_capacity(key_types.len() + result_types.len());
+        let strides = strides(&slots.keys);
+        for (number, data_type) in key_types.iter().enumerate().take(slots.keys.len()) {
+            let key = &slots.keys[number];
+            let column = self.slot_column(data_type, take.row_count, slots.may_be_null[number])?;
+            take.keys[number] = SlotKeyTarget {
+                target: column.values.address(),
+                validity: column.validity.as_ref().map_or(0, Buffer::address),
+                least: key.least,
+                place_count: key.value_count,
+                stride: strides[number],
+                cell_bytes: column.cell_type.bytes(),
+                null_places: key.has_null.into(),
+            };
+            take.key_count += 1;
+            columns.push(column);
+        }
+        for (number, (place, data_type)) in layout.results.iter().zip(result_types).enumerate() {
+            let is_sum = place.sum_word != 0;
+            let data_type = if is_sum { data_type } else { &DataType::Int64 };
+            let column = self.slot_column(data_type, take.row_count, is_sum)?;
+            take.outputs[number] = SlotOutput {
+                target: column.values.address(),
+                validity: column.validity.as_ref().map_or(0, Buffer::address),
+                null_word: place.null_word,
+                sum_word: place.sum_word,
+                cell_bytes: column.cell_type.bytes(),
+                overflow_code: overflow_code(data_type),
+                overflow_detail: column.cell_type.decimal_digits_max().into(),
+                reserved: 0,
+            };
+            take.output_count += 1;
+            columns.push(column);
+        }
+        self.launch_strided(Kernel::TakeSlots, take.row_count, &take)?;
+        slots.status.check(self)?;
+        for column in &columns {
+            self.spoil_nulls(column, take.row_count as usize);
+        }
+        Ok(columns)
+    }
+
+    fn slot_column(&self, data_type: &DataType, row_count: u64, is_nullable: bool) -> Result<Column> {
+        let cell_type = CellType::of(data_type)?;
+        Ok(Column {
+            data_type: data_type.clone(),
+            cell_type,
+            values: self.memory().allocate(row_count * u64::from(cell_type.bytes()), self.stream())?,
+            validity: is_nullable.then(|| self.allocate::<u8>(row_count)).transpose()?,
+            strings: Vec::new(),
+        })
+    }
+}
+
+/// What a sum that does not fit its type is.
+pub(super) fn overflow_code(data_type: &DataType) -> u32 {
+    if *data_type == DataType::Int64 { error_code::INT64_RANGE } else { error_code::DECIMAL_RANGE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_shares_inputs_and_refuses_what_it_has_no_room_for() {
+        let wide = SumWidth::Wide;
+        let layout = SlotLayout::plan([
+            (Accumulator::Count, None, wide),
+            (Accumulator::Sum, Some(0), wide),
+            (Accumulator::Count, Some(1), wide),
+            (Accumulator::Count, Some(0), wide),
+        ]);
+        // Rows, and two inputs of which one is summed.
+        assert_eq!(layout.map(|layout| (layout.words, layout.inputs.len(), layout.len())), Some((5, 2, 4)));
+        assert!(SlotLayout::plan([(Accumulator::Min, Some(0), wide)]).is_none());
+        assert!(SlotLayout::plan([(Accumulator::Sum, Some(0), SumWidth::Large)]).is_none());
+        let sum = |argument| (Accumulator::Sum, Some(argument), wide);
+        assert!(SlotLayout::plan((0..SLOT_INPUTS_MAX).map(sum)).is_some());
+        assert!(SlotLayout::plan((0..=SLOT_INPUTS_MAX).map(sum)).is_none());
+        assert!(SlotLayout::plan([(Accumulator::Count, None, wide); SLOT_OUTPUTS_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn slots_are_the_ways_to_choose_places() {
+        let keys = [SlotKey::numbers(3), SlotKey { least: -5, value_count: 9, has_null: true }];
+        assert_eq!((slot_count(&keys), strides(&keys)), (30, vec![10, 1]));
+        assert_eq!(slot_count(&[]), 1);
+        let all = SlotKey { least: i64::MIN, value_count: u64::MAX, has_null: true };
+        assert_eq!(slot_count(&[all.clone(), all]), u64::MAX);
     }
 }

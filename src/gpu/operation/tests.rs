@@ -6,9 +6,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use arrow::datatypes::i256;
 use num_bigint::BigInt;
-use pystachio_plan::{DataType, ErrorKind};
+use pystachio_plan::{DataType, ErrorKind, Result};
 
-use super::{Accumulator, HashPartitioning, ProbeMode, Queue, SortColumn, column_schema, to_arrow};
+use super::{
+    Accumulation, Accumulator, Grouping, HashPartitioning, ProbeMode, Queue, SlotKey, SlotLayout, SortColumn,
+    SumWidth, column_schema, to_arrow,
+};
 use crate::device::{CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, StringCell};
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -229,6 +232,19 @@ fn check_probes(build: &[Option<i64>], probe: &[Option<i64>]) {
     }
 }
 
+/// An aggregate of every group. Sums are held as partial ones are.
+fn accumulate(
+    queue: &Queue,
+    grouping: &Grouping,
+    accumulator: Accumulator,
+    input: &Column,
+    result: &DataType,
+) -> Result<Column> {
+    let width = SumWidth::of(&input.data_type).unwrap_or_else(|_| SumWidth::of_partial(input));
+    let call = Accumulation { accumulator, input: Some(0), width, result: result.clone() };
+    Ok(queue.accumulate(grouping, &[input], &[call])?.remove(0))
+}
+
 #[test]
 fn groups_are_those_of_equal_keys_and_nulls() {
     let queue = queue();
@@ -248,7 +264,7 @@ fn groups_are_those_of_equal_keys_and_nulls() {
         }
         assert_eq!(grouping.group_count, expected.len());
         let aggregate = |accumulator, data_type: &DataType| {
-            let column = queue.accumulate(&grouping, accumulator, Some(&input), data_type).unwrap();
+            let column = accumulate(&queue, &grouping, accumulator, &input, data_type).unwrap();
             read_numbers(&queue, &column, grouping.group_count)
         };
         let counts = aggregate(Accumulator::Count, &DataType::Int64);
@@ -267,14 +283,99 @@ fn groups_are_those_of_equal_keys_and_nulls() {
 }
 
 #[test]
+fn one_pass_takes_as_many_aggregates_as_there_are() {
+    let queue = queue();
+    let rows = 3_000;
+    let wide = DataType::Decimal { precision: 38, scale: 0 };
+    // Sums of addends that have 64 bits, and of some that have more.
+    let narrow: Vec<_> = (0..11).map(|_| random_numbers(rows, 1 << 62, true)).collect();
+    let addend = |row: usize| (row % 5 != 3).then_some(if row % 3 == 0 { -1 } else { 1 } << (60 + row % 20));
+    let large: Vec<Option<i128>> = (0..rows).map(addend).collect();
+    let cells: Vec<i128> = large.iter().map(|value| value.unwrap_or(7)).collect();
+    let large_column = Column {
+        data_type: DataType::Decimal { precision: 27, scale: 0 },
+        cell_type: CellType::Int128,
+        values: queue.upload(&cells).unwrap(),
+        validity: validity(&queue, &large),
+        strings: Vec::new(),
+    };
+    let mut values: Vec<Vec<Option<i128>>> = vec![large];
+    values.extend(narrow.iter().map(|column| column.iter().map(|value| value.map(i128::from)).collect()));
+    let columns: Vec<Column> =
+        [large_column].into_iter().chain(narrow.iter().map(|values| numbers(&queue, values))).collect();
+    let call = |accumulator, input, result: &DataType| Accumulation {
+        accumulator,
+        input,
+        width: SumWidth::Wide,
+        result: result.clone(),
+    };
+    let mut calls = vec![call(Accumulator::Count, None, &DataType::Int64)];
+    for input in 0..values.len() {
+        calls.push(call(Accumulator::Sum, Some(input), &wide));
+        calls.push(call(Accumulator::Count, Some(input), &DataType::Int64));
+    }
+    // Few enough for every thread to keep its own, for every block, and for neither; and no keys at all.
+    for distinct in [0, 5, 500, 2_500] {
+        let keys = random_numbers(rows, distinct.max(1), true);
+        let key_columns = if distinct == 0 { Vec::new() } else { vec![numbers(&queue, &keys)] };
+        let grouping = queue.group(&key_columns, rows, rows).unwrap();
+        let leaders = grouping.leaders.as_ref();
+        let leaders: Vec<u32> = leaders.map_or(vec![0], |all| queue.download(&all.rows, all.count).unwrap());
+        let found = queue.accumulate(&grouping, &columns.iter().collect::<Vec<_>>(), &calls).unwrap();
+        let members = |leader: &u32| -> Vec<usize> {
+            (0..rows).filter(|row| distinct == 0 || keys[*row] == keys[*leader as usize]).collect()
+        };
+        let members: Vec<Vec<usize>> = leaders.iter().map(members).collect();
+        let counts = read_numbers(&queue, &found[0], grouping.group_count);
+        assert_eq!(counts, members.iter().map(|rows| Some(rows.len() as i64)).collect::<Vec<_>>());
+        for (input, values) in values.iter().enumerate() {
+            let of_group = |rows: &Vec<usize>| rows.iter().filter_map(|row| values[*row]).collect::<Vec<_>>();
+            let groups: Vec<Vec<i128>> = members.iter().map(of_group).collect();
+            let counts = read_numbers(&queue, &found[2 + 2 * input], grouping.group_count);
+            assert_eq!(counts, groups.iter().map(|group| Some(group.len() as i64)).collect::<Vec<_>>());
+            let sums: Vec<i128> = queue.download(&found[1 + 2 * input].values, grouping.group_count).unwrap();
+            let flags = found[1 + 2 * input].validity.as_ref().unwrap();
+            let flags: Vec<u8> = queue.download(flags, grouping.group_count).unwrap();
+            for (group, values) in groups.iter().enumerate() {
+                assert_eq!(flags[group] != 0, !values.is_empty(), "{distinct} keys, input {input}");
+                if !values.is_empty() {
+                    assert_eq!(sums[group], values.iter().sum::<i128>(), "{distinct} keys, input {input}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_key_without_a_slot_is_an_error_and_nothing_else() {
+    let queue = queue();
+    let layout = SlotLayout::plan([(Accumulator::Count, None, SumWidth::Wide)]).unwrap();
+    for value_count in [3, 500, 5_000] {
+        let key = SlotKey { least: 10, value_count, has_null: false };
+        let keys = [Some(10), Some(9), Some(10 + value_count as i64), Some(i64::MIN)]
+            .map(|key| numbers(&queue, &[key]));
+        for (place, key_column) in keys.into_iter().enumerate() {
+            let mut slots = queue.open_slots(&layout, vec![key.clone()]).unwrap();
+            queue.accumulate_slots(&layout, &mut slots, &[key_column], &[], 1).unwrap();
+            let taken = queue.take_slots(&layout, &slots, &[DataType::Int64], &[DataType::Int64]);
+            assert_eq!(taken.map(|chunk| chunk.row_count).ok(), (place == 0).then_some(1));
+        }
+        // Without a place for NULL nothing is added.
+        let mut slots = queue.open_slots(&layout, vec![key]).unwrap();
+        let null = numbers(&queue, &[None]);
+        assert!(queue.accumulate_slots(&layout, &mut slots, &[null], &[], 1).is_err());
+    }
+}
+
+#[test]
 fn a_sum_beyond_its_type_is_an_error() {
     let queue = queue();
     let input = numbers(&queue, &[Some(i64::MAX), Some(1)]);
     let grouping = queue.group(&[], 2, 2).unwrap();
-    let error = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &DataType::Int64).unwrap_err();
+    let error = accumulate(&queue, &grouping, Accumulator::Sum, &input, &DataType::Int64).unwrap_err();
     assert_eq!(error.message, "bigint out of range");
     let wide = DataType::Decimal { precision: 38, scale: 0 };
-    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &wide).unwrap();
+    let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &wide).unwrap();
     let cells: Vec<[u64; 2]> = queue.download(&sum.values, 1).unwrap();
     assert_eq!(cells, [[1 << 63, 0]]);
 }
@@ -649,7 +750,7 @@ fn sums_of_wide_and_of_large_decimals_are_exact() {
                     *expected[*group].get_or_insert_default() += big(*value);
                 }
             }
-            let sums = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(76)).unwrap();
+            let sums = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(76)).unwrap();
             let sums = read_large_numbers(&queue, &sums, grouping.group_count);
             assert_eq!(sums.into_iter().map(|sum| sum.map(big)).collect::<Vec<_>>(), expected);
         }
@@ -669,7 +770,7 @@ fn large_sums_that_fit_no_cell_are_errors() {
         let values: Vec<Option<i256>> = values.into_iter().map(Some).collect();
         let input = large_numbers(&queue, &values);
         let grouping = queue.group(&[], 2, 2).unwrap();
-        let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(precision));
+        let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(precision));
         let error = sum.unwrap_err();
         assert_eq!(error.kind, ErrorKind::NumericOutOfRange);
         assert!(error.message.contains(&format!("{digits} digits")), "{}", error.message);
@@ -677,17 +778,18 @@ fn large_sums_that_fit_no_cell_are_errors() {
     // What is beyond the cell on the way there is no error.
     let input = large_numbers(&queue, &[Some(i256::MAX), Some(i256::MAX), Some(least), Some(least)]);
     let grouping = queue.group(&[], 4, 4).unwrap();
-    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(38)).unwrap();
+    let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(38)).unwrap();
     assert_eq!(queue.download::<i128>(&sum.values, 1).unwrap(), [-2]);
     // Sums of few digits are added up in 128 bits, whatever holds the result.
     let input = numbers(&queue, &[Some(-5), Some(3), None]);
     let grouping = queue.group(&[], 3, 3).unwrap();
-    let sum = queue.accumulate(&grouping, Accumulator::Sum, Some(&input), &decimal(76)).unwrap();
+    let sum = accumulate(&queue, &grouping, Accumulator::Sum, &input, &decimal(76)).unwrap();
     assert_eq!(read_large_numbers(&queue, &sum, 1), [Some(i256::from(-2))]);
     // Partial sums of 256 bits are merged in more.
     let partial = large_numbers(&queue, &[Some(i256::MAX), None, Some(i256::MINUS_ONE)]);
     let merged =
-        queue.merge(&queue.group(&[], 3, 3).unwrap(), Accumulator::Sum, &partial, &decimal(76)).unwrap();
+        accumulate(&queue, &queue.group(&[], 3, 3).unwrap(), Accumulator::Sum, &partial, &decimal(76))
+            .unwrap();
     assert_eq!(read_large_numbers(&queue, &merged, 1), [i256::MAX.checked_sub(i256::ONE)]);
 }
 
@@ -718,7 +820,7 @@ fn large_decimals_are_keys_of_groups_joins_and_sorts() {
     for (accumulator, extreme) in
         [(Accumulator::Min, values.iter().flatten().min()), (Accumulator::Max, values.iter().flatten().max())]
     {
-        let found = queue.accumulate(&all, accumulator, Some(&column), &decimal(60)).unwrap();
+        let found = accumulate(&queue, &all, accumulator, &column, &decimal(60)).unwrap();
         assert_eq!(read_large_numbers(&queue, &found, 1), [extreme.copied()]);
     }
     let probe = &values[..500];

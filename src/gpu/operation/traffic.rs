@@ -15,7 +15,8 @@ use super::{
         ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
         FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
         MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals,
-        SlotInput, SortDigits, TakeSlots, TestFilterKeys, TextGroups, WritePairs,
+        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
+        WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -118,32 +119,41 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             row_count * (compared + 2 * NUMBER_BYTES + FLAG_BYTES)
         }
         Kernel::NumberGroups => read::<AssignGroups>(arguments).row_count * (2 * NUMBER_BYTES + WORD_BYTES),
-        Kernel::AccumulateFewGroups | Kernel::AccumulateFewLargeSums => accumulated(&read(arguments), 0),
+        Kernel::AccumulateFewLargeSums => accumulated(&read(arguments), 0),
         Kernel::AccumulateGroups | Kernel::AccumulateLargeSums => {
             let arguments: AccumulateGroups = read(arguments);
-            let sum = if_set(arguments.sums, SUM_BYTES) + if_set(arguments.rows, NUMBER_BYTES);
-            let count = if arguments.rows == 0 { WORD_BYTES } else { 0 };
+            let a_group =
+                if_set(arguments.sums, SUM_BYTES + WORD_BYTES) + if_set(arguments.rows, NUMBER_BYTES);
             // Read and written.
-            accumulated(&arguments, 2 * (sum + count))
+            accumulated(&arguments, 2 * a_group)
         }
-        Kernel::FinishSums | Kernel::FinishLargeSums => {
+        Kernel::FinishLargeSums => {
             let FinishSums { group_count, cell_bytes, .. } = read(arguments);
             group_count * (WORD_BYTES + SUM_BYTES + u64::from(cell_bytes) + FLAG_BYTES)
         }
         Kernel::AccumulateSlots => {
-            let AccumulateSlots { key, row_count, input_count, inputs, .. } = read(arguments);
-            let inputs = inputs.iter().take(input_count as usize);
-            let of_input = |input: &SlotInput| {
-                cell(&input.input) + 2 * (WORD_BYTES + if_set(input.sum_word.into(), SUM_BYTES))
-            };
-            row_count * (cell(&key) + 2 * WORD_BYTES + inputs.map(of_input).sum::<u64>())
+            let arguments: AccumulateSlots = read(arguments);
+            let sum = |input: &SlotInput| 2 * if_set(input.sum_word.into(), SUM_BYTES);
+            let added: u64 = slot_inputs(&arguments).map(|input| cell(&input.input) + sum(input)).sum();
+            arguments.row_count * (slot_keys(&arguments) + 2 * WORD_BYTES + added)
+        }
+        Kernel::AccumulateBlockSlots | Kernel::AccumulatePrivateSlots => {
+            let arguments: AccumulateSlots = read(arguments);
+            // The keys once for every input, and for the rows.
+            let inputs = slot_inputs(&arguments).map(|input| slot_keys(&arguments) + cell(&input.input));
+            arguments.row_count * (slot_keys(&arguments) + inputs.sum::<u64>())
         }
         Kernel::FlagSlots => read::<TakeSlots>(arguments).slot_count * (WORD_BYTES + FLAG_BYTES),
         Kernel::TakeSlots => {
-            let TakeSlots { row_count, key_bytes, validity, output_count, outputs, .. } = read(arguments);
-            let words: u32 = outputs.iter().take(output_count as usize).map(|output| output.words).sum();
-            let key = NUMBER_BYTES + u64::from(key_bytes) + if_set(validity, FLAG_BYTES);
-            row_count * (key + 2 * WORD_BYTES * u64::from(words))
+            let TakeSlots { numbers, row_count, slot_words, key_count, keys, output_count, outputs, .. } =
+                read(arguments);
+            let keys = keys.iter().take(key_count as usize);
+            let outputs = outputs.iter().take(output_count as usize);
+            let key = |key: &SlotKeyTarget| u64::from(key.cell_bytes) + if_set(key.validity, FLAG_BYTES);
+            let output =
+                |output: &SlotOutput| u64::from(output.cell_bytes) + if_set(output.validity, FLAG_BYTES);
+            let written = keys.map(key).sum::<u64>() + outputs.map(output).sum::<u64>();
+            row_count * (if_set(numbers, NUMBER_BYTES) + WORD_BYTES * u64::from(slot_words) + written)
         }
         Kernel::MeasureSortWords => {
             let MeasureSortWords { column, row_count, .. } = read(arguments);
@@ -218,8 +228,16 @@ fn tested(arguments: &TestFilterKeys, found: u64) -> u64 {
 
 fn accumulated(arguments: &AccumulateGroups, a_group: u64) -> u64 {
     let AccumulateGroups { input, groups, row_count, .. } = arguments;
-    let input = if input.values == 0 { 0 } else { cell(input) };
-    row_count * (input + if_set(*groups, NUMBER_BYTES) + a_group)
+    row_count * (cell(input) + if_set(*groups, NUMBER_BYTES) + a_group)
+}
+
+fn slot_inputs(arguments: &AccumulateSlots) -> impl Iterator<Item = &SlotInput> {
+    arguments.inputs.iter().take(arguments.input_count as usize)
+}
+
+fn slot_keys(arguments: &AccumulateSlots) -> u64 {
+    let keys = arguments.keys.iter().take(arguments.key_count as usize);
+    keys.map(|SlotKeyView { key, .. }| cell(key)).sum()
 }
 
 /// What [`operation_of`] calls launches that find groups which are known to be few, and those that copy a range of rows.

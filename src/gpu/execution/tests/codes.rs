@@ -316,13 +316,24 @@ fn groups_of_codes_are_those_of_their_texts() {
         aggregate_call(200, Aggregate::Count, None, DataType::Int64),
         aggregate_call(201, Aggregate::Sum, Some(int64(3)), sum),
     ];
-    let grouped = plan(aggregate(table.scanned(0, &[], true), vec![named(100, text(1))], calls));
-    for (settings, groups_codes) in [(DeviceSettings::default(), true), (without(), false)] {
-        let platform = Watched::new(|_| Ok(()));
-        let answer = Fixture::over(platform.clone(), PLENTY_BYTES).run_with(grouped.clone(), settings);
-        assert_eq!(sorted(answer.unwrap().rows), expected);
-        // One a row group; then the groups of all, by their texts.
-        assert_eq!(platform.calls.count("assign_groups"), 4);
-        assert_eq!(platform.calls.count(GROUPS_OF_FEW), if groups_codes { 3 } else { 0 });
+    // The second is for no slot.
+    let least = aggregate_call(202, Aggregate::Min, Some(text(1)), DataType::Text);
+    for (is_compared, calls) in [(false, calls.clone()), (true, [calls, vec![least]].concat())] {
+        let grouped = plan(aggregate(table.scanned(0, &[], true), vec![named(100, text(1))], calls));
+        let (settings, mut expected) = ([DeviceSettings::default(), without()], expected.clone());
+        if is_compared {
+            expected.iter_mut().for_each(|row| row.push(row[0].clone()));
+        }
+        for (settings, groups_codes) in settings.into_iter().zip([true, false]) {
+            let platform = Watched::new(|_| Ok(()));
+            let answer = Fixture::over(platform.clone(), PLENTY_BYTES).run_with(grouped.clone(), settings);
+            assert_eq!(sorted(answer.unwrap().rows), expected);
+            let by_code = |count: u64| if groups_codes { count } else { 0 };
+            // One a row group; then the groups of all, by their texts.
+            let by_slot = if is_compared { 0 } else { by_code(3) };
+            assert_eq!(platform.calls.count("flag_slots"), by_slot);
+            assert_eq!(platform.calls.count("assign_groups"), 4 - by_slot);
+            assert_eq!(platform.calls.count(GROUPS_OF_FEW), by_code(3) - by_slot);
+        }
     }
 }

@@ -3,13 +3,15 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::{ColumnView, KeyColumns};
-use crate::operation::{SLOT_INPUTS_MAX, SLOT_OUTPUTS_MAX};
+use crate::operation::{SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX};
 
-/// Groups of which every thread of a block keeps a sum of its own.
-pub const PRIVATE_GROUPS_MAX: u64 = 8;
+/// Slots of which every thread of a block keeps a sum of its own.
+pub const PRIVATE_SLOTS_MAX: u64 = 12;
+/// Slots of which a block keeps a sum.
+pub const BLOCK_SLOTS_MAX: u64 = 1024;
 /// Words of a sum that 128 bits might not hold.
 pub const LARGE_SUM_WORDS: usize = 5;
-/// [`PRIVATE_GROUPS_MAX`] for such sums.
+/// Groups of which every thread of a block keeps such a sum.
 pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 
 /// Arguments of `assign_groups` and `number_groups`.
@@ -39,11 +41,11 @@ pub struct AssignGroups {
 }
 const _: () = assert!(size_of::<AssignGroups>() == 464);
 
-/// Arguments of `accumulate_groups`, `accumulate_large_sums` and their kin for few groups.
+/// Arguments of `accumulate_groups`, `accumulate_large_sums` and its kin for few groups.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccumulateGroups {
-    /// What is added, or nothing.
+    /// What is added or compared.
     pub input: ColumnView,
     /// Group numbers, or 0 for one group.
     pub groups: u64,
@@ -51,7 +53,7 @@ pub struct AccumulateGroups {
     pub row_count: u64,
     /// Rows that are not NULL, a group.
     pub counts: u64,
-    /// Two words a group, or [`LARGE_SUM_WORDS`].
+    /// [`LARGE_SUM_WORDS`] a group.
     pub sums: u64,
     /// Rows that hold a group's value.
     pub rows: u64,
@@ -64,13 +66,13 @@ pub struct AccumulateGroups {
 }
 const _: () = assert!(size_of::<AccumulateGroups>() == 80);
 
-/// Arguments of `finish_sums` and `finish_large_sums`.
+/// Arguments of `finish_large_sums`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct FinishSums {
     /// Rows that are not NULL, a group.
     pub counts: u64,
-    /// Two words a group, or [`LARGE_SUM_WORDS`].
+    /// [`LARGE_SUM_WORDS`] a group.
     pub sums: u64,
     /// Target cells.
     pub values: u64,
@@ -91,54 +93,104 @@ pub struct FinishSums {
 }
 const _: () = assert!(size_of::<FinishSums>() == 64);
 
+/// Where a key has its places.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SlotKeyView {
+    /// Integers.
+    pub key: ColumnView,
+    /// The key of the first place.
+    pub least: i64,
+    /// Without that of NULL.
+    pub place_count: u64,
+    /// Slots from one place to the next.
+    pub stride: u64,
+}
+const _: () = assert!(size_of::<SlotKeyView>() == 48);
+
 /// An input of aggregates that slots hold.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SlotInput {
     /// What is added.
     pub input: ColumnView,
-    /// Word of the count of rows whose input is not NULL.
-    pub count_word: u32,
+    /// Word of the count of rows whose input is NULL.
+    pub null_word: u32,
     /// First word of the sum; 0 if none is wanted.
     pub sum_word: u32,
 }
 const _: () = assert!(size_of::<SlotInput>() == 32);
 
-/// Arguments of `accumulate_slots`.
+/// Arguments of `accumulate_slots` and its kin for few slots.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccumulateSlots {
-    /// Integers.
-    pub key: ColumnView,
-    /// Words of all slots; the last slot is that of NULL.
+    /// Words of all slots.
     pub slots: u64,
     /// Rows.
     pub row_count: u64,
-    /// The key of the first slot.
-    pub least: i64,
-    /// Slots without that of NULL.
+    /// Slots.
     pub slot_count: u64,
+    /// A `Status`.
+    pub status: u64,
     /// Words of a slot.
     pub slot_words: u32,
+    /// How many keys.
+    pub key_count: u32,
     /// How many inputs.
     pub input_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Keys.
+    pub keys: [SlotKeyView; SLOT_KEYS_MAX],
     /// Inputs.
     pub inputs: [SlotInput; SLOT_INPUTS_MAX],
 }
-const _: () = assert!(size_of::<AccumulateSlots>() == 320);
+const _: () = assert!(size_of::<AccumulateSlots>() == 496);
 
-/// What is taken of a slot.
+/// A key of the slots that are taken.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct SlotKeyTarget {
+    /// Target cells.
+    pub target: u64,
+    /// Target validity, or 0.
+    pub validity: u64,
+    /// As of [`SlotKeyView`].
+    pub least: i64,
+    /// As of [`SlotKeyView`].
+    pub place_count: u64,
+    /// As of [`SlotKeyView`].
+    pub stride: u64,
+    /// 2, 4 or 8.
+    pub cell_bytes: u32,
+    /// 1 if NULL has a place.
+    pub null_places: u32,
+}
+const _: () = assert!(size_of::<SlotKeyTarget>() == 48);
+
+/// A count or a sum that is taken of slots.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct SlotOutput {
-    /// Where the words go, slot after slot.
+    /// Target cells.
     pub target: u64,
-    /// The first word.
-    pub word: u32,
-    /// 1 or 2.
-    pub words: u32,
+    /// Target validity of a sum.
+    pub validity: u64,
+    /// As of [`SlotInput`]; 0 for a count of rows.
+    pub null_word: u32,
+    /// As of [`SlotInput`].
+    pub sum_word: u32,
+    /// 8, or, of a sum, 16 or 32.
+    pub cell_bytes: u32,
+    /// The error of a sum that does not fit.
+    pub overflow_code: u32,
+    /// What goes with the error: the most digits that the cell has.
+    pub overflow_detail: u32,
+    /// 0.
+    pub reserved: u32,
 }
-const _: () = assert!(size_of::<SlotOutput>() == 16);
+const _: () = assert!(size_of::<SlotOutput>() == 40);
 
 /// Arguments of `flag_slots` and `take_slots`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -148,27 +200,25 @@ pub struct TakeSlots {
     pub slots: u64,
     /// 1 for a slot that has rows.
     pub flags: u64,
-    /// Which slots are taken.
+    /// Which slots are taken; 0: all.
     pub numbers: u64,
     /// How many are taken.
     pub row_count: u64,
-    /// Cells of the key.
-    pub keys: u64,
-    /// Validity of the key, or 0.
-    pub validity: u64,
-    /// The key of the first slot.
-    pub least: i64,
-    /// Slots without that of NULL.
+    /// Slots.
     pub slot_count: u64,
+    /// A `Status`.
+    pub status: u64,
     /// Words of a slot.
     pub slot_words: u32,
-    /// Bytes of a key: 2, 4 or 8.
-    pub key_bytes: u32,
+    /// How many keys.
+    pub key_count: u32,
     /// How many outputs.
     pub output_count: u32,
     /// 0.
     pub reserved: u32,
+    /// Keys.
+    pub keys: [SlotKeyTarget; SLOT_KEYS_MAX],
     /// Outputs.
     pub outputs: [SlotOutput; SLOT_OUTPUTS_MAX],
 }
-const _: () = assert!(size_of::<TakeSlots>() == 464);
+const _: () = assert!(size_of::<TakeSlots>() == 896);

@@ -14,8 +14,8 @@ use crate::{
     operation::KEYS_MAX,
 };
 pub use group::{
-    AccumulateGroups, AccumulateSlots, AssignGroups, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
-    PRIVATE_GROUPS_MAX, SlotInput, SlotOutput, TakeSlots,
+    AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,
+    LARGE_SUM_WORDS, PRIVATE_SLOTS_MAX, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
 };
 pub use join::{
     FindEqualKeys, HashKeys, InsertBuildRows, InsertFilterKeys, KeyFilterView, MeasureKeys, ProbeRows,
