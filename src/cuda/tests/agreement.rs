@@ -18,7 +18,7 @@ use pystachio_files::{FileCatalog, chunk_range, file_type};
 use pystachio_gpu::{
     decode::{EncodedColumnChunk, check_column, decode_column_chunk},
     device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
-    operation::{Accumulator, ProbeMode, Queue, SortColumn, column_schema, to_arrow},
+    operation::{Accumulation, Accumulator, ProbeMode, Queue, SortColumn, SumWidth, column_schema, to_arrow},
     program::{Filter, Program},
 };
 use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal, ScanColumn, Value};
@@ -41,6 +41,11 @@ fn devices() -> Option<[Queue; 2]> {
 fn batch(queue: &Queue, columns: Vec<Column>, row_count: usize) -> RecordBatch {
     let types: Vec<DataType> = columns.iter().map(|column| column.data_type.clone()).collect();
     to_arrow(queue, &Chunk { row_count, columns }, &column_schema(&types)).expect("a batch")
+}
+
+/// An aggregate of the first input, or a count of rows.
+fn aggregate(accumulator: Accumulator, input: Option<usize>, result: &DataType) -> Accumulation {
+    Accumulation { accumulator, input, width: SumWidth::Large, result: result.clone() }
 }
 
 fn parquet_files() -> Vec<PathBuf> {
@@ -180,14 +185,10 @@ fn operations_agree_over_every_type() {
                 let keys = [column.clone()];
                 let grouping = queue.group(&keys, rows, rows).expect("groups");
                 let leaders = grouping.leaders.clone().expect("leaders");
-                let accumulate = |accumulator, input| {
-                    queue.accumulate(&grouping, accumulator, input, &DataType::Int64).expect("an aggregate")
-                };
-                let found = [
-                    queue.gather(column, &leaders).expect("keys"),
-                    accumulate(Accumulator::Count, None),
-                    accumulate(Accumulator::Count, Some(column)),
-                ];
+                let counts =
+                    [None, Some(0)].map(|input| aggregate(Accumulator::Count, input, &DataType::Int64));
+                let mut found = vec![queue.gather(column, &leaders).expect("keys")];
+                found.extend(queue.accumulate(&grouping, &[column], &counts).expect("counts"));
                 // Which row stands for a group has no order on a GPU.
                 let order = queue
                     .sort(
@@ -203,12 +204,9 @@ fn operations_agree_over_every_type() {
             "least and greatest",
             each(&|queue, column| {
                 let grouping = queue.group(&[], rows, rows).expect("one group");
-                let value = |accumulator| {
-                    queue
-                        .accumulate(&grouping, accumulator, Some(column), &column.data_type)
-                        .expect("a value")
-                };
-                batch(queue, vec![value(Accumulator::Min), value(Accumulator::Max)], 1)
+                let calls = [Accumulator::Min, Accumulator::Max]
+                    .map(|accumulator| aggregate(accumulator, Some(0), &column.data_type));
+                batch(queue, queue.accumulate(&grouping, &[column], &calls).expect("values"), 1)
             }),
         );
         check(
@@ -345,14 +343,12 @@ fn decimals_of_more_than_38_digits_agree() {
             let large = program.evaluate(queue, &chunk).expect("products").remove(0);
             let accumulate = |keys: &[Column]| {
                 let grouping = queue.group(keys, rows, rows).expect("groups");
-                let aggregate = |accumulator, result: &DataType| {
-                    queue.accumulate(&grouping, accumulator, Some(&large), result).expect("an aggregate")
-                };
-                let found = [
-                    aggregate(Accumulator::Min, &large.data_type),
-                    aggregate(Accumulator::Max, &large.data_type),
-                    aggregate(Accumulator::Sum, &decimal(76, scale)),
+                let calls = [
+                    aggregate(Accumulator::Min, Some(0), &large.data_type),
+                    aggregate(Accumulator::Max, Some(0), &large.data_type),
+                    aggregate(Accumulator::Sum, Some(0), &decimal(76, scale)),
                 ];
+                let found = queue.accumulate(&grouping, &[&large], &calls).expect("aggregates");
                 let keys = [SortColumn { column: found[0].clone(), descending: true, nulls_first: false }];
                 let order = queue.sort(&keys, grouping.group_count).expect("an order");
                 let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
