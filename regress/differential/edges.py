@@ -241,6 +241,19 @@ def entries():
         yield from make()
 
 
+# What the planner alone calls, for which SQL has no call.
+PLANNERS_OWN = ["pad_blanks", "quotient_scale", "trim_blanks", "variance", "variance_scale"]
+
+
+def missing_examples(session):
+    """What the registry of functions would have tried and the matrix does not: `function: SQL`."""
+    tried = {entry.expression for entry in entries()}
+    examples = session.run("SELECT name, unnest(examples) FROM pystachio.functions()").rows
+    silent = session.run("SELECT name FROM pystachio.functions() WHERE examples = '{}' ORDER BY name").rows
+    missing = [f"{name}: {sql}" for name, sql in examples if sql.replace("{a}", "a.v").replace("{b}", "b.v") not in tried]
+    return missing + [f"{name}: no example" for (name,) in silent if name not in PLANNERS_OWN]
+
+
 def column_queries():
     """Whole queries over single edge columns: (name, sql, ordered)."""
     for name in ["edge_" + one for one in ORDERED + ARRAYS] + ["form_" + one for one in FORMS]:

@@ -121,7 +121,7 @@ impl SlotLayout {
     }
 
     /// Aggregates that it has.
-    pub fn len(&self) -> usize {
+    pub fn result_count(&self) -> usize {
         self.results.len()
     }
 
@@ -257,8 +257,8 @@ impl Queue {
                 SlotInput { input: column.view(), null_word: input.null_word, sum_word: input.sum_word };
         }
         let kernel = match slot_count {
-            0..=PRIVATE_SLOTS_MAX => Kernel::AccumulatePrivateSlots,
-            0..=BLOCK_SLOTS_MAX => Kernel::AccumulateBlockSlots,
+            count if count <= PRIVATE_SLOTS_MAX => Kernel::AccumulatePrivateSlots,
+            count if count <= BLOCK_SLOTS_MAX => Kernel::AccumulateBlockSlots,
             _ => return self.launch_strided(Kernel::AccumulateSlots, accumulate.row_count, &accumulate),
         };
         // Each block adds one input, or the rows.
@@ -396,7 +396,10 @@ mod tests {
             (Accumulator::Count, Some(0), wide),
         ]);
         // Rows, and two inputs of which one is summed.
-        assert_eq!(layout.map(|layout| (layout.words, layout.inputs.len(), layout.len())), Some((5, 2, 4)));
+        assert_eq!(
+            layout.map(|layout| (layout.words, layout.inputs.len(), layout.result_count())),
+            Some((5, 2, 4))
+        );
         assert!(SlotLayout::plan([(Accumulator::Min, Some(0), wide)]).is_none());
         assert!(SlotLayout::plan([(Accumulator::Sum, Some(0), SumWidth::Large)]).is_none());
         let sum = |argument| (Accumulator::Sum, Some(argument), wide);

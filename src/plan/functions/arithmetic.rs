@@ -127,7 +127,7 @@ pub(super) static MODULO: FunctionEntry = FunctionEntry::new(
         &[Example::of("{a} % {b}"), Example::with("mod({a}, {n})", &["7"])],
     ),
 ])
-.catalog(operator_names!("mod", "numeric_mod", "mod"));
+.catalog(&[CatalogNames::itself(&["int2mod", "int4mod", "int8mod", "numeric_mod", "mod"])]);
 
 pub(super) static NEGATE: FunctionEntry =
     FunctionEntry::new("negate", Form::Plain(Function::Negate), "The number with the other sign.")

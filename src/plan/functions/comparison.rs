@@ -31,10 +31,11 @@ macro_rules! comparisons {
     }};
 }
 
-/// The names of an operator's functions, such as `int48lt`, `nameeqtext` and `date_le_timestamp`.
+/// The names of an operator's functions, such as `int48lt`, `nameeqtext` and `date_le_timestamp`; that of texts follows no rule.
 macro_rules! operator_names {
-    ($suffix:literal) => {
+    ($suffix:literal, $text:literal) => {
         &[CatalogNames::itself(&[
+            $text,
             concat!("int2", $suffix),
             concat!("int4", $suffix),
             concat!("int8", $suffix),
@@ -50,8 +51,6 @@ macro_rules! operator_names {
             concat!("float84", $suffix),
             concat!("numeric_", $suffix),
             concat!("bool", $suffix),
-            concat!("text", $suffix),
-            concat!("text_", $suffix),
             concat!("text", $suffix, "name"),
             concat!("name", $suffix, "text"),
             concat!("bpchar", $suffix),
@@ -69,20 +68,36 @@ macro_rules! operator_names {
 }
 
 macro_rules! comparison {
-    ($entry:ident, $name:literal, $function:expr, $operator:literal, $suffix:literal, $meaning:literal) => {
+    ($entry:ident, $name:literal, $function:expr, $operator:literal, $suffix:literal, $text:literal, $meaning:literal) => {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
             .shown(Shown::Infix($operator))
             .signatures(comparisons!($operator))
-            .catalog(operator_names!($suffix));
+            .catalog(operator_names!($suffix, $text));
     };
 }
 
-comparison!(EQUAL, "equal", Function::Equal, "=", "eq", "Whether a equals b.");
-comparison!(NOT_EQUAL, "not_equal", Function::NotEqual, "<>", "ne", "Whether a does not equal b.");
-comparison!(LESS, "less", Function::Less, "<", "lt", "Whether a is before b.");
-comparison!(LESS_EQUAL, "less_equal", Function::LessEqual, "<=", "le", "Whether a is not after b.");
-comparison!(GREATER, "greater", Function::Greater, ">", "gt", "Whether a is after b.");
-comparison!(GREATER_EQUAL, "greater_equal", Function::GreaterEqual, ">=", "ge", "Whether a is not before b.");
+comparison!(EQUAL, "equal", Function::Equal, "=", "eq", "texteq", "Whether a equals b.");
+comparison!(NOT_EQUAL, "not_equal", Function::NotEqual, "<>", "ne", "textne", "Whether a does not equal b.");
+comparison!(LESS, "less", Function::Less, "<", "lt", "text_lt", "Whether a is before b.");
+comparison!(
+    LESS_EQUAL,
+    "less_equal",
+    Function::LessEqual,
+    "<=",
+    "le",
+    "text_le",
+    "Whether a is not after b."
+);
+comparison!(GREATER, "greater", Function::Greater, ">", "gt", "text_gt", "Whether a is after b.");
+comparison!(
+    GREATER_EQUAL,
+    "greater_equal",
+    Function::GreaterEqual,
+    ">=",
+    "ge",
+    "text_ge",
+    "Whether a is not before b."
+);
 
 pub(super) static IS_DISTINCT_FROM: FunctionEntry = FunctionEntry::new(
     "is_distinct_from",
@@ -109,4 +124,4 @@ pub(super) static IN: FunctionEntry = FunctionEntry::new(
 )
 .nulls(NullRule::SomeNull)
 .shown(Shown::List)
-.signatures(&[Signature::new(&[Any, Any], BOOL, &[Example::of("{a} IN ({b}, NULL)")]).variadic()]);
+.signatures(&[Signature::new(&[Any, Any], BOOL, &[Example::of("{a} IN (1, NULL)")]).variadic()]);

@@ -106,7 +106,7 @@ pub(super) static ADD_DAYS: FunctionEntry =
         .signatures(&[Signature::new(
             &[Date, Int32],
             ResultType::Same,
-            &[Example::of("{a} + {b}"), Example::of("{b} + {a}"), Example::with("{a} + {n}", DAYS)],
+            &[Example::of("{a} + {b}"), Example::of("{b} + {a}"), Example::with("{a} + ({n})", DAYS)],
         )])
         .catalog(&[
             CatalogNames::itself(&["date_pli"]),
@@ -123,7 +123,7 @@ pub(super) static SUBTRACT_DAYS: FunctionEntry = FunctionEntry::new(
 .signatures(&[Signature::new(
     &[Date, Int32],
     ResultType::Same,
-    &[Example::of("{a} - {b}"), Example::with("{a} - {n}", DAYS)],
+    &[Example::of("{a} - {b}"), Example::with("{a} - ({n})", DAYS)],
 )])
 .catalog(&[CatalogNames::itself(&["date_mii"])]);
 

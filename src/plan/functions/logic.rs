@@ -60,8 +60,7 @@ pub(super) static COALESCE: FunctionEntry =
     FunctionEntry::new("coalesce", Form::Plain(Function::Coalesce), "The first that is not NULL.")
         .nulls(NullRule::AllNull)
         .signatures(&[
-            Signature::new(&[Any], ResultType::Same, &[]).variadic(),
-            Signature::new(&[Any, Any], ResultType::Same, &[Example::of("coalesce({a}, {b})")]),
+            Signature::new(&[Any], ResultType::Same, &[Example::of("coalesce({a}, {b})")]).variadic()
         ]);
 
 pub(super) static NULL_IF: FunctionEntry =

@@ -1,5 +1,5 @@
 //! The registry of functions: one entry for each function of the plan language, which planner, engines, EXPLAIN, the files of
-//! cases and the differential tests read.
+//! cases and the differential tests read; `pystachio.functions()` shows them.
 //!
 //! ```text
 //! Function ── entry() ──► FunctionEntry: name, signatures, NULL rule, failure, cost, how it is shown,
@@ -12,7 +12,9 @@
 //!   entries by family
 //!
 //! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
-//! other place. Every signature has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them.
+//! other place. Every signature has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
+//! function is evaluated is a table of each engine's (`src/cpu/functions`, `src/gpu/program/compile`), which the compiler keeps
+//! complete.
 //!
 //! Deliberately absent: engines, and what is PostgreSQL's alone: collations, oids, conditions under which a name may be shipped.
 
@@ -49,6 +51,8 @@ pub struct FunctionEntry {
     pub failure: FailureRule,
     /// Whether it costs more than the skipping of rows that do not need it.
     pub is_expensive: bool,
+    /// Whether a device computes it for the GPU engine, and not the host.
+    pub is_on_device: bool,
     /// How EXPLAIN shows a call.
     pub shown: Shown,
     /// What it takes and gives.
@@ -237,6 +241,7 @@ impl FunctionEntry {
             nulls: NullRule::Strict,
             failure: FailureRule::Never,
             is_expensive: false,
+            is_on_device: true,
             shown: Shown::Call,
             signatures: &[],
             catalog: &[],
@@ -255,6 +260,11 @@ impl FunctionEntry {
 
     const fn expensive(mut self) -> Self {
         self.is_expensive = true;
+        self
+    }
+
+    const fn on_host(mut self) -> Self {
+        self.is_on_device = false;
         self
     }
 
@@ -284,6 +294,17 @@ impl NullRule {
             Self::AllNull => "if all are",
             Self::SomeNull => "only if one is",
             Self::Own => "of its own",
+        }
+    }
+}
+
+impl FailureRule {
+    /// The rule in words.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "for some values",
+            Self::Depends(_) => "for some values of some types",
         }
     }
 }
@@ -318,7 +339,7 @@ mod tests {
                         "{}",
                         example.sql
                     );
-                    let has_two = signature.arguments.len() > 1;
+                    let has_two = signature.arguments.len() > 1 || signature.is_variadic;
                     assert!(!example.sql.contains("{b}") || has_two, "{}", example.sql);
                 }
             }

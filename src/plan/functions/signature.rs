@@ -1,5 +1,7 @@
 //! What a function takes and gives, by classes of types.
 
+use std::fmt;
+
 use crate::DataType;
 
 /// Types that a function does not tell apart.
@@ -184,15 +186,17 @@ impl Signature {
                 ResultType::Of(class) => class.contains(result),
             }
     }
+}
 
-    /// The classes that stand for several types, with their types, result included: what is to be tried of each.
-    pub fn choices(&self) -> Vec<TypeClass> {
-        let mut classes: Vec<TypeClass> = self.arguments.to_vec();
-        if let ResultType::Of(class) = self.result {
-            classes.push(class);
+impl fmt::Display for Signature {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, class) in self.arguments.iter().enumerate() {
+            write!(formatter, "{}{}", if index > 0 { ", " } else { "" }, class.name())?;
         }
-        classes.retain(|class| class.members().len() > 1);
-        classes.dedup();
-        classes
+        let result = match self.result {
+            ResultType::Same => self.arguments.first().map_or("", |class| class.name()),
+            ResultType::Of(class) => class.name(),
+        };
+        write!(formatter, "{} -> {result}", if self.is_variadic { ", ..." } else { "" })
     }
 }

@@ -24,6 +24,7 @@ pub(super) static VARIANCE: FunctionEntry = FunctionEntry::new(
 )
 .nulls(NullRule::StrictAndOwn)
 .failure(FailureRule::Always)
+.on_host()
 .signatures(&[Signature::new(SUMS, ResultType::Of(Decimals), &[])]);
 
 pub(super) static VARIANCE_SCALE: FunctionEntry = FunctionEntry::new(
@@ -32,4 +33,5 @@ pub(super) static VARIANCE_SCALE: FunctionEntry = FunctionEntry::new(
     "How many digits after the point PostgreSQL gives a variance.",
 )
 .nulls(NullRule::StrictAndOwn)
+.on_host()
 .signatures(&[Signature::new(SUMS, ResultType::Of(Int32), &[])]);

@@ -17,6 +17,9 @@ const COUNTS: &[&str] = &["-1", "0", "1", "3", "2147483647"];
 /// Counts of characters that are kept or, negative, dropped.
 const ENDS: &[&str] = &["-2147483648", "-2", "0", "2", "2147483647"];
 
+/// Patterns of constants alone, of wildcards alone, and with both.
+const PATTERNS: &[&str] = &["", "abc", "%", "_", "a%", "%a", "%b%", "a_b", "PROMO%", "%special%requests%"];
+
 /// Names of LIKE's functions, by the type of the text.
 const LIKE_NAMES: &[CatalogNames] = &[
     CatalogNames::itself(&["textlike", "bpcharlike"]),
@@ -35,7 +38,7 @@ pub(super) static LIKE: FunctionEntry = FunctionEntry::new(
 .failure(FailureRule::Depends(pattern_could_fail))
 .expensive()
 .shown(Shown::Infix("LIKE"))
-.signatures(&[Signature::new(&[Text, Text], BOOL, &[Example::of("{a} LIKE {b}")])])
+.signatures(&[Signature::new(&[Text, Text], BOOL, &[Example::with("{a} LIKE '{n}'", PATTERNS)])])
 .catalog(LIKE_NAMES);
 
 pub(super) static ILIKE: FunctionEntry = FunctionEntry::new(
@@ -116,7 +119,7 @@ pub(super) static CONCAT_SKIPPING_NULLS: FunctionEntry = FunctionEntry::new(
 )
 .nulls(NullRule::Never)
 .expensive()
-.signatures(&[Signature::new(&[Text], TEXT, &[Example::of("concat({a}, '-', {a})")]).variadic()])
+.signatures(&[Signature::new(&[Text], TEXT, &[Example::of("concat({a}, '-', {b})")]).variadic()])
 .catalog(&[CatalogNames::itself(&["concat"])]);
 
 pub(super) static TRIM: FunctionEntry = FunctionEntry::new(
