@@ -164,6 +164,7 @@ def _text_entries():
         yield Entry(f"trim ab {name}", (name,), "trim(both 'ab' from a.v)")
         yield Entry(f"ltrim xa {name}", (name,), "ltrim(a.v, 'xa')")
         yield Entry(f"rtrim empty {name}", (name,), "rtrim(a.v, '')")
+        yield Entry(f"btrim({name}, {name})", (name, name), "btrim(a.v, b.v)")
         yield Entry(f"position {name}", (name, name), "position(b.v in a.v)")
         yield Entry(f"strpos {name}", (name, name), "strpos(a.v, b.v)")
         yield Entry(f"{name} || {name}", (name, name), "a.v || b.v")
@@ -210,6 +211,7 @@ def _time_entries():
         yield Entry(f"date + {days}", ("date",), f"a.v + ({days})")
         yield Entry(f"date - {days}", ("date",), f"a.v - ({days})")
     yield Entry("date + int4", ("date", "int4"), "a.v + b.v")
+    yield Entry("int4 + date", ("date", "int4"), "b.v + a.v")
     yield Entry("date + time", ("date", "time"), "a.v + b.v")
     yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
 
