@@ -14,6 +14,12 @@
 //!
 //! Must not know: engines, PostgreSQL.
 
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "only tests read the files: one that does not parse fails them"
+)]
+
 mod section;
 mod value;
 
