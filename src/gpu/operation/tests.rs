@@ -289,7 +289,8 @@ fn one_pass_takes_as_many_aggregates_as_there_are() {
     let wide = DataType::Decimal { precision: 38, scale: 0 };
     // Sums of addends that have 64 bits, and of some that have more.
     let narrow: Vec<_> = (0..11).map(|_| random_numbers(rows, 1 << 62, true)).collect();
-    let addend = |row: usize| (row % 5 != 3).then_some(if row.is_multiple_of(3) { -1 } else { 1 } << (60 + row % 20));
+    let addend =
+        |row: usize| (row % 5 != 3).then_some(if row.is_multiple_of(3) { -1 } else { 1 } << (60 + row % 20));
     let large: Vec<Option<i128>> = (0..rows).map(addend).collect();
     let cells: Vec<i128> = large.iter().map(|value| value.unwrap_or(7)).collect();
     let large_column = Column {
