@@ -100,6 +100,25 @@ COMMENT ON VIEW @extschema@.cache IS
   'Columns that the engines hold between queries, in each tier: device, pinned, host; which they are is for pg_read_all_stats';
 
 --
+-- What is pushed down
+--
+CREATE FUNCTION @extschema@.functions()
+  RETURNS TABLE (
+    name text,
+    meaning text,
+    signatures text[],
+    nulls text,
+    fails text,
+    on_device boolean,
+    catalog_names text[],
+    examples text[])
+  LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+  AS 'MODULE_PATHNAME', 'functions_wrapper';
+
+COMMENT ON FUNCTION @extschema@.functions() IS
+  'The functions that engines evaluate: their meaning, when they are NULL, when they fail, names in pg_catalog that mean them';
+
+--
 -- Where the time of a query went
 --
 CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')

@@ -164,6 +164,7 @@ def _text_entries():
         yield Entry(f"trim ab {name}", (name,), "trim(both 'ab' from a.v)")
         yield Entry(f"ltrim xa {name}", (name,), "ltrim(a.v, 'xa')")
         yield Entry(f"rtrim empty {name}", (name,), "rtrim(a.v, '')")
+        yield Entry(f"btrim({name}, {name})", (name, name), "btrim(a.v, b.v)")
         yield Entry(f"position {name}", (name, name), "position(b.v in a.v)")
         yield Entry(f"strpos {name}", (name, name), "strpos(a.v, b.v)")
         yield Entry(f"{name} || {name}", (name, name), "a.v || b.v")
@@ -210,6 +211,7 @@ def _time_entries():
         yield Entry(f"date + {days}", ("date",), f"a.v + ({days})")
         yield Entry(f"date - {days}", ("date",), f"a.v - ({days})")
     yield Entry("date + int4", ("date", "int4"), "a.v + b.v")
+    yield Entry("int4 + date", ("date", "int4"), "b.v + a.v")
     yield Entry("date + time", ("date", "time"), "a.v + b.v")
     yield Entry("time + interval", ("time",), "a.v + interval '3 hours'")
 
@@ -239,6 +241,19 @@ def entries():
     """Every entry, in a fixed order."""
     for make in (_comparison_entries, _arithmetic_entries, _cast_entries, _logic_entries, _text_entries, _time_entries):
         yield from make()
+
+
+# What the planner alone calls, for which SQL has no call.
+PLANNERS_OWN = ["pad_blanks", "quotient_scale", "trim_blanks", "variance", "variance_scale"]
+
+
+def missing_examples(session):
+    """What the registry of functions would have tried and the matrix does not: `function: SQL`."""
+    tried = {entry.expression for entry in entries()}
+    examples = session.run("SELECT name, unnest(examples) FROM pystachio.functions()").rows
+    silent = session.run("SELECT name FROM pystachio.functions() WHERE examples = '{}' ORDER BY name").rows
+    missing = [f"{name}: {sql}" for name, sql in examples if sql.replace("{a}", "a.v").replace("{b}", "b.v") not in tried]
+    return missing + [f"{name}: no example" for (name,) in silent if name not in PLANNERS_OWN]
 
 
 def column_queries():

@@ -245,6 +245,9 @@ def run_edges(conninfo, options):
     """The expression edge matrix and whole queries over edge columns."""
     claims, pushdown = Claims("edges"), Pushdown()
     pair = Pair(conninfo, "heap", "pq")
+    if not options.self_check:
+        missing = edges.missing_examples(pair.expected)
+        claims.check("the matrix has every example of the registry of functions", not missing, "\n".join(missing))
     choose = random.Random(options.seed)
     for name, sql, ordered in edges.column_queries():
         if is_chosen(options, name):

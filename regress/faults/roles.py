@@ -63,6 +63,7 @@ def _trials(place):
     options = "pg_catalog.pg_foreign_table"
     return {
         "function pystachio.version()": [Trial("SELECT pystachio.version()", _any)],
+        "function pystachio.functions()": [Trial("SELECT name FROM pystachio.functions()", _shown(0))],
         "function pystachio.handler()": [Trial("SELECT pystachio.handler() IS NULL", _any)],
         "function pystachio.validator(text[],oid)": [
             Trial(f"SELECT pystachio.validator('{{path={nation}}}', '{options}'::regclass)", _any,

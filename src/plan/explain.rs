@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::{
-    ActualRows, AggregateCall, ColumnId, DateField, Expression, Function, JoinKind, JoinSide, Literal,
-    NamedExpression, Operator, Plan, Relation, SortKey, TrimSide, Value,
+    ActualRows, AggregateCall, ColumnId, Expression, Function, JoinKind, JoinSide, Literal, NamedExpression,
+    Operator, Plan, Relation, Shown, SortKey, TrimSide, Value,
 };
 
 /// What is shown of a plan beside its operators.
@@ -122,70 +122,37 @@ impl Names {
     }
 
     fn call(&self, function: &Function, arguments: &[Expression], data_type: &crate::DataType) -> String {
-        let infix = |operator: &str| {
-            let parts: Vec<_> = arguments.iter().map(|part| self.expression(part)).collect();
-            format!("({})", parts.join(&format!(" {operator} ")))
-        };
-        let postfix = |words: &str| format!("({} {words})", self.list(arguments));
-        match function {
-            Function::Equal => infix("="),
-            Function::NotEqual => infix("<>"),
-            Function::Less => infix("<"),
-            Function::LessEqual => infix("<="),
-            Function::Greater => infix(">"),
-            Function::GreaterEqual => infix(">="),
-            Function::IsDistinctFrom => infix("IS DISTINCT FROM"),
-            Function::IsNotDistinctFrom => infix("IS NOT DISTINCT FROM"),
-            Function::And => infix("AND"),
-            Function::Or => infix("OR"),
-            Function::Add | Function::AddDays | Function::AddInterval => infix("+"),
-            Function::Subtract
-            | Function::SubtractDays
-            | Function::DaysBetween
-            | Function::TimestampDifference => infix("-"),
-            Function::Multiply => infix("*"),
-            Function::Divide => infix("/"),
-            Function::Modulo => infix("%"),
-            Function::Like => infix("LIKE"),
-            Function::ILike(_) => infix("ILIKE"),
-            Function::Concat => infix("||"),
-            Function::IsNull => postfix("IS NULL"),
-            Function::IsNotNull => postfix("IS NOT NULL"),
-            Function::IsTrue => postfix("IS TRUE"),
-            Function::IsNotTrue => postfix("IS NOT TRUE"),
-            Function::IsFalse => postfix("IS FALSE"),
-            Function::IsNotFalse => postfix("IS NOT FALSE"),
-            Function::Not => format!("(NOT {})", self.list(arguments)),
-            Function::In => match arguments.split_first() {
+        let entry = function.entry();
+        match entry.shown {
+            Shown::Call => self.prefix(entry.name, arguments),
+            Shown::Infix(operator) => {
+                let parts: Vec<_> = arguments.iter().map(|part| self.expression(part)).collect();
+                format!("({})", parts.join(&format!(" {operator} ")))
+            }
+            Shown::Postfix(words) => format!("({} {words})", self.list(arguments)),
+            Shown::Prefix(word) => format!("({word} {})", self.list(arguments)),
+            Shown::List => match arguments.split_first() {
                 Some((first, [list @ Expression::Parameter { data_type: crate::DataType::List(_), .. }])) => {
                     format!("({} = ANY ({}))", self.expression(first), self.expression(list))
                 }
                 Some((first, rest)) => format!("({} IN ({}))", self.expression(first), self.list(rest)),
                 None => "IN".into(),
             },
-            Function::DivideDecimal => match arguments {
+            Shown::Quotient => match arguments {
                 [a, b, _] => format!("({} / {})", self.expression(a), self.expression(b)),
                 _ => self.prefix("divide", arguments),
             },
-            Function::Cast => format!("({})::{data_type}", self.list(arguments)),
-            Function::Extract(field) => {
-                format!("extract({} FROM {})", field_text(*field), self.list(arguments))
-            }
-            Function::DatePart(field) => {
-                format!("date_part({}, {})", field_text(*field), self.list(arguments))
-            }
-            Function::DateTrunc(field) => {
-                format!("date_trunc({}, {})", field_text(*field), self.list(arguments))
-            }
-            Function::Trim(side) => {
-                let side = match side {
-                    TrimSide::Both => "btrim",
-                    TrimSide::Leading => "ltrim",
-                    TrimSide::Trailing => "rtrim",
+            Shown::Cast => format!("({})::{data_type}", self.list(arguments)),
+            Shown::FieldFrom => format!("{}({} FROM {})", entry.name, field(function), self.list(arguments)),
+            Shown::Field => format!("{}({}, {})", entry.name, field(function), self.list(arguments)),
+            Shown::Trim => {
+                let name = match function {
+                    Function::Trim(TrimSide::Leading) => "ltrim",
+                    Function::Trim(TrimSide::Trailing) => "rtrim",
+                    _ => "btrim",
                 };
-                self.prefix(side, arguments)
+                self.prefix(name, arguments)
             }
-            other => self.prefix(&snake_case(&format!("{other:?}")), arguments),
         }
     }
 
@@ -354,25 +321,12 @@ fn date_text(days: i64) -> String {
     format!("'{year:04}-{month:02}-{day:02}'")
 }
 
-fn field_text(field: DateField) -> String {
-    match field {
-        DateField::DayOfWeek => "dow".into(),
-        DateField::IsoDayOfWeek => "isodow".into(),
-        DateField::DayOfYear => "doy".into(),
-        DateField::IsoYear => "isoyear".into(),
-        other => format!("{other:?}").to_lowercase(),
+/// The word for the field that a function has; nothing for one without.
+fn field(function: &Function) -> &'static str {
+    match function {
+        Function::Extract(field) | Function::DatePart(field) | Function::DateTrunc(field) => field.word(),
+        _ => "",
     }
-}
-
-fn snake_case(camel: &str) -> String {
-    let mut text = String::new();
-    for (place, letter) in camel.chars().take_while(|letter| letter.is_alphanumeric()).enumerate() {
-        if letter.is_uppercase() && place > 0 {
-            text.push('_');
-        }
-        text.extend(letter.to_lowercase());
-    }
-    text
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {

@@ -5,7 +5,7 @@
 //!
 //! Deliberately absent: failures that are not an expression's: memory, files.
 
-use crate::{DataType, Expression, Function, Literal, Value};
+use crate::{DataType, Expression, FailureRule, Function};
 
 /// Whether evaluating an expression could fail for some row. `is_safe` knows calls that can't, given their arguments.
 pub fn could_fail(expression: &Expression, is_safe: &dyn Fn(&Expression) -> bool) -> bool {
@@ -20,66 +20,17 @@ pub fn could_fail(expression: &Expression, is_safe: &dyn Fn(&Expression) -> bool
 
 /// Whether a call could fail for some row, its arguments aside.
 pub fn call_could_fail(function: Function, arguments: &[Expression], data_type: &DataType) -> bool {
-    match function {
-        // The precision of a decimal result is a bound that holds for every row.
-        Function::Add | Function::Subtract | Function::Multiply | Function::Negate | Function::Absolute => {
-            !data_type.is_decimal()
-        }
-        Function::Divide
-        | Function::Modulo
-        | Function::DivideDecimal
-        | Function::Variance { .. }
-        | Function::SquareRoot
-        | Function::DateTrunc(_)
-        | Function::AddDays
-        | Function::SubtractDays
-        | Function::DaysBetween
-        | Function::AddInterval
-        | Function::TimestampDifference => true,
-        // Of what is infinite; a date from a file is not.
-        Function::Extract(_) | Function::DatePart(_) => arguments
-            .first()
-            .is_some_and(|value| !matches!(value.data_type(), DataType::Date | DataType::Time)),
-        Function::Round | Function::Truncate | Function::Ceiling | Function::Floor => data_type.is_decimal(),
-        Function::Cast => match (arguments.first().map(Expression::data_type), data_type) {
-            (Some(from), to) if from == to => false,
-            (Some(DataType::Int16), DataType::Int32 | DataType::Int64)
-            | (Some(DataType::Int32), DataType::Int64) => false,
-            (Some(from), to) if from.is_integer() && to.is_float() => false,
-            (Some(from), DataType::Decimal { precision, scale }) if from.is_integer() => {
-                i32::from(*precision) - i32::from(*scale) < integer_digits(from)
-            }
-            _ => true,
-        },
-        // The pattern's end is looked at only for texts that match up to there.
-        Function::Like | Function::ILike(_) => match arguments.get(1) {
-            Some(Expression::Literal(Literal { value: Value::Text(pattern), .. })) => {
-                pattern.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
-            }
-            Some(Expression::Literal(Literal { value: Value::Null, .. })) => false,
-            _ => true,
-        },
-        Function::Substring => match arguments.get(2) {
-            Some(Expression::Literal(Literal { value: Value::Int(count), .. })) => *count < 0,
-            other => other.is_some(),
-        },
-        _ => false,
-    }
-}
-
-/// Decimal digits of an integer type's values.
-fn integer_digits(data_type: &DataType) -> i32 {
-    match data_type {
-        DataType::Int16 => 5,
-        DataType::Int32 => 10,
-        _ => 19,
+    match function.entry().failure {
+        FailureRule::Never => false,
+        FailureRule::Always => true,
+        FailureRule::Depends(could_fail) => could_fail(arguments, data_type),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ColumnId;
+    use crate::{ColumnId, Value};
 
     fn text() -> Expression {
         Expression::column(ColumnId(1), DataType::Text)

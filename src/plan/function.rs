@@ -1,7 +1,8 @@
 //! The functions of the plan language. Each gives PostgreSQL's value in every case, errors included.
 //!
 //! Unless a line says otherwise a function is strict: NULL in, NULL out. Errors carry the message that
-//! PostgreSQL gives ("integer out of range", "division by zero", …).
+//! PostgreSQL gives ("integer out of range", "division by zero", …). What is known of each beside its meaning is in
+//! `functions/`.
 
 use serde::{Deserialize, Serialize};
 
@@ -186,31 +187,6 @@ pub enum Function {
     AddInterval,
     /// timestamp - timestamp → interval of days and microseconds.
     TimestampDifference,
-}
-
-impl Function {
-    /// Whether a NULL argument makes the result NULL.
-    pub fn is_strict(&self) -> bool {
-        !matches!(
-            self,
-            Self::IsDistinctFrom
-                | Self::IsNotDistinctFrom
-                | Self::In
-                | Self::And
-                | Self::Or
-                | Self::IsNull
-                | Self::IsNotNull
-                | Self::IsTrue
-                | Self::IsNotTrue
-                | Self::IsFalse
-                | Self::IsNotFalse
-                | Self::Coalesce
-                | Self::NullIf
-                | Self::Greatest
-                | Self::Least
-                | Self::ConcatSkippingNulls
-        )
-    }
 }
 
 /// Which end [`Function::Trim`] works on.

@@ -8,6 +8,7 @@
 //! - `types.rs`: the value types and their Arrow layout
 //! - `value.rs`: single values: literals, parameters, statistics
 //! - `expression.rs`, `function.rs`: scalar expressions and the functions in them
+//! - `functions/`: what is known of each function, by which planner, engines and tests go
 //! - `failure.rs`: which expressions could fail
 //! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
@@ -33,6 +34,7 @@ mod expression;
 mod failure;
 mod frame;
 mod function;
+mod functions;
 mod gate;
 mod memory;
 mod message;
@@ -52,6 +54,10 @@ pub use frame::{
     FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, FrameKind, decode_message, encode_message,
 };
 pub use function::{Aggregate, DateField, Function, TrimSide};
+pub use functions::{
+    CatalogNames, CatalogUse, Example, FUNCTIONS, FailureRule, Form, FunctionEntry, NullRule, ResultType,
+    Shown, Signature, TypeClass, function_of_catalog, function_of_name,
+};
 pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{

@@ -16,11 +16,7 @@ use crate::datafusion::{
 };
 use pystachio_plan::{Aggregate, AggregateCall, DataType, Error, ErrorKind, Expression, Result};
 
-use super::{
-    LoweringInput, call,
-    lower::{lower, lower_aligned},
-    sum::CheckedSum,
-};
+use super::{LoweringInput, call, sum::CheckedSum};
 
 /// See [`super::lower_aggregate`].
 ///
@@ -29,13 +25,13 @@ use super::{
 /// `NotSupported` for an argument type that the aggregate does not have.
 pub(super) fn lower_aggregate(aggregate: &AggregateCall, input: &LoweringInput<'_>) -> Result<Expr> {
     let argument = match &aggregate.argument {
-        Some(argument) => lower_argument(aggregate, argument, input)?,
+        Some(argument) => input.lower_argument(aggregate, argument)?,
         None if aggregate.function == Aggregate::Count => Expr::Literal(COUNT_STAR_EXPANSION, None),
         None => return Err(Error::internal(format!("{:?} has no argument", aggregate.function))),
     };
     // What is the least, the greatest or any of distinct values is that of all values.
     let distinct = aggregate.distinct && matches!(aggregate.function, Aggregate::Count | Aggregate::Sum);
-    let filter = aggregate.filter.as_ref().map(|filter| lower(filter, input)).transpose()?;
+    let filter = aggregate.filter.as_ref().map(|filter| input.lower(filter)).transpose()?;
     let function = function(aggregate)?;
     Ok(Expr::AggregateFunction(AggregateFunction::new_udf(
         function,
@@ -47,30 +43,28 @@ pub(super) fn lower_aggregate(aggregate: &AggregateCall, input: &LoweringInput<'
     )))
 }
 
-fn lower_argument(
-    aggregate: &AggregateCall,
-    argument: &Expression,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    let data_type = argument.data_type();
-    let lowered = match aggregate.function {
-        // The result has the argument's Arrow type.
-        Aggregate::Min | Aggregate::Max | Aggregate::AnyValue => {
-            lower_aligned(argument, &aggregate.data_type, input)?
+impl LoweringInput<'_> {
+    fn lower_argument(&self, aggregate: &AggregateCall, argument: &Expression) -> Result<Expr> {
+        let data_type = argument.data_type();
+        let lowered = match aggregate.function {
+            // The result has the argument's Arrow type.
+            Aggregate::Min | Aggregate::Max | Aggregate::AnyValue => {
+                self.lower_aligned(argument, &aggregate.data_type)?
+            }
+            _ => self.lower(argument)?,
+        };
+        if !data_type.is_float() {
+            return Ok(lowered);
         }
-        _ => lower(argument, input)?,
-    };
-    if !data_type.is_float() {
-        return Ok(lowered);
+        // Arrow tells -0 from 0 and one NaN from another, and puts negative NaN first.
+        Ok(match aggregate.function {
+            // The least of zeros is one of them: where there is -0 alone, it is -0.
+            Aggregate::Min | Aggregate::Max => call::normalize_nan(lowered, data_type),
+            Aggregate::AnyValue => lowered,
+            Aggregate::Count if !aggregate.distinct => lowered,
+            _ => call::normalize_float(lowered, data_type),
+        })
     }
-    // Arrow tells -0 from 0 and one NaN from another, and puts negative NaN first.
-    Ok(match aggregate.function {
-        // The least of zeros is one of them: where there is -0 alone, it is -0.
-        Aggregate::Min | Aggregate::Max => call::normalize_nan(lowered, data_type),
-        Aggregate::AnyValue => lowered,
-        Aggregate::Count if !aggregate.distinct => lowered,
-        _ => call::normalize_float(lowered, data_type),
-    })
 }
 
 fn function(aggregate: &AggregateCall) -> Result<Arc<AggregateUDF>> {

@@ -11,7 +11,8 @@ use arrow::{
 use pystachio_plan::{DataType, Error, ErrorKind, Function, Result};
 
 use super::{
-    call::Invocation,
+    faults::{division_by_zero, float_overflow, float_underflow, out_of_range},
+    invocation::Invocation,
     lanes::{Lanes, map_lanes, zip_lanes},
 };
 
@@ -62,26 +63,6 @@ pub(super) fn normalize_float(call: &Invocation<'_>, one_zero: bool) -> Result<A
         DataType::Float64 => normalize::<Float64Type>(call, one_zero),
         _ => Err(call.not_supported("normalization")),
     }
-}
-
-/// The error of a number that its type does not hold.
-pub(super) fn out_of_range(data_type: &DataType) -> Error {
-    Error::new(ErrorKind::NumericOutOfRange, format!("{data_type} out of range"))
-}
-
-/// PostgreSQL's error of every division by zero.
-pub(super) fn division_by_zero() -> Error {
-    Error::new(ErrorKind::DivisionByZero, "division by zero")
-}
-
-/// The error of a float that became infinite.
-pub(super) fn float_overflow() -> Error {
-    Error::new(ErrorKind::NumericOutOfRange, "value out of range: overflow")
-}
-
-/// The error of a float that became zero.
-pub(super) fn float_underflow() -> Error {
-    Error::new(ErrorKind::NumericOutOfRange, "value out of range: underflow")
 }
 
 /// Integer arithmetic that says whether it failed.

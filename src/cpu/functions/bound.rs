@@ -17,156 +17,143 @@ use super::{
     LoweringInput,
     calendar::DAY_MICROSECONDS,
     call::{Kernel, call},
-    conditional::{lower_or, may_fail},
-    decimal::Digits,
-    lower::{arrow_type, constant, integer_scalar, lower, scalar},
+    digits::Digits,
+    failure::may_fail,
+    scalars::{integer_scalar, scalar, text_scalar},
 };
 
-/// A comparison of two expressions.
-///
-/// # Errors
-///
-/// `NotSupported` if the types can't be compared.
-pub(super) fn lower_comparison(
-    function: Function,
-    a: &Expression,
-    b: &Expression,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    match (constant(a, input)?, constant(b, input)?) {
-        (None, Some(literal)) => compare_with_constant(function, a, literal, b, input),
-        (Some(literal), None) => compare_with_constant(mirror(function), b, literal, a, input),
-        _ => compare_expressions(function, a, b, input),
-    }
-}
-
-/// `x IN (…)`.
-///
-/// # Errors
-///
-/// As of [`lower_comparison`].
-pub(super) fn lower_in(arguments: &[Expression], input: &LoweringInput<'_>) -> Result<Expr> {
-    let (value, items) = arguments.split_first().ok_or_else(|| Error::internal("IN has no arguments"))?;
-    let literals =
-        items.iter().map(|item| constant(item, input)).collect::<Result<Option<Vec<&Literal>>>>()?;
-    let native = !value.data_type().is_float() && *value.data_type() != DataType::Interval;
-    let (Some(literals), true, true) = (literals, native, items.len() > 1) else {
-        let equal =
-            |item: &Expression| Expression::predicate(Function::Equal, vec![value.clone(), item.clone()]);
-        return lower_or(&items.iter().map(equal).collect::<Vec<_>>(), input);
-    };
-    lower_in_literals(value, &literals, input)
-}
-
-/// A text in one of Arrow's text types; `None` for every other type.
-pub(super) fn text_scalar(arrow: &ArrowType, text: &str) -> Option<ScalarValue> {
-    let text = Some(text.to_owned());
-    match arrow {
-        ArrowType::Utf8 => Some(ScalarValue::Utf8(text)),
-        ArrowType::LargeUtf8 => Some(ScalarValue::LargeUtf8(text)),
-        ArrowType::Utf8View => Some(ScalarValue::Utf8View(text)),
-        _ => None,
-    }
-}
-
-fn lower_in_literals(value: &Expression, literals: &[&Literal], input: &LoweringInput<'_>) -> Result<Expr> {
-    let mut list = Vec::with_capacity(literals.len());
-    let mut has_null = false;
-    let mut lane = None;
-    for literal in literals {
-        if literal.value == Value::Null {
-            has_null = true;
-        } else if let Some(bounded) = Bounded::new(value, literal, input)? {
-            if bounded.exact
-                && let Some(item) = integer_scalar(&bounded.arrow, bounded.floor)
-            {
-                list.push(item);
-            }
-            lane = Some((bounded.inner, bounded.arrow));
-        } else {
-            let arrow = arrow_type(value, input)?;
-            list.push(typed_scalar(&arrow, literal)?);
-            lane = Some((value, arrow));
+impl LoweringInput<'_> {
+    /// A comparison of two expressions.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` if the types can't be compared.
+    pub(super) fn lower_comparison(
+        &self,
+        function: Function,
+        a: &Expression,
+        b: &Expression,
+    ) -> Result<Expr> {
+        match (self.constant(a)?, self.constant(b)?) {
+            (None, Some(literal)) => self.compare_with_constant(function, a, literal, b),
+            (Some(literal), None) => self.compare_with_constant(mirror(function), b, literal, a),
+            _ => self.compare_expressions(function, a, b),
         }
     }
-    let null = || Expr::Literal(ScalarValue::Boolean(None), None);
-    let Some((inner, arrow)) = lane else { return Ok(null()) };
-    let lowered = lower(inner, input)?;
-    if list.is_empty() {
-        return if has_null { Ok(null()) } else { always(lowered, &arrow, false) };
-    }
-    let mut list: Vec<Expr> = list.into_iter().map(|item| Expr::Literal(item, None)).collect();
-    if has_null {
-        let null = ScalarValue::try_from(&arrow).map_err(|error| crate::error::from_datafusion(&error))?;
-        list.push(Expr::Literal(null, None));
-    }
-    Ok(Expr::InList(InList::new(Box::new(lowered), list, false)))
-}
 
-fn compare_with_constant(
-    function: Function,
-    a: &Expression,
-    literal: &Literal,
-    b: &Expression,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    if literal.value == Value::Null {
-        return match function {
-            Function::IsDistinctFrom => Ok(lower(a, input)?.is_not_null()),
-            Function::IsNotDistinctFrom => Ok(lower(a, input)?.is_null()),
-            _ => Ok(Expr::Literal(ScalarValue::Boolean(None), None)),
+    /// `x IN (…)`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::lower_comparison`].
+    pub(super) fn lower_in(&self, arguments: &[Expression]) -> Result<Expr> {
+        let (value, items) = arguments.split_first().ok_or_else(|| Error::internal("IN has no arguments"))?;
+        let literals =
+            items.iter().map(|item| self.constant(item)).collect::<Result<Option<Vec<&Literal>>>>()?;
+        let native = !value.data_type().is_float() && *value.data_type() != DataType::Interval;
+        let (Some(literals), true, true) = (literals, native, items.len() > 1) else {
+            let equal =
+                |item: &Expression| Expression::predicate(Function::Equal, vec![value.clone(), item.clone()]);
+            return self.lower_or(&items.iter().map(equal).collect::<Vec<_>>());
         };
+        self.lower_in_literals(value, &literals)
     }
-    if let Some(bounded) = Bounded::new(a, literal, input)? {
-        return bounded.compare(function, input);
-    }
-    let arrow = arrow_type(a, input)?;
-    let native = match literal.value {
-        // Arrow's order of floats is not PostgreSQL's, and the statistics of Parquet files leave NaN out.
-        // Equality with a number that is neither zero nor NaN is the same everywhere.
-        Value::Float(value) => function == Function::Equal && value != 0.0 && !value.is_nan(),
-        Value::Interval(_) => false,
-        _ => true,
-    };
-    if native && let Ok(value) = typed_scalar(&arrow, literal) {
-        return Ok(binary_expr(lower(a, input)?, operator(function), Expr::Literal(value, None)));
-    }
-    compare_expressions(function, a, b, input)
-}
 
-fn compare_expressions(
-    function: Function,
-    a: &Expression,
-    b: &Expression,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    let (a_type, b_type) = (arrow_type(a, input)?, arrow_type(b, input)?);
-    let (a_lowered, b_lowered) = (lower(a, input)?, lower(b, input)?);
-    let own = a.data_type().is_float() || *a.data_type() == DataType::Interval;
-    let constants = matches!((&a_lowered, &b_lowered), (Expr::Literal(..), Expr::Literal(..)));
-    if a_type == b_type && !own && !constants {
-        return Ok(binary_expr(a_lowered, operator(function), b_lowered));
-    }
-    let decimals = a.data_type().is_decimal() && b.data_type().is_decimal();
-    if !decimals && a.data_type() != b.data_type() {
-        return Err(Error::new(
-            ErrorKind::NotSupported,
-            format!("{} can't be compared with {}", a.data_type(), b.data_type()),
-        ));
-    }
-    let align = |lowered: Expr, expression: &Expression, actual: &ArrowType| {
-        if decimals || *actual == expression.data_type().to_arrow() {
-            lowered
-        } else {
-            call(Kernel::Align, vec![lowered], expression.data_type())
+    fn lower_in_literals(&self, value: &Expression, literals: &[&Literal]) -> Result<Expr> {
+        let mut list = Vec::with_capacity(literals.len());
+        let mut has_null = false;
+        let mut lane = None;
+        for literal in literals {
+            if literal.value == Value::Null {
+                has_null = true;
+            } else if let Some(bounded) = Bounded::new(value, literal, self)? {
+                if bounded.exact
+                    && let Some(item) = integer_scalar(&bounded.arrow, bounded.floor)
+                {
+                    list.push(item);
+                }
+                lane = Some((bounded.inner, bounded.arrow));
+            } else {
+                let arrow = self.arrow_type(value)?;
+                list.push(typed_scalar(&arrow, literal)?);
+                lane = Some((value, arrow));
+            }
         }
-    };
-    let a_lowered = align(a_lowered, a, &a_type);
-    let b_lowered = align(b_lowered, b, &b_type);
-    if own || decimals || constants {
-        return Ok(call(Kernel::Function(function), vec![a_lowered, b_lowered], &DataType::Bool));
+        let null = || Expr::Literal(ScalarValue::Boolean(None), None);
+        let Some((inner, arrow)) = lane else { return Ok(null()) };
+        let lowered = self.lower(inner)?;
+        if list.is_empty() {
+            return if has_null { Ok(null()) } else { always(lowered, &arrow, false) };
+        }
+        let mut list: Vec<Expr> = list.into_iter().map(|item| Expr::Literal(item, None)).collect();
+        if has_null {
+            let null =
+                ScalarValue::try_from(&arrow).map_err(|error| crate::error::from_datafusion(&error))?;
+            list.push(Expr::Literal(null, None));
+        }
+        Ok(Expr::InList(InList::new(Box::new(lowered), list, false)))
     }
-    Ok(binary_expr(a_lowered, operator(function), b_lowered))
+
+    fn compare_with_constant(
+        &self,
+        function: Function,
+        a: &Expression,
+        literal: &Literal,
+        b: &Expression,
+    ) -> Result<Expr> {
+        if literal.value == Value::Null {
+            return match function {
+                Function::IsDistinctFrom => Ok(self.lower(a)?.is_not_null()),
+                Function::IsNotDistinctFrom => Ok(self.lower(a)?.is_null()),
+                _ => Ok(Expr::Literal(ScalarValue::Boolean(None), None)),
+            };
+        }
+        if let Some(bounded) = Bounded::new(a, literal, self)? {
+            return bounded.compare(function, self);
+        }
+        let arrow = self.arrow_type(a)?;
+        let native = match literal.value {
+            // Arrow's order of floats is not PostgreSQL's, and the statistics of Parquet files leave NaN out.
+            // Equality with a number that is neither zero nor NaN is the same everywhere.
+            Value::Float(value) => function == Function::Equal && value != 0.0 && !value.is_nan(),
+            Value::Interval(_) => false,
+            _ => true,
+        };
+        if native && let Ok(value) = typed_scalar(&arrow, literal) {
+            return Ok(binary_expr(self.lower(a)?, operator(function), Expr::Literal(value, None)));
+        }
+        self.compare_expressions(function, a, b)
+    }
+
+    fn compare_expressions(&self, function: Function, a: &Expression, b: &Expression) -> Result<Expr> {
+        let (a_type, b_type) = (self.arrow_type(a)?, self.arrow_type(b)?);
+        let (a_lowered, b_lowered) = (self.lower(a)?, self.lower(b)?);
+        let own = a.data_type().is_float() || *a.data_type() == DataType::Interval;
+        let constants = matches!((&a_lowered, &b_lowered), (Expr::Literal(..), Expr::Literal(..)));
+        if a_type == b_type && !own && !constants {
+            return Ok(binary_expr(a_lowered, operator(function), b_lowered));
+        }
+        let decimals = a.data_type().is_decimal() && b.data_type().is_decimal();
+        if !decimals && a.data_type() != b.data_type() {
+            return Err(Error::new(
+                ErrorKind::NotSupported,
+                format!("{} can't be compared with {}", a.data_type(), b.data_type()),
+            ));
+        }
+        let align = |lowered: Expr, expression: &Expression, actual: &ArrowType| {
+            if decimals || *actual == expression.data_type().to_arrow() {
+                lowered
+            } else {
+                call(Kernel::Align, vec![lowered], expression.data_type())
+            }
+        };
+        let a_lowered = align(a_lowered, a, &a_type);
+        let b_lowered = align(b_lowered, b, &b_type);
+        if own || decimals || constants {
+            return Ok(call(Kernel::Function(function), vec![a_lowered, b_lowered], &DataType::Bool));
+        }
+        Ok(binary_expr(a_lowered, operator(function), b_lowered))
+    }
 }
 
 /// A comparison with a number in the units of an expression that Arrow stores as an integer.
@@ -208,7 +195,7 @@ impl<'e> Bounded<'e> {
                 break;
             }
         }
-        let arrow = arrow_type(inner, input)?;
+        let arrow = input.arrow_type(inner)?;
         if integer_scalar(&arrow, i256::ZERO).is_none() {
             return Ok(None);
         }
@@ -223,7 +210,7 @@ impl<'e> Bounded<'e> {
     }
 
     fn compare(self, function: Function, input: &LoweringInput<'_>) -> Result<Expr> {
-        let lowered = lower(self.inner, input)?;
+        let lowered = input.lower(self.inner)?;
         let value = integer_scalar(&self.arrow, self.floor);
         if let Some(value) = value.as_ref()
             && self.exact

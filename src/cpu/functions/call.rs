@@ -1,6 +1,8 @@
 //! The scalar function that a call of the plan language becomes where DataFusion has no operator with
 //! PostgreSQL's value.
 //!
+//! Imports: this file knows the functions' families and what they are made of; none of them knows it.
+//!
 //! Invariants: over no rows nothing is evaluated, so that a CASE branch that no row takes can't fail. Over
 //! constants the result is a constant.
 
@@ -14,16 +16,15 @@ use crate::datafusion::{
     },
 };
 use arrow::{
-    array::{ArrayRef, ArrowPrimitiveType, new_empty_array},
+    array::{ArrayRef, new_empty_array},
     datatypes::DataType as ArrowType,
 };
 use pystachio_engine::{CharacterCase, variance::VarianceForm};
-use pystachio_plan::{DataType, Error, ErrorKind, Function, Result, call_could_fail};
+use pystachio_plan::{DataType, Error, Function, Result, call_could_fail};
 
 use super::{
-    arithmetic, cast, comparison, datetime, decimal,
-    lanes::{Lanes, TextLanes, internal},
-    like, quotient, text, variance,
+    arithmetic, cast, comparison, datetime, decimal, invocation::Invocation, lanes::internal, like, quotient,
+    text, variance,
 };
 use crate::error::to_datafusion;
 
@@ -55,15 +56,6 @@ pub(super) struct ScalarCall {
     name: String,
     result: DataType,
     signature: Signature,
-}
-
-/// One evaluation: arguments and how many rows they have.
-pub(super) struct Invocation<'a> {
-    arguments: &'a [ColumnarValue],
-    /// Rows of the result, at least one.
-    pub(super) rows: usize,
-    /// The type of the result.
-    pub(super) result: &'a DataType,
 }
 
 /// A call of a function. Over literals it is evaluated at once, unless that fails: then it fails for the
@@ -130,7 +122,7 @@ impl ScalarCall {
         }
         let constant = arguments.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { rows };
-        let array = evaluate_kernel(&self.kernel, &Invocation { arguments, rows, result: &self.result })?;
+        let array = evaluate_kernel(&self.kernel, &Invocation::new(arguments, rows, &self.result))?;
         assert_eq!(array.len(), rows, "{}: rows of the result", self.name);
         if constant {
             let value = ScalarValue::try_from_array(&array, 0).map_err(|error| internal(&error))?;
@@ -158,47 +150,6 @@ impl ScalarUDFImpl for ScalarCall {
     }
 }
 
-impl<'a> Invocation<'a> {
-    /// An argument.
-    pub(super) fn argument(&self, index: usize) -> Result<&'a ColumnarValue> {
-        self.arguments
-            .get(index)
-            .ok_or_else(|| Error::internal(format!("argument {index} of a function is missing")))
-    }
-
-    /// All arguments.
-    pub(super) fn arguments(&self) -> &'a [ColumnarValue] {
-        self.arguments
-    }
-
-    /// An argument that Arrow stores as `P`.
-    pub(super) fn lanes<P: ArrowPrimitiveType>(&self, index: usize) -> Result<Lanes<'a, P::Native>> {
-        Lanes::primitive::<P>(self.argument(index)?)
-    }
-
-    /// A text argument.
-    pub(super) fn text(&self, index: usize) -> Result<TextLanes> {
-        TextLanes::new(self.argument(index)?)
-    }
-
-    /// An argument as an array of `rows`.
-    pub(super) fn array(&self, index: usize) -> Result<ArrayRef> {
-        self.argument(index)?.to_array(self.rows).map_err(|error| internal(&error))
-    }
-
-    /// The Arrow type of an argument.
-    pub(super) fn arrow_type(&self, index: usize) -> Result<ArrowType> {
-        Ok(self.argument(index)?.data_type())
-    }
-
-    /// The error of a function that these argument types do not have.
-    pub(super) fn not_supported(&self, function: &str) -> Error {
-        let types: Vec<String> =
-            self.arguments.iter().map(|argument| argument.data_type().to_string()).collect();
-        Error::new(ErrorKind::NotSupported, format!("{function} is not supported for {}", types.join(", ")))
-    }
-}
-
 fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
     match kernel {
         Kernel::Function(function) => evaluate_function(*function, call),
@@ -212,6 +163,7 @@ fn evaluate_kernel(kernel: &Kernel, call: &Invocation<'_>) -> Result<ArrayRef> {
     }
 }
 
+/// Every function of the plan language and its evaluation.
 fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayRef> {
     match function {
         Function::Equal
@@ -252,6 +204,19 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         }
         Function::Cast => cast::evaluate(call),
         Function::Like => like::like(None, call),
+        Function::Substring => text::substring(call),
+        Function::Length => text::length(call),
+        Function::OctetLength => text::octet_length(call),
+        Function::Concat => text::concat(call, false),
+        Function::ConcatSkippingNulls => text::concat(call, true),
+        Function::Trim(side) => text::trim(side, call),
+        Function::Position => text::position(call),
+        Function::Replace => text::replace(call),
+        Function::Left => text::left(call),
+        Function::Right => text::right(call),
+        Function::StartsWith => text::starts_with(call),
+        Function::PadBlanks => text::pad_blanks(call),
+        Function::TrimBlanks => text::trim_blanks(call),
         Function::Extract(field) => datetime::extract(field, call),
         Function::DatePart(field) => datetime::date_part(field, call),
         Function::DateTrunc(field) => datetime::date_trunc(field, call),
@@ -260,6 +225,7 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         Function::DaysBetween => datetime::days_between(call),
         Function::AddInterval => datetime::add_interval(call),
         Function::TimestampDifference => datetime::timestamp_difference(call),
+        // Lowered to other expressions, or to a kernel of their own.
         Function::In
         | Function::And
         | Function::Or
@@ -274,6 +240,5 @@ fn evaluate_function(function: Function, call: &Invocation<'_>) -> Result<ArrayR
         | Function::Upper(_)
         | Function::Lower(_)
         | Function::ILike(_) => Err(Error::internal(format!("{function:?} is not evaluated as a call"))),
-        _ => text::evaluate(function, call),
     }
 }

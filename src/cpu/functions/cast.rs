@@ -14,13 +14,12 @@ use arrow::{
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::{
-    arithmetic::{float_overflow, float_underflow, out_of_range},
     calendar::{DAY_MICROSECONDS, infinite_field, is_infinite_timestamp, midnight},
-    call::Invocation,
-    datetime::{checked, timestamp_array},
-    decimal::{Decimals, Digits, Fault, decimal_text, divide_rounded, rescale, result_type, run},
+    digits::{Decimals, Digits, Fault, decimal_text, divide_rounded, rescale, result_type, run},
+    faults::{float_overflow, float_underflow, out_of_range},
     format::{write_date, write_time, write_timestamp, write_uuid},
-    lanes::{Lanes, Nullable, map_lanes},
+    invocation::Invocation,
+    lanes::{Lanes, Nullable, checked, map_lanes, text_array, timestamp_array},
 };
 
 /// The largest integers that a double holds exactly: all up to this.
@@ -394,9 +393,7 @@ fn to_datetime(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {
 
 fn to_text(from: &ArrowType, call: &Invocation<'_>) -> Result<ArrayRef> {
     let text: StringViewArray = match from {
-        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => {
-            super::lanes::text_array(&call.array(0)?)?
-        }
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => text_array(&call.array(0)?)?,
         ArrowType::Int16 => write_lanes(&call.lanes::<Int16Type>(0)?, call.rows, display)?,
         ArrowType::Int32 => write_lanes(&call.lanes::<Int32Type>(0)?, call.rows, display)?,
         ArrowType::Int64 => write_lanes(&call.lanes::<Int64Type>(0)?, call.rows, display)?,

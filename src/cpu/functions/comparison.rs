@@ -22,8 +22,8 @@ use arrow::{
 use pystachio_plan::{Function, Result};
 
 use super::{
-    call::Invocation,
-    decimal::{Decimals, Digits},
+    digits::{Decimals, Digits},
+    invocation::Invocation,
     lanes::{Lanes, internal, test_lanes},
 };
 use crate::error::from_arrow;

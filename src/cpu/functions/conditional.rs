@@ -8,102 +8,95 @@ use crate::datafusion::{
     common::ScalarValue,
     logical_expr::{Case, Expr, and, or},
 };
-use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result, could_fail};
+use pystachio_plan::{CaseBranch, DataType, Expression, Function, Result};
 
 use super::{
     LoweringInput,
     call::{Kernel, call},
-    lower::{lower, lower_aligned},
+    failure::may_fail,
 };
 
-/// CASE.
-///
-/// # Errors
-///
-/// Those of the parts.
-pub(super) fn lower_case(
-    branches: &[CaseBranch],
-    otherwise: Option<&Expression>,
-    data_type: &DataType,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    let branches = branches
-        .iter()
-        .map(|branch| {
-            let condition = lower(&branch.condition, input)?;
-            let result = lower_aligned(&branch.result, data_type, input)?;
-            Ok((Box::new(condition), Box::new(result)))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let otherwise = otherwise.map(|result| lower_aligned(result, data_type, input)).transpose()?;
-    Ok(Expr::Case(Case::new(None, branches, otherwise.map(Box::new))))
-}
-
-/// COALESCE: at once if no argument but the first may fail, otherwise as a CASE.
-///
-/// # Errors
-///
-/// Those of the parts.
-pub(super) fn lower_coalesce(
-    arguments: &[Expression],
-    data_type: &DataType,
-    input: &LoweringInput<'_>,
-) -> Result<Expr> {
-    let lowered = arguments
-        .iter()
-        .map(|argument| lower_aligned(argument, data_type, input))
-        .collect::<Result<Vec<Expr>>>()?;
-    if !arguments.iter().skip(1).any(may_fail) {
-        return Ok(call(Kernel::Function(Function::Coalesce), lowered, data_type));
+impl LoweringInput<'_> {
+    /// CASE.
+    ///
+    /// # Errors
+    ///
+    /// Those of the parts.
+    pub(super) fn lower_case(
+        &self,
+        branches: &[CaseBranch],
+        otherwise: Option<&Expression>,
+        data_type: &DataType,
+    ) -> Result<Expr> {
+        let branches = branches
+            .iter()
+            .map(|branch| {
+                let condition = self.lower(&branch.condition)?;
+                let result = self.lower_aligned(&branch.result, data_type)?;
+                Ok((Box::new(condition), Box::new(result)))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let otherwise = otherwise.map(|result| self.lower_aligned(result, data_type)).transpose()?;
+        Ok(Expr::Case(Case::new(None, branches, otherwise.map(Box::new))))
     }
-    let branches = lowered
-        .into_iter()
-        .map(|argument| (Box::new(argument.clone().is_not_null()), Box::new(argument)))
-        .collect();
-    Ok(Expr::Case(Case::new(None, branches, None)))
-}
 
-/// AND, tested in order.
-///
-/// # Errors
-///
-/// Those of the parts.
-pub(super) fn lower_and(conditions: &[Expression], input: &LoweringInput<'_>) -> Result<Expr> {
-    lower_logic(conditions, false, input)
-}
-
-/// OR, tested in order.
-///
-/// # Errors
-///
-/// Those of the parts.
-pub(super) fn lower_or(conditions: &[Expression], input: &LoweringInput<'_>) -> Result<Expr> {
-    lower_logic(conditions, true, input)
-}
-
-/// Whether evaluating an expression for rows that PostgreSQL would not evaluate it for could be an error.
-pub(super) fn may_fail(expression: &Expression) -> bool {
-    could_fail(expression, &|_| false)
-}
-
-/// `absorbing` decides alone: false for AND, true for OR.
-fn lower_logic(conditions: &[Expression], absorbing: bool, input: &LoweringInput<'_>) -> Result<Expr> {
-    let mut decided: Option<Expr> = None;
-    let mut safe = Vec::new();
-    for condition in conditions {
-        let lowered = lower(condition, input)?;
-        if !may_fail(condition) {
-            safe.push(lowered);
-            continue;
+    /// COALESCE: at once if no argument but the first may fail, otherwise as a CASE.
+    ///
+    /// # Errors
+    ///
+    /// Those of the parts.
+    pub(super) fn lower_coalesce(&self, arguments: &[Expression], data_type: &DataType) -> Result<Expr> {
+        let lowered = arguments
+            .iter()
+            .map(|argument| self.lower_aligned(argument, data_type))
+            .collect::<Result<Vec<Expr>>>()?;
+        if !arguments.iter().skip(1).any(may_fail) {
+            return Ok(call(Kernel::Function(Function::Coalesce), lowered, data_type));
         }
-        let before = join(decided.take().into_iter().chain(safe.drain(..)).collect(), absorbing);
-        decided = Some(match before {
-            Some(before) => guard(before, lowered, absorbing),
-            None => lowered,
-        });
+        let branches = lowered
+            .into_iter()
+            .map(|argument| (Box::new(argument.clone().is_not_null()), Box::new(argument)))
+            .collect();
+        Ok(Expr::Case(Case::new(None, branches, None)))
     }
-    let all = decided.into_iter().chain(safe).collect();
-    Ok(join(all, absorbing).unwrap_or_else(|| boolean(Some(!absorbing))))
+
+    /// AND, tested in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the parts.
+    pub(super) fn lower_and(&self, conditions: &[Expression]) -> Result<Expr> {
+        self.lower_logic(conditions, false)
+    }
+
+    /// OR, tested in order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the parts.
+    pub(super) fn lower_or(&self, conditions: &[Expression]) -> Result<Expr> {
+        self.lower_logic(conditions, true)
+    }
+
+    /// `absorbing` decides alone: false for AND, true for OR.
+    fn lower_logic(&self, conditions: &[Expression], absorbing: bool) -> Result<Expr> {
+        let mut decided: Option<Expr> = None;
+        let mut safe = Vec::new();
+        for condition in conditions {
+            let lowered = self.lower(condition)?;
+            if !may_fail(condition) {
+                safe.push(lowered);
+                continue;
+            }
+            let before = join(decided.take().into_iter().chain(safe.drain(..)).collect(), absorbing);
+            decided = Some(match before {
+                Some(before) => guard(before, lowered, absorbing),
+                None => lowered,
+            });
+        }
+        let all = decided.into_iter().chain(safe).collect();
+        Ok(join(all, absorbing).unwrap_or_else(|| boolean(Some(!absorbing))))
+    }
 }
 
 /// One AND or OR of all, as a balanced tree: DataFusion recurses into it.

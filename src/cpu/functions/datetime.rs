@@ -20,9 +20,9 @@ use super::{
         date_out_of_range, day_of_week, infinite_field, is_date, is_infinite_date, is_infinite_timestamp,
         is_timestamp, iso_week, midnight, timestamp, timestamp_out_of_range, week_start,
     },
-    call::Invocation,
-    decimal::{is_narrow, narrow_array, rescale, result_type, wide_array},
-    lanes::{Lanes, Nullable, map_lanes, zip_lanes},
+    digits::{is_narrow, narrow_array, rescale, result_type, wide_array},
+    invocation::Invocation,
+    lanes::{Lanes, Nullable, checked, map_lanes, timestamp_array, zip_lanes},
 };
 
 /// Nanoseconds of the unit in which an interval holds its microseconds.
@@ -230,23 +230,6 @@ pub(super) fn timestamp_difference(call: &Invocation<'_>) -> Result<ArrayRef> {
         },
     )?;
     Ok(Arc::new(values.into_array::<IntervalMonthDayNanoType>()))
-}
-
-/// Timestamps as an array of a timestamp type, with time zone or without.
-pub(super) fn timestamp_array(values: Nullable<i64>, result: &DataType) -> ArrayRef {
-    let array = values.into_array::<TimestampMicrosecondType>();
-    match result {
-        DataType::TimestampTz => Arc::new(array.with_timezone("UTC")),
-        _ => Arc::new(array),
-    }
-}
-
-/// A value, or a default and that it is missing.
-pub(super) fn checked<T: Default>(value: Option<T>) -> (T, bool) {
-    match value {
-        Some(value) => (value, false),
-        None => (T::default(), true),
-    }
 }
 
 fn add(start: i64, interval: IntervalMonthDayNano) -> Option<i64> {

@@ -14,7 +14,14 @@ use crate::datafusion::{
     },
 };
 
+use pystachio_plan::Expression;
+
 use super::call::ScalarCall;
+
+/// Whether evaluating an expression for rows that PostgreSQL would not evaluate it for could be an error.
+pub(super) fn may_fail(expression: &Expression) -> bool {
+    pystachio_plan::could_fail(expression, &|_| false)
+}
 
 /// Whether evaluating the expression could fail for some row. Casts of DataFusion's own only widen.
 pub(crate) fn could_fail(expression: &Arc<dyn PhysicalExpr>) -> bool {

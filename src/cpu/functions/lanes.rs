@@ -4,16 +4,16 @@
 //! slot that failed is looked at again only if it is not NULL. The compute functions therefore must not
 //! panic on any input.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::datafusion::{error::DataFusionError, logical_expr::ColumnarValue};
 use arrow::{
     array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, StringViewArray},
     buffer::{BooleanBuffer, NullBuffer, ScalarBuffer},
     compute::cast,
-    datatypes::{ArrowNativeType, DataType as ArrowType},
+    datatypes::{ArrowNativeType, DataType as ArrowType, TimestampMicrosecondType},
 };
-use pystachio_plan::{Error, Result};
+use pystachio_plan::{DataType, Error, Result};
 
 use crate::error::{from_arrow, from_datafusion};
 
@@ -100,6 +100,30 @@ impl<T: ArrowNativeType> Nullable<T> {
     /// As an Arrow array of type `P`.
     pub(super) fn into_array<P: ArrowPrimitiveType<Native = T>>(self) -> PrimitiveArray<P> {
         PrimitiveArray::new(ScalarBuffer::from(self.values), self.nulls)
+    }
+}
+
+impl<T: Copy> Nullable<T> {
+    /// As lanes, for a function of the next step.
+    pub(super) fn into_lanes(self) -> Lanes<'static, T> {
+        Lanes::Column { values: self.values.into(), nulls: self.nulls }
+    }
+}
+
+/// Timestamps as an array of a timestamp type, with time zone or without.
+pub(super) fn timestamp_array(values: Nullable<i64>, result: &DataType) -> ArrayRef {
+    let array = values.into_array::<TimestampMicrosecondType>();
+    match result {
+        DataType::TimestampTz => Arc::new(array.with_timezone("UTC")),
+        _ => Arc::new(array),
+    }
+}
+
+/// A value, or a default and that it is missing.
+pub(super) fn checked<T: Default>(value: Option<T>) -> (T, bool) {
+    match value {
+        Some(value) => (value, false),
+        None => (T::default(), true),
     }
 }
 

@@ -18,7 +18,7 @@ use memchr::memmem::Finder;
 use pystachio_engine::CaseMap;
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{call::Invocation, lanes::TextLanes};
+use super::{invocation::Invocation, lanes::TextLanes};
 
 /// `text LIKE pattern`, or ILIKE with the table of lower case.
 ///

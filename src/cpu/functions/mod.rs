@@ -1,12 +1,25 @@
 //! Expressions and aggregates of the plan language as DataFusion's, with PostgreSQL's values.
 //!
+//! ```text
+//! lower, bound, conditional, aggregate ──► failure ──► call ──► comparison, arithmetic, decimal, quotient, variance,
+//!                                                               cast, text, like, datetime
+//!                                                                       │
+//! scalars      sum ──────────────────────────────────────────► digits ◄─┴─► format ──► calendar
+//!                                                                 └──► invocation ──► lanes        faults
+//! ```
+//!
+//! An arrow is an import, and none goes back: what is farther right or below may be imported too.
+//!
 //! - `lower.rs`: plan expressions become DataFusion expressions; `bound.rs`: comparisons with constants
-//! - `conditional.rs`: CASE, COALESCE, AND and OR, and which expressions may fail
-//! - `call.rs`: the scalar function that every other function of the plan language becomes
-//! - `failure.rs`: which expressions of DataFusion's could fail
-//! - `lanes.rs`: columns and constants as slices, and the loops over them
-//! - `comparison.rs`, `arithmetic.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`, `format.rs`,
-//!   `text.rs`, `like.rs`, `datetime.rs`, `calendar.rs`: the functions by family
+//! - `conditional.rs`: CASE, COALESCE, AND and OR; `scalars.rs`: single values as DataFusion's
+//! - `call.rs`: the scalar function that every other function of the plan language becomes, and the one table that says
+//!   how each is evaluated
+//! - `failure.rs`: which expressions could fail, the plan's and DataFusion's
+//! - `comparison.rs`, `arithmetic.rs`, `decimal.rs`, `quotient.rs`, `variance.rs`, `cast.rs`, `text.rs`, `like.rs`,
+//!   `datetime.rs`: the functions by family, none of which knows another
+//! - `invocation.rs`: what a function is evaluated on; `lanes.rs`: columns and constants as slices, and the loops over them
+//! - `digits.rs`, `calendar.rs`, `format.rs`, `faults.rs`: what families share: decimals, dates, texts of values, errors of
+//!   numbers
 //! - `aggregate.rs`, `sum.rs`: aggregates
 //!
 //! Invariants: where DataFusion's own operator has PostgreSQL's value in every case it is used, because
@@ -25,12 +38,16 @@ mod comparison;
 mod conditional;
 mod datetime;
 mod decimal;
+mod digits;
 mod failure;
+mod faults;
 mod format;
+mod invocation;
 mod lanes;
 mod like;
 mod lower;
 mod quotient;
+mod scalars;
 mod sum;
 mod text;
 mod variance;
@@ -61,7 +78,7 @@ pub(crate) struct LoweringInput<'a> {
 ///
 /// `NotSupported` for a function that these argument types do not have, and errors of the parameters.
 pub(crate) fn lower_expression(expression: &Expression, input: &LoweringInput<'_>) -> Result<Expr> {
-    lower::lower(expression, input)
+    input.lower(expression)
 }
 
 /// The `Expr::AggregateFunction` with the call's value, DISTINCT and FILTER included, unnamed.

@@ -13,12 +13,12 @@ use pystachio_engine::quotient::{Leading, big_quotient, select_scale};
 use pystachio_plan::{Error, Result};
 
 use super::{
-    arithmetic::division_by_zero,
-    call::Invocation,
-    decimal::{
-        Decimals, Digits, Fault, decimal_overflow, decimal_text, divide_rounded, is_narrow, narrow_array,
-        rescale, result_type, wide_array,
+    digits::{
+        Decimals, Digits, Fault, big_from_wide, big_to_wide, decimal_overflow, decimal_text, divide_rounded,
+        is_narrow, narrow_array, rescale, result_type, wide_array,
     },
+    faults::division_by_zero,
+    invocation::Invocation,
     lanes::{Lanes, Nullable, zip_lanes},
 };
 
@@ -92,12 +92,6 @@ fn leading<D: Digits>(value: D, scale: u32) -> Leading {
     Leading::locate(value.digit_count().into(), scale, |dropped| {
         value.divide(D::power_of_ten(dropped)?)?.0.to_i64()
     })
-}
-
-impl<T: Copy> Nullable<T> {
-    fn into_lanes(self) -> Lanes<'static, T> {
-        Lanes::Column { values: self.values.into(), nulls: self.nulls }
-    }
 }
 
 /// A division of decimals of these scales into one of scale `scale`.
@@ -188,18 +182,4 @@ impl QuotientDigits for i256 {
         }
         big_to_wide(&big_quotient(&numerator, &denominator))
     }
-}
-
-/// The same integer.
-pub(super) fn big_from_wide(value: i256) -> BigInt {
-    BigInt::from_signed_bytes_le(&value.to_le_bytes())
-}
-
-/// The same integer, if 256 bits hold it.
-pub(super) fn big_to_wide(value: &BigInt) -> Option<i256> {
-    let bytes = value.to_signed_bytes_le();
-    let fill = if value.sign() == num_bigint::Sign::Minus { 0xff } else { 0 };
-    let mut wide = [fill; 32];
-    wide.get_mut(..bytes.len())?.copy_from_slice(&bytes);
-    Some(i256::from_le_bytes(wide))
 }

@@ -26,7 +26,7 @@ use arrow::{
 };
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
-use super::decimal::decimal_overflow;
+use super::{digits::decimal_overflow, faults::out_of_range};
 use crate::error::to_datafusion;
 
 /// `sum` with a result of one type.
@@ -162,7 +162,7 @@ fn unexpected(input: &ArrowType, result: &ArrowType) -> DataFusionError {
 
 fn overflow(result: &DataType) -> DataFusionError {
     to_datafusion(match result {
-        DataType::Int64 => super::arithmetic::out_of_range(result),
+        DataType::Int64 => out_of_range(result),
         _ => decimal_overflow("sum", result),
     })
 }

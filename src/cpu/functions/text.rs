@@ -11,33 +11,9 @@ use arrow::{
 };
 use memchr::memmem;
 use pystachio_engine::CaseMap;
-use pystachio_plan::{Error, ErrorKind, Function, Result, TrimSide};
+use pystachio_plan::{Error, ErrorKind, Result, TrimSide};
 
-use super::{call::Invocation, lanes::TextLanes};
-
-/// A text function other than LIKE.
-///
-/// # Errors
-///
-/// `SubstringLength` for a negative count in `substring`.
-pub(super) fn evaluate(function: Function, call: &Invocation<'_>) -> Result<ArrayRef> {
-    match function {
-        Function::Substring => substring(call),
-        Function::Length => measure(call, |text| text.chars().count()),
-        Function::OctetLength => measure(call, str::len),
-        Function::Concat => concat(call, false),
-        Function::ConcatSkippingNulls => concat(call, true),
-        Function::Trim(side) => zip(call, |text, characters| Cow::Borrowed(trim(text, characters, side))),
-        Function::Position => position(call),
-        Function::Replace => replace(call),
-        Function::Left => slice(call, |text, count| left(text, count)),
-        Function::Right => slice(call, |text, count| right(text, count)),
-        Function::StartsWith => starts_with(call),
-        Function::PadBlanks => pad_blanks(call),
-        Function::TrimBlanks => map(call, |text| Cow::Borrowed(text.trim_end_matches(' '))),
-        other => Err(call.not_supported(&format!("{other:?}"))),
-    }
-}
+use super::{invocation::Invocation, lanes::TextLanes};
 
 /// `upper` or `lower`, whichever the table is of.
 ///
@@ -108,7 +84,12 @@ fn measure(call: &Invocation<'_>, length: impl Fn(&str) -> usize) -> Result<Arra
     Ok(Arc::new(lengths))
 }
 
-fn substring(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// `substring`.
+///
+/// # Errors
+///
+/// `SubstringLength` for a negative count.
+pub(super) fn substring(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, starts) = (call.text(0)?, call.lanes::<Int32Type>(1)?);
     let counts = if call.arguments().len() > 2 { Some(call.lanes::<Int32Type>(2)?) } else { None };
     let mut builder = StringViewBuilder::with_capacity(call.rows);
@@ -152,7 +133,37 @@ fn character_offset(text: &str, index: usize) -> usize {
     text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset)
 }
 
-fn left(text: &str, count: i32) -> &str {
+/// `length`: characters, or bytes of a bytea.
+pub(super) fn length(call: &Invocation<'_>) -> Result<ArrayRef> {
+    measure(call, |text| text.chars().count())
+}
+
+/// `octet_length`.
+pub(super) fn octet_length(call: &Invocation<'_>) -> Result<ArrayRef> {
+    measure(call, str::len)
+}
+
+/// `trim`, of the characters of the second text.
+pub(super) fn trim(side: TrimSide, call: &Invocation<'_>) -> Result<ArrayRef> {
+    zip(call, |text, characters| Cow::Borrowed(trimmed(text, characters, side)))
+}
+
+/// Without the blanks at the end.
+pub(super) fn trim_blanks(call: &Invocation<'_>) -> Result<ArrayRef> {
+    map(call, |text| Cow::Borrowed(text.trim_end_matches(' ')))
+}
+
+/// `left`.
+pub(super) fn left(call: &Invocation<'_>) -> Result<ArrayRef> {
+    slice(call, first_characters)
+}
+
+/// `right`.
+pub(super) fn right(call: &Invocation<'_>) -> Result<ArrayRef> {
+    slice(call, last_characters)
+}
+
+fn first_characters(text: &str, count: i32) -> &str {
     let kept = match usize::try_from(count) {
         Ok(count) => count,
         Err(_) => text.chars().count().saturating_sub(count.unsigned_abs() as usize),
@@ -160,7 +171,7 @@ fn left(text: &str, count: i32) -> &str {
     text.get(..character_offset(text, kept)).unwrap_or_default()
 }
 
-fn right(text: &str, count: i32) -> &str {
+fn last_characters(text: &str, count: i32) -> &str {
     let skipped = match usize::try_from(count) {
         Ok(count) => text.chars().count().saturating_sub(count),
         Err(_) => count.unsigned_abs() as usize,
@@ -168,16 +179,17 @@ fn right(text: &str, count: i32) -> &str {
     text.get(character_offset(text, skipped)..).unwrap_or_default()
 }
 
-fn trim<'t>(text: &'t str, characters: &str, side: TrimSide) -> &'t str {
-    let trimmed = |character: char| characters.contains(character);
+fn trimmed<'t>(text: &'t str, characters: &str, side: TrimSide) -> &'t str {
+    let is_trimmed = |character: char| characters.contains(character);
     match side {
-        TrimSide::Both => text.trim_matches(trimmed),
-        TrimSide::Leading => text.trim_start_matches(trimmed),
-        TrimSide::Trailing => text.trim_end_matches(trimmed),
+        TrimSide::Both => text.trim_matches(is_trimmed),
+        TrimSide::Leading => text.trim_start_matches(is_trimmed),
+        TrimSide::Trailing => text.trim_end_matches(is_trimmed),
     }
 }
 
-fn position(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// `position`, from 1; 0 where the part is not there.
+pub(super) fn position(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, part) = (call.text(0)?, call.text(1)?);
     let positions: Int32Array = (0..call.rows)
         .map(|row| {
@@ -189,7 +201,8 @@ fn position(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(positions))
 }
 
-fn replace(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// `replace`.
+pub(super) fn replace(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, from, to) = (call.text(0)?, call.text(1)?, call.text(2)?);
     let rows = (0..call.rows).map(|row| {
         let (text, from, to) = (text.get(row)?, from.get(row)?, to.get(row)?);
@@ -201,14 +214,16 @@ fn replace(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(collect(call.rows, rows)))
 }
 
-fn starts_with(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// `starts_with`.
+pub(super) fn starts_with(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, prefix) = (call.text(0)?, call.text(1)?);
     let matches: BooleanArray =
         (0..call.rows).map(|row| Some(text.get(row)?.starts_with(prefix.get(row)?))).collect();
     Ok(Arc::new(matches))
 }
 
-fn pad_blanks(call: &Invocation<'_>) -> Result<ArrayRef> {
+/// Blanks appended up to a count of characters.
+pub(super) fn pad_blanks(call: &Invocation<'_>) -> Result<ArrayRef> {
     let (text, widths) = (call.text(0)?, call.lanes::<Int32Type>(1)?);
     let mut blanks = String::new();
     let mut builder = StringViewBuilder::with_capacity(call.rows);
@@ -230,7 +245,8 @@ fn pad_blanks(call: &Invocation<'_>) -> Result<ArrayRef> {
     Ok(Arc::new(builder.finish()))
 }
 
-fn concat(call: &Invocation<'_>, skip_nulls: bool) -> Result<ArrayRef> {
+/// `||`, or `concat`, which skips NULLs.
+pub(super) fn concat(call: &Invocation<'_>, skip_nulls: bool) -> Result<ArrayRef> {
     let parts =
         (0..call.arguments().len()).map(|index| call.text(index)).collect::<Result<Vec<TextLanes>>>()?;
     let mut joined = String::new();

@@ -12,10 +12,9 @@ use pystachio_engine::variance::{Moments, Statistic, VarianceForm};
 use pystachio_plan::Result;
 
 use super::{
-    call::Invocation,
-    decimal::{Decimals, decimal_overflow, result_type, wide_array},
+    digits::{Decimals, big_from_wide, big_to_wide, decimal_overflow, result_type, wide_array},
+    invocation::Invocation,
     lanes::{Lanes, Nullable},
-    quotient::{big_from_wide, big_to_wide},
 };
 
 /// `(count, sum, sum of squares, display scale)` → the variance or its root.

@@ -1,6 +1,7 @@
 //! What SQL can call.
 //!
 //! - `engines.rs`: the views `pystachio.engines` and `pystachio.cache`, and `pystachio.version()`
+//! - `registry.rs`: `pystachio.functions()`
 //! - `timeline.rs`: `pystachio.timeline` and its relatives
 //! - `optimize.rs`: `pystachio.optimize_parquet`
 //! - `tpch.rs`: `pystachio.tpch_generate` and `pystachio.tpch_query`; `tpch/`: the queries' texts
@@ -15,6 +16,7 @@
 
 mod engines;
 mod optimize;
+mod registry;
 mod timeline;
 mod tpch;
 mod writing;

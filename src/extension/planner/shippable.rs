@@ -1,11 +1,11 @@
-//! The one place that says what an engine may compute: PostgreSQL's functions and operators by the name of
-//! the function in `pg_catalog`. Its types are in [`crate::types`].
+//! How PostgreSQL's functions and operators are lowered that mean a function of the plan language: by the name of the
+//! function in `pg_catalog`, which the registry of functions has ([`pystachio_plan::function_of_catalog`]). Types are in
+//! [`crate::types`].
 //!
-//! Three classes. *Same*: listed here, always PostgreSQL's value. *Caveat*: listed here, and the lowering
-//! takes it only under a condition that it checks (a collation, a constant argument, a time zone).
-//! *Refuse*: everything else.
+//! Three classes. *Same*: in the registry, always PostgreSQL's value. *Caveat*: in the registry, and the lowering takes it
+//! only under a condition that it checks (a collation, a constant argument, a time zone). *Refuse*: everything else.
 
-use pystachio_plan::{Function, TrimSide};
+use pystachio_plan::{CatalogUse, Function, TrimSide, function_of_catalog};
 
 /// How a function is lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Shipping {
     /// `sign`.
     Sign,
     /// `ceil` and `floor`.
-    ToWhole(Whole),
+    ToWhole(Function),
     /// `round` and `trunc` with an optional count of digits.
     Round {
         /// Towards zero.
@@ -58,7 +58,7 @@ pub enum Shipping {
     /// `concat`.
     ConcatSkippingNulls,
     /// `btrim`, `ltrim`, `rtrim`.
-    Trim(TextSide),
+    Trim(TrimSide),
     /// `position`, `strpos`.
     Position,
     /// `replace`.
@@ -124,37 +124,6 @@ pub enum Arithmetic {
     Modulo,
 }
 
-/// `ceil` or `floor`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whole {
-    /// `ceil`
-    Ceiling,
-    /// `floor`
-    Floor,
-}
-
-/// Which end `trim` works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextSide {
-    /// `btrim`
-    Both,
-    /// `ltrim`
-    Leading,
-    /// `rtrim`
-    Trailing,
-}
-
-impl TextSide {
-    /// The plan's word.
-    pub fn to_plan(self) -> TrimSide {
-        match self {
-            Self::Both => TrimSide::Both,
-            Self::Leading => TrimSide::Leading,
-            Self::Trailing => TrimSide::Trailing,
-        }
-    }
-}
-
 impl Comparison {
     /// The plan's word.
     pub fn to_plan(self) -> Function {
@@ -200,139 +169,90 @@ impl Arithmetic {
 
 /// How a function of `pg_catalog` is shipped; `None` if it is not.
 pub fn shipping_of(name: &str) -> Option<Shipping> {
-    if let Some(comparison) = comparison_of(name) {
-        return Some(Shipping::Compare(comparison));
-    }
-    if let Some(arithmetic) = arithmetic_of(name) {
-        return Some(Shipping::Arithmetic(arithmetic));
-    }
-    Some(match name {
-        "int2um" | "int4um" | "int8um" | "float4um" | "float8um" | "numeric_uminus" => Shipping::Negate,
-        "int2up" | "int4up" | "int8up" | "float4up" | "float8up" | "numeric_uplus" => Shipping::Plus,
-        "abs" | "int2abs" | "int4abs" | "int8abs" | "float4abs" | "float8abs" | "numeric_abs" => {
-            Shipping::Absolute
-        }
-        "sign" => Shipping::Sign,
-        "ceil" | "ceiling" => Shipping::ToWhole(Whole::Ceiling),
-        "floor" => Shipping::ToWhole(Whole::Floor),
-        "round" => Shipping::Round { truncates: false },
-        "trunc" => Shipping::Round { truncates: true },
-        "sqrt" | "dsqrt" => Shipping::SquareRoot,
-        "mod" => Shipping::Arithmetic(Arithmetic::Modulo),
-        "int2" | "int4" | "int8" | "float4" | "float8" | "numeric" | "bool" | "date" | "timestamp"
-        | "time" | "text" => Shipping::Cast,
-        "varchar" | "bpchar" => Shipping::CastToLength,
-        "textlike" | "bpcharlike" => Shipping::Like { ignores_case: false, negated: false },
-        "textnlike" | "bpcharnlike" => Shipping::Like { ignores_case: false, negated: true },
-        "texticlike" | "bpchariclike" => Shipping::Like { ignores_case: true, negated: false },
-        "texticnlike" | "bpcharicnlike" => Shipping::Like { ignores_case: true, negated: true },
-        "substring" | "substr" => Shipping::Substring,
-        "length" | "char_length" | "character_length" => Shipping::Length,
-        "octet_length" => Shipping::OctetLength,
-        "upper" => Shipping::ChangeCase { to_upper: true },
-        "lower" => Shipping::ChangeCase { to_upper: false },
-        "textcat" => Shipping::Concat,
-        "concat" => Shipping::ConcatSkippingNulls,
-        "btrim" => Shipping::Trim(TextSide::Both),
-        "ltrim" => Shipping::Trim(TextSide::Leading),
-        "rtrim" => Shipping::Trim(TextSide::Trailing),
-        "position" | "strpos" => Shipping::Position,
-        "replace" => Shipping::Replace,
-        "left" => Shipping::End { is_left: true },
-        "right" => Shipping::End { is_left: false },
-        "starts_with" => Shipping::StartsWith,
-        "extract" | "date_part" => Shipping::Extract,
-        "date_trunc" => Shipping::DateTrunc,
-        "date_pli" => Shipping::AddDays { negated: false },
-        "date_mii" => Shipping::AddDays { negated: true },
-        "integer_pl_date" => Shipping::AddDaysReversed,
-        "date_mi" => Shipping::DaysBetween,
-        "date_pl_interval" | "timestamp_pl_interval" => Shipping::AddInterval { negated: false },
-        "date_mi_interval" | "timestamp_mi_interval" => Shipping::AddInterval { negated: true },
-        "timestamp_mi" => Shipping::TimestampDifference,
-        _ => return None,
-    })
-}
-
-/// The comparison that a function such as `int48lt` or `date_le_timestamp` is.
-fn comparison_of(name: &str) -> Option<Comparison> {
-    const PREFIXES: [&str; 25] = [
-        "int2",
-        "int4",
-        "int8",
-        "int24",
-        "int28",
-        "int42",
-        "int48",
-        "int82",
-        "int84",
-        "float4",
-        "float8",
-        "float48",
-        "float84",
-        "numeric_",
-        "bool",
-        "text",
-        "text_",
-        "bpchar",
-        "date_",
-        "time_",
-        "timestamp_",
-        "timestamptz_",
-        "uuid_",
-        "bytea",
-        "interval_",
-    ];
-    // `texteqname` and `namelttext`: the operator is in the middle.
-    if let Some(operator) = name
-        .strip_prefix("text")
-        .and_then(|rest| rest.strip_suffix("name"))
-        .or_else(|| name.strip_prefix("name")?.strip_suffix("text"))
-    {
-        return comparison_of_suffix(operator);
-    }
-    // `date_lt_timestamp` and its like: here too.
-    let name = match name {
-        _ if name.starts_with("date_") => name.strip_suffix("_timestamp").unwrap_or(name),
-        _ if name.starts_with("timestamp_") => name.strip_suffix("_date").unwrap_or(name),
-        _ => name,
-    };
-    PREFIXES.iter().find_map(|prefix| comparison_of_suffix(name.strip_prefix(prefix)?))
-}
-
-fn comparison_of_suffix(operator: &str) -> Option<Comparison> {
-    match operator {
-        "eq" => Some(Comparison::Equal),
-        "ne" => Some(Comparison::NotEqual),
-        "lt" => Some(Comparison::Less),
-        "le" => Some(Comparison::LessEqual),
-        "gt" => Some(Comparison::Greater),
-        "ge" => Some(Comparison::GreaterEqual),
-        _ => None,
-    }
-}
-
-fn arithmetic_of(name: &str) -> Option<Arithmetic> {
-    const PREFIXES: [&str; 13] = [
-        "int2", "int4", "int8", "int24", "int28", "int42", "int48", "int82", "int84", "float4", "float8",
-        "float48", "float84",
-    ];
-    let by_suffix = |suffix: &str| match suffix {
-        "pl" => Some(Arithmetic::Add),
-        "mi" => Some(Arithmetic::Subtract),
-        "mul" => Some(Arithmetic::Multiply),
-        "div" => Some(Arithmetic::Divide),
-        "mod" => Some(Arithmetic::Modulo),
-        _ => None,
-    };
     match name {
-        "numeric_add" => Some(Arithmetic::Add),
-        "numeric_sub" => Some(Arithmetic::Subtract),
-        "numeric_mul" => Some(Arithmetic::Multiply),
-        "numeric_div" => Some(Arithmetic::Divide),
-        "numeric_mod" => Some(Arithmetic::Modulo),
-        _ => PREFIXES.iter().find_map(|prefix| by_suffix(name.strip_prefix(prefix)?)),
+        // The argument itself.
+        "int2up" | "int4up" | "int8up" | "float4up" | "float8up" | "numeric_uplus" => Some(Shipping::Plus),
+        "varchar" | "bpchar" => Some(Shipping::CastToLength),
+        _ => {
+            let (entry, is) = function_of_catalog(name)?;
+            shipping_of_function(entry.form.any(), is, name)
+        }
     }
+}
+
+/// How a function of `pg_catalog` that means one of the plan's is shipped; the parameter of the plan's has no meaning.
+fn shipping_of_function(function: Function, is: CatalogUse, name: &str) -> Option<Shipping> {
+    let negated = matches!(is, CatalogUse::Not | CatalogUse::MinusSecond);
+    Some(match function {
+        Function::Equal => Shipping::Compare(Comparison::Equal),
+        Function::NotEqual => Shipping::Compare(Comparison::NotEqual),
+        Function::Less => Shipping::Compare(Comparison::Less),
+        Function::LessEqual => Shipping::Compare(Comparison::LessEqual),
+        Function::Greater => Shipping::Compare(Comparison::Greater),
+        Function::GreaterEqual => Shipping::Compare(Comparison::GreaterEqual),
+        Function::Add => Shipping::Arithmetic(Arithmetic::Add),
+        Function::Subtract => Shipping::Arithmetic(Arithmetic::Subtract),
+        Function::Multiply => Shipping::Arithmetic(Arithmetic::Multiply),
+        Function::Divide | Function::DivideDecimal => Shipping::Arithmetic(Arithmetic::Divide),
+        Function::Modulo => Shipping::Arithmetic(Arithmetic::Modulo),
+        Function::Negate => Shipping::Negate,
+        Function::Absolute => Shipping::Absolute,
+        Function::Sign => Shipping::Sign,
+        Function::Ceiling | Function::Floor => Shipping::ToWhole(function),
+        Function::Round => Shipping::Round { truncates: false },
+        Function::Truncate => Shipping::Round { truncates: true },
+        Function::SquareRoot => Shipping::SquareRoot,
+        Function::Cast => Shipping::Cast,
+        Function::Like => Shipping::Like { ignores_case: false, negated },
+        Function::ILike(_) => Shipping::Like { ignores_case: true, negated },
+        Function::Substring => Shipping::Substring,
+        Function::Length => Shipping::Length,
+        Function::OctetLength => Shipping::OctetLength,
+        Function::Upper(_) => Shipping::ChangeCase { to_upper: true },
+        Function::Lower(_) => Shipping::ChangeCase { to_upper: false },
+        Function::Concat => Shipping::Concat,
+        Function::ConcatSkippingNulls => Shipping::ConcatSkippingNulls,
+        Function::Trim(_) => Shipping::Trim(match name {
+            "ltrim" => TrimSide::Leading,
+            "rtrim" => TrimSide::Trailing,
+            _ => TrimSide::Both,
+        }),
+        Function::Position => Shipping::Position,
+        Function::Replace => Shipping::Replace,
+        Function::Left => Shipping::End { is_left: true },
+        Function::Right => Shipping::End { is_left: false },
+        Function::StartsWith => Shipping::StartsWith,
+        Function::Extract(_) | Function::DatePart(_) => Shipping::Extract,
+        Function::DateTrunc(_) => Shipping::DateTrunc,
+        Function::AddDays if is == CatalogUse::Exchanged => Shipping::AddDaysReversed,
+        Function::AddDays => Shipping::AddDays { negated: false },
+        Function::SubtractDays => Shipping::AddDays { negated: true },
+        Function::DaysBetween => Shipping::DaysBetween,
+        Function::AddInterval => Shipping::AddInterval { negated },
+        Function::TimestampDifference => Shipping::TimestampDifference,
+        // No function of PostgreSQL's: expressions of their own, or the planner's alone.
+        Function::IsDistinctFrom
+        | Function::IsNotDistinctFrom
+        | Function::In
+        | Function::And
+        | Function::Or
+        | Function::Not
+        | Function::IsNull
+        | Function::IsNotNull
+        | Function::IsTrue
+        | Function::IsNotTrue
+        | Function::IsFalse
+        | Function::IsNotFalse
+        | Function::Coalesce
+        | Function::NullIf
+        | Function::Greatest
+        | Function::Least
+        | Function::QuotientScale
+        | Function::PadBlanks
+        | Function::TrimBlanks
+        | Function::Variance { .. }
+        | Function::VarianceScale { .. } => return None,
+    })
 }
 
 #[cfg(test)]
@@ -349,6 +269,19 @@ mod tests {
         assert_eq!(shipping_of("namegttext"), Some(Shipping::Compare(Comparison::Greater)));
         assert_eq!(shipping_of("numeric_mul"), Some(Shipping::Arithmetic(Arithmetic::Multiply)));
         assert_eq!(shipping_of("float84div"), Some(Shipping::Arithmetic(Arithmetic::Divide)));
+        assert_eq!(shipping_of("bpcharicnlike"), Some(Shipping::Like { ignores_case: true, negated: true }));
+        assert_eq!(shipping_of("date_mi_interval"), Some(Shipping::AddInterval { negated: true }));
+        assert_eq!(shipping_of("integer_pl_date"), Some(Shipping::AddDaysReversed));
+        assert_eq!(shipping_of("ltrim"), Some(Shipping::Trim(TrimSide::Leading)));
+    }
+
+    #[test]
+    fn every_name_of_the_registry_is_shipped() {
+        for entry in pystachio_plan::FUNCTIONS {
+            for name in entry.catalog.iter().flat_map(|names| names.names) {
+                assert!(shipping_of(name).is_some(), "{name}");
+            }
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pystachio_plan::{ColumnId, Expression, Function, Literal, Value};
+use pystachio_plan::{ColumnId, Expression, Literal, NullRule, Value};
 
 /// When a value can be NULL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,20 +51,10 @@ pub(super) fn nullability(expression: &Expression, parameters: &[Literal]) -> Nu
             .iter()
             .map(|branch| nullability(&branch.result, parameters))
             .fold(nullability(otherwise, parameters), Nullability::or),
-        Expression::Call { function, arguments, .. } => match function {
-            Function::IsDistinctFrom
-            | Function::IsNotDistinctFrom
-            | Function::IsNull
-            | Function::IsNotNull
-            | Function::IsTrue
-            | Function::IsNotTrue
-            | Function::IsFalse
-            | Function::IsNotFalse
-            | Function::ConcatSkippingNulls => Nullability::NEVER,
-            Function::NullIf | Function::Variance { .. } | Function::VarianceScale { .. } => {
-                Nullability::Always
-            }
-            Function::Coalesce | Function::Greatest | Function::Least => {
+        Expression::Call { function, arguments, .. } => match function.entry().nulls {
+            NullRule::Never => Nullability::NEVER,
+            NullRule::Own | NullRule::StrictAndOwn => Nullability::Always,
+            NullRule::AllNull => {
                 let parts: Vec<Nullability> =
                     arguments.iter().map(|argument| nullability(argument, parameters)).collect();
                 if parts.iter().any(Nullability::is_never) {
@@ -73,7 +63,7 @@ pub(super) fn nullability(expression: &Expression, parameters: &[Literal]) -> Nu
                     parts.into_iter().fold(Nullability::NEVER, Nullability::or)
                 }
             }
-            _ => any(arguments),
+            NullRule::Strict | NullRule::SomeNull => any(arguments),
         },
     }
 }

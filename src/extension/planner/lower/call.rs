@@ -15,7 +15,7 @@ use crate::planner::{
     collation,
     nodes::{elements, list_of},
     planning::with_planning,
-    shippable::{Comparison, Shipping, Whole, shipping_of},
+    shippable::{Comparison, Shipping, shipping_of},
 };
 use crate::{
     pg::compat,
@@ -243,7 +243,7 @@ impl CallSite {
             Shipping::Absolute => self.same_type(Function::Absolute, arguments),
             Shipping::Plus => Ok(self.one(arguments)?),
             Shipping::Sign => self.sign(arguments),
-            Shipping::ToWhole(whole) => self.to_whole(whole, arguments),
+            Shipping::ToWhole(function) => self.to_whole(function, arguments),
             Shipping::Round { truncates } => self.round(truncates, arguments),
             Shipping::SquareRoot => self.float_only(Function::SquareRoot, arguments),
             Shipping::Cast => self.cast(arguments),
@@ -282,7 +282,7 @@ impl CallSite {
                     let blank = Expression::literal(Value::Text(" ".into()), DataType::Text);
                     arguments.push(Lowered::plain(blank));
                 }
-                self.text_function(Function::Trim(side.to_plan()), arguments)
+                self.text_function(Function::Trim(side), arguments)
             }
             Shipping::Extract => self.extract(arguments),
             Shipping::DateTrunc => self.date_trunc(arguments),
@@ -379,11 +379,7 @@ impl CallSite {
         Ok(Lowered::plain(Expression::call(function, vec![argument.expression], DataType::Float64)))
     }
 
-    fn to_whole(&self, whole: Whole, arguments: Vec<Lowered>) -> LoweredResult {
-        let function = match whole {
-            Whole::Ceiling => Function::Ceiling,
-            Whole::Floor => Function::Floor,
-        };
+    fn to_whole(&self, function: Function, arguments: Vec<Lowered>) -> LoweredResult {
         let argument = self.one(arguments)?;
         if !argument.data_type().is_decimal() {
             return self.float_only(function, vec![argument]);

@@ -39,7 +39,7 @@ use crate::{
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
 /// is then small against what it costs a row.
-const CHUNK_ROWS_MIN: usize = 4 << 20;
+const CHUNK_ROWS_MIN: usize = 16 << 20;
 /// Chunks that every reader has at least, where a table has them.
 const CHUNKS_PER_READER: usize = 2;
 /// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.

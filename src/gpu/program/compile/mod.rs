@@ -5,6 +5,8 @@
 //! - `arithmetic.rs`: integers and floats; `decimal.rs`: decimals; `cast.rs`: changes of type
 //! - `datetime.rs`, `text.rs`: dates, times and text
 //!
+//! [`Compilation::of`] is the one table that says by what each function is compiled.
+//!
 //! Invariants: every function returns a slot whose kind is [`Kind::of`] the expression's type. What the
 //! device has no exact arithmetic for is `NotSupported`, and names function and types.
 
@@ -197,75 +199,53 @@ impl<'a> Compiler<'a> {
     }
 
     fn call(&mut self, function: Function, arguments: &[Expression], data_type: &DataType) -> Result<Slot> {
-        match function {
-            Function::And | Function::Or => self.logic(function, arguments),
-            Function::Not
-            | Function::IsNull
-            | Function::IsNotNull
-            | Function::IsTrue
-            | Function::IsNotTrue
-            | Function::IsFalse
-            | Function::IsNotFalse => self.test(function, argument(function, arguments, 0)?),
-            Function::Coalesce => self.coalesce(arguments, data_type),
-            Function::In => self.is_in(arguments),
-            Function::Equal
-            | Function::NotEqual
-            | Function::Less
-            | Function::LessEqual
-            | Function::Greater
-            | Function::GreaterEqual
-            | Function::IsDistinctFrom
-            | Function::IsNotDistinctFrom => {
+        match Compilation::of(function) {
+            Compilation::Logic => self.logic(function, arguments),
+            Compilation::Test => self.test(function, argument(function, arguments, 0)?),
+            Compilation::Coalesce => self.coalesce(arguments, data_type),
+            Compilation::In => self.is_in(arguments),
+            Compilation::Comparison => {
                 let a = self.compile(argument(function, arguments, 0)?)?;
                 let b = self.compile(argument(function, arguments, 1)?)?;
                 self.compare(function, &a, &b)
             }
-            Function::NullIf => self.null_if(arguments, data_type),
-            Function::Greatest | Function::Least => self.extreme(function, arguments, data_type),
-            _ => {
-                let values = arguments
-                    .iter()
-                    .map(|argument| self.compile(argument))
-                    .collect::<Result<Vec<Typed>>>()?;
-                let call = Call { function, values: &values, data_type };
-                self.apply(&call)
+            Compilation::NullIf => self.null_if(arguments, data_type),
+            Compilation::Extreme => self.extreme(function, arguments, data_type),
+            Compilation::Arithmetic => self.with_values(function, arguments, data_type, Self::arithmetic),
+            Compilation::DivideDecimal => {
+                self.with_values(function, arguments, data_type, Self::divide_decimal)
             }
+            Compilation::QuotientScale => {
+                self.with_values(function, arguments, data_type, Self::quotient_scale)
+            }
+            Compilation::Cast => self.with_values(function, arguments, data_type, Self::cast),
+            Compilation::Datetime => self.with_values(function, arguments, data_type, Self::datetime),
+            Compilation::Text => self.with_values(function, arguments, data_type, Self::text),
+            Compilation::NotOnDevice(reason) => Err(Error::new(
+                ErrorKind::NotSupported,
+                format!("{} is not computed on the GPU here: {reason}", function.entry().name),
+            )),
         }
     }
 
     /// A function of values that are all evaluated.
-    fn apply(&mut self, call: &Call<'_>) -> Result<Slot> {
-        match call.function {
-            Function::Add
-            | Function::Subtract
-            | Function::Multiply
-            | Function::Divide
-            | Function::Modulo
-            | Function::Negate
-            | Function::Absolute
-            | Function::Sign
-            | Function::Round
-            | Function::Truncate
-            | Function::Ceiling
-            | Function::Floor
-            | Function::SquareRoot => match call.data_type {
-                DataType::Decimal { .. } => self.decimal_arithmetic(call),
-                data_type if data_type.is_integer() => self.integer_arithmetic(call),
-                _ => self.float_arithmetic(call),
-            },
-            Function::DivideDecimal => self.divide_decimal(call),
-            Function::QuotientScale => self.quotient_scale(call),
-            Function::Cast => self.cast(call),
-            Function::Extract(_)
-            | Function::DatePart(_)
-            | Function::DateTrunc(_)
-            | Function::AddDays
-            | Function::SubtractDays
-            | Function::DaysBetween
-            | Function::AddInterval
-            | Function::TimestampDifference => self.datetime(call),
-            Function::Variance { .. } | Function::VarianceScale { .. } => Err(call.not_supported()),
-            _ => self.text(call),
+    fn with_values(
+        &mut self,
+        function: Function,
+        arguments: &[Expression],
+        data_type: &DataType,
+        apply: impl FnOnce(&mut Self, &Call<'_>) -> Result<Slot>,
+    ) -> Result<Slot> {
+        let values =
+            arguments.iter().map(|argument| self.compile(argument)).collect::<Result<Vec<Typed>>>()?;
+        apply(self, &Call { function, values: &values, data_type })
+    }
+
+    fn arithmetic(&mut self, call: &Call<'_>) -> Result<Slot> {
+        match call.data_type {
+            DataType::Decimal { .. } => self.decimal_arithmetic(call),
+            data_type if data_type.is_integer() => self.integer_arithmetic(call),
+            _ => self.float_arithmetic(call),
         }
     }
 
@@ -314,6 +294,112 @@ impl<'a> Compiler<'a> {
         let cell = literal_cell(literal)?;
         let slot = self.builder.constant(cell)?;
         typed(slot, &literal.data_type)
+    }
+}
+
+/// By what a function is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Compilation {
+    /// `logic.rs`: AND and OR.
+    Logic,
+    /// `logic.rs`: NOT and tests of one value.
+    Test,
+    /// `logic.rs`.
+    Coalesce,
+    /// `comparison.rs`.
+    In,
+    /// `comparison.rs`: operators.
+    Comparison,
+    /// `comparison.rs`.
+    NullIf,
+    /// `comparison.rs`: GREATEST and LEAST.
+    Extreme,
+    /// `arithmetic.rs` and `decimal.rs`, by the type of the result.
+    Arithmetic,
+    /// `decimal.rs`.
+    DivideDecimal,
+    /// `decimal.rs`.
+    QuotientScale,
+    /// `cast.rs`.
+    Cast,
+    /// `datetime.rs`.
+    Datetime,
+    /// `text.rs`.
+    Text,
+    /// By nothing, and why.
+    NotOnDevice(&'static str),
+}
+
+impl Compilation {
+    /// Every function of the plan language, and by what it is compiled.
+    pub(super) fn of(function: Function) -> Self {
+        match function {
+            Function::And | Function::Or => Self::Logic,
+            Function::Not
+            | Function::IsNull
+            | Function::IsNotNull
+            | Function::IsTrue
+            | Function::IsNotTrue
+            | Function::IsFalse
+            | Function::IsNotFalse => Self::Test,
+            Function::Coalesce => Self::Coalesce,
+            Function::In => Self::In,
+            Function::Equal
+            | Function::NotEqual
+            | Function::Less
+            | Function::LessEqual
+            | Function::Greater
+            | Function::GreaterEqual
+            | Function::IsDistinctFrom
+            | Function::IsNotDistinctFrom => Self::Comparison,
+            Function::NullIf => Self::NullIf,
+            Function::Greatest | Function::Least => Self::Extreme,
+            Function::Add
+            | Function::Subtract
+            | Function::Multiply
+            | Function::Divide
+            | Function::Modulo
+            | Function::Negate
+            | Function::Absolute
+            | Function::Sign
+            | Function::Round
+            | Function::Truncate
+            | Function::Ceiling
+            | Function::Floor
+            | Function::SquareRoot => Self::Arithmetic,
+            Function::DivideDecimal => Self::DivideDecimal,
+            Function::QuotientScale => Self::QuotientScale,
+            Function::Cast => Self::Cast,
+            Function::Extract(_)
+            | Function::DatePart(_)
+            | Function::DateTrunc(_)
+            | Function::AddDays
+            | Function::SubtractDays
+            | Function::DaysBetween
+            | Function::AddInterval
+            | Function::TimestampDifference => Self::Datetime,
+            Function::Like
+            | Function::ILike(_)
+            | Function::Substring
+            | Function::Length
+            | Function::OctetLength
+            | Function::Upper(_)
+            | Function::Lower(_)
+            | Function::Concat
+            | Function::ConcatSkippingNulls
+            | Function::Trim(_)
+            | Function::Position
+            | Function::Replace
+            | Function::Left
+            | Function::Right
+            | Function::StartsWith
+            | Function::PadBlanks
+            | Function::TrimBlanks => Self::Text,
+            // Where every row is evaluated, `host_calls.rs` has taken it out before.
+            Function::Variance { .. } | Function::VarianceScale { .. } => {
+                Self::NotOnDevice("the host computes variances, and for every row")
+            }
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Programs on the emulated device.
 //!
 //! - `cases.rs`: every function against values that PostgreSQL printed
-//! - `case_file.rs`: the files of those values
 //! - `claims.rs`: laziness, NULL, registers, errors
 //! - `large.rs`: decimals of more than 38 digits
 //! - `letters.rs`: upper and lower case under libc's locales
@@ -9,7 +8,6 @@
 //! - `queries.rs`: expressions of TPC-H
 //! - `variances.rs`: what the host computes, within other expressions
 
-mod case_file;
 mod cases;
 mod claims;
 mod large;
@@ -31,7 +29,7 @@ use crate::{
 
 /// A decimal as a value: one that 128 bits do not hold as the text of its digits, because plans have none.
 fn decimal_value(digits: i256) -> Value {
-    digits.to_i128().map_or_else(|| Value::Text(digits.to_string()), Value::Decimal)
+    pystachio_cases::decimal_value(&digits.to_string())
 }
 
 /// The digits of such a value.

@@ -1,0 +1,29 @@
+//! Division of decimals, whose digits PostgreSQL chooses by the values.
+
+use super::{
+    CatalogNames, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
+    TypeClass::{Decimals, Int32},
+};
+use crate::Function;
+
+pub(super) static DIVIDE_DECIMAL: FunctionEntry = FunctionEntry::new(
+    "divide_decimal",
+    Form::Plain(Function::DivideDecimal),
+    "The quotient of decimals rounded to as many digits after the point as the third argument says; by zero it is an error.",
+)
+.failure(FailureRule::Always)
+.shown(Shown::Quotient)
+.signatures(&[Signature::new(
+    &[Decimals, Decimals, Int32],
+    ResultType::Of(Decimals),
+    &[Example::of("{a} / {b}")],
+)])
+.catalog(&[CatalogNames::itself(&["numeric_div"])]);
+
+pub(super) static QUOTIENT_SCALE: FunctionEntry = FunctionEntry::new(
+    "quotient_scale",
+    Form::Plain(Function::QuotientScale),
+    "How many digits after the point PostgreSQL gives a quotient: of each number, and its own digits after the point.",
+)
+.expensive()
+.signatures(&[Signature::new(&[Decimals, Int32, Decimals, Int32], ResultType::Of(Int32), &[])]);

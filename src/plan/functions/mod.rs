@@ -1,0 +1,348 @@
+//! The registry of functions: one entry for each function of the plan language, which planner, engines, EXPLAIN, the files of
+//! cases and the differential tests read; `pystachio.functions()` shows them.
+//!
+//! ```text
+//! Function ── entry() ──► FunctionEntry: name, signatures, NULL rule, failure, cost, how it is shown,
+//!                          its names in pg_catalog, SQL by which it is tried
+//! ```
+//!
+//! - `signature.rs`: what a function takes and gives, by classes of types
+//! - `name.rs`: names of functions with their parameters; `catalog.rs`: PostgreSQL's names
+//! - `comparison.rs`, `logic.rs`, `arithmetic.rs`, `decimal.rs`, `cast.rs`, `text.rs`, `datetime.rs`, `statistics.rs`: the
+//!   entries by family
+//!
+//! Invariants: an entry is data and pure functions. What [`Function::is_strict`] and [`crate::call_could_fail`] say is in no
+//! other place. Every signature has cases of PostgreSQL's (`src/cases`), and both engines are tested on all of them. How a
+//! function is evaluated is a table of each engine's (`src/cpu/functions`, `src/gpu/program/compile`), which the compiler keeps
+//! complete.
+//!
+//! Deliberately absent: engines, and what is PostgreSQL's alone: collations, oids, conditions under which a name may be shipped.
+
+mod arithmetic;
+mod cast;
+mod catalog;
+mod comparison;
+mod datetime;
+mod decimal;
+mod logic;
+mod name;
+mod signature;
+mod statistics;
+mod text;
+
+use crate::{Ctype, DataType, DateField, Expression, Function, TrimSide};
+
+pub use catalog::{CatalogNames, CatalogUse, function_of_catalog};
+pub use name::function_of_name;
+pub use signature::{Example, ResultType, Signature, TypeClass};
+
+/// All that is known of a function but its evaluation.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionEntry {
+    /// Its name in files of cases, errors and EXPLAIN.
+    pub name: &'static str,
+    /// The functions that the entry is of.
+    pub form: Form,
+    /// What it gives, in a sentence.
+    pub meaning: &'static str,
+    /// When its result is NULL.
+    pub nulls: NullRule,
+    /// When it could fail for some row.
+    pub failure: FailureRule,
+    /// Whether it costs more than the skipping of rows that do not need it.
+    pub is_expensive: bool,
+    /// Whether a device computes it for the GPU engine, and not the host.
+    pub is_on_device: bool,
+    /// How EXPLAIN shows a call.
+    pub shown: Shown,
+    /// What it takes and gives.
+    pub signatures: &'static [Signature],
+    /// The functions in `pg_catalog` that mean it, operators' functions among them.
+    pub catalog: &'static [CatalogNames],
+}
+
+/// A function, or how it is made of its parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// Without a parameter.
+    Plain(Function),
+    /// With a field of a date or time.
+    Field(fn(DateField) -> Function),
+    /// With an end of a text.
+    Side(fn(TrimSide) -> Function),
+    /// With the letters that there are.
+    Letters(fn(Ctype) -> Function),
+    /// With whether it is of a sample, and whether it is a deviation.
+    Moments(fn(bool, bool) -> Function),
+}
+
+/// When a function's result is NULL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NullRule {
+    /// Where an argument is, and nowhere else.
+    Strict,
+    /// Where an argument is, and in places where none is.
+    StrictAndOwn,
+    /// Nowhere.
+    Never,
+    /// Where all arguments are.
+    AllNull,
+    /// In some of the places where an argument is.
+    SomeNull,
+    /// By a rule that arguments' NULLs do not tell.
+    Own,
+}
+
+/// Whether a call could fail for some row, its arguments aside.
+#[derive(Clone, Copy, Debug)]
+pub enum FailureRule {
+    /// For none.
+    Never,
+    /// As far as types and constants tell.
+    Always,
+    /// As the arguments and the result's type say.
+    Depends(fn(&[Expression], &DataType) -> bool),
+}
+
+/// How EXPLAIN shows a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// `name(a, b)`.
+    Call,
+    /// `(a operator b)`.
+    Infix(&'static str),
+    /// `(a words)`.
+    Postfix(&'static str),
+    /// `(word a)`.
+    Prefix(&'static str),
+    /// `(a IN (b, c))`, `(a = ANY ($1))`.
+    List,
+    /// `(a / b)`, without the third argument.
+    Quotient,
+    /// `(a)::type`.
+    Cast,
+    /// `name(field FROM a)`.
+    FieldFrom,
+    /// `name(field, a)`.
+    Field,
+    /// `btrim(a, b)`, by the end.
+    Trim,
+}
+
+macro_rules! entries {
+    ($($pattern:pat => $entry:path,)*) => {
+        impl Function {
+            /// All that is known of the function but its evaluation.
+            pub fn entry(&self) -> &'static FunctionEntry {
+                match self { $($pattern => &$entry,)* }
+            }
+        }
+
+        /// Every entry once, by family.
+        pub static FUNCTIONS: &[&FunctionEntry] = &[$(&$entry),*];
+    };
+}
+
+entries! {
+    Function::Equal => comparison::EQUAL,
+    Function::NotEqual => comparison::NOT_EQUAL,
+    Function::Less => comparison::LESS,
+    Function::LessEqual => comparison::LESS_EQUAL,
+    Function::Greater => comparison::GREATER,
+    Function::GreaterEqual => comparison::GREATER_EQUAL,
+    Function::IsDistinctFrom => comparison::IS_DISTINCT_FROM,
+    Function::IsNotDistinctFrom => comparison::IS_NOT_DISTINCT_FROM,
+    Function::In => comparison::IN,
+    Function::And => logic::AND,
+    Function::Or => logic::OR,
+    Function::Not => logic::NOT,
+    Function::IsNull => logic::IS_NULL,
+    Function::IsNotNull => logic::IS_NOT_NULL,
+    Function::IsTrue => logic::IS_TRUE,
+    Function::IsNotTrue => logic::IS_NOT_TRUE,
+    Function::IsFalse => logic::IS_FALSE,
+    Function::IsNotFalse => logic::IS_NOT_FALSE,
+    Function::Coalesce => logic::COALESCE,
+    Function::NullIf => logic::NULL_IF,
+    Function::Greatest => logic::GREATEST,
+    Function::Least => logic::LEAST,
+    Function::Add => arithmetic::ADD,
+    Function::Subtract => arithmetic::SUBTRACT,
+    Function::Multiply => arithmetic::MULTIPLY,
+    Function::Divide => arithmetic::DIVIDE,
+    Function::Modulo => arithmetic::MODULO,
+    Function::Negate => arithmetic::NEGATE,
+    Function::Absolute => arithmetic::ABSOLUTE,
+    Function::Sign => arithmetic::SIGN,
+    Function::Round => arithmetic::ROUND,
+    Function::Truncate => arithmetic::TRUNCATE,
+    Function::Ceiling => arithmetic::CEILING,
+    Function::Floor => arithmetic::FLOOR,
+    Function::SquareRoot => arithmetic::SQUARE_ROOT,
+    Function::DivideDecimal => decimal::DIVIDE_DECIMAL,
+    Function::QuotientScale => decimal::QUOTIENT_SCALE,
+    Function::Cast => cast::CAST,
+    Function::Like => text::LIKE,
+    Function::ILike(_) => text::ILIKE,
+    Function::Substring => text::SUBSTRING,
+    Function::Length => text::LENGTH,
+    Function::OctetLength => text::OCTET_LENGTH,
+    Function::Upper(_) => text::UPPER,
+    Function::Lower(_) => text::LOWER,
+    Function::Concat => text::CONCAT,
+    Function::ConcatSkippingNulls => text::CONCAT_SKIPPING_NULLS,
+    Function::Trim(_) => text::TRIM,
+    Function::Position => text::POSITION,
+    Function::Replace => text::REPLACE,
+    Function::Left => text::LEFT,
+    Function::Right => text::RIGHT,
+    Function::StartsWith => text::STARTS_WITH,
+    Function::PadBlanks => text::PAD_BLANKS,
+    Function::TrimBlanks => text::TRIM_BLANKS,
+    Function::Extract(_) => datetime::EXTRACT,
+    Function::DatePart(_) => datetime::DATE_PART,
+    Function::DateTrunc(_) => datetime::DATE_TRUNC,
+    Function::AddDays => datetime::ADD_DAYS,
+    Function::SubtractDays => datetime::SUBTRACT_DAYS,
+    Function::DaysBetween => datetime::DAYS_BETWEEN,
+    Function::AddInterval => datetime::ADD_INTERVAL,
+    Function::TimestampDifference => datetime::TIMESTAMP_DIFFERENCE,
+    Function::Variance { .. } => statistics::VARIANCE,
+    Function::VarianceScale { .. } => statistics::VARIANCE_SCALE,
+}
+
+impl Function {
+    /// Whether a NULL argument makes the result NULL.
+    pub fn is_strict(&self) -> bool {
+        matches!(self.entry().nulls, NullRule::Strict | NullRule::StrictAndOwn)
+    }
+}
+
+impl Form {
+    /// A function of the form, whatever its parameter.
+    pub fn any(&self) -> Function {
+        match self {
+            Self::Plain(function) => *function,
+            Self::Field(make) => make(DateField::Second),
+            Self::Side(make) => make(TrimSide::Both),
+            Self::Letters(make) => make(Ctype::Ascii),
+            Self::Moments(make) => make(true, false),
+        }
+    }
+}
+
+impl FunctionEntry {
+    /// A strict function that never fails, costs little, and that nothing in `pg_catalog` means.
+    const fn new(name: &'static str, form: Form, meaning: &'static str) -> Self {
+        Self {
+            name,
+            form,
+            meaning,
+            nulls: NullRule::Strict,
+            failure: FailureRule::Never,
+            is_expensive: false,
+            is_on_device: true,
+            shown: Shown::Call,
+            signatures: &[],
+            catalog: &[],
+        }
+    }
+
+    const fn nulls(mut self, nulls: NullRule) -> Self {
+        self.nulls = nulls;
+        self
+    }
+
+    const fn failure(mut self, failure: FailureRule) -> Self {
+        self.failure = failure;
+        self
+    }
+
+    const fn expensive(mut self) -> Self {
+        self.is_expensive = true;
+        self
+    }
+
+    const fn on_host(mut self) -> Self {
+        self.is_on_device = false;
+        self
+    }
+
+    const fn shown(mut self, shown: Shown) -> Self {
+        self.shown = shown;
+        self
+    }
+
+    const fn signatures(mut self, signatures: &'static [Signature]) -> Self {
+        self.signatures = signatures;
+        self
+    }
+
+    const fn catalog(mut self, catalog: &'static [CatalogNames]) -> Self {
+        self.catalog = catalog;
+        self
+    }
+}
+
+impl NullRule {
+    /// The rule in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::StrictAndOwn => "strict, and of its own",
+            Self::Never => "never",
+            Self::AllNull => "if all are",
+            Self::SomeNull => "only if one is",
+            Self::Own => "of its own",
+        }
+    }
+}
+
+impl FailureRule {
+    /// The rule in words.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Always => "for some values",
+            Self::Depends(_) => "for some values of some types",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_form_is_of_its_entry_and_names_are_unique() {
+        let mut names = BTreeSet::new();
+        for entry in FUNCTIONS {
+            assert_eq!(entry.form.any().entry().name, entry.name);
+            assert!(names.insert(entry.name), "{} twice", entry.name);
+            assert!(!entry.signatures.is_empty(), "{} takes nothing", entry.name);
+            assert!(entry.meaning.ends_with('.'), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn examples_have_a_column_for_each_placeholder() {
+        for entry in FUNCTIONS {
+            for signature in entry.signatures {
+                for example in signature.examples {
+                    assert!(example.sql.contains("{a}"), "{}", example.sql);
+                    assert_eq!(example.sql.contains("{n}"), !example.constants.is_empty(), "{}", example.sql);
+                    assert_eq!(
+                        example.sql.contains("{m}"),
+                        !example.more_constants.is_empty(),
+                        "{}",
+                        example.sql
+                    );
+                    let has_two = signature.arguments.len() > 1 || signature.is_variadic;
+                    assert!(!example.sql.contains("{b}") || has_two, "{}", example.sql);
+                }
+            }
+        }
+    }
+}
