@@ -77,7 +77,7 @@ mod tests {
         let identity = describe(catalog, files).unwrap().identity;
         assert_eq!(identify(files).unwrap(), identity);
         let bounds = bounds.iter().map(|(name, bound)| ((*name).to_owned(), *bound)).collect();
-        vec![PlannedFiles { files: files.clone(), identity, bounds }]
+        vec![PlannedFiles { files: files.clone(), identity, bounds, scales: Vec::new() }]
     }
 
     #[test]
@@ -90,6 +90,21 @@ mod tests {
         place(&folder, "edge_date.parquet");
         let second = query.open("t", &files).unwrap();
         assert!(Arc::ptr_eq(&first[0].footer, &second[0].footer));
+    }
+
+    #[test]
+    fn a_plan_does_not_run_over_files_that_show_other_digits() {
+        let (folder, catalog) = (tempfile::tempdir().unwrap(), Arc::new(FileCatalog::default()));
+        let files = place(&folder, "edge_numeric_15_2.parquet");
+        let mut planned = planned(&catalog, &files, &[]);
+        planned[0].scales.push(("v".to_owned(), 2));
+        assert!(QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).is_ok());
+        for other in ["edge_numeric_5_0.parquet", "edge_int4.parquet", "edge_date.parquet"] {
+            fs::remove_file(&files.paths[0]).unwrap();
+            place(&folder, other);
+            let error = QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::FilesChanged, "{other}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,7 @@ pub struct FileSet {
 }
 
 /// The files that a plan was made for, and what it takes from their footers. Of other files the plan holds as long as these
-/// bounds do.
+/// bounds and scales do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlannedFiles {
     /// As the plan's scans name them.
@@ -128,6 +128,8 @@ pub struct PlannedFiles {
     pub identity: u64,
     /// Columns by the names that the scans have, and bounds on [`ColumnDescription::magnitude`].
     pub bounds: Vec<(String, f64)>,
+    /// Columns that show as many digits after the point as the files say: [`ColumnDescription::scale`].
+    pub scales: Vec<(String, u8)>,
 }
 
 /// A plan and what it needs to run.
@@ -429,6 +431,19 @@ impl TableDescription {
 }
 
 impl ColumnDescription {
+    /// Digits after the point of its numbers, or of the numbers in its lists.
+    pub fn scale(&self) -> Option<u8> {
+        let number = match self.data_type.as_ref()? {
+            DataType::List(item) => item,
+            number => number,
+        };
+        match number {
+            DataType::Decimal { scale, .. } => Some(*scale),
+            integer if integer.is_integer() => Some(0),
+            _ => None,
+        }
+    }
+
     /// A bound on the absolute values of numbers, and on the microseconds of timestamps, where the footers tell one.
     pub fn magnitude(&self) -> Option<f64> {
         let unit = match self.data_type.as_ref()? {
@@ -449,13 +464,15 @@ impl ColumnDescription {
 impl PlannedFiles {
     /// Whether a plan for these files gives the right rows of others too.
     pub fn hold(&self, description: &TableDescription) -> bool {
+        let within = |(name, bound): &(String, f64)| {
+            let magnitude = description.column(name).and_then(ColumnDescription::magnitude);
+            magnitude.is_some_and(|now| now <= *bound)
+        };
+        let as_shown = |(name, scale): &(String, u8)| {
+            description.column(name).and_then(ColumnDescription::scale) == Some(*scale)
+        };
         self.identity == description.identity
-            || self.bounds.iter().all(|(name, bound)| {
-                description
-                    .column(name)
-                    .and_then(ColumnDescription::magnitude)
-                    .is_some_and(|now| now <= *bound)
-            })
+            || (self.bounds.iter().all(within) && self.scales.iter().all(as_shown))
     }
 }
 

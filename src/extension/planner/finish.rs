@@ -2,7 +2,7 @@
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    ColumnId, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
+    ColumnId, DataType, Expression, NamedExpression, Operator, Plan, PlannedFiles, Relation, prune_columns,
 };
 
 use super::{
@@ -254,16 +254,34 @@ fn planned_files(server_oid: u32, root: &Relation) -> Vec<PlannedFiles> {
         let bounds = columns
             .iter()
             .filter_map(|column| Some((column.name.clone(), description.column(&column.name)?.magnitude()?)));
+        // A column that is declared with the digits of its files is taken for one that has them from there.
+        let scales = columns.iter().filter_map(|column| {
+            let of_files = description.column(&column.name)?.scale()?;
+            (scale_of(&column.data_type) == Some(of_files)).then(|| (column.name.clone(), of_files))
+        });
         match planned.iter_mut().find(|planned| planned.files == *files) {
-            Some(known) => known.bounds.extend(bounds),
+            Some(known) => {
+                known.bounds.extend(bounds);
+                known.scales.extend(scales);
+            }
             None => planned.push(PlannedFiles {
                 files: files.clone(),
                 identity: description.identity,
                 bounds: bounds.collect(),
+                scales: scales.collect(),
             }),
         }
     }
     planned
+}
+
+/// Digits after the point that a numeric column shows, or one of lists of them.
+fn scale_of(data_type: &DataType) -> Option<u8> {
+    match data_type {
+        DataType::Decimal { scale, .. } => Some(*scale),
+        DataType::List(item) => scale_of(item),
+        _ => None,
+    }
 }
 
 /// The parameters that the plan uses, numbered from 0, and their expressions in that order.

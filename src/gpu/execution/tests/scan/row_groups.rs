@@ -76,7 +76,8 @@ fn small_row_groups_are_read_and_decoded_together() {
         many_launches <= 2 * few_launches,
         "{many_launches} launches, {few_launches} for large row groups"
     );
-    assert!(many_waits <= 2 * few_waits, "{many_waits} waits, {few_waits} for large row groups");
+    // How often readers wait is a matter of chance; 334 row groups that were loaded one by one would wait twice each.
+    assert!(many_waits <= few_waits + 50, "{many_waits} waits, {few_waits} for large row groups");
 }
 
 #[test]
