@@ -109,3 +109,6 @@ WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k F
 SELECT count(*) FROM (
   (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q)
   UNION ALL (SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM heap.t1 WHERE id < 4) SELECT a, count(*) AS k FROM heap.t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q EXCEPT ALL SELECT q::text FROM (WITH w AS MATERIALIZED (SELECT a FROM t1 WHERE id < 4) SELECT a, count(*) AS k FROM t1 GROUP BY ROLLUP (a) ORDER BY a LIMIT (SELECT count(*) FROM w)) q)) difference;
+
+-- GROUPING() of a subquery's constant has no column, and is still the grouping's.
+SELECT x.ts, to_char(sum(x.i), 'S999') AS r1, GROUPING(x.ts) AS r2 FROM (SELECT i, timestamp '1994-01-01' AS ts FROM t1) x GROUP BY 1;

@@ -169,7 +169,14 @@ unsafe fn is_whole(node: *mut pg_sys::Node) -> bool {
 
 /// Whether the relation must have the node, because PostgreSQL can't compute it of others.
 unsafe fn is_column(node: *mut pg_sys::Node) -> bool {
-    unsafe { matches!(tag_of(node), NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_PlaceHolderVar) }
+    // GROUPING() of a view's constant names no column, and is evaluated by an Agg alone.
+    let is_of_relation = |tag| {
+        matches!(
+            tag,
+            NodeTag::T_Var | NodeTag::T_Aggref | NodeTag::T_GroupingFunc | NodeTag::T_PlaceHolderVar
+        )
+    };
+    is_of_relation(unsafe { tag_of(node) })
 }
 
 /// The type modifier with which an expression's values are printed; `None` for `character` of unknown
