@@ -290,15 +290,17 @@ impl ScanWork {
     /// The rows of row groups, half of them after the other where there is no room to decode all at once.
     fn read_as_fits(&self, queue: &Queue, row_groups: ReadRowGroups<'_>) -> Result<Rows> {
         let all: Vec<&RowGroup> = row_groups.iter().map(|(row_group, _)| *row_group).collect();
-        let read = self.read(queue, row_groups);
-        let Some(halves) = out_of_memory(&read).and_then(|()| halves(&all)) else { return read };
-        drop(read);
-        queue.wait()?;
-        let read = |half: Vec<RowGroup>| {
-            self.read_as_fits(queue, half.iter().map(|row_group| (row_group, None)).collect())
-        };
-        let [first, second] = halves;
-        queue.concat_rows(vec![read(first)?, read(second)?])
+        match self.read(queue, row_groups) {
+            Err(error) if error.kind == ErrorKind::OutOfMemory => {
+                let Some([first, second]) = halves(&all) else { return Err(error) };
+                queue.wait()?;
+                let read = |half: Vec<RowGroup>| {
+                    self.read_as_fits(queue, half.iter().map(|row_group| (row_group, None)).collect())
+                };
+                queue.concat_rows(vec![read(first)?, read(second)?])
+            }
+            read => read,
+        }
     }
 
     /// Gives up pages that pieces of row groups share.
@@ -319,10 +321,6 @@ impl ScanWork {
         let metadata = file.footer.metadata().row_group(row_group.index);
         self.filter.refutes(&RowGroupBounds::new(&file.footer, metadata, &self.columns, leaves))
     }
-}
-
-fn out_of_memory<T>(result: &Result<T>) -> Option<()> {
-    result.as_ref().is_err_and(|error| error.kind == ErrorKind::OutOfMemory).then_some(())
 }
 
 /// The halves of some row groups, or of the rows of one; `None` if these are too few.

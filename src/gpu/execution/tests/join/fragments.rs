@@ -322,7 +322,8 @@ fn nested_joins_with_filters_give_the_same_rows_in_any_order() {
     assert!(!expected.is_empty());
     let little = probe.bytes() / 2;
     for seed in SEEDS {
-        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little * 3 / 4, 0)] {
+        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little * 3 / 4, 0)]
+        {
             let platform = Arc::new(EmulatedPlatform::with_seed(seed));
             let fixture = Fixture::caching(platform, memory_bytes, (cache, 0));
             for device in [one_by_one(), DeviceSettings::default()] {
