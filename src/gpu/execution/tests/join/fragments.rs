@@ -365,7 +365,7 @@ fn metrics_of_all_drivers_come_together() {
     let [beside, alone] = [DeviceSettings::default(), one_by_one()].map(|device| {
         let answer = Fixture::new(PLENTY_BYTES).run_with(grouped(bushy(&probe, &build)), device).unwrap();
         let metrics = answer.metrics;
-        assert!(metrics.bytes_read > 0 && metrics.device_work.is_some_and(|work| work.kernel_us > 0));
+        assert!(metrics.bytes_read > 0 && metrics.device_work.is_some());
         let operators = metrics.operators.iter().map(|operator| {
             assert!(operator.elapsed_us.is_some(), "{operator:?}");
             let pages = operator.counters.iter().find(|(name, _)| name == "pages_decoded").cloned();
