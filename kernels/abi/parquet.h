@@ -21,6 +21,10 @@
 #define LOCATE_THREADS 64
 // Threads of a block of decode_prefixes and build_strings.
 #define BUILD_THREADS 32
+// What a launch of build_strings does of a page at most: bytes of strings, a string counting for some more than its own.
+// A warp copies some hundred megabytes a second.
+#define BUILD_BYTES (4 << 20)
+#define BUILD_STRING_BYTES 64
 // Values from one DeltaSegment to the next: a warp decodes them, and 8 warps a slice.
 #define DELTA_SEGMENT_VALUES 256
 // Values from one RunSegment to the next. A warp needs the values of one or two.
@@ -150,8 +154,10 @@ typedef struct PageState {
     uint32_t wide;          // 1 if a byte of the strings may be beyond ASCII
     uint32_t faulty;        // 1 if an entry of the dictionary has a fault
     uint64_t string_bytes;
+    uint32_t built_values; // strings of the page that are whole, of which scratch has the places in `strings`
+    uint32_t built_bytes;  // of the string after them
 } PageState;
-static_assert(sizeof(PageState) == 32, "PageState has 32 bytes");
+static_assert(sizeof(PageState) == 40, "PageState has 40 bytes");
 
 // A column, or a dictionary, that pages are decoded into.
 typedef struct PageColumn {

@@ -7,7 +7,9 @@
 //   Status:  ERROR_PAGE if a number, a length or a prefix is not possible.
 // build_strings
 //   Grid:    one block of BUILD_THREADS a listed page of DELTA_STRINGS.
-//   Outputs: strings[string_bytes], then PAGE_PADDING_BYTES zeros; scratch[value_count]: StringPlace in `strings`.
+//   Outputs: strings[string_bytes], then PAGE_PADDING_BYTES zeros; scratch[value_count]: StringPlace in `strings`. A launch
+//            goes on from built_values and built_bytes of the state for BUILD_BYTES, of which every string that it ends
+//            takes BUILD_STRING_BYTES beside its own.
 // Source:  Parquet's Encodings.md, "Delta Strings". Each string needs the one before, so a warp has a page.
 #include "../common/block.cuh"
 #include "deltas.cuh"
@@ -89,26 +91,42 @@ KERNEL(decode_prefixes, DecodePages, BUILD_THREADS) {
 }
 
 KERNEL(build_strings, DecodePages, BUILD_THREADS) {
-    const EncodedPage page = page_at(args, listed_page(args));
-    const PageState &state = state_at(args, listed_page(args));
+    const uint32_t number = listed_page(args);
+    const EncodedPage page = page_at(args, number);
+    PageState &state = state_at(args, number);
     const uint64_t *prefixes = (const uint64_t *)page.prefixes;
     StringPlace *places = (StringPlace *)page.scratch;
     uint8_t *target = (uint8_t *)page.strings;
-    const uint8_t *previous = target;
-    uint32_t offset = 0;
-    for (uint32_t index = 0; index < state.located; index++) {
+    const uint32_t count = state.located;
+    uint32_t index = state.built_values, done = state.built_bytes;
+    StringPlace before = StringPlace{0, 0};
+    if (index > 0) before = places[index - 1];
+    uint64_t left = BUILD_BYTES;
+    while (index < count && left > 0) {
         const StringPlace suffix = places[index];
         const uint32_t prefix = (uint32_t)prefixes[index];
-        const uint32_t length = prefix + suffix.length;
-        const uint8_t *source = (const uint8_t *)page.values + suffix.offset;
-        for (uint32_t byte = threadIdx.x; byte < length; byte += BUILD_THREADS) {
+        const uint32_t length = prefix + suffix.length, offset = before.offset + before.length;
+        const uint32_t rest = length - done, end = done + (rest < left ? rest : (uint32_t)left);
+        const uint8_t *previous = target + before.offset, *source = (const uint8_t *)page.values + suffix.offset;
+        for (uint32_t byte = done + threadIdx.x; byte < end; byte += BUILD_THREADS) {
             target[offset + byte] = byte < prefix ? previous[byte] : source[byte - prefix];
         }
         __syncwarp();
-        if (threadIdx.x == 0) places[index] = StringPlace{offset, length};
-        previous = target + offset;
-        offset += length;
+        left -= end - done;
+        done = end;
+        if (end < length) break;
+        before = StringPlace{offset, length};
+        if (threadIdx.x == 0) places[index] = before;
+        left -= left < BUILD_STRING_BYTES ? left : BUILD_STRING_BYTES;
+        done = 0;
+        index++;
     }
+    if (threadIdx.x == 0) {
+        state.built_values = index;
+        state.built_bytes = done;
+    }
+    if (index < count) return;
     // Whole words are loaded.
-    for (uint32_t byte = threadIdx.x; byte < PAGE_PADDING_BYTES; byte += BUILD_THREADS) target[offset + byte] = 0;
+    const uint32_t bytes = before.offset + before.length;
+    for (uint32_t byte = threadIdx.x; byte < PAGE_PADDING_BYTES; byte += BUILD_THREADS) target[bytes + byte] = 0;
 }

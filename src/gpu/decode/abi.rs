@@ -12,6 +12,10 @@ pub(super) const RUN_SEGMENT_VALUES: u32 = 512;
 pub(super) const WORD_ROWS: u32 = 32;
 /// Bytes after a page's last that may be read.
 pub(super) const PAGE_PADDING_BYTES: u64 = 64;
+/// Bytes of a page's strings that a launch of `build_strings` makes at most.
+pub(super) const BUILD_BYTES: u64 = 4 << 20;
+/// What a string counts for then beside its own bytes.
+pub(super) const BUILD_STRING_BYTES: u64 = 64;
 
 /// Decompressed pages start at multiples of this.
 pub(super) const PAGE_ALIGNMENT: u64 = 16;
@@ -163,8 +167,10 @@ pub(super) struct PageState {
     pub(super) wide: u32,
     pub(super) faulty: u32,
     pub(super) string_bytes: u64,
+    pub(super) built_values: u32,
+    pub(super) built_bytes: u32,
 }
-const _: () = assert!(size_of::<PageState>() == 32);
+const _: () = assert!(size_of::<PageState>() == 40);
 
 /// A column, or a dictionary, that pages are decoded into.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

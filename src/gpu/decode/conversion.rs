@@ -11,7 +11,7 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
 use super::{
     abi::{ConversionCode, PageColumn, column_flags},
-    file_type::{FileTimeUnit, FileType},
+    stored_type::{StoredTimeUnit, StoredType},
 };
 use crate::device::CellType;
 
@@ -86,7 +86,7 @@ impl ColumnConversion {
             let message = format!("no kernel reads column \"{}\", which is nested", column.name);
             return Err(Error::new(ErrorKind::NotSupported, message));
         }
-        let file = FileType::of(descriptor).ok_or_else(refused)?;
+        let file = StoredType::of(descriptor).ok_or_else(refused)?;
         let cell_type = CellType::of(&column.data_type)?;
         let physical = descriptor.physical_type();
         let source_bytes = source_bytes(descriptor);
@@ -95,7 +95,7 @@ impl ColumnConversion {
             return Err(refused());
         }
         let (integer_bits, is_signed) = match file {
-            FileType::Integer { bits, is_signed } => (bits, is_signed),
+            StoredType::Integer { bits, is_signed } => (bits, is_signed),
             _ if physical == PhysicalType::INT32 => (32, true),
             _ => (64, true),
         };
@@ -162,39 +162,41 @@ fn source_bytes(descriptor: &ColumnDescriptor) -> u32 {
     }
 }
 
-fn plan_step(file: FileType, declared: &DataType, physical: PhysicalType) -> Option<Step> {
+fn plan_step(file: StoredType, declared: &DataType, physical: PhysicalType) -> Option<Step> {
     use ConversionCode as Code;
-    use FileTimeUnit::{Microseconds, Milliseconds, Nanoseconds};
+    use StoredTimeUnit::{Microseconds, Milliseconds, Nanoseconds};
     let step = match (declared, file) {
-        (DataType::Bool, FileType::Bool) => Step::new(Code::Flag),
-        (DataType::Int16 | DataType::Int32 | DataType::Int64, FileType::Integer { bits, is_signed }) => {
+        (DataType::Bool, StoredType::Bool) => Step::new(Code::Flag),
+        (DataType::Int16 | DataType::Int32 | DataType::Int64, StoredType::Integer { bits, is_signed }) => {
             // An unsigned integer takes a signed one of more bits.
             let bits_needed = if is_signed { bits } else { bits + 1 };
             (bits_needed <= integer_bits(declared)).then(|| Step::integer(INT64, 1))?
         }
         (DataType::Decimal { precision, scale }, file) => plan_decimal(file, *precision, *scale, physical)?,
-        (DataType::Float32, FileType::Float) | (DataType::Float64, FileType::Double) => Step::new(Code::Bits),
-        (DataType::Float64, FileType::Float) => Step::new(Code::FloatToDouble),
-        (DataType::Float32, FileType::Half) => Step::new(Code::HalfToFloat),
-        (DataType::Float64, FileType::Half) => Step::new(Code::HalfToDouble),
-        (DataType::Date, FileType::Date) => Step::integer(DATE_DAYS, 1),
-        (DataType::Time, FileType::Time(Milliseconds)) => Step::integer(0..=DAY_US / 1000, 1000),
-        (DataType::Time, FileType::Time(Microseconds)) => Step::integer(0..=DAY_US, 1),
-        (DataType::Time, FileType::Time(Nanoseconds)) => {
+        (DataType::Float32, StoredType::Float) | (DataType::Float64, StoredType::Double) => {
+            Step::new(Code::Bits)
+        }
+        (DataType::Float64, StoredType::Float) => Step::new(Code::FloatToDouble),
+        (DataType::Float32, StoredType::Half) => Step::new(Code::HalfToFloat),
+        (DataType::Float64, StoredType::Half) => Step::new(Code::HalfToDouble),
+        (DataType::Date, StoredType::Date) => Step::integer(DATE_DAYS, 1),
+        (DataType::Time, StoredType::Time(Milliseconds)) => Step::integer(0..=DAY_US / 1000, 1000),
+        (DataType::Time, StoredType::Time(Microseconds)) => Step::integer(0..=DAY_US, 1),
+        (DataType::Time, StoredType::Time(Nanoseconds)) => {
             Step::checked(Code::Nanoseconds, 0..=DAY_US * 1000 + 999)
         }
-        (DataType::Timestamp, FileType::Timestamp { unit, is_utc: false })
-        | (DataType::TimestampTz, FileType::Timestamp { unit, is_utc: true }) => match unit {
+        (DataType::Timestamp, StoredType::Timestamp { unit, is_utc: false })
+        | (DataType::TimestampTz, StoredType::Timestamp { unit, is_utc: true }) => match unit {
             Milliseconds => Step::integer(TIMESTAMP_US_MIN / 1000..=i128::from(i64::MAX / 1000), 1000),
             Microseconds => Step::integer(TIMESTAMP_US_MIN..=i128::from(i64::MAX), 1),
             Nanoseconds => Step::new(Code::Nanoseconds),
         },
-        (DataType::Timestamp, FileType::Int96) => {
+        (DataType::Timestamp, StoredType::Int96) => {
             Step::checked(Code::Int96, TIMESTAMP_US_MIN..=i128::from(i64::MAX))
         }
-        (DataType::Text, FileType::Text | FileType::Bytes)
-        | (DataType::Bytea, FileType::Bytes | FileType::FixedBytes) => Step::new(Code::String),
-        (DataType::Uuid, FileType::FixedBytes) => Step::new(Code::Bits),
+        (DataType::Text, StoredType::Text | StoredType::Bytes)
+        | (DataType::Bytea, StoredType::Bytes | StoredType::FixedBytes) => Step::new(Code::String),
+        (DataType::Uuid, StoredType::FixedBytes) => Step::new(Code::Bits),
         _ => return None,
     };
     Some(step)
@@ -209,14 +211,14 @@ fn integer_bits(declared: &DataType) -> u32 {
 }
 
 /// A decimal to at least as many digits after the point, checked where it might have too many before it.
-fn plan_decimal(file: FileType, precision: u8, scale: u8, physical: PhysicalType) -> Option<Step> {
+fn plan_decimal(file: StoredType, precision: u8, scale: u8, physical: PhysicalType) -> Option<Step> {
     let (file_precision, file_scale, is_decimal, is_wide) = match file {
-        FileType::Decimal { precision, scale, is_wide } => (precision, scale, true, is_wide),
-        FileType::Integer { bits: 8, .. } => (3, 0, false, false),
-        FileType::Integer { bits: 16, .. } => (5, 0, false, false),
-        FileType::Integer { bits: 32, .. } => (10, 0, false, false),
-        FileType::Integer { bits: _, is_signed: true } => (19, 0, false, false),
-        FileType::Integer { bits: _, is_signed: false } => (20, 0, false, false),
+        StoredType::Decimal { precision, scale, is_wide } => (precision, scale, true, is_wide),
+        StoredType::Integer { bits: 8, .. } => (3, 0, false, false),
+        StoredType::Integer { bits: 16, .. } => (5, 0, false, false),
+        StoredType::Integer { bits: 32, .. } => (10, 0, false, false),
+        StoredType::Integer { bits: _, is_signed: true } => (19, 0, false, false),
+        StoredType::Integer { bits: _, is_signed: false } => (20, 0, false, false),
         _ => return None,
     };
     let digits = scale.checked_sub(file_scale)?;
@@ -236,7 +238,7 @@ fn plan_decimal(file: FileType, precision: u8, scale: u8, physical: PhysicalType
             _ => i256::MIN..=i256::MAX,
         }
     };
-    let is_unsigned64 = matches!(file, FileType::Integer { bits: 64, is_signed: false });
+    let is_unsigned64 = matches!(file, StoredType::Integer { bits: 64, is_signed: false });
     let code = match physical {
         PhysicalType::INT32 | PhysicalType::INT64 if cell == CellType::Int64 && !is_unsigned64 => {
             ConversionCode::Integer

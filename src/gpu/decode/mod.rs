@@ -8,7 +8,7 @@
 //! - `column_memory.rs`: what a column's chunks are decoded into
 //! - `chunk_plan.rs`, `chunk_decoder.rs`: one chunk, before and while it is decoded
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
-//! - `file_type.rs`, `conversion.rs`: from the file's type to the declared one
+//! - `stored_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
 //! - `page_batch.rs`: pages as kernels are given them, and their launches
 //! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
@@ -39,7 +39,6 @@ mod column_memory;
 mod conversion;
 mod decompression;
 mod fault;
-mod file_type;
 mod frame_batches;
 mod host_codec;
 mod load;
@@ -49,6 +48,7 @@ mod page_map;
 mod pinned_chunk;
 mod row_groups;
 mod row_selection;
+mod stored_type;
 #[cfg(test)]
 pub(crate) mod tests;
 

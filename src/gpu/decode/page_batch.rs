@@ -7,7 +7,10 @@ use bytemuck::{Pod, cast_slice};
 use pystachio_plan::Result;
 
 use super::{
-    abi::{DecodePages, DeltaForm, EncodedPage, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource},
+    abi::{
+        BUILD_BYTES, BUILD_STRING_BYTES, DecodePages, DeltaForm, EncodedPage, PAGE_PADDING_BYTES, PageColumn,
+        PageSlice, PageState, SLICE_ROWS, ValueSource,
+    },
     row_selection::{PlacedRows, RowSelection},
 };
 use crate::{
@@ -43,6 +46,11 @@ pub(super) struct BatchPage {
 pub(super) struct BuiltStrings {
     pub(super) chunk: usize,
     pub(super) buffer: Buffer,
+}
+
+/// Launches of `build_strings` that make all strings of a page.
+fn build_launches(state: &PageState) -> u64 {
+    (state.string_bytes + u64::from(state.located) * BUILD_STRING_BYTES).div_ceil(BUILD_BYTES).max(1)
 }
 
 /// Pages and columns that are decoded at once.
@@ -129,11 +137,12 @@ impl PageBatch {
         self.origins.get(page as usize).copied()
     }
 
-    /// Enqueues everything. Waits only if there are pages whose strings must be built, for their size.
+    /// Enqueues everything. Waits only if there are pages whose strings must be built: for their size, and so that few bytes
+    /// are on their way when nobody wants them any more.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory`, `Device`.
+    /// `OutOfMemory`, `Device`, `Cancelled`.
     pub(super) fn launch(&self, queue: &Queue, status: u64) -> Result<Vec<BuiltStrings>> {
         let mut arrays = PackedArrays::default();
         let pages = arrays.add(&self.pages);
@@ -165,11 +174,20 @@ impl PageBatch {
         let mut built = Vec::new();
         let mut rebuilt_pages = None;
         if !self.with_prefixes.is_empty() {
+            let states: Vec<PageState> =
+                queue.memory().download_from(at(states), self.states.len(), queue.stream())?;
             let mut pages = self.pages.clone();
-            built = self.allocate_strings(queue, at(states), &mut pages)?;
+            built = self.allocate_strings(queue, &states, &mut pages)?;
             let buffer = queue.upload(&pages)?;
             arguments.pages = buffer.address();
-            decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
+            let launches = self.with_prefixes.iter().map(|number| build_launches(&states[*number as usize]));
+            for launch in 0..launches.max().unwrap_or(0) {
+                if launch > 0 {
+                    queue.wait()?;
+                }
+                queue.check_wanted()?;
+                decode(Kernel::BuildStrings, arguments, with_prefixes, &self.with_prefixes)?;
+            }
             rebuilt_pages = Some(buffer);
         }
         for (kernel, slices, list) in with_cells {
@@ -211,17 +229,15 @@ impl PageBatch {
     fn allocate_strings(
         &self,
         queue: &Queue,
-        states: u64,
+        states: &[PageState],
         pages: &mut [EncodedPage],
     ) -> Result<Vec<BuiltStrings>> {
-        let (memory, stream) = (queue.memory(), queue.stream());
-        let states: Vec<PageState> = memory.download_from(states, self.states.len(), stream)?;
         let mut built = Vec::with_capacity(self.with_prefixes.len());
         for number in &self.with_prefixes {
             let number = *number as usize;
             // Whole words are loaded.
-            let bytes = states[number].string_bytes + super::abi::PAGE_PADDING_BYTES;
-            let buffer = memory.allocate(bytes, stream)?;
+            let bytes = states[number].string_bytes + PAGE_PADDING_BYTES;
+            let buffer = queue.memory().allocate(bytes, queue.stream())?;
             pages[number].strings = buffer.address();
             built.push(BuiltStrings { chunk: self.origins[number].chunk, buffer });
         }

@@ -575,7 +575,7 @@ fn a_host_that_gives_up_fails_what_is_under_way_and_ends() {
 }
 
 #[test]
-fn cancel_is_heard_while_all_threads_compute() {
+fn a_cancel_is_seen_while_all_threads_compute() {
     let server = TestServer::start();
     server.run(async {
         let mut clients = Vec::new();

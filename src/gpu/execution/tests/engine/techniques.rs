@@ -119,7 +119,7 @@ fn what_fresh_memory_holds_makes_no_difference() {
 }
 
 #[test]
-fn faults_that_are_heard_of_later_are_the_same_errors() {
+fn faults_that_are_read_later_are_the_same_errors() {
     let table = table();
     // Every other value is even, and few rows' number is 3.
     let remainder = || call(Function::Modulo, int64(2), number(2));

@@ -15,7 +15,7 @@ const FLOAT16_BYTES: i32 = 2;
 
 /// A column's type in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileType {
+pub(super) enum StoredType {
     Bool,
     Integer {
         bits: u32,
@@ -28,9 +28,9 @@ pub(super) enum FileType {
         is_wide: bool,
     },
     Date,
-    Time(FileTimeUnit),
+    Time(StoredTimeUnit),
     Timestamp {
-        unit: FileTimeUnit,
+        unit: StoredTimeUnit,
         is_utc: bool,
     },
     Int96,
@@ -45,13 +45,13 @@ pub(super) enum FileType {
 
 /// What a time counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileTimeUnit {
+pub(super) enum StoredTimeUnit {
     Milliseconds,
     Microseconds,
     Nanoseconds,
 }
 
-impl FileTimeUnit {
+impl StoredTimeUnit {
     fn of(unit: TimeUnit) -> Self {
         match unit {
             TimeUnit::MILLIS => Self::Milliseconds,
@@ -61,7 +61,7 @@ impl FileTimeUnit {
     }
 }
 
-impl FileType {
+impl StoredType {
     /// The type of a column; `None` if no kernel reads it.
     pub(super) fn of(descriptor: &ColumnDescriptor) -> Option<Self> {
         let logical = descriptor.logical_type_ref();
@@ -81,14 +81,14 @@ impl FileType {
     }
 }
 
-fn int32_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
+fn int32_type(descriptor: &ColumnDescriptor) -> Option<StoredType> {
     Some(match (descriptor.logical_type_ref(), descriptor.converted_type()) {
-        (None, ConvertedType::NONE) => FileType::Integer { bits: 32, is_signed: true },
+        (None, ConvertedType::NONE) => StoredType::Integer { bits: 32, is_signed: true },
         (Some(LogicalType::Integer(integer)), _) => integer_type(integer.bit_width, integer.is_signed, 32)?,
         (Some(LogicalType::Decimal(decimal)), _) => decimal_type(decimal.precision, decimal.scale, false)?,
-        (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => FileType::Date,
+        (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => StoredType::Date,
         (Some(LogicalType::Time(time)), _) if time.unit == TimeUnit::MILLIS => {
-            FileType::Time(FileTimeUnit::Milliseconds)
+            StoredType::Time(StoredTimeUnit::Milliseconds)
         }
         (None, ConvertedType::UINT_8) => integer_type(8, false, 32)?,
         (None, ConvertedType::UINT_16) => integer_type(16, false, 32)?,
@@ -96,7 +96,7 @@ fn int32_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
         (None, ConvertedType::INT_8) => integer_type(8, true, 32)?,
         (None, ConvertedType::INT_16) => integer_type(16, true, 32)?,
         (None, ConvertedType::INT_32) => integer_type(32, true, 32)?,
-        (None, ConvertedType::TIME_MILLIS) => FileType::Time(FileTimeUnit::Milliseconds),
+        (None, ConvertedType::TIME_MILLIS) => StoredType::Time(StoredTimeUnit::Milliseconds),
         (None, ConvertedType::DECIMAL) => {
             decimal_type(descriptor.type_precision(), descriptor.type_scale(), false)?
         }
@@ -104,7 +104,7 @@ fn int32_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
     })
 }
 
-fn int64_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
+fn int64_type(descriptor: &ColumnDescriptor) -> Option<StoredType> {
     Some(match (descriptor.logical_type_ref(), descriptor.converted_type()) {
         (None, ConvertedType::NONE | ConvertedType::INT_64) => integer_type(64, true, 64)?,
         (None, ConvertedType::UINT_64) => integer_type(64, false, 64)?,
@@ -112,18 +112,18 @@ fn int64_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
             integer_type(64, integer.is_signed, 64)?
         }
         (Some(LogicalType::Time(time)), _) if time.unit != TimeUnit::MILLIS => {
-            FileType::Time(FileTimeUnit::of(time.unit))
+            StoredType::Time(StoredTimeUnit::of(time.unit))
         }
-        (Some(LogicalType::Timestamp(timestamp)), _) => FileType::Timestamp {
-            unit: FileTimeUnit::of(timestamp.unit),
+        (Some(LogicalType::Timestamp(timestamp)), _) => StoredType::Timestamp {
+            unit: StoredTimeUnit::of(timestamp.unit),
             is_utc: timestamp.is_adjusted_to_u_t_c,
         },
-        (None, ConvertedType::TIME_MICROS) => FileType::Time(FileTimeUnit::Microseconds),
+        (None, ConvertedType::TIME_MICROS) => StoredType::Time(StoredTimeUnit::Microseconds),
         (None, ConvertedType::TIMESTAMP_MILLIS) => {
-            FileType::Timestamp { unit: FileTimeUnit::Milliseconds, is_utc: true }
+            StoredType::Timestamp { unit: StoredTimeUnit::Milliseconds, is_utc: true }
         }
         (None, ConvertedType::TIMESTAMP_MICROS) => {
-            FileType::Timestamp { unit: FileTimeUnit::Microseconds, is_utc: true }
+            StoredType::Timestamp { unit: StoredTimeUnit::Microseconds, is_utc: true }
         }
         (Some(LogicalType::Decimal(decimal)), _) => decimal_type(decimal.precision, decimal.scale, false)?,
         (None, ConvertedType::DECIMAL) => {
@@ -133,25 +133,25 @@ fn int64_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
     })
 }
 
-fn byte_array_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
+fn byte_array_type(descriptor: &ColumnDescriptor) -> Option<StoredType> {
     let decimal = |precision, scale| decimal_type(precision, scale, precision > DECIMAL128_DIGITS_MAX);
     Some(match (descriptor.logical_type_ref(), descriptor.converted_type()) {
         (Some(LogicalType::String | LogicalType::Json), _)
-        | (None, ConvertedType::UTF8 | ConvertedType::JSON) => FileType::Text,
+        | (None, ConvertedType::UTF8 | ConvertedType::JSON) => StoredType::Text,
         (
             Some(
                 LogicalType::Bson | LogicalType::Enum | LogicalType::Geometry(_) | LogicalType::Geography(_),
             ),
             _,
         )
-        | (None, ConvertedType::NONE | ConvertedType::BSON | ConvertedType::ENUM) => FileType::Bytes,
+        | (None, ConvertedType::NONE | ConvertedType::BSON | ConvertedType::ENUM) => StoredType::Bytes,
         (Some(LogicalType::Decimal(annotation)), _) => decimal(annotation.precision, annotation.scale)?,
         (None, ConvertedType::DECIMAL) => decimal(descriptor.type_precision(), descriptor.type_scale())?,
         _ => return None,
     })
 }
 
-fn fixed_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
+fn fixed_type(descriptor: &ColumnDescriptor) -> Option<StoredType> {
     let length = descriptor.type_length();
     if length < 1 {
         return None;
@@ -165,18 +165,18 @@ fn fixed_type(descriptor: &ColumnDescriptor) -> Option<FileType> {
             decimal_type(descriptor.type_precision(), descriptor.type_scale(), is_wide)?
         }
         (None, ConvertedType::INTERVAL) => return None,
-        (Some(LogicalType::Float16), _) => (length == FLOAT16_BYTES).then_some(FileType::Half)?,
-        _ => FileType::FixedBytes,
+        (Some(LogicalType::Float16), _) => (length == FLOAT16_BYTES).then_some(StoredType::Half)?,
+        _ => StoredType::FixedBytes,
     })
 }
 
-fn integer_type(bit_width: i8, is_signed: bool, bits_max: u32) -> Option<FileType> {
+fn integer_type(bit_width: i8, is_signed: bool, bits_max: u32) -> Option<StoredType> {
     let bits = u32::try_from(bit_width).ok()?;
     let is_known = matches!(bits, 8 | 16 | 32 | 64) && bits <= bits_max;
-    is_known.then_some(FileType::Integer { bits, is_signed })
+    is_known.then_some(StoredType::Integer { bits, is_signed })
 }
 
-fn decimal_type(precision: i32, scale: i32, is_wide: bool) -> Option<FileType> {
+fn decimal_type(precision: i32, scale: i32, is_wide: bool) -> Option<StoredType> {
     let (precision, scale) = (u8::try_from(precision).ok()?, u8::try_from(scale).ok()?);
-    (scale <= precision).then_some(FileType::Decimal { precision, scale, is_wide })
+    (scale <= precision).then_some(StoredType::Decimal { precision, scale, is_wide })
 }
