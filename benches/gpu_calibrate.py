@@ -23,7 +23,7 @@ RUNS = 3
 BUS_BYTES_PER_NS = 20.0
 DECODING = {"decode_levels", "locate_strings", "decode_deltas", "decode_large_deltas", "decode_prefixes", "build_strings", "decode_indexes",
             "convert_values", "convert_large_values", "decompress_snappy", "decompress_lz4"}
-_SCANS = {"sum_tiles", "scan_totals", "write_offsets", "select_rows"}
+_SCANS = {"write_offsets", "select_rows"}
 
 # Constant of src/worker/choice.rs: query, the rows that it is about as a query, the factor of a row, and the kernels.
 OPERATORS = {

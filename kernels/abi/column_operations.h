@@ -6,24 +6,24 @@
 // Rows that a block of a tiled kernel handles: 16 a thread.
 #define TILE_ROWS 4096
 
-// sum_tiles, write_offsets, select_rows
+// Of write_offsets and select_rows: how many blocks have begun and ended. A word a tile follows. All are 0 between launches.
+typedef struct ScanState {
+    uint64_t started;
+    uint64_t ended;
+} ScanState;
+static_assert(sizeof(ScanState) == 16, "ScanState has 16 bytes");
+
+// write_offsets, select_rows
 typedef struct ScanCounts {
-    uint64_t counts;      // uint8_t [row_count], of which 0 counts 0 and others 1, or uint32_t [row_count]
-    uint64_t tile_totals; // uint64_t [tiles]: totals of sum_tiles; before write_offsets their exclusive sums
-    uint64_t target;      // write_offsets: uint64_t [row_count]; select_rows: uint32_t, the numbers of counted rows
+    uint64_t counts;    // uint8_t [row_count], of which 0 counts 0 and others 1, or uint32_t [row_count]
+    uint64_t state;     // ScanState, uint64_t [tiles]
+    uint64_t tile_sums; // uint64_t [tiles + 1]: the sum before each tile, then that of all
+    uint64_t target;    // write_offsets: uint64_t [row_count]; select_rows: uint32_t, the numbers of counted rows
     uint64_t row_count;
     uint32_t count_bytes; // 1 or 4
     uint32_t reserved;
 } ScanCounts;
-static_assert(sizeof(ScanCounts) == 40, "ScanCounts has 40 bytes");
-
-// scan_totals
-typedef struct ScanTotals {
-    uint64_t totals; // uint64_t [count]: turned into exclusive sums in place
-    uint64_t total;  // uint64_t: the sum of all
-    uint64_t count;
-} ScanTotals;
-static_assert(sizeof(ScanTotals) == 24, "ScanTotals has 24 bytes");
+static_assert(sizeof(ScanCounts) == 48, "ScanCounts has 48 bytes");
 
 // No row: what an outer join gathers NULL for.
 #define NO_ROW 0xffffffffu

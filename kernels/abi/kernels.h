@@ -6,8 +6,6 @@
     X(copy_ranges, CopyRanges, BLOCK_THREADS) \
     X(mark_rows, MarkRows, BLOCK_THREADS) \
     X(combine_flags, CombineFlags, BLOCK_THREADS) \
-    X(sum_tiles, ScanCounts, BLOCK_THREADS) \
-    X(scan_totals, ScanTotals, BLOCK_THREADS) \
     X(write_offsets, ScanCounts, BLOCK_THREADS) \
     X(select_rows, ScanCounts, BLOCK_THREADS) \
     X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \

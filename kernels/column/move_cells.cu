@@ -16,36 +16,59 @@ struct Cell32 {
     Cell16 low, high;
 };
 
+// Rows of a thread at once: their cells are on their way together.
+#define GATHERED_ROWS 4
+
+// Rows of a thread, each row_step() after the one before.
+struct GatheredRows {
+    uint64_t first;
+    uint64_t sources[GATHERED_ROWS];
+    bool is_there[GATHERED_ROWS]; // false for NO_ROW, and past the last row
+};
+
 // A NULL's cell is zeros: whoever copies whole columns copies it too.
 template <class T>
-DEVICE void gather_cell(const GatheredColumn &column, bool valid, uint64_t source_row, uint64_t row) {
-    ((T *)column.values)[row] = valid ? ((const T *)column.source.values)[source_row] : T{};
+DEVICE void gather_rows(const GatherCells &args, const GatheredColumn &column, const GatheredRows &rows) {
+    const uint8_t *validity = column.validity ? (const uint8_t *)column.source.validity : nullptr;
+    T cells[GATHERED_ROWS];
+    bool is_valid[GATHERED_ROWS];
+#pragma unroll
+    for (uint32_t item = 0; item < GATHERED_ROWS; item++) {
+        is_valid[item] = rows.is_there[item] && (!validity || validity[rows.sources[item]]);
+        cells[item] = rows.is_there[item] ? ((const T *)column.source.values)[rows.sources[item]] : T{};
+    }
+#pragma unroll
+    for (uint32_t item = 0; item < GATHERED_ROWS; item++) {
+        const uint64_t row = rows.first + item * row_step();
+        if (row >= args.row_count) break;
+        ((T *)column.values)[row] = is_valid[item] ? cells[item] : T{};
+        if (column.validity) ((uint8_t *)column.validity)[row] = is_valid[item];
+    }
 }
 
 KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
-    const uint32_t *rows = (const uint32_t *)args.rows;
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        uint64_t source_row = args.first_row + row;
-        bool is_there = true;
-        if (rows) {
-            source_row = rows[row];
-            is_there = source_row != NO_ROW;
+    const uint32_t *numbers = (const uint32_t *)args.rows;
+    GatheredRows rows;
+    for (rows.first = first_row(); rows.first < args.row_count; rows.first += GATHERED_ROWS * row_step()) {
+#pragma unroll
+        for (uint32_t item = 0; item < GATHERED_ROWS; item++) {
+            const uint64_t row = rows.first + item * row_step();
+            rows.is_there[item] = row < args.row_count;
+            rows.sources[item] = args.first_row + row;
+            if (numbers && rows.is_there[item]) {
+                rows.sources[item] = numbers[row];
+                rows.is_there[item] = rows.sources[item] != NO_ROW;
+            }
         }
         for (uint32_t place = 0; place < args.column_count; place++) {
             const GatheredColumn &column = args.columns[place];
-            bool valid = is_there;
-            if (column.validity) {
-                const uint8_t *source_validity = (const uint8_t *)column.source.validity;
-                valid = is_there && (!source_validity || source_validity[source_row]);
-                ((uint8_t *)column.validity)[row] = valid;
-            }
             switch (column.source.cell_bytes) {
-                case 1: gather_cell<uint8_t>(column, valid, source_row, row); break;
-                case 2: gather_cell<uint16_t>(column, valid, source_row, row); break;
-                case 4: gather_cell<uint32_t>(column, valid, source_row, row); break;
-                case 8: gather_cell<uint64_t>(column, valid, source_row, row); break;
-                case 32: gather_cell<Cell32>(column, valid, source_row, row); break;
-                default: gather_cell<Cell16>(column, valid, source_row, row);
+                case 1: gather_rows<uint8_t>(args, column, rows); break;
+                case 2: gather_rows<uint16_t>(args, column, rows); break;
+                case 4: gather_rows<uint32_t>(args, column, rows); break;
+                case 8: gather_rows<uint64_t>(args, column, rows); break;
+                case 32: gather_rows<Cell32>(args, column, rows); break;
+                default: gather_rows<Cell16>(args, column, rows);
             }
         }
     }

@@ -1,25 +1,27 @@
-// Prefix sums over counts and flags, in three launches: totals of tiles, their sums, and offsets or row numbers.
+// Prefix sums over counts and flags in one launch: offsets, or the numbers of rows with a flag.
 //
-// Grid:    sum_tiles, write_offsets, select_rows: ceil(row_count / TILE_ROWS) blocks; scan_totals: one.
-// Ordering: offsets and row numbers keep the order of rows.
-// Traffic: counts are read twice; offsets are written once.
-// Source:  reduce-then-scan, Blelloch, "Prefix Sums and Their Applications", 1990, section 1.3.
+// Grid:     ceil(row_count / TILE_ROWS) blocks. A block takes the next tile when it starts, so that all tiles before its own
+//           are done or under way, whatever the order of blocks.
+// Inputs:   counts, and a state that is all zeros.
+// Outputs:  offsets or row numbers in the order of rows; the sum before each tile, and the sum of all. The state is all zeros again.
+// Traffic:  counts are read once, and targets written once; a word a tile.
+// Source:   single-pass scan with decoupled look-back, Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled
+//           Look-back", NVIDIA NVR-2016-002, sections 4.1 to 4.3. We differ: the last block that ends clears the state.
 #include "../abi/column_operations.h"
 #include "../abi/launch.h"
 #include "../common/block.cuh"
 
 #define ROWS_PER_THREAD (TILE_ROWS / BLOCK_THREADS)
 static_assert(ROWS_PER_THREAD % 8 == 0, "a thread's counts of one byte are whole words");
-// Totals that a thread adds up at once.
-#define TOTALS_PER_THREAD 4
 
-// The first of the thread's rows.
-DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * TILE_ROWS + threadIdx.x * ROWS_PER_THREAD; }
+// What a tile's word says in its highest bits: nothing yet (0), the tile's own sum, or the sum of it and all before.
+#define TILE_SUM (1ull << 62)
+#define TILE_PREFIX (2ull << 62)
+#define TILE_KINDS (3ull << 62)
 
-// The counts of the thread's rows, 0 beyond the last one; returns their sum. A flag of a row that failed has no
+// The counts of the thread's rows from `first` on, 0 beyond the last one; returns their sum. A flag of a row that failed has no
 // meaning, and must still count as one row at most.
-DEVICE uint64_t load_counts(const ScanCounts &args, uint32_t *counts) {
-    const uint64_t first = first_row();
+DEVICE uint64_t load_counts(const ScanCounts &args, uint64_t first, uint32_t *counts) {
     uint64_t sum = 0;
     if (args.count_bytes == 1 && first + ROWS_PER_THREAD <= args.row_count && args.counts % 8 == 0) {
         const uint64_t *words = (const uint64_t *)(args.counts + first);
@@ -38,46 +40,71 @@ DEVICE uint64_t load_counts(const ScanCounts &args, uint32_t *counts) {
     return sum;
 }
 
-KERNEL(sum_tiles, ScanCounts, BLOCK_THREADS) {
-    uint32_t counts[ROWS_PER_THREAD];
-    uint64_t total;
-    block_exclusive_sum(load_counts(args, counts), &total);
-    if (threadIdx.x == 0) ((uint64_t *)args.tile_totals)[blockIdx.x] = total;
-}
-
-KERNEL(scan_totals, ScanTotals, BLOCK_THREADS) {
-    uint64_t *totals = (uint64_t *)args.totals;
+// The sum of all tiles before one, from what their blocks have said of them. Every thread of a warp calls it.
+DEVICE uint64_t sum_of_tiles_before(const volatile uint64_t *tiles, uint64_t tile) {
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
     uint64_t before = 0;
-    for (uint64_t tile = 0; tile < args.count; tile += BLOCK_THREADS * TOTALS_PER_THREAD) {
-        const uint64_t first = tile + threadIdx.x * TOTALS_PER_THREAD;
-        uint64_t values[TOTALS_PER_THREAD];
-        uint64_t sum = 0;
-        for (uint32_t item = 0; item < TOTALS_PER_THREAD; item++) {
-            values[item] = first + item < args.count ? totals[first + item] : 0;
-            sum += values[item];
+    for (uint64_t end = tile; end > 0; end = end > WARP_THREADS ? end - WARP_THREADS : 0) {
+        // The lane's tile, backwards from the nearest; before the first there is nothing.
+        uint64_t word = TILE_PREFIX;
+        if (lane < end) {
+            do {
+                word = tiles[end - 1 - lane];
+            } while ((word & TILE_KINDS) == 0);
         }
-        uint64_t total;
-        uint64_t offset = before + block_exclusive_sum(sum, &total);
-        for (uint32_t item = 0; item < TOTALS_PER_THREAD && first + item < args.count; item++) {
-            totals[first + item] = offset;
-            offset += values[item];
-        }
-        before += total;
+        const uint32_t prefixes = __ballot_sync(0xffffffffu, (word & TILE_KINDS) == TILE_PREFIX);
+        const uint32_t lanes = prefixes ? (uint32_t)__ffs(prefixes) : WARP_THREADS;
+        before += warp_sum(lane < lanes ? word & ~TILE_KINDS : 0);
+        if (prefixes) break;
     }
-    if (threadIdx.x == 0) *(uint64_t *)args.total = before;
+    return before;
 }
 
-// The sum of the counts of all rows before the thread's.
-DEVICE uint64_t counts_before(const ScanCounts &args, uint64_t sum) {
+// What a thread knows of its place.
+struct ThreadPlace {
+    uint64_t first_row;
+    uint64_t before; // the sum of all counts before its own
+};
+
+// Sums up the tiles, of which the block takes one: its threads' counts go to `counts`. Every thread calls it.
+DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
+    SHARED uint64_t block_tile, tile_before;
+    ScanState *state = (ScanState *)args.state;
+    volatile uint64_t *tiles = (volatile uint64_t *)(state + 1);
+    if (threadIdx.x == 0) block_tile = atomicAdd((unsigned long long *)&state->started, 1ull);
+    __syncthreads();
+    const uint64_t tile = block_tile, tile_count = gridDim.x;
+    const uint64_t first = tile * TILE_ROWS + threadIdx.x * ROWS_PER_THREAD;
     uint64_t total;
-    return ((const uint64_t *)args.tile_totals)[blockIdx.x] + block_exclusive_sum(sum, &total);
+    const uint64_t within = block_exclusive_sum(load_counts(args, first, counts), &total);
+    if (threadIdx.x < WARP_THREADS) {
+        if (threadIdx.x == 0) tiles[tile] = (tile == 0 ? TILE_PREFIX : TILE_SUM) | total;
+        const uint64_t before = sum_of_tiles_before(tiles, tile);
+        if (threadIdx.x == 0) {
+            tiles[tile] = TILE_PREFIX | (before + total);
+            uint64_t *sums = (uint64_t *)args.tile_sums;
+            sums[tile] = before;
+            if (tile + 1 == tile_count) sums[tile_count] = before + total;
+            tile_before = before;
+            __threadfence();
+            block_tile = atomicAdd((unsigned long long *)&state->ended, 1ull);
+        }
+    }
+    __syncthreads();
+    // Nobody looks at the state any more.
+    if (block_tile + 1 == tile_count) {
+        for (uint64_t place = threadIdx.x; place < tile_count; place += BLOCK_THREADS) tiles[place] = 0;
+        if (threadIdx.x == 0) *state = ScanState{0, 0};
+    }
+    return ThreadPlace{first, tile_before + within};
 }
 
 KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
     uint32_t counts[ROWS_PER_THREAD];
-    uint64_t offset = counts_before(args, load_counts(args, counts));
-    uint64_t *target = (uint64_t *)args.target + first_row();
-    for (uint32_t item = 0; item < ROWS_PER_THREAD && first_row() + item < args.row_count; item++) {
+    const ThreadPlace place = scan_tile(args, counts);
+    uint64_t offset = place.before;
+    uint64_t *target = (uint64_t *)args.target + place.first_row;
+    for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
         target[item] = offset;
         offset += counts[item];
     }
@@ -85,8 +112,9 @@ KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
 
 KERNEL(select_rows, ScanCounts, BLOCK_THREADS) {
     uint32_t counts[ROWS_PER_THREAD];
-    uint32_t *target = (uint32_t *)args.target + counts_before(args, load_counts(args, counts));
+    const ThreadPlace place = scan_tile(args, counts);
+    uint32_t *target = (uint32_t *)args.target + place.before;
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        if (counts[item]) *target++ = (uint32_t)first_row() + item;
+        if (counts[item]) *target++ = (uint32_t)place.first_row + item;
     }
 }

@@ -46,6 +46,15 @@ DEVICE uint64_t load_wide_bits(uint64_t address, uint64_t bit, uint32_t width) {
     return low | (uint64_t)load_bits(address, bit + 32, width - 32) << 32;
 }
 
+// The number that the first `count` bytes of a word stand for, seven bits each.
+DEVICE uint64_t varint_of(uint64_t word, uint32_t count) {
+    if (count < 8) word &= (1ull << (8 * count)) - 1;
+    word &= 0x7f7f7f7f7f7f7f7full;
+    word = (word & 0x007f007f007f007full) | (word & 0x7f007f007f007f00ull) >> 1;
+    word = (word & 0x00003fff00003fffull) | (word & 0x3fff00003fff0000ull) >> 2;
+    return (word & 0x000000000fffffffull) | (word & 0x0fffffff00000000ull) >> 4;
+}
+
 // A variable-length number at *at, which moves past it; false if it does not end before `end`.
 DEVICE bool read_varint(uint64_t address, uint32_t end, uint32_t *at, uint64_t *value) {
     uint64_t result = 0;

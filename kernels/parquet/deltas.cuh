@@ -24,7 +24,11 @@ struct DeltaStream {
 struct DeltaBlock {
     uint64_t minimum;
     uint32_t widths; // offset of the miniblocks' widths, which their bits follow
+    uint64_t first_widths; // the first WIDTHS_HELD of them, a byte each
 };
+
+// Widths that are read at once.
+#define WIDTHS_HELD 8
 
 // Bits of a difference, at most.
 DEVICE uint32_t delta_width_max(const EncodedPage &page) { return page.delta_form == DELTA_INT64 ? 64 : 32; }
@@ -48,12 +52,31 @@ DEVICE bool open_deltas(DeltaStream &stream, uint32_t *at, uint32_t values_max, 
     return true;
 }
 
+// Reads a block's header at `at`, as many bytes at once as a word has: threads wait for every read.
 DEVICE bool open_block(const DeltaStream &stream, uint32_t at, DeltaBlock *block) {
+    if (at >= stream.end) return false;
+    const uint64_t word = load_u64(stream.data + at);
+    // The highest bit of every byte that a number may end with.
+    const uint64_t ends = ~word & 0x8080808080808080ull;
     uint64_t minimum = 0;
-    if (!read_varint(stream.data, stream.end, &at, &minimum)) return false;
+    uint32_t count = 0;
+    if (ends) {
+        count = (uint32_t)__ffsll((long long)ends) / 8;
+        minimum = varint_of(word, count);
+        at += count;
+        if (at > stream.end) return false;
+    } else if (!read_varint(stream.data, stream.end, &at, &minimum)) {
+        return false;
+    }
     if (stream.end - at < stream.miniblocks) return false;
-    *block = DeltaBlock{(uint64_t)decode_zigzag(minimum), at};
+    const bool has_widths = count > 0 && count + stream.miniblocks <= sizeof(word);
+    *block = DeltaBlock{(uint64_t)decode_zigzag(minimum), at, has_widths ? word >> 8 * count : load_u64(stream.data + at)};
     return true;
+}
+
+DEVICE uint32_t width_of(const DeltaStream &stream, const DeltaBlock &block, uint32_t miniblock) {
+    if (miniblock < WIDTHS_HELD) return (uint32_t)(block.first_widths >> 8 * miniblock) & 0xff;
+    return load_u8(stream.data + block.widths + miniblock);
 }
 
 // Where the bits of a miniblock end that start at `bits`, or any place beyond the page.
@@ -68,7 +91,7 @@ DEVICE bool skip_block(const DeltaStream &stream, uint32_t *at, uint32_t first) 
     if (!open_block(stream, *at, &block)) return false;
     uint32_t bits = block.widths + stream.miniblocks;
     for (uint32_t miniblock = 0; miniblock < stream.miniblocks && first < stream.count; miniblock++) {
-        const uint32_t width = load_u8(stream.data + block.widths + miniblock);
+        const uint32_t width = width_of(stream, block, miniblock);
         if (width > stream.width_max || bits > stream.end) return false;
         bits = bits_end(stream, bits, width);
         first += stream.miniblock_values;
@@ -106,7 +129,7 @@ DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first,
         for (uint32_t miniblock = 0; miniblock < stream.miniblocks && place < stream.count; miniblock++) {
             // The rest of the block is for others.
             if (next == end && end < stream.count) return true;
-            const uint32_t width = load_u8(stream.data + block.widths + miniblock);
+            const uint32_t width = width_of(stream, block, miniblock);
             if (width > stream.width_max || bits > stream.end) return false;
             const uint32_t stop = end - place < stream.miniblock_values ? end : place + stream.miniblock_values;
             if (next < stop) {

@@ -12,6 +12,9 @@ from harness.libpq import QueryError
 _ONE_KEY = "(SELECT *, l_orderkey * 0 AS k FROM lineitem OFFSET 0)"
 # Thousands of pairs a row: even a GPU does not make them all before the cancel comes.
 _PAIRS = "lineitem a JOIN lineitem b ON a.l_suppkey % 7 = b.l_suppkey % 7"
+# One row of lineitem with a text of some 50 MB, the others as they are.
+_LONG_TEXT = "CASE WHEN l_orderkey = 1 AND l_linenumber = 1 THEN replace(replace(l_comment || 'eeeee', 'e', repeat('y', 1000)), 'y', repeat('z', 10000)) " \
+             "ELSE l_comment END"
 _CASES = {
     "pairs that a LIKE drops": "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment LIKE '%'||b.l_shipmode||'%z%'||b.l_comment||'%'",
     "an outer join of pairs": "SELECT count(*) FROM lineitem a LEFT JOIN lineitem b ON a.l_comment LIKE '%'||b.l_comment||'%'",
@@ -22,6 +25,7 @@ _CASES = {
     "one key, no pair kept, cheaply": f"SELECT count(*) FROM {_ONE_KEY} a JOIN {_ONE_KEY} b ON a.k = b.k AND a.l_orderkey + b.l_orderkey < 0",
     "one key, a semi join": f"SELECT count(*) FROM {_ONE_KEY} a WHERE EXISTS (SELECT 1 FROM {_ONE_KEY} b WHERE a.k = b.k AND a.l_orderkey + b.l_orderkey < 0)",
     "a sort": f"SELECT * FROM (SELECT a.l_comment || b.l_comment AS c, a.l_orderkey FROM {_PAIRS}) x ORDER BY c DESC OFFSET 1000000000",
+    "a sort by a long text": f"SELECT count(*) FROM (SELECT {_LONG_TEXT} AS c FROM large.lineitem ORDER BY 1 OFFSET 1000) x",
     "the first of many": f"SELECT a.l_comment || b.l_comment FROM {_PAIRS} ORDER BY 1 LIMIT 100000",
     "distinct values": f"SELECT count(DISTINCT a.l_comment || b.l_comment) FROM {_PAIRS}",
     "distinct values twice": f"SELECT count(DISTINCT a.l_comment || b.l_comment), count(DISTINCT a.l_orderkey + b.l_orderkey) FROM {_PAIRS}",

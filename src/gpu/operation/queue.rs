@@ -6,7 +6,12 @@ use bytemuck::{Pod, bytes_of};
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{ActivityKind, Result};
 
-use super::{FaultReport, abi::Status, fault, traffic::bytes_moved};
+use super::{
+    FaultReport,
+    abi::{SCAN_STATE_WORDS, Status},
+    fault,
+    traffic::bytes_moved,
+};
 use crate::device::{Buffer, Column, DeviceMemory, Kernel, NullCells, Rows, Stream, StreamLease};
 
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
@@ -45,6 +50,8 @@ struct Shared {
     defers_faults: bool,
     /// Where kernels report to whose faults are said later. It is allocated when the first one may.
     deferred_status: Mutex<Option<Buffer>>,
+    /// What scans leave as they have found it: zeros. The next one on the stream has it after them.
+    scan_state: Mutex<Option<Buffer>>,
 }
 
 impl Queue {
@@ -65,7 +72,8 @@ impl Queue {
     }
 
     fn on(memory: DeviceMemory, lease: Arc<StreamLease>, defers_faults: bool) -> Self {
-        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status: Mutex::default() }) }
+        let (deferred_status, scan_state) = Default::default();
+        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status, scan_state }) }
     }
 
     /// The device's memory.
@@ -188,6 +196,23 @@ impl Queue {
         let address = buffer.address();
         *status = Some(buffer);
         Ok(Some(address))
+    }
+
+    /// The address of zeros for the state of a scan of so many tiles ([`super::abi::ScanCounts`]), which are zeros again after it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`crate::device::DeviceMemory::allocate`].
+    pub(super) fn scan_state(&self, tiles: u64) -> Result<u64> {
+        let words = SCAN_STATE_WORDS + tiles;
+        let mut state = lock_whole(&self.shared.scan_state);
+        let buffer = match state.take().filter(|buffer| buffer.bytes() >= words * size_of::<u64>() as u64) {
+            Some(buffer) => buffer,
+            None => self.allocate_filled::<u64>(words.next_power_of_two(), 0)?,
+        };
+        let address = buffer.address();
+        *state = Some(buffer);
+        Ok(address)
     }
 
     /// Looks at what operations have found wrong with values so far and have not said yet, without waiting. Only on a

@@ -7,7 +7,7 @@ use super::{
     Queue,
     abi::{
         COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, GATHERED_COLUMNS_MAX,
-        GatherCells, GatheredColumn, MarkRows, ScanCounts, ScanTotals, TILE_ROWS,
+        GatherCells, GatheredColumn, MarkRows, ScanCounts, TILE_ROWS,
     },
 };
 use crate::device::{Buffer, CellType, Column, Kernel, Readback};
@@ -50,22 +50,19 @@ pub struct ByteRange {
     pub bytes: u64,
 }
 
-/// Counts or flags whose tiles are summed up.
-#[derive(Clone)]
-struct TileSums {
-    scan: ScanCounts,
+/// A scan over counts or flags that is enqueued.
+struct Scan {
+    /// Offsets or row numbers.
+    target: Buffer,
+    /// `u64`: the sum before each tile, and that of all.
+    sums: Buffer,
     tiles: u64,
-    totals: Buffer,
 }
 
-impl TileSums {
-    fn total_address(&self) -> u64 {
-        self.totals.address() + self.tiles * 8
-    }
-
-    /// Sends the total to the host.
-    fn post(&self, queue: &Queue) -> Result<Readback> {
-        queue.memory().post::<u64>(self.total_address(), 1, queue.stream())
+impl Scan {
+    /// Sends the sum of all to the host.
+    fn post_total(&self, queue: &Queue) -> Result<Readback> {
+        queue.memory().post::<u64>(self.sums.address() + self.tiles * 8, 1, queue.stream())
     }
 }
 
@@ -75,29 +72,27 @@ fn one(values: Vec<u64>) -> u64 {
 
 /// Selecting rows and copying them.
 impl Queue {
-    /// The numbers of the rows whose flag is not 0, in order. Waits for their count.
+    /// The numbers of the rows whose flag is not 0, in order, with room for all rows. Waits for their count.
     pub fn select(&self, flags: &Buffer, row_count: usize) -> Result<RowNumbers> {
-        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
-        let total = sums.post(self)?;
-        self.write_selected(sums, &total)
+        if row_count == 0 {
+            return self.no_rows();
+        }
+        let scan = self.scan::<u32>(Kernel::SelectRows, flags, 1, row_count)?;
+        let count = one(scan.post_total(self)?.wait(1)?) as usize;
+        Ok(RowNumbers { rows: scan.target, count, may_miss: false, is_every_row: count == row_count })
     }
 
     /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and the tiles that they are in.
     /// Waits as often.
     pub fn select_tiles(&self, flags: &Buffer, row_count: usize) -> Result<SelectedTiles> {
-        let Some(mut sums) = self.sum_tiles(flags, 1, row_count)? else {
+        if row_count == 0 {
             return Ok(SelectedTiles { rows: self.no_rows()?, has_rows: Vec::new() });
-        };
-        // The total follows the last tile.
-        let before: Vec<u64> =
-            self.memory().download_from(sums.totals.address(), sums.tiles as usize + 1, self.stream())?;
-        let count = before.last().copied().unwrap_or_default() as usize;
-        let rows = self.allocate::<u32>(count as u64)?;
-        if count > 0 {
-            sums.scan.target = rows.address();
-            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
         }
-        let rows = RowNumbers { rows, count, may_miss: false, is_every_row: count == row_count };
+        let scan = self.scan::<u32>(Kernel::SelectRows, flags, 1, row_count)?;
+        // The sum of all follows that before the last tile.
+        let before: Vec<u64> = self.download(&scan.sums, scan.tiles as usize + 1)?;
+        let count = before.last().copied().unwrap_or_default() as usize;
+        let rows = RowNumbers { rows: scan.target, count, may_miss: false, is_every_row: count == row_count };
         Ok(SelectedTiles { rows, has_rows: before.windows(2).map(|pair| pair[0] < pair[1]).collect() })
     }
 
@@ -235,15 +230,15 @@ impl Queue {
     ///
     /// `OutOfMemory`, and faults of the device.
     pub fn offsets(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<(Buffer, u64)> {
-        let Some(sums) = self.sum_tiles(counts, count_bytes, row_count)? else {
+        if row_count == 0 {
             return Ok((self.allocate::<u64>(0)?, 0));
-        };
-        let total = sums.post(self)?;
-        let offsets = self.write_offsets(sums)?;
-        Ok((offsets, one(total.wait(1)?)))
+        }
+        let scan = self.scan::<u64>(Kernel::WriteOffsets, counts, count_bytes, row_count)?;
+        let total = one(scan.post_total(self)?.wait(1)?);
+        Ok((scan.target, total))
     }
 
-    /// [`Queue::offsets`] without the total.
+    /// [`Queue::offsets`] without the total, and without a wait.
     ///
     /// # Errors
     ///
@@ -254,14 +249,14 @@ impl Queue {
         count_bytes: u32,
         row_count: usize,
     ) -> Result<Buffer> {
-        match self.sum_tiles(counts, count_bytes, row_count)? {
-            Some(sums) => self.write_offsets(sums),
-            None => self.allocate::<u64>(0),
+        match row_count {
+            0 => self.allocate::<u64>(0),
+            _ => Ok(self.scan::<u64>(Kernel::WriteOffsets, counts, count_bytes, row_count)?.target),
         }
     }
 
-    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`], and for every row how many they are
-    /// before it.
+    /// The numbers of the rows whose flag is not 0, as of [`Queue::select`]; `number` is given how many of them are before
+    /// every row.
     ///
     /// # Errors
     ///
@@ -272,61 +267,34 @@ impl Queue {
         row_count: usize,
         number: impl FnOnce(&Buffer) -> Result<()>,
     ) -> Result<RowNumbers> {
-        let Some(sums) = self.sum_tiles(flags, 1, row_count)? else { return self.no_rows() };
-        let total = sums.post(self)?;
-        let rows = sums.clone();
-        number(&self.write_offsets(sums)?)?;
-        self.write_selected(rows, &total)
+        if row_count > 0 {
+            number(&self.offsets_alone(flags, 1, row_count)?)?;
+        }
+        self.select(flags, row_count)
     }
 
     fn no_rows(&self) -> Result<RowNumbers> {
         Ok(RowNumbers { rows: self.allocate::<u32>(0)?, count: 0, may_miss: false, is_every_row: true })
     }
 
-    /// Enqueues the sums of tiles and what comes before each of them.
-    fn sum_tiles(&self, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<Option<TileSums>> {
-        if row_count == 0 {
-            return Ok(None);
-        }
+    /// Enqueues a scan of some counts into a target of `T`, a value a row.
+    fn scan<T>(&self, kernel: Kernel, counts: &Buffer, count_bytes: u32, row_count: usize) -> Result<Scan> {
         let tiles = (row_count as u64).div_ceil(TILE_ROWS);
-        // One more for the total of all.
-        let totals = self.allocate::<u64>(tiles + 1)?;
-        let scan = ScanCounts {
+        let scan = Scan {
+            target: self.allocate::<T>(row_count as u64)?,
+            sums: self.allocate::<u64>(tiles + 1)?,
+            tiles,
+        };
+        let arguments = ScanCounts {
             counts: counts.address(),
-            tile_totals: totals.address(),
+            state: self.scan_state(tiles)?,
+            tile_sums: scan.sums.address(),
+            target: scan.target.address(),
             row_count: row_count as u64,
             count_bytes,
-            ..ScanCounts::default()
+            reserved: 0,
         };
-        let sums = TileSums { scan, tiles, totals };
-        self.launch(Kernel::SumTiles, tiles, &scan)?;
-        let arguments = ScanTotals { totals: scan.tile_totals, total: sums.total_address(), count: tiles };
-        self.launch(Kernel::ScanTotals, 1, &arguments)?;
-        Ok(Some(sums))
-    }
-
-    fn write_offsets(&self, mut sums: TileSums) -> Result<Buffer> {
-        let target = self.allocate::<u64>(sums.scan.row_count)?;
-        sums.scan.target = target.address();
-        self.launch(Kernel::WriteOffsets, sums.tiles, &sums.scan)?;
-        Ok(target)
-    }
-
-    /// The device writes the numbers while their count is on its way, into room for all rows; a query that does not
-    /// defer waits first, and has room for as many as there are.
-    fn write_selected(&self, mut sums: TileSums, total: &Readback) -> Result<RowNumbers> {
-        let row_count = sums.scan.row_count;
-        let room = match self.memory().techniques().is_deferred {
-            true => row_count,
-            false => one(total.wait(1)?),
-        };
-        let rows = self.allocate::<u32>(room)?;
-        if room > 0 {
-            sums.scan.target = rows.address();
-            self.launch(Kernel::SelectRows, sums.tiles, &sums.scan)?;
-        }
-        let count = one(total.wait(1)?);
-        let is_every_row = count == row_count;
-        Ok(RowNumbers { rows, count: count as usize, may_miss: false, is_every_row })
+        self.launch(kernel, tiles, &arguments)?;
+        Ok(scan)
     }
 }

@@ -14,8 +14,8 @@ use super::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
         ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
         FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
-        MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, ScanTotals,
-        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
+        MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, SlotInput,
+        SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
         WritePairs,
     },
 };
@@ -52,7 +52,7 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let CombineFlags { validity, row_count, .. } = read(arguments);
             row_count * (2 * FLAG_BYTES + if_set(validity, FLAG_BYTES))
         }
-        Kernel::SumTiles | Kernel::SelectRows => {
+        Kernel::SelectRows => {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
             row_count * u64::from(count_bytes)
         }
@@ -60,7 +60,6 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let ScanCounts { row_count, count_bytes, .. } = read(arguments);
             row_count * (u64::from(count_bytes) + WORD_BYTES)
         }
-        Kernel::ScanTotals => read::<ScanTotals>(arguments).count * 2 * WORD_BYTES,
         Kernel::MeasureStrings => {
             let CopyStrings { source, row_count, .. } = read(arguments);
             row_count * (cell(&source) + NUMBER_BYTES)

@@ -13,7 +13,10 @@ use pystachio_engine::{ResultStream, StopFlag};
 #[cfg(test)]
 use pystachio_files::PageCacheProbe;
 use pystachio_files::{FileCatalog, QueryFiles};
-use pystachio_plan::{CacheEntry, DeviceMemoryStatus, QueryMetrics, QueryRequest, QueryTimeline, Result};
+use pystachio_plan::{
+    CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryMetrics, QueryRequest, QueryTimeline,
+    Result,
+};
 
 use super::{
     run::{DeviceStream, Run},
@@ -117,7 +120,8 @@ impl DeviceEngine {
         self.memory.platform().name()
     }
 
-    /// Starts a query and waits for its first rows.
+    /// Starts a query and waits for its first rows. If memory does not do for build sides that are read beside one another, it
+    /// runs again with one after the other.
     ///
     /// # Errors
     ///
@@ -125,7 +129,21 @@ impl DeviceEngine {
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         self.queries_running.fetch_add(1, Ordering::Relaxed);
         let guard =
-            Box::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
+            Arc::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
+        let first = self.prepare(request.clone(), stop.clone(), guard.clone())?;
+        let has_begun = first.driver.query.fragments.has_begun();
+        let stream = match DeviceStream::start(first).await {
+            Err(error) if error.kind == ErrorKind::OutOfMemory && has_begun.load(Ordering::Relaxed) => {
+                let device = DeviceSettings { concurrent_builds: false, ..request.device };
+                DeviceStream::start(self.prepare(QueryRequest { device, ..request }, stop, guard)?).await
+            }
+            started => started,
+        };
+        Ok(Box::new(stream?))
+    }
+
+    /// A query before its start.
+    fn prepare(&self, request: QueryRequest, stop: StopFlag, guard: Arc<RunningGuard>) -> Result<Run> {
         let techniques = MemoryTechniques::of(request.device);
         let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
         let queue = Queue::new(&memory)?;
@@ -140,7 +158,7 @@ impl DeviceEngine {
         let queue = queue.with_deferred_faults();
         let query = Arc::new(self.query(&request, queue.memory(), stop.clone()));
         let driver = Driver::new(query, queue, stop, NO_OPERATOR);
-        Ok(Box::new(DeviceStream::start(Run { request, driver, timeline, guard }).await?))
+        Ok(Run { request, driver, timeline, guard: Box::new(guard) })
     }
 
     /// A query whose plan is not compiled yet.

@@ -11,7 +11,8 @@
 //!
 //! Fragments begin in the order in which the query would ask for them: when it is admitted, when a join has settled its
 //! filters, and when another fragment has ended. A join that asks for one that has not begun reads it by its own driver, as
-//! it does for all of them where there is no room; so nobody ever waits for a thread.
+//! it does for all of them where there is no room; so nobody ever waits for a thread. A query that memory is refused after a
+//! fragment has begun runs again without fragments of their own (`engine/device_engine.rs`).
 //!
 //! Invariants: a fragment begins after the filters that come from outside of it are settled: its scans drop no fewer
 //! rows than they would without it. What a fragment fails with is told to the join that asks for it, and to nobody if none
@@ -23,7 +24,10 @@
 use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -53,6 +57,8 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(10);
 pub(in crate::execution) struct Fragments {
     /// Whole enough wherever a panic leaves it: what does not begin is read by its join.
     state: Mutex<FragmentsState>,
+    /// Whether one has begun, also after the query's end.
+    has_begun: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -306,6 +312,7 @@ impl Fragments {
                 });
             match thread {
                 Ok(thread) => {
+                    self.has_begun.store(true, Ordering::Relaxed);
                     state.running_count += 1;
                     state.begun.push((fragment, thread));
                 }
@@ -317,6 +324,11 @@ impl Fragments {
                 }
             }
         }
+    }
+
+    /// Says whether a fragment has begun to be read by a driver of its own, also when the query has ended.
+    pub(in crate::execution) fn has_begun(&self) -> Arc<AtomicBool> {
+        self.has_begun.clone()
     }
 
     fn note_ended(&self) {

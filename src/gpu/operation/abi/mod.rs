@@ -23,7 +23,7 @@ pub use join::{
 };
 pub use rows::{
     COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, CopyStrings,
-    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, ScanCounts, ScanTotals,
+    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, SCAN_STATE_WORDS, ScanCounts,
     TILE_ROWS,
 };
 pub use sort::{

@@ -8,17 +8,22 @@ use crate::operation::SELECTED_TILE_ROWS;
 /// Rows that a block of a tiled kernel handles.
 pub const TILE_ROWS: u64 = 4096;
 
-// Which tiles have rows is told of the tiles that kernels sum up.
+// Which tiles have rows is told of the tiles of a scan.
 const _: () = assert!(SELECTED_TILE_ROWS as u64 == TILE_ROWS);
 
-/// Arguments of `sum_tiles`, `write_offsets` and `select_rows`.
+/// Words before those of the tiles in the state of a [`ScanCounts`].
+pub const SCAN_STATE_WORDS: u64 = 2;
+
+/// Arguments of `write_offsets` and `select_rows`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct ScanCounts {
     /// One or four bytes a row.
     pub counts: u64,
-    /// Totals of tiles, or their exclusive sums.
-    pub tile_totals: u64,
+    /// [`SCAN_STATE_WORDS`] and a word a tile, zeros before and after.
+    pub state: u64,
+    /// The sum before each tile, and that of all.
+    pub tile_sums: u64,
     /// Offsets, or numbers of counted rows.
     pub target: u64,
     /// Rows.
@@ -28,20 +33,7 @@ pub struct ScanCounts {
     /// 0.
     pub reserved: u32,
 }
-const _: () = assert!(size_of::<ScanCounts>() == 40);
-
-/// Arguments of `scan_totals`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
-#[repr(C)]
-pub struct ScanTotals {
-    /// Turned into exclusive sums in place.
-    pub totals: u64,
-    /// Where the sum of all goes.
-    pub total: u64,
-    /// Totals.
-    pub count: u64,
-}
-const _: () = assert!(size_of::<ScanTotals>() == 24);
+const _: () = assert!(size_of::<ScanCounts>() == 48);
 
 /// Bytes that a block of `copy_ranges` copies.
 pub const COPY_TILE_BYTES: u64 = 32 << 10;

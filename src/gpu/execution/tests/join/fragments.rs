@@ -322,8 +322,7 @@ fn nested_joins_with_filters_give_the_same_rows_in_any_order() {
     assert!(!expected.is_empty());
     let little = probe.bytes() / 2;
     for seed in SEEDS {
-        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little * 3 / 4, 0)]
-        {
+        for (memory_bytes, cache) in [(PLENTY_BYTES, PLENTY_BYTES), (little, little / 4), (little / 2, 0)] {
             let platform = Arc::new(EmulatedPlatform::with_seed(seed));
             let fixture = Fixture::caching(platform, memory_bytes, (cache, 0));
             for device in [one_by_one(), DeviceSettings::default()] {
@@ -356,6 +355,30 @@ fn build_sides_that_spill_side_by_side_give_the_same_rows() {
             assert!(answer.rows == expected, "seed {seed}, 1/{part}: other rows");
         }
     }
+}
+
+/// Where there is too little memory for build sides beside one another, they are read one after another.
+#[test]
+fn a_query_that_lacks_memory_for_its_build_sides_at_once_runs_again_one_by_one() {
+    let (probe, build) = (table(225, 700), table(226, 700));
+    let expected =
+        Fixture::new(PLENTY_BYTES).run_with(grouped(bushy(&probe, &build)), one_by_one()).unwrap().rows;
+    // Whoever reads a build side beside the query's own driver is refused memory.
+    let refused = Arc::new(AtomicU64::new(0));
+    let counted = refused.clone();
+    let platform = Watched::new(move |_| match is_build_thread() {
+        true => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Err(Error::new(ErrorKind::OutOfMemory, "the device's memory is exhausted"))
+        }
+        false => Ok(()),
+    });
+    let fixture = Fixture::over(platform, PLENTY_BYTES);
+    let answer = fixture.run(grouped(bushy(&probe, &build))).unwrap();
+    assert!(refused.load(Ordering::SeqCst) > 0);
+    assert!(answer.rows == expected);
+    fixture.wait_idle();
+    assert_eq!(fixture.engine.query_counts(), (1, 0));
 }
 
 /// What operators gave and what was read is counted the same, whichever driver counted it.
