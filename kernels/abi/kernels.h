@@ -12,6 +12,7 @@
     X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_uniform_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_int256_program, EvaluateProgram, BLOCK_THREADS) \
+    X(test_ranges, TestRanges, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
     X(move_strings, MoveStrings, BLOCK_THREADS) \

@@ -271,6 +271,38 @@ typedef struct EvaluateProgram {
     ProgramColumn outputs[PROGRAM_OUTPUTS_MAX];
 } EvaluateProgram;
 
+// A column of integers.
+typedef struct RangeOperand {
+    uint64_t values;     // int16_t, int32_t or int64_t [row_count]
+    uint64_t validity;   // uint8_t [row_count], or 0
+    uint32_t cell_bytes; // 2, 4 or 8
+    uint32_t reserved;
+} RangeOperand;
+static_assert(sizeof(RangeOperand) == 24, "RangeOperand has 24 bytes");
+
+// A comparison: of a column with a range, or with another column. Not true where a cell is NULL.
+typedef struct RangeTerm {
+    RangeOperand operand;
+    RangeOperand other; // without values: the range counts
+    int64_t least;
+    int64_t greatest;
+    uint32_t orderings; // of the operand and the other: a set of OrderingBit
+    uint32_t reserved;
+} RangeTerm;
+static_assert(sizeof(RangeTerm) == 72, "RangeTerm has 72 bytes");
+
+// test_ranges
+#define RANGE_TERMS_MAX 16
+
+typedef struct TestRanges {
+    uint64_t flags; // uint8_t [row_count]
+    uint64_t row_count;
+    uint32_t term_count;
+    uint32_t reserved;
+    RangeTerm terms[RANGE_TERMS_MAX];
+} TestRanges;
+static_assert(sizeof(TestRanges) == 1176, "TestRanges has 1176 bytes");
+
 static_assert(sizeof(Instruction) == 16, "an instruction has 16 bytes");
 static_assert(sizeof(ProgramColumn) == 16, "a program's column has 16 bytes");
 static_assert(sizeof(EvaluateProgram) == 64 + 16 * (PROGRAM_COLUMNS_MAX + PROGRAM_OUTPUTS_MAX), "EvaluateProgram");

@@ -63,7 +63,9 @@ DEVICE uint64_t sum_of_tiles_before(const volatile uint64_t *tiles, uint64_t til
 // What a thread knows of its place.
 struct ThreadPlace {
     uint64_t first_row;
-    uint64_t before; // the sum of all counts before its own
+    uint64_t tile_before; // the sum of all counts before its block's
+    uint64_t within;      // the sum of its block's before its own
+    uint64_t tile_total;  // the sum of its block's
 };
 
 // Sums up the tiles, of which the block takes one: its threads' counts go to `counts`. Every thread calls it.
@@ -96,13 +98,13 @@ DEVICE ThreadPlace scan_tile(const ScanCounts &args, uint32_t *counts) {
         for (uint64_t place = threadIdx.x; place < tile_count; place += BLOCK_THREADS) tiles[place] = 0;
         if (threadIdx.x == 0) *state = ScanState{0, 0};
     }
-    return ThreadPlace{first, tile_before + within};
+    return ThreadPlace{first, tile_before, within, total};
 }
 
 KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
     uint32_t counts[ROWS_PER_THREAD];
     const ThreadPlace place = scan_tile(args, counts);
-    uint64_t offset = place.before;
+    uint64_t offset = place.tile_before + place.within;
     uint64_t *target = (uint64_t *)args.target + place.first_row;
     for (uint32_t item = 0; item < ROWS_PER_THREAD && place.first_row + item < args.row_count; item++) {
         target[item] = offset;
@@ -111,10 +113,15 @@ KERNEL(write_offsets, ScanCounts, BLOCK_THREADS) {
 }
 
 KERNEL(select_rows, ScanCounts, BLOCK_THREADS) {
+    SHARED uint32_t selected[TILE_ROWS];
     uint32_t counts[ROWS_PER_THREAD];
     const ThreadPlace place = scan_tile(args, counts);
-    uint32_t *target = (uint32_t *)args.target + place.before;
+    uint32_t next = (uint32_t)place.within;
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        if (counts[item]) *target++ = (uint32_t)place.first_row + item;
+        if (counts[item]) selected[next++] = (uint32_t)place.first_row + item;
     }
+    __syncthreads();
+    // Neighbours write to neighbours.
+    uint32_t *target = (uint32_t *)args.target + place.tile_before;
+    for (uint32_t item = threadIdx.x; item < place.tile_total; item += BLOCK_THREADS) target[item] = selected[item];
 }

@@ -13,24 +13,47 @@
 // Rows of a warp.
 #define WARP_ROWS (SLICE_ROWS / (BLOCK_THREADS / WARP_THREADS))
 
-template <class T>
-DEVICE void copy_cell_as(const PageColumn &column, bool valid, uint64_t entry, uint64_t row) {
-    ((T *)column.values)[row] = valid ? ((const T *)column.dictionary)[entry] : T{};
+// Rows of a lane at once: their indexes, and then their entries, are on their way together.
+#define INDEX_ROWS 4
+
+// Rows of a lane, WARP_THREADS apart.
+struct IndexRows {
+    uint64_t target; // the row of the column that the first one becomes
+    uint32_t entries[INDEX_ROWS]; // 0 for NULL
+    bool is_there[INDEX_ROWS];
+    bool is_valid[INDEX_ROWS];
+};
+
+template <class T, class Cell>
+DEVICE void store_rows(const IndexRows &rows, uint64_t values, Cell cell) {
+    T cells[INDEX_ROWS];
+#pragma unroll
+    for (uint32_t item = 0; item < INDEX_ROWS; item++) cells[item] = rows.is_there[item] && rows.is_valid[item] ? (T)cell(item) : T{};
+#pragma unroll
+    for (uint32_t item = 0; item < INDEX_ROWS; item++) {
+        if (rows.is_there[item]) ((T *)values)[rows.target + item * WARP_THREADS] = cells[item];
+    }
 }
 
+template <class T>
+DEVICE void copy_cells_as(const PageColumn &column, const IndexRows &rows) {
+    store_rows<T>(rows, column.values, [&](uint32_t item) { return ((const T *)column.dictionary)[rows.entries[item]]; });
+}
+
+// A cell of 256 bits.
+struct Cell32 {
+    Cell16 low, high;
+};
+
 // A NULL's cell is zeros: whoever copies whole columns copies it too.
-DEVICE void copy_cell(const PageColumn &column, bool valid, uint32_t entry, uint64_t row) {
+DEVICE void copy_cells(const PageColumn &column, const IndexRows &rows) {
     switch (column.cell_bytes) {
-        case 1: copy_cell_as<uint8_t>(column, valid, entry, row); break;
-        case 2: copy_cell_as<uint16_t>(column, valid, entry, row); break;
-        case 4: copy_cell_as<uint32_t>(column, valid, entry, row); break;
-        case 8: copy_cell_as<uint64_t>(column, valid, entry, row); break;
-        default: { // 16 or 32
-            const uint32_t parts = column.cell_bytes / 16;
-            for (uint32_t part = 0; part < parts; part++) {
-                copy_cell_as<Cell16>(column, valid, (uint64_t)entry * parts + part, row * parts + part);
-            }
-        }
+        case 1: copy_cells_as<uint8_t>(column, rows); break;
+        case 2: copy_cells_as<uint16_t>(column, rows); break;
+        case 4: copy_cells_as<uint32_t>(column, rows); break;
+        case 8: copy_cells_as<uint64_t>(column, rows); break;
+        case 32: copy_cells_as<Cell32>(column, rows); break;
+        default: copy_cells_as<Cell16>(column, rows);
     }
 }
 
@@ -70,23 +93,41 @@ KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
     width = __shfl_sync(0xffffffffu, width, 0);
     if (__shfl_sync(0xffffffffu, failed, 0)) return;
     __syncwarp();
-    for (uint32_t within = first + lane; within < end; within += WARP_THREADS) {
-        const uint64_t target = (uint64_t)slice.target_row + within;
-        uint32_t index;
-        const bool valid = find_value(page, dense, slice.first_row + within, &index);
-        const uint32_t entry = valid ? run_value(table, data, width, index - before) : 0;
-        if (column.validity) ((uint8_t *)column.validity)[target] = valid;
-        if (is_flags) {
-            ((uint8_t *)column.values)[target] = entry != 0;
-        } else if (valid && entry >= column.dictionary_count) {
-            report_error(args.status, ERROR_DICTIONARY_INDEX, number);
-        } else {
-            if (is_codes) {
-                ((uint32_t *)column.values)[target] = valid ? column.first_code + entry : column.null_code;
-            } else {
-                copy_cell(column, valid, entry, target);
+    for (uint32_t start = first + lane; start < end; start += INDEX_ROWS * WARP_THREADS) {
+        IndexRows rows;
+        rows.target = (uint64_t)slice.target_row + start;
+#pragma unroll
+        for (uint32_t item = 0; item < INDEX_ROWS; item++) {
+            const uint32_t within = start + item * WARP_THREADS;
+            uint32_t index = 0;
+            rows.is_there[item] = within < end;
+            rows.is_valid[item] = rows.is_there[item] && find_value(page, dense, slice.first_row + within, &index);
+            rows.entries[item] = rows.is_valid[item] ? run_value(table, data, width, index - before) : 0;
+        }
+#pragma unroll
+        for (uint32_t item = 0; item < INDEX_ROWS; item++) {
+            if (column.validity && rows.is_there[item]) ((uint8_t *)column.validity)[rows.target + item * WARP_THREADS] = rows.is_valid[item];
+            if (!is_flags && rows.is_valid[item] && rows.entries[item] >= column.dictionary_count) {
+                report_error(args.status, ERROR_DICTIONARY_INDEX, number);
+                rows.is_there[item] = false;
             }
-            uint8_t fault = has_faults && valid ? ((const uint8_t *)column.faults)[entry] : 0;
+        }
+        if (is_flags) {
+            store_rows<uint8_t>(rows, column.values, [&](uint32_t item) { return rows.entries[item] != 0; });
+            continue;
+        }
+        if (!is_codes) {
+            copy_cells(column, rows);
+        } else {
+#pragma unroll
+            for (uint32_t item = 0; item < INDEX_ROWS; item++) {
+                const uint32_t code = rows.is_valid[item] ? column.first_code + rows.entries[item] : column.null_code;
+                if (rows.is_there[item]) ((uint32_t *)column.values)[rows.target + item * WARP_THREADS] = code;
+            }
+        }
+        for (uint32_t item = 0; has_faults && item < INDEX_ROWS; item++) {
+            const bool is_used = rows.is_there[item] && rows.is_valid[item];
+            const uint8_t fault = is_used ? ((const uint8_t *)column.faults)[rows.entries[item]] : 0;
             if (fault) report_error(args.status, fault, number);
         }
     }

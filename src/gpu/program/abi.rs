@@ -39,3 +39,43 @@ pub struct Outcome {
     pub text_bytes: u64,
 }
 const _: () = assert!(size_of::<Outcome>() == 16);
+
+/// Terms of a condition that `test_ranges` tests.
+pub const RANGE_TERMS_MAX: usize = 16;
+
+/// A column of integers.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct RangeOperand {
+    pub values: u64,
+    pub validity: u64,
+    /// 2, 4 or 8.
+    pub cell_bytes: u32,
+    pub reserved: u32,
+}
+
+/// A comparison of a column with a range, or with another column.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct RangeTerm {
+    pub operand: RangeOperand,
+    /// All zeros: the range counts.
+    pub other: RangeOperand,
+    pub least: i64,
+    pub greatest: i64,
+    /// A set of [`super::opcode::ordering`].
+    pub orderings: u32,
+    pub reserved: u32,
+}
+
+/// Arguments of `test_ranges`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub struct TestRanges {
+    pub flags: u64,
+    pub row_count: u64,
+    pub term_count: u32,
+    pub reserved: u32,
+    pub terms: [RangeTerm; RANGE_TERMS_MAX],
+}
+const _: () = assert!(size_of::<TestRanges>() == 1176);

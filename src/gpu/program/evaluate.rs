@@ -6,8 +6,9 @@ use pystachio_plan::{Error, Result};
 
 use super::{
     Code, Computed,
-    abi::{EvaluateProgram, Outcome, ProgramColumn},
+    abi::{EvaluateProgram, Outcome, ProgramColumn, RangeOperand, RangeTerm, TestRanges},
     instruction::{Instruction, PROGRAM_COLUMNS_MAX, PROGRAM_OUTPUTS_MAX, PROGRAM_REGISTERS_SMALL},
+    ranges::Term,
 };
 use crate::{
     device::{Buffer, CellType, Chunk, Column, Kernel},
@@ -79,6 +80,56 @@ impl Queue {
 }
 
 impl Queue {
+    /// What [`Queue::run`] gives for byte-code that comes to some terms.
+    ///
+    /// # Panics
+    ///
+    /// As of [`Queue::run`].
+    pub(super) fn test_terms(
+        &self,
+        code: &Code,
+        terms: &[Term],
+        computed: &Computed,
+        chunk: &Chunk,
+    ) -> Result<Column> {
+        let columns = loaded_columns(code, chunk)?;
+        let flags = allocate_output(computed, self, chunk)?;
+        let operand = |number: u16| {
+            let column = columns.get(usize::from(number)).map(|column| {
+                let ProgramColumn { values, validity } = address_of(column);
+                RangeOperand { values, validity, cell_bytes: column.cell_type.bytes(), reserved: 0 }
+            });
+            column.ok_or_else(|| Error::internal("a condition compares a column that it does not load"))
+        };
+        let mut arguments = TestRanges {
+            flags: flags.values.address(),
+            row_count: chunk.row_count as u64,
+            term_count: terms.len() as u32,
+            ..TestRanges::zeroed()
+        };
+        for (term, place) in terms.iter().zip(&mut arguments.terms) {
+            *place = match term {
+                Term::Within { column, range } => RangeTerm {
+                    operand: operand(*column)?,
+                    least: *range.start(),
+                    greatest: *range.end(),
+                    ..RangeTerm::zeroed()
+                },
+                Term::Ordered { column, other, orderings } => RangeTerm {
+                    operand: operand(*column)?,
+                    other: operand(*other)?,
+                    orderings: u32::from(*orderings),
+                    ..RangeTerm::zeroed()
+                },
+            };
+        }
+        let kernel = Kernel::TestRanges;
+        let grid = arguments.row_count.div_ceil(u64::from(kernel.block_threads())).min(GRID_MAX) as u32;
+        let row_bytes = 1 + columns.iter().map(|column| u64::from(column.row_bytes())).sum::<u64>();
+        self.launch_moving(kernel, grid, &arguments, || arguments.row_count * row_bytes)?;
+        Ok(flags)
+    }
+
     /// Launches with ever more space until all text has some; gives the space. Where faults are looked at later, a
     /// row that failed has values without a meaning until then: numbers, never addresses of text.
     fn launch_program(

@@ -9,6 +9,7 @@
 //! - `compile/`: what every function becomes; `laziness.rs`: what is evaluated only where it is needed
 //! - `builder.rs`: instructions over values, equal ones shared; `registers.rs`: registers for values
 //! - `code.rs`: byte-code; `constants.rs`, `opcode.rs`, `instruction.rs`: what kernels/abi/program.h describes
+//! - `ranges.rs`: conditions that are comparisons only, for which there is a kernel of its own
 //! - `nullability.rs`: which results need validity; `evaluate.rs`, `abi.rs`: launches
 //! - `host_calls.rs`: what no device computes and the host does
 //!
@@ -32,6 +33,7 @@ mod instruction;
 mod laziness;
 mod nullability;
 mod opcode;
+mod ranges;
 mod registers;
 
 #[cfg(test)]
@@ -52,6 +54,7 @@ use self::{
     host_calls::{Extracted, HostCalls},
     instruction::{PROGRAM_REGISTERS, PROGRAM_REGISTERS_INT256},
     nullability::{Nullability, nullability},
+    ranges::{Term, terms_of},
     registers::allocate_registers,
 };
 
@@ -68,6 +71,8 @@ pub struct Program {
 pub struct Filter {
     host_calls: Option<Box<HostCalls>>,
     code: Code,
+    /// What the code comes to, if it is comparisons all of which must hold.
+    terms: Option<Vec<Term>>,
 }
 
 /// Where an output comes from.
@@ -198,13 +203,16 @@ impl Filter {
                 finish(compiler, input)
             })
         };
-        match HostCalls::extract(std::slice::from_ref(condition), input, parameters)? {
-            None => Ok(Self { host_calls: None, code: compile(condition, input)? }),
+        let (host_calls, code) = match HostCalls::extract(std::slice::from_ref(condition), input, parameters)?
+        {
+            None => (None, compile(condition, input)?),
             Some(Extracted { expressions, input, calls }) => {
                 let condition = expressions.first().unwrap_or(condition);
-                Ok(Self { host_calls: Some(Box::new(calls)), code: compile(condition, &input)? })
+                (Some(Box::new(calls)), compile(condition, &input)?)
             }
-        }
+        };
+        let terms = terms_of(&code.instructions, &code.constants);
+        Ok(Self { host_calls, code, terms })
     }
 
     /// A `boolean` column without NULL: 1 where the condition is true, 0 where it is false or NULL.
@@ -219,11 +227,18 @@ impl Filter {
     ///
     /// As of [`Program::evaluate`].
     pub fn evaluate(&self, queue: &Queue, chunk: &Chunk) -> Result<Column> {
+        match &self.host_calls {
+            None => self.evaluate_code(queue, chunk),
+            Some(calls) => self.evaluate_code(queue, &calls.evaluate(queue, chunk)?),
+        }
+    }
+
+    fn evaluate_code(&self, queue: &Queue, chunk: &Chunk) -> Result<Column> {
         let flags = Computed { data_type: DataType::Bool, null_sources: Some(Vec::new()) };
-        let mut columns = match &self.host_calls {
-            None => queue.run(&self.code, &[&flags], chunk)?,
-            Some(calls) => queue.run(&self.code, &[&flags], &calls.evaluate(queue, chunk)?)?,
-        };
+        if let Some(terms) = &self.terms {
+            return queue.test_terms(&self.code, terms, &flags, chunk);
+        }
+        let mut columns = queue.run(&self.code, &[&flags], chunk)?;
         columns.pop().ok_or_else(|| Error::internal("a condition without a result"))
     }
 }

@@ -3,7 +3,7 @@
 use pystachio_plan::{CaseBranch, DataType, DateField, Expression, Function, Value};
 
 use super::{Device, column, decimal, input_of, text};
-use crate::program::Program;
+use crate::program::{Filter, Program};
 
 fn call(function: Function, arguments: Vec<Expression>, data_type: DataType) -> Expression {
     Expression::call(function, arguments, data_type)
@@ -207,4 +207,71 @@ fn the_sums_and_averages_of_query_1() {
     let price = Value::Text(format!("38273129734621672{}", "0".repeat(24)));
     assert_eq!(values[6..8], [price, Value::Int(12)]);
     assert_eq!(values[8..], [Value::Decimal(4_998_529_583_839_761_162 * 10_i128.pow(16)), Value::Int(20)]);
+}
+
+/// Comparisons of integers have a kernel of their own: it passes the rows that the interpreter finds true.
+#[test]
+fn conditions_of_comparisons_pass_the_rows_in_which_they_are_true() {
+    let device = Device::new();
+    let ends = [i64::MIN, i64::MIN + 1, -3, -1, 0, 1, 2, 3, 7, i64::MAX - 1, i64::MAX];
+    let row_count = 5_000;
+    let values_of = |least: i64, greatest: i64, seed: usize| -> Vec<Value> {
+        let value = |row: usize| match (row * (seed + 3) + row / 13) % 12 {
+            11 => Value::Null,
+            place => Value::Int(ends[place].clamp(least, greatest)),
+        };
+        (0..row_count).map(value).collect()
+    };
+    let columns = vec![
+        (DataType::Int16, values_of(i16::MIN.into(), i16::MAX.into(), 0)),
+        (DataType::Int32, values_of(i32::MIN.into(), i32::MAX.into(), 1)),
+        (DataType::Int64, values_of(i64::MIN, i64::MAX, 2)),
+        (DataType::Int64, values_of(i64::MIN, i64::MAX, 3)),
+    ];
+    let types = [DataType::Int16, DataType::Int32, DataType::Int64, DataType::Int64];
+    let operand = |place: u32| column(place, types[place as usize].clone());
+    let int64 = |value: i64| Expression::literal(Value::Int(value), DataType::Int64);
+    let functions = [
+        Function::Equal,
+        Function::NotEqual,
+        Function::Less,
+        Function::LessEqual,
+        Function::Greater,
+        Function::GreaterEqual,
+    ];
+    let mut conditions = Vec::new();
+    for (number, function) in functions.into_iter().enumerate() {
+        for (place, value) in ends.into_iter().enumerate() {
+            let own = test(function, operand(2), int64(value));
+            let turned = test(function, int64(value), operand(3));
+            let narrow = test(
+                functions[(number + place) % 6],
+                operand(0),
+                Expression::literal(Value::Int(place as i64 - 4), DataType::Int16),
+            );
+            conditions.push(own.clone());
+            conditions.push(all(vec![own.clone(), turned]));
+            conditions.push(all(vec![narrow, test(function, operand(3), operand(2)), own]));
+        }
+        conditions.push(test(function, operand(2), operand(3)));
+    }
+    let small = test(Function::GreaterEqual, operand(1), Expression::int32(-1));
+    conditions.push(all(vec![small.clone(), test(Function::Less, operand(1), Expression::int32(7))]));
+    conditions.push(all(vec![small.clone(), test(Function::Less, operand(1), Expression::int32(-5))]));
+    let input = input_of(&columns);
+    let chunk = device.chunk(&columns, row_count);
+    let mut tested = 0;
+    for condition in conditions {
+        let filter = Filter::compile(&condition, &input, &[]).expect("a condition");
+        tested += usize::from(filter.terms.is_some());
+        let flags = filter.evaluate(&device.queue, &chunk).expect("flags");
+        let flags: Vec<u8> = device.queue.download(&flags.values, row_count).expect("flags");
+        let program = Program::compile(std::slice::from_ref(&condition), &input, &[]).expect("a program");
+        let expected = program.evaluate(&device.queue, &chunk).expect("values");
+        let expected = device.values(&expected[0], row_count);
+        let expected: Vec<u8> = expected.iter().map(|value| u8::from(*value == Value::Bool(true))).collect();
+        assert!(flags == expected, "{condition:?}");
+    }
+    // All but those with <> of a constant.
+    assert!(tested > 130, "{tested}");
 }
