@@ -16,6 +16,26 @@ DEVICE uint32_t next_character(const Text &text, uint32_t place) {
     return place;
 }
 
+// The place of a byte in a text from a place on, or the text's length. Reads whole aligned words, which may begin before the text
+// and end after it.
+DEVICE uint32_t find_byte(const Text &text, uint32_t place, uint8_t byte) {
+    const uint64_t lowest = 0x0101010101010101ull, highest = 0x8080808080808080ull;
+    while (place < text.length) {
+        const uint64_t address = (uint64_t)text.bytes + place;
+        const uint32_t skipped = address % 8;
+        // Zero where a byte is the wanted one, but for those before the place.
+        const uint64_t different = (*(const uint64_t *)(address - skipped) ^ byte * lowest) | ((1ull << 8 * skipped) - 1);
+        // The lowest of these bits is the first zero's.
+        const uint64_t equal = (different - lowest) & ~different & highest;
+        if (equal) {
+            place += (uint32_t)(__ffsll((long long)equal) - 1) / 8 - skipped;
+            break;
+        }
+        place += 8 - skipped;
+    }
+    return place < text.length ? place : text.length;
+}
+
 // Whether the text matches; *fault is set if an attempt reached an escape character at the pattern's end.
 DEVICE_CALL bool matches_like(const Text &text, const Text &pattern, bool fold, Fault *fault) {
     uint32_t t = 0, p = 0;
@@ -78,7 +98,11 @@ DEVICE_CALL bool matches_like(const Text &text, const Text &pattern, bool fold, 
         }
         if (!has_retry) return false;
         // The bytes of a character after its first one never equal a pattern's first byte.
-        while (retry_text < text.length && fold_byte(text.bytes[retry_text], fold) != retry_first) retry_text++;
+        if (fold) {
+            while (retry_text < text.length && fold_byte(text.bytes[retry_text], fold) != retry_first) retry_text++;
+        } else {
+            retry_text = find_byte(text, retry_text, retry_first);
+        }
         if (retry_text >= text.length) return false;
         t = retry_text;
         p = retry_pattern;

@@ -23,7 +23,12 @@ struct ValueWindow {
     METHOD void put(uint32_t place, uint64_t value) {
         if (place >= first && place < end) values[window_place(place - first)] = value;
     }
+    // Whether segments lie in it as a whole, but for the last one, which may go on past the values that are needed.
+    METHOD bool has_segments() const { return first % DELTA_SEGMENT_VALUES == 0; }
+    // Where the THREAD_DELTAS values from a place on go, one after another.
+    METHOD uint64_t *at(uint32_t place) { return values + window_place(place - first); }
 };
+static_assert(THREAD_DELTAS == 8, "the values of a thread lie one after another in a window");
 
 // Decodes the values from `first` on, THREAD_DELTAS a thread, as numbers of a type whose sums wrap around. A thread's
 // values beyond the page's last have no meaning. Every thread of a warp calls it.
@@ -33,7 +38,7 @@ DEVICE bool decode_segment(const DeltaStream &stream, const DeltaSegment &segmen
     uint32_t at = segment.block;
     ThreadDeltas own;
     const bool is_sound = find_deltas(stream, &at, first, end, &own);
-    unpack_deltas(stream, own, values);
+    unpack_all_deltas(stream, own, values);
     // A difference leads to the value after its own place.
     Number sum = 0;
     for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
@@ -53,6 +58,12 @@ template <class Number, class Signed>
 DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, ValueWindow window) {
     Number values[THREAD_DELTAS];
     const bool is_sound = decode_segment(stream, segment, first, values);
+    if (window.has_segments()) {
+        uint64_t *own = window.at(own_place(first));
+#pragma unroll
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) own[item] = (uint64_t)(int64_t)(Signed)values[item];
+        return is_sound;
+    }
     for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
         window.put(own_place(first) + item, (uint64_t)(int64_t)(Signed)values[item]);
     }
@@ -125,21 +136,29 @@ DEVICE Slice decoded_slice(const DecodePages &args, const PageSlice &place, uint
     return slice;
 }
 
-// convert_rows<ConvertInteger> for a slice without NULLs and cells of the type.
+// convert_rows<ConvertInteger> for a slice without NULLs and cells of the type, whose values are all there.
 template <class Cell>
 DEVICE void convert_integers(const Slice &slice, const PageSlice &place) {
     const PageColumn &column = slice.column;
-    const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0];
+    const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0], factor = (int64_t)column.factor[0];
+    const uint32_t shift = column.shift;
+    const bool is_unsigned = column.flags & COLUMN_UNSIGNED;
     Cell *cells = (Cell *)column.values + place.target_row;
-    uint8_t *validity = (uint8_t *)column.validity;
-    for (uint32_t within = threadIdx.x; within < place.row_count; within += BLOCK_THREADS) {
-        int64_t value = load_integer(slice, slice.window_first + within);
+    uint8_t *validity = column.validity ? (uint8_t *)column.validity + place.target_row : nullptr;
+    const uint64_t *window = slice.window + window_place(threadIdx.x);
+#pragma unroll
+    for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
+        const uint32_t within = item * BLOCK_THREADS + threadIdx.x;
+        if (within >= place.row_count) break;
+        uint64_t bits = window[item * (BLOCK_THREADS + BLOCK_THREADS / 8)];
+        if (shift) bits = is_unsigned ? bits << shift >> shift : (uint64_t)((int64_t)(bits << shift) >> shift);
+        int64_t value = (int64_t)bits;
         if (value < least || value > greatest) {
             fail_value(slice, (uint64_t)place.target_row + within, ERROR_VALUE_RANGE);
             value = 0;
         }
-        cells[within] = (Cell)(value * (int64_t)column.factor[0]);
-        if (validity) validity[(uint64_t)place.target_row + within] = 1;
+        cells[within] = (Cell)(factor == 1 ? value : value * factor);
+        if (validity) validity[within] = 1;
     }
 }
 

@@ -57,8 +57,8 @@ DEVICE void copy_cells(const PageColumn &column, const IndexRows &rows) {
     }
 }
 
-// Five blocks a multiprocessor: other warps expand while one reads headers.
-KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 5) {
+// Four blocks a multiprocessor: other warps expand while one reads headers, and a lane has registers for several rows.
+KERNEL_RESIDENT(decode_indexes, DecodePages, BLOCK_THREADS, 4) {
     SHARED RunTable<WARP_ROWS> tables[BLOCK_THREADS / WARP_THREADS];
     const PageSlice slice = ((const PageSlice *)args.list)[blockIdx.x];
     const uint32_t lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;

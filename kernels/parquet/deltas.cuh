@@ -149,13 +149,40 @@ DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first,
     return true;
 }
 
-// A thread's differences as numbers that wrap around; those that are not there are 0, though bytes are read for them.
+// A thread's numbers of at most 32 bits each. Whole words are read, one more than the last number needs.
+template <class Number>
+DEVICE void unpack_narrow(uint64_t data, const ThreadDeltas &own, Number *differences) {
+    const uint32_t *words = (const uint32_t *)(data & ~3ull);
+    const uint32_t first = (uint32_t)(data & 3) * 8;
+    const uint32_t mask = own.width < 32 ? (1u << own.width) - 1 : 0xffffffffu;
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        const uint32_t bit = first + item * own.width;
+        const uint32_t low = words[bit / 32], high = words[bit / 32 + 1];
+        const uint32_t above = (uint32_t)(((uint64_t)high << 32 | low) >> bit % 32) & mask;
+        differences[item] = (Number)(above + own.minimum);
+    }
+}
+
+// A thread's differences as numbers that wrap around; those that are not there have no meaning, and bytes are read for them.
+template <class Number>
+DEVICE void unpack_all_deltas(const DeltaStream &stream, const ThreadDeltas &own, Number *differences) {
+    const uint64_t data = stream.data + own.bits;
+    if (own.width <= 32) {
+        unpack_narrow(data, own, differences);
+        return;
+    }
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+        differences[item] = (Number)(load_wide_bits(data, item * own.width, own.width) + own.minimum);
+    }
+}
+
+// The same; those that are not there are 0.
 template <class Number>
 DEVICE void unpack_deltas(const DeltaStream &stream, const ThreadDeltas &own, Number *differences) {
-    const uint64_t data = stream.data + own.bits;
+    unpack_all_deltas(stream, own, differences);
+#pragma unroll
     for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
-        const uint32_t bit = item * own.width;
-        const uint64_t above = own.width <= 32 ? load_bits(data, bit, own.width) : load_wide_bits(data, bit, own.width);
-        differences[item] = item < own.count ? (Number)(above + own.minimum) : 0;
+        if (item >= own.count) differences[item] = 0;
     }
 }
