@@ -24,12 +24,13 @@ BUS_BYTES_PER_NS = 20.0
 DECODING = {"decode_levels", "locate_strings", "decode_deltas", "decode_large_deltas", "decode_prefixes", "build_strings", "decode_indexes",
             "convert_values", "convert_large_values", "decompress_snappy", "decompress_lz4"}
 _SCANS = {"write_offsets", "select_rows"}
+_PROGRAMS = {"evaluate_program", "evaluate_small_program", "evaluate_uniform_program", "evaluate_narrow_program", "test_ranges"}
 
 # Constant of src/worker/choice.rs: query, the rows that it is about as a query, the factor of a row, and the kernels.
 OPERATORS = {
     # Five parts, one of which is free.
     "EVALUATE_PART": ("SELECT count(*) FROM lineitem WHERE l_quantity * l_tax > l_discount", "SELECT count(*) FROM lineitem", lambda _: 4,
-                      {"evaluate_program", "evaluate_small_program", "evaluate_uniform_program"}),
+                      _PROGRAMS),
     "BUILD_ROW": ("SELECT count(*) FROM lineitem JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
                   "SELECT count(*) FROM partsupp", lambda _: 1, {"measure_keys", "insert_build_rows", "find_equal_keys"}),
     # With the hashes of both sides, of which this is the far larger one.
@@ -38,7 +39,7 @@ OPERATORS = {
     "OUTPUT_ROW": ("SELECT sum(ps_availqty + l_linenumber) FROM lineitem JOIN partsupp ON l_partkey = ps_partkey AND l_suppkey = ps_suppkey",
                    "SELECT count(*) FROM lineitem", lambda _: 1, {"gather_cells"}),
     "TRY_PAIR": ("SELECT count(*) FROM customer a JOIN nation b ON a.c_acctbal < b.n_nationkey", "SELECT count(*) * 25 FROM customer",
-                 lambda _: 1, {"write_pairs", "gather_cells", "evaluate_program", "evaluate_small_program", "evaluate_uniform_program"} | _SCANS),
+                 lambda _: 1, {"write_pairs", "gather_cells"} | _PROGRAMS | _SCANS),
     "GROUP_ROW": ("SELECT count(*) FROM (SELECT l_partkey, l_suppkey FROM lineitem GROUP BY 1, 2) x", "SELECT count(*) FROM lineitem",
                   lambda _: 1, {"hash_keys", "assign_groups", "number_groups"} | _SCANS),
     "ACCUMULATE_ROW": ("SELECT l_returnflag, sum(l_quantity), sum(l_tax), sum(l_discount), sum(l_extendedprice) FROM lineitem GROUP BY 1",

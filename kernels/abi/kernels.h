@@ -11,6 +11,7 @@
     X(evaluate_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_small_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_uniform_program, EvaluateProgram, BLOCK_THREADS) \
+    X(evaluate_narrow_program, EvaluateProgram, BLOCK_THREADS) \
     X(evaluate_int256_program, EvaluateProgram, BLOCK_THREADS) \
     X(test_ranges, TestRanges, BLOCK_THREADS) \
     X(measure_strings, CopyStrings, BLOCK_THREADS) \

@@ -256,7 +256,7 @@ typedef struct ProgramColumn {
     uint64_t validity;
 } ProgramColumn;
 
-// evaluate_program, evaluate_small_program, evaluate_uniform_program, evaluate_int256_program
+// evaluate_program, evaluate_small_program, evaluate_uniform_program, evaluate_narrow_program, evaluate_int256_program
 typedef struct EvaluateProgram {
     uint64_t instructions; // Instruction [instruction_count]
     uint64_t constants;    // a cell each, or a pair of them; then tables of cells
@@ -271,11 +271,11 @@ typedef struct EvaluateProgram {
     ProgramColumn outputs[PROGRAM_OUTPUTS_MAX];
 } EvaluateProgram;
 
-// A column of integers.
+// A column of integers, or of booleans.
 typedef struct RangeOperand {
-    uint64_t values;     // int16_t, int32_t or int64_t [row_count]
+    uint64_t values;     // uint8_t, int16_t, int32_t or int64_t [row_count]
     uint64_t validity;   // uint8_t [row_count], or 0
-    uint32_t cell_bytes; // 2, 4 or 8
+    uint32_t cell_bytes; // 1, 2, 4 or 8
     uint32_t reserved;
 } RangeOperand;
 static_assert(sizeof(RangeOperand) == 24, "RangeOperand has 24 bytes");

@@ -28,4 +28,7 @@ PROGRAM_KERNEL(evaluate_small_program) { run_program<PROGRAM_REGISTERS_SMALL, 1,
 #define UNIFORM_ROWS 4
 
 // Programs of at most PROGRAM_REGISTERS_SMALL registers that do the same in every row, and have what RowsMachine has.
-PROGRAM_KERNEL(evaluate_uniform_program) { run_rows_program<UNIFORM_ROWS>(args); }
+PROGRAM_KERNEL(evaluate_uniform_program) { run_rows_program<UNIFORM_ROWS, Cell>(args); }
+
+// The same for programs without cells of 16 bytes: half as much of the cache for registers.
+PROGRAM_KERNEL(evaluate_narrow_program) { run_rows_program<UNIFORM_ROWS, NarrowCell>(args); }

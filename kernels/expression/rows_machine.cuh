@@ -1,8 +1,8 @@
 // The machine for programs that do the same in every row: a thread has ROWS rows, so that an instruction is fetched and
 // taken apart once for all of them, and what it waits for it waits for once.
 //
-// Has the instructions between the last of activity and PROGRAM_RARE, but for those of 256 bits; each does what Machine's
-// does. A row that has failed goes on with values that have no meaning: its first report stays.
+// Has the instructions between the last of activity and PROGRAM_RARE, but for those of 256 bits, and of 128 bits if registers have
+// fewer; each does what Machine's does. A row that has failed goes on with values that have no meaning: its first report stays.
 #pragma once
 
 #include "compare.cuh"
@@ -10,29 +10,44 @@
 #include "float.cuh"
 #include "instruction.cuh"
 
+// A register of programs whose values all have at most 64 bits.
+struct NarrowCell {
+    uint64_t low;
+};
+
+DEVICE int64_t integer_of(const NarrowCell &cell) { return (int64_t)cell.low; }
+DEVICE double float_of(const NarrowCell &cell) { return __builtin_bit_cast(double, cell.low); }
+DEVICE void set_integer(NarrowCell *cell, int64_t value) { cell->low = (uint64_t)value; }
+DEVICE void set_float(NarrowCell *cell, double value) { cell->low = __builtin_bit_cast(uint64_t, value); }
+
 // An operand of all rows of a thread.
+template <class Register>
 struct RowOperand {
-    const Cell *cells;
+    const Register *cells;
     uint32_t step;     // from a row's cell to the next one's: 0 for a constant
     uint32_t shift;    // the register's bit
     uint32_t constant; // 1: never NULL
 
-    METHOD const Cell &of(uint32_t row) const { return cells[row * step]; }
+    METHOD const Register &of(uint32_t row) const { return cells[row * step]; }
     METHOD bool is_valid(uint32_t valid) const { return ((valid >> shift | constant) & 1) != 0; }
 };
 
-template <uint32_t ROWS>
+template <uint32_t ROWS, class Register>
 struct RowsMachine {
-    Cell *registers; // ROWS cells each. Not a part of this, which is to be in registers itself
+    typedef RowOperand<Register> Operand;
+    static const bool IS_WIDE = sizeof(Register) == sizeof(Cell);
+
+    Register *registers; // ROWS cells each. Not a part of this, which is to be in registers itself
     uint32_t valid[ROWS]; // a bit a register
     const Cell *constants;
     uint64_t first_row; // the thread's; the next one is BLOCK_THREADS further on
     uint32_t row_count; // of the thread
 
-    METHOD Cell *cells_of(uint16_t number) const { return registers + number * ROWS; }
-    METHOD RowOperand operand(uint16_t number) const {
-        if (number & OPERAND_CONSTANT) return RowOperand{constants + (number & (OPERAND_CONSTANT - 1)), 0, 0, 1};
-        return RowOperand{cells_of(number), 1, number, 0};
+    METHOD Register *cells_of(uint16_t number) const { return registers + number * ROWS; }
+    METHOD Operand operand(uint16_t number) const {
+        // A constant's lower half comes first.
+        if (number & OPERAND_CONSTANT) return Operand{(const Register *)(constants + (number & (OPERAND_CONSTANT - 1))), 0, 0, 1};
+        return Operand{cells_of(number), 1, number, 0};
     }
     METHOD uint64_t row_of(uint32_t row) const { return first_row + row * BLOCK_THREADS; }
     METHOD void set_valid(uint32_t row, uint32_t bit, bool is_valid) {
@@ -41,7 +56,7 @@ struct RowsMachine {
 
     METHOD void load(const EvaluateProgram &args, const Instruction &in) {
         const ProgramColumn column = args.columns[in.a];
-        Cell *target = cells_of(in.target);
+        Register *target = cells_of(in.target);
         bool is_there[ROWS];
 #pragma unroll
         for (uint32_t row = 0; row < ROWS; row++) {
@@ -56,18 +71,19 @@ struct RowsMachine {
         };
         const uint64_t values = column.values;
         switch (in.opcode) {
-            case OPCODE_LOAD_BOOL: each([&](Cell *cell, uint64_t row) { cell->low = ((const uint8_t *)values)[row]; }); break;
-            case OPCODE_LOAD_INT16: each([&](Cell *cell, uint64_t row) { set_integer(cell, ((const int16_t *)values)[row]); }); break;
-            case OPCODE_LOAD_INT32: each([&](Cell *cell, uint64_t row) { set_integer(cell, ((const int32_t *)values)[row]); }); break;
-            case OPCODE_LOAD_INT64: each([&](Cell *cell, uint64_t row) { set_integer(cell, ((const int64_t *)values)[row]); }); break;
-            case OPCODE_LOAD_FLOAT32: each([&](Cell *cell, uint64_t row) { set_float(cell, ((const float *)values)[row]); }); break;
-            default: each([&](Cell *cell, uint64_t row) { *cell = ((const Cell *)values)[row]; }); // OPCODE_LOAD_CELL
+            case OPCODE_LOAD_BOOL: each([&](Register *cell, uint64_t row) { cell->low = ((const uint8_t *)values)[row]; }); break;
+            case OPCODE_LOAD_INT16: each([&](Register *cell, uint64_t row) { set_integer(cell, ((const int16_t *)values)[row]); }); break;
+            case OPCODE_LOAD_INT32: each([&](Register *cell, uint64_t row) { set_integer(cell, ((const int32_t *)values)[row]); }); break;
+            case OPCODE_LOAD_INT64: each([&](Register *cell, uint64_t row) { set_integer(cell, ((const int64_t *)values)[row]); }); break;
+            case OPCODE_LOAD_FLOAT32: each([&](Register *cell, uint64_t row) { set_float(cell, ((const float *)values)[row]); }); break;
+            default: // OPCODE_LOAD_CELL
+                if constexpr (IS_WIDE) each([&](Register *cell, uint64_t row) { *cell = ((const Cell *)values)[row]; });
         }
     }
 
     METHOD void store(const EvaluateProgram &args, const Instruction &in) const {
         const ProgramColumn output = args.outputs[in.target];
-        const RowOperand a = operand(in.a);
+        const Operand a = operand(in.a);
         const uint64_t values = output.values;
         bool is_there[ROWS];
 #pragma unroll
@@ -89,17 +105,18 @@ struct RowsMachine {
             }
         };
         switch (in.opcode) {
-            case OPCODE_STORE_INT8: each([&](const Cell &cell, uint64_t row) { ((uint8_t *)values)[row] = (uint8_t)cell.low; }); break;
-            case OPCODE_STORE_INT16: each([&](const Cell &cell, uint64_t row) { ((uint16_t *)values)[row] = (uint16_t)cell.low; }); break;
-            case OPCODE_STORE_INT32: each([&](const Cell &cell, uint64_t row) { ((uint32_t *)values)[row] = (uint32_t)cell.low; }); break;
-            case OPCODE_STORE_INT64: each([&](const Cell &cell, uint64_t row) { ((uint64_t *)values)[row] = cell.low; }); break;
-            case OPCODE_STORE_FLOAT32: each([&](const Cell &cell, uint64_t row) { ((float *)values)[row] = (float)float_of(cell); }); break;
+            case OPCODE_STORE_INT8: each([&](const Register &cell, uint64_t row) { ((uint8_t *)values)[row] = (uint8_t)cell.low; }); break;
+            case OPCODE_STORE_INT16: each([&](const Register &cell, uint64_t row) { ((uint16_t *)values)[row] = (uint16_t)cell.low; }); break;
+            case OPCODE_STORE_INT32: each([&](const Register &cell, uint64_t row) { ((uint32_t *)values)[row] = (uint32_t)cell.low; }); break;
+            case OPCODE_STORE_INT64: each([&](const Register &cell, uint64_t row) { ((uint64_t *)values)[row] = cell.low; }); break;
+            case OPCODE_STORE_FLOAT32: each([&](const Register &cell, uint64_t row) { ((float *)values)[row] = (float)float_of(cell); }); break;
             case OPCODE_STORE_FLAG: break;
-            default: each([&](const Cell &cell, uint64_t row) { ((Cell *)values)[row] = cell; }); // OPCODE_STORE_CELL
+            default: // OPCODE_STORE_CELL
+                if constexpr (IS_WIDE) each([&](const Register &cell, uint64_t row) { ((Cell *)values)[row] = cell; });
         }
     }
 
-    METHOD void copy(uint32_t row, uint16_t number, const RowOperand &source) {
+    METHOD void copy(uint32_t row, uint16_t number, const Operand &source) {
         const bool is_valid = source.is_valid(valid[row]);
         cells_of(number)[row] = source.of(row);
         set_valid(row, 1u << number, is_valid);
@@ -108,8 +125,8 @@ struct RowsMachine {
         cells_of(number)[row].low = value;
         set_valid(row, 1u << number, is_valid);
     }
-    METHOD bool is_true(uint32_t row, const RowOperand &a) const { return a.is_valid(valid[row]) && a.of(row).low != 0; }
-    METHOD bool holds(uint32_t row, uint32_t condition, const RowOperand &a) const {
+    METHOD bool is_true(uint32_t row, const Operand &a) const { return a.is_valid(valid[row]) && a.of(row).low != 0; }
+    METHOD bool holds(uint32_t row, uint32_t condition, const Operand &a) const {
         const bool is_valid = a.is_valid(valid[row]);
         switch (condition) {
             case CONDITION_NULL: return !is_valid;
@@ -124,7 +141,7 @@ struct RowsMachine {
 
     // Instructions that look at NULL themselves.
     METHOD void choose(const Instruction &in) {
-        const RowOperand a = operand(in.a), b = operand(in.b), c = operand(in.c);
+        const Operand a = operand(in.a), b = operand(in.b), c = operand(in.c);
         const auto each = [&](auto set) {
 #pragma unroll
             for (uint32_t row = 0; row < ROWS; row++) set(row);
@@ -171,8 +188,8 @@ struct RowsMachine {
 
     // Strict instructions.
     METHOD void calculate(const EvaluateProgram &args, const Instruction &in) {
-        const RowOperand a = operand(in.a), b = operand(in.b);
-        Cell *target = cells_of(in.target);
+        const Operand a = operand(in.a), b = operand(in.b);
+        Register *target = cells_of(in.target);
         bool is_there[ROWS];
 #pragma unroll
         for (uint32_t row = 0; row < ROWS; row++) {
@@ -193,7 +210,7 @@ struct RowsMachine {
                 if (!is_there[row]) continue;
                 if (of(a.of(row), b.of(row), &wide)) {
                     report_fault(args, in);
-                } else {
+                } else if constexpr (IS_WIDE) {
                     set_wide(target + row, wide);
                 }
             }
@@ -214,16 +231,16 @@ struct RowsMachine {
         };
         const uint32_t mode = in.mode;
         switch (in.opcode) {
-            case OPCODE_NOT: each([](const Cell &a, const Cell &) { return integer_of(a) == 0; }); break;
-            case OPCODE_NOT_ZERO: each([](const Cell &a, const Cell &) { return integer_of(a) != 0; }); break;
+            case OPCODE_NOT: each([](const Register &a, const Register &) { return integer_of(a) == 0; }); break;
+            case OPCODE_NOT_ZERO: each([](const Register &a, const Register &) { return integer_of(a) != 0; }); break;
             case OPCODE_COMPARE_INTEGER:
-                each([&](const Cell &a, const Cell &b) { return ordering_holds(mode, compare_numbers(integer_of(a), integer_of(b))); });
+                each([&](const Register &a, const Register &b) { return ordering_holds(mode, compare_numbers(integer_of(a), integer_of(b))); });
                 break;
             case OPCODE_COMPARE_WIDE:
-                each([&](const Cell &a, const Cell &b) { return ordering_holds(mode, compare_numbers(wide_of(a), wide_of(b))); });
+                if constexpr (IS_WIDE) each([&](const Register &a, const Register &b) { return ordering_holds(mode, compare_numbers(wide_of(a), wide_of(b))); });
                 break;
             case OPCODE_COMPARE_FLOAT:
-                each([&](const Cell &a, const Cell &b) { return ordering_holds(mode, compare_floats(float_of(a), float_of(b))); });
+                each([&](const Register &a, const Register &b) { return ordering_holds(mode, compare_floats(float_of(a), float_of(b))); });
                 break;
             case OPCODE_ADD_INTEGER: each_checked([](int64_t a, int64_t b, int64_t *result) { return add_overflows(a, b, result); }); break;
             case OPCODE_SUBTRACT_INTEGER:
@@ -234,19 +251,19 @@ struct RowsMachine {
                 break;
             case OPCODE_CHECK_INTEGER: each_checked([](int64_t a, int64_t, int64_t *result) { return *result = a, false; }); break;
             case OPCODE_WIDEN:
-                each_wide([](const Cell &a, const Cell &, int128 *wide) { return *wide = integer_of(a), false; });
+                if constexpr (IS_WIDE) each_wide([](const Register &a, const Register &, int128 *wide) { return *wide = integer_of(a), false; });
                 break;
             case OPCODE_MULTIPLY_INTO_WIDE:
-                each_wide([](const Cell &a, const Cell &b, int128 *wide) { return *wide = (int128)integer_of(a) * integer_of(b), false; });
+                if constexpr (IS_WIDE) each_wide([](const Register &a, const Register &b, int128 *wide) { return *wide = (int128)integer_of(a) * integer_of(b), false; });
                 break;
             case OPCODE_ADD_WIDE:
-                each_wide([](const Cell &a, const Cell &b, int128 *wide) { return add_overflows(wide_of(a), wide_of(b), wide); });
+                if constexpr (IS_WIDE) each_wide([](const Register &a, const Register &b, int128 *wide) { return add_overflows(wide_of(a), wide_of(b), wide); });
                 break;
             case OPCODE_SUBTRACT_WIDE:
-                each_wide([](const Cell &a, const Cell &b, int128 *wide) { return subtract_overflows(wide_of(a), wide_of(b), wide); });
+                if constexpr (IS_WIDE) each_wide([](const Register &a, const Register &b, int128 *wide) { return subtract_overflows(wide_of(a), wide_of(b), wide); });
                 break;
             case OPCODE_TIMESTAMP_TO_DATE:
-                each([](const Cell &a, const Cell &) { return date_of_timestamp(integer_of(a)); });
+                each([](const Register &a, const Register &) { return date_of_timestamp(integer_of(a)); });
                 break;
             default: // OPCODE_EXTRACT_DATE
 #pragma unroll
@@ -258,10 +275,10 @@ struct RowsMachine {
 };
 
 // Evaluates rows first, first + step, ...
-template <uint32_t ROWS>
+template <uint32_t ROWS, class Register>
 DEVICE void run_rows_program(const EvaluateProgram &args) {
-    Cell registers[PROGRAM_REGISTERS_SMALL * ROWS];
-    RowsMachine<ROWS> machine;
+    Register registers[PROGRAM_REGISTERS_SMALL * ROWS];
+    RowsMachine<ROWS, Register> machine;
     machine.registers = registers;
     machine.constants = (const Cell *)args.constants;
     const InstructionWords *program = (const InstructionWords *)args.instructions;

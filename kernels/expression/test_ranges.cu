@@ -1,7 +1,7 @@
 // Tests conditions that are comparisons of integers, all of which must hold, without an interpreter.
 //
 // Grid:    any number of blocks; a thread tests TESTED_ROWS rows at a time, whose cells are on their way together.
-// Inputs:  columns of integers of 2, 4 or 8 bytes.
+// Inputs:  columns of integers of 2, 4 or 8 bytes, and of booleans.
 // Outputs: one flag a row: 1 where every term holds and no cell that it reads is NULL.
 // Traffic: a column's cells once a term, but for rows that an earlier term has dropped; a flag a row.
 #include "../abi/launch.h"
@@ -28,6 +28,7 @@ DEVICE uint32_t load_operand(const RangeOperand &operand, uint64_t first, uint32
         }
     }
     switch (operand.cell_bytes) {
+        case 1: load_integers<uint8_t>(operand.values, first, wanted, cells); break;
         case 2: load_integers<int16_t>(operand.values, first, wanted, cells); break;
         case 4: load_integers<int32_t>(operand.values, first, wanted, cells); break;
         default: load_integers<int64_t>(operand.values, first, wanted, cells);

@@ -43,13 +43,13 @@ const _: () = assert!(size_of::<Outcome>() == 16);
 /// Terms of a condition that `test_ranges` tests.
 pub const RANGE_TERMS_MAX: usize = 16;
 
-/// A column of integers.
+/// A column of integers, or of booleans.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct RangeOperand {
     pub values: u64,
     pub validity: u64,
-    /// 2, 4 or 8.
+    /// 1, 2, 4 or 8.
     pub cell_bytes: u32,
     pub reserved: u32,
 }

@@ -20,6 +20,8 @@ pub(crate) struct Needs {
     pub(crate) needs_int256: bool,
     /// Whether it does the same in every row, by instructions that are frequent and small.
     pub(crate) is_uniform: bool,
+    /// Whether it is such, and its values have at most 64 bits.
+    pub(crate) is_narrow: bool,
 }
 
 /// Instructions and constants.

@@ -186,6 +186,7 @@ fn kernel_of(code: &Code) -> Kernel {
     let is_small = code.register_count <= PROGRAM_REGISTERS_SMALL && !code.needs.needs_text;
     match (code.needs.needs_int256, is_small) {
         (true, _) => Kernel::EvaluateInt256Program,
+        (false, true) if code.needs.is_narrow => Kernel::EvaluateNarrowProgram,
         (false, true) if code.needs.is_uniform => Kernel::EvaluateUniformProgram,
         (false, true) => Kernel::EvaluateSmallProgram,
         (false, false) => Kernel::EvaluateProgram,

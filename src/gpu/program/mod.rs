@@ -262,6 +262,7 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
     let may_fault = steps.iter().any(|placed| placed.step.opcode.may_fault(placed.step.detail));
     let needs_text = steps.iter().any(|placed| placed.step.opcode.needs_text());
     let is_uniform = steps.iter().all(|placed| placed.step.opcode.is_uniform());
+    let is_narrow = steps.iter().all(|placed| placed.step.opcode.is_narrow());
     let loaded_types = loaded
         .iter()
         .map(|place| match input.get(*place) {
@@ -273,6 +274,6 @@ fn finish(compiler: Compiler<'_>, input: &[(ColumnId, DataType)]) -> Result<Code
         allocation,
         constants.image(cells_each),
         loaded_types,
-        Needs { makes_text, may_fault, needs_text, needs_int256, is_uniform },
+        Needs { makes_text, may_fault, needs_text, needs_int256, is_uniform, is_narrow },
     ))
 }

@@ -153,6 +153,22 @@ impl Opcode {
         (Self::LoadBool..Self::DivideInteger).contains(&self) && !self.needs_int256()
     }
 
+    /// Whether the kernel for such programs whose values have at most 64 bits has it.
+    pub(super) fn is_narrow(self) -> bool {
+        use Opcode as O;
+        let is_wide = matches!(
+            self,
+            O::LoadCell
+                | O::StoreCell
+                | O::CompareWide
+                | O::Widen
+                | O::MultiplyIntoWide
+                | O::AddWide
+                | O::SubtractWide
+        );
+        self.is_uniform() && !is_wide
+    }
+
     /// Whether it may end in an error whatever its operands' types promise. `detail` is that of the instruction.
     pub(super) fn may_fault(self, detail: u32) -> bool {
         use Opcode as O;

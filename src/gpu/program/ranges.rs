@@ -1,5 +1,5 @@
-//! Conditions that are comparisons of integers, all of which must hold: what most scans are filtered by. A kernel tests them
-//! without an interpreter.
+//! Conditions that are comparisons of integers, and booleans, all of which must hold: what most scans are filtered by. A kernel tests
+//! them without an interpreter.
 //!
 //! ```text
 //! a >= 3 AND a < 9 AND b <> c        LOAD a, COMPARE >= 3, COMPARE < 9, AND, …, STORE_FLAG
@@ -31,6 +31,9 @@ pub(super) enum Term {
     /// Two columns, and the orderings that they may have: of [`super::opcode::ordering`].
     Ordered { column: u16, other: u16, orderings: u16 },
 }
+
+/// Cells of booleans that are true.
+const TRUE: RangeInclusive<i64> = 1..=u8::MAX as i64;
 
 /// What a register holds.
 #[derive(Clone)]
@@ -73,6 +76,9 @@ fn symbol_of(
     let is = |wanted: Opcode| opcode == wanted as u16;
     if is(Opcode::LoadInt16) || is(Opcode::LoadInt32) || is(Opcode::LoadInt64) {
         return Some(Symbol::Column(a));
+    }
+    if is(Opcode::LoadBool) {
+        return Some(Symbol::All(vec![Term::Within { column: a, range: TRUE }]));
     }
     if is(Opcode::Move) {
         return registers.get(&a).cloned();

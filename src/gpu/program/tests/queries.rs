@@ -227,8 +227,16 @@ fn conditions_of_comparisons_pass_the_rows_in_which_they_are_true() {
         (DataType::Int32, values_of(i32::MIN.into(), i32::MAX.into(), 1)),
         (DataType::Int64, values_of(i64::MIN, i64::MAX, 2)),
         (DataType::Int64, values_of(i64::MIN, i64::MAX, 3)),
+        (
+            DataType::Bool,
+            (0..row_count)
+                .map(|row| {
+                    [Value::Null, Value::Bool(row % 7 < 3), Value::Bool(row % 2 == 0)][row % 3].clone()
+                })
+                .collect(),
+        ),
     ];
-    let types = [DataType::Int16, DataType::Int32, DataType::Int64, DataType::Int64];
+    let types = [DataType::Int16, DataType::Int32, DataType::Int64, DataType::Int64, DataType::Bool];
     let operand = |place: u32| column(place, types[place as usize].clone());
     let int64 = |value: i64| Expression::literal(Value::Int(value), DataType::Int64);
     let functions = [
@@ -258,6 +266,8 @@ fn conditions_of_comparisons_pass_the_rows_in_which_they_are_true() {
     let small = test(Function::GreaterEqual, operand(1), Expression::int32(-1));
     conditions.push(all(vec![small.clone(), test(Function::Less, operand(1), Expression::int32(7))]));
     conditions.push(all(vec![small.clone(), test(Function::Less, operand(1), Expression::int32(-5))]));
+    conditions.push(operand(4));
+    conditions.push(all(vec![operand(4), small.clone()]));
     let input = input_of(&columns);
     let chunk = device.chunk(&columns, row_count);
     let mut tested = 0;
