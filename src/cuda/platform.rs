@@ -23,6 +23,7 @@ use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::Slot;
 use pystachio_gpu::device::{
     CallGuard, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, Kernel, Platform, Stream,
+    StreamPriority,
 };
 use pystachio_plan::{Error, Result};
 
@@ -93,10 +94,16 @@ impl Platform for CudaPlatform {
         READERS
     }
 
-    fn create_stream(&self) -> Result<Stream> {
+    fn create_stream(&self, priority: StreamPriority) -> Result<Stream> {
         let _call = self.enter()?;
-        let created = stream::create(stream::StreamKind::NonBlocking)
-            .map_err(|error| from_driver("create a stream", error))?;
+        let created = stream::get_priority_range().and_then(|(lowest, highest)| {
+            let priority = match priority {
+                StreamPriority::High => highest,
+                StreamPriority::Low => lowest,
+            };
+            stream::create_with_priority(stream::StreamKind::NonBlocking, priority)
+        });
+        let created = created.map_err(|error| from_driver("create a stream", error))?;
         lock_whole(&self.streams).push(created);
         Ok(Stream(created as u64))
     }

@@ -33,7 +33,9 @@ use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_files::chunk_range;
 use pystachio_gpu::{
     decode::{ChunkExtent, ColumnSource, EncodedBytes, EncodedColumnChunk, decode_column_chunk},
-    device::{ActivityLog, Chunk, DeviceMemory, EmulatedPlatform, MemoryTechniques, Platform},
+    device::{
+        ActivityLog, Chunk, DeviceMemory, EmulatedPlatform, MemoryTechniques, Platform, StreamPriority,
+    },
     operation::{Queue, column_schema, to_arrow},
 };
 use pystachio_plan::{ColumnId, DataType, DeviceSettings, ScanColumn};
@@ -313,7 +315,7 @@ fn nvcomp_and_the_host_load_the_same_bytes() {
             let bytes = &sample.bytes[start as usize..(start + length) as usize];
             let source = ColumnSource { metadata, column, table: "t", path: Path::new("f.parquet") };
             let extent = ChunkExtent::whole(length, row_group.num_rows() as u32);
-            let lease = memory.lease_stream().expect("a stream");
+            let lease = memory.lease_stream(StreamPriority::Low).expect("a stream");
             let load = |memory: &DeviceMemory| {
                 let queue = Queue::new(memory).expect("a queue");
                 let begun = Instant::now();

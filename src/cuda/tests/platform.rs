@@ -22,7 +22,7 @@ use cudarc::driver::{
     result::{launch_kernel, module},
     sys::CUstream,
 };
-use pystachio_gpu::device::{DeviceFileMode, DeviceMemory, Platform};
+use pystachio_gpu::device::{DeviceFileMode, DeviceMemory, Platform, StreamPriority};
 use pystachio_plan::ErrorKind;
 
 const MEMORY_BYTES: u64 = 1 << 30;
@@ -54,7 +54,7 @@ fn a_call_that_does_not_return_is_seen() {
     // Under a sanitizer the launch itself waits.
     let Some(platform) = gpu::open().filter(|_| !gpu::is_set("PYSTACHIO_SANITIZED")) else { return };
     let calls = platform.calls();
-    let stream = platform.create_stream().expect("a stream");
+    let stream = platform.create_stream(StreamPriority::Low).expect("a stream");
     let word = platform.allocate_host(4).expect("page-locked memory");
     let word_pointer = ptr::with_exposed_provenance_mut::<u32>(word as usize);
     // SAFETY: four bytes that nobody else has yet.
@@ -90,7 +90,7 @@ fn a_call_that_does_not_return_is_seen() {
 fn the_gpu_reads_what_the_file_has() {
     let Some(platform) = gpu::open().map(Arc::new) else { return };
     let memory = DeviceMemory::new(platform.clone(), MEMORY_BYTES);
-    let lease = memory.lease_stream().expect("a stream");
+    let lease = memory.lease_stream(StreamPriority::Low).expect("a stream");
     let test = std::env::current_exe().expect("this test's path");
     let folder = tempfile::tempdir_in(test.parent().expect("its folder")).expect("a folder");
     let path = folder.path().join("bytes");

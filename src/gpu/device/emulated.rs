@@ -37,7 +37,7 @@ use self::{
 };
 use super::{
     BatchSize, CallWatch, Decompressor, DeviceFile, DeviceFileMode, Event, FrameBatch, FrameFormat, Kernel,
-    NullCells, Platform, Stream, hostile::hostile_cell,
+    NullCells, Platform, Stream, StreamPriority, hostile::hostile_cell,
 };
 
 /// What SplitMix64 adds for each number of a sequence.
@@ -233,7 +233,7 @@ impl Platform for EmulatedPlatform {
         2
     }
 
-    fn create_stream(&self) -> Result<Stream> {
+    fn create_stream(&self, _priority: StreamPriority) -> Result<Stream> {
         Ok(self.schedule.create_stream())
     }
 

@@ -29,7 +29,7 @@ pub use self::{
     pool::{Lifetime, PoolUse},
 };
 use super::{
-    ActivityLog, HostBudget, Platform, Stream,
+    ActivityLog, HostBudget, Platform, Stream, StreamPriority,
     activity::What,
     arena::{Account, Arena, Claim, Reclaim},
     mailbox::{Mailbox, READBACK_BYTES_MAX, Readback},
@@ -108,7 +108,7 @@ struct Shared {
     pool: MemoryPool,
     mailbox: Arc<Mailbox>,
     /// Streams that nobody uses now. There are never more than were in use at once.
-    idle_streams: Mutex<Vec<Stream>>,
+    idle_streams: Mutex<Vec<(StreamPriority, Stream)>>,
 }
 
 impl DeviceMemory {
@@ -280,16 +280,20 @@ impl DeviceMemory {
     /// # Errors
     ///
     /// Those of [`Platform::create_stream`].
-    pub fn lease_stream(&self) -> Result<StreamLease> {
-        let idle = self.idle_streams().pop();
+    pub fn lease_stream(&self, priority: StreamPriority) -> Result<StreamLease> {
+        let idle = {
+            let mut streams = self.idle_streams();
+            let place = streams.iter().rposition(|(of, _)| *of == priority);
+            place.map(|place| streams.swap_remove(place).1)
+        };
         let stream = match idle {
             Some(stream) => stream,
-            None => self.shared.platform.create_stream()?,
+            None => self.shared.platform.create_stream(priority)?,
         };
-        Ok(StreamLease { memory: self.clone(), stream })
+        Ok(StreamLease { memory: self.clone(), priority, stream })
     }
 
-    fn idle_streams(&self) -> MutexGuard<'_, Vec<Stream>> {
+    fn idle_streams(&self) -> MutexGuard<'_, Vec<(StreamPriority, Stream)>> {
         lock_whole(&self.shared.idle_streams)
     }
 

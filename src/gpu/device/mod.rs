@@ -48,5 +48,5 @@ pub use hostile::NullCells;
 pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Readback;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
-pub use platform::{Event, Platform, Stream};
+pub use platform::{Event, Platform, Stream, StreamPriority};
 pub use upload::{DeviceFile, DeviceFileMode};

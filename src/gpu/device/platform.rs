@@ -15,6 +15,15 @@ pub struct Stream(
     pub u64,
 );
 
+/// What has room on the device first, if the work of several streams waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamPriority {
+    /// Of drivers: everybody waits for what they do.
+    High,
+    /// Of readers, which work ahead.
+    Low,
+}
+
 /// A moment in the work of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Event(
@@ -43,7 +52,7 @@ pub trait Platform: Send + Sync + 'static {
     fn reader_count(&self) -> usize;
 
     /// A new stream. Streams live as long as the platform.
-    fn create_stream(&self) -> Result<Stream>;
+    fn create_stream(&self, priority: StreamPriority) -> Result<Stream>;
 
     /// The least amount of memory that is committed, a power of two; what is, is a multiple of it.
     fn commit_bytes(&self) -> u64;

@@ -12,7 +12,9 @@ use super::{
     fault,
     traffic::bytes_moved,
 };
-use crate::device::{Buffer, Column, DeviceMemory, Kernel, NullCells, Rows, Stream, StreamLease};
+use crate::device::{
+    Buffer, Column, DeviceMemory, Kernel, NullCells, Rows, Stream, StreamLease, StreamPriority,
+};
 
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
 const STRIDED_BLOCKS_MAX: u64 = 4096;
@@ -55,13 +57,26 @@ struct Shared {
 }
 
 impl Queue {
-    /// A queue on a stream of its own.
+    /// A queue on a stream of its own, of which others wait for nothing but what they take from it.
     ///
     /// # Errors
     ///
     /// Those of [`crate::device::Platform`].
     pub fn new(memory: &DeviceMemory) -> Result<Self> {
-        let lease = Arc::new(memory.lease_stream()?);
+        Self::with_priority(memory, StreamPriority::Low)
+    }
+
+    /// A queue for a driver: where the device has no room for all that is enqueued, its work goes first.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::new`].
+    pub fn for_driver(memory: &DeviceMemory) -> Result<Self> {
+        Self::with_priority(memory, StreamPriority::High)
+    }
+
+    fn with_priority(memory: &DeviceMemory, priority: StreamPriority) -> Result<Self> {
+        let lease = Arc::new(memory.lease_stream(priority)?);
         Ok(Self::on(memory.separated(), lease, false))
     }
 

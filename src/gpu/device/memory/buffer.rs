@@ -6,11 +6,12 @@ use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::Result;
 
 use super::{DeviceMemory, Shared};
-use crate::device::{Event, Platform, Stream, arena::Account};
+use crate::device::{Event, Platform, Stream, StreamPriority, arena::Account};
 
 /// A stream, given back when this is dropped. Streams are never destroyed: what was enqueued stays in order.
 pub struct StreamLease {
     pub(super) memory: DeviceMemory,
+    pub(super) priority: StreamPriority,
     pub(super) stream: Stream,
 }
 
@@ -23,7 +24,7 @@ impl StreamLease {
 
 impl Drop for StreamLease {
     fn drop(&mut self) {
-        self.memory.idle_streams().push(self.stream);
+        self.memory.idle_streams().push((self.priority, self.stream));
     }
 }
 

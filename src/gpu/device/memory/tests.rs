@@ -19,7 +19,10 @@ enum Model {
 fn copied(model: Model, seed: u64) -> Vec<u8> {
     let platform = Arc::new(EmulatedPlatform::with_seed(seed));
     let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-    let [reader, query] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let [reader, query] = [
+        platform.create_stream(StreamPriority::Low).unwrap(),
+        platform.create_stream(StreamPriority::Low).unwrap(),
+    ];
     let pages = memory.upload(&[1u8; BYTES], reader).unwrap();
     platform.wait(reader).unwrap();
     let result = memory.allocate(BYTES as u64, query).unwrap();
@@ -49,7 +52,10 @@ fn who_does_not_order_streams_is_found_out() {
     let read = |is_published: bool, seed| {
         let platform = Arc::new(EmulatedPlatform::with_seed(seed));
         let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-        let [writer, reader] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+        let [writer, reader] = [
+            platform.create_stream(StreamPriority::Low).unwrap(),
+            platform.create_stream(StreamPriority::Low).unwrap(),
+        ];
         let buffer = memory.upload(&[1u8; BYTES], writer).unwrap();
         if is_published {
             memory.publish([&buffer].into_iter(), writer).unwrap();
@@ -65,7 +71,10 @@ fn who_does_not_order_streams_is_found_out() {
 fn a_stream_that_was_not_named_is_refused() {
     let platform = Arc::new(EmulatedPlatform::new());
     let memory = DeviceMemory::new(platform.clone(), 1 << 20);
-    let [owner, other] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let [owner, other] = [
+        platform.create_stream(StreamPriority::Low).unwrap(),
+        platform.create_stream(StreamPriority::Low).unwrap(),
+    ];
     let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
     let error = memory.download::<u8>(&buffer, BYTES, other).unwrap_err();
     assert!(error.message.contains("nobody said that the stream uses the buffer"), "{error}");
@@ -76,7 +85,10 @@ fn memory_of_reservations_of_their_own_is_given_back() {
     let platform = Arc::new(EmulatedPlatform::with_seed(3));
     let techniques = MemoryTechniques { has_pool: false, ..MemoryTechniques::default() };
     let memory = DeviceMemory::new(platform.clone(), 1 << 20).with_techniques(techniques);
-    let [owner, other] = [platform.create_stream().unwrap(), platform.create_stream().unwrap()];
+    let [owner, other] = [
+        platform.create_stream(StreamPriority::Low).unwrap(),
+        platform.create_stream(StreamPriority::Low).unwrap(),
+    ];
     let buffer = memory.upload(&[1u8; BYTES], owner).unwrap();
     memory.publish([&buffer].into_iter(), owner).unwrap();
     buffer.use_on(other).unwrap();

@@ -146,12 +146,12 @@ impl DeviceEngine {
     fn prepare(&self, request: QueryRequest, stop: StopFlag, guard: Arc<RunningGuard>) -> Result<Run> {
         let techniques = MemoryTechniques::of(request.device);
         let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
-        let queue = Queue::new(&memory)?;
+        let queue = Queue::for_driver(&memory)?;
         let (queue, timeline) = match request.device.timeline || request.with_metrics {
             true => {
                 let log = ActivityLog::start(self.memory.platform().clone(), queue.stream())?;
                 let log = Arc::new(log);
-                (Queue::new(&memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
+                (Queue::for_driver(&memory.watched(log.clone()))?, Some((log, self.timelines.clone())))
             }
             false => (queue, None),
         };

@@ -106,7 +106,7 @@ impl QueryMemory {
     ///
     /// Those of [`Queue::new`].
     pub(in crate::execution) fn open_queue(&self, stop: StopFlag) -> Result<Queue> {
-        Ok(Queue::new(&self.memory.until(stop))?.with_deferred_faults())
+        Ok(Queue::for_driver(&self.memory.until(stop))?.with_deferred_faults())
     }
 
     /// Readers that the device wants for a query.

@@ -13,7 +13,7 @@ use super::*;
 use pystachio_files::Slot;
 
 use crate::{
-    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream},
+    device::{CallWatch, DeviceFile, DeviceFileMode, Event, KERNELS, Kernel, Stream, StreamPriority},
     operation::operation_of,
 };
 
@@ -111,8 +111,8 @@ impl Platform for Watched {
         self.reader_count
     }
 
-    fn create_stream(&self) -> Result<Stream> {
-        self.device.create_stream()
+    fn create_stream(&self, priority: StreamPriority) -> Result<Stream> {
+        self.device.create_stream(priority)
     }
 
     fn commit_bytes(&self) -> u64 {

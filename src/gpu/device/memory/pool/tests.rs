@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::device::{DeviceMemory, EmulatedPlatform, Refusal};
+use crate::device::{DeviceMemory, EmulatedPlatform, Refusal, StreamPriority};
 
 const PIECE: u64 = 64 << 10;
 
@@ -82,7 +82,7 @@ fn a_refused_allocation_leaves_the_pool_as_it_was() {
 fn check_streams(seed: u64) {
     let platform = Arc::new(EmulatedPlatform::with_seed(seed));
     let memory = DeviceMemory::new(platform.clone(), 24 * PIECE);
-    let streams: Vec<Stream> = (0..3).map(|_| platform.create_stream().unwrap()).collect();
+    let streams: Vec<Stream> = (0..3).map(|_| platform.create_stream(StreamPriority::Low).unwrap()).collect();
     let mut random = seed;
     let mut live = BTreeMap::new();
     // Where what was read goes: one place for each number.

@@ -36,7 +36,7 @@ use pystachio_plan::CacheEntry;
 use self::state::{Entry, Kept, OnDevice, State, Uses};
 use crate::{
     decode::{PinnedChunk, ResidentChunk},
-    device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease},
+    device::{Buffer, DeviceMemory, HostMemory, Reclaim, Stream, StreamLease, StreamPriority},
 };
 
 /// How often a reader that waits for another one looks whether it is still wanted.
@@ -227,7 +227,7 @@ impl Reclaim for Shared {
     fn reclaim(&self, bytes: u64) {
         let leaving = self.lock().take_victims(bytes, u64::MAX);
         if !leaving.is_empty() {
-            let lease = self.memory.lease_stream().ok();
+            let lease = self.memory.lease_stream(StreamPriority::Low).ok();
             self.dismiss(leaving, lease.as_ref().map(StreamLease::stream));
         }
     }
