@@ -36,6 +36,11 @@ impl Counters {
         }
     }
 
+    /// Queries that have ended, and queries that run or wait.
+    pub fn queries(&self) -> (u64, u64) {
+        (self.queries_run.load(Ordering::Relaxed), self.queries_running.load(Ordering::Relaxed))
+    }
+
     /// Fills in the counts. Queries that wait in the engine don't run.
     pub fn fill_status(&self, status: &mut EngineStatus) {
         status.queries_run = self.queries_run.load(Ordering::Relaxed);

@@ -39,7 +39,8 @@ pub use frames::{Frame, FrameReader};
 pub use options::{Command, Device, Options, USAGE, parse_arguments};
 pub use paired::PairedEngine;
 pub use process::{
-    SpillFolder, end_at_memory_faults, prefer_as_oom_victim, resident_bytes, wait_for_orphaning,
+    SpillFolder, end_at_memory_faults, prefer_as_oom_victim, resident_bytes, return_memory_at_rest,
+    wait_for_orphaning,
 };
 pub use server::{Host, Server};
 

@@ -17,7 +17,8 @@ use pystachio_gpu::{
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
     Command, Device, Host, Options, PairedEngine, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
-    end_process, parse_arguments, prefer_as_oom_victim, wait_for_orphaning, watch_device,
+    end_process, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, wait_for_orphaning,
+    watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -92,6 +93,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
         watch_device(calls, options.device_timeout_s, host.clone())
             .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
     }
+    sockets.spawn(return_memory_at_rest(host.counters().clone()));
     let served = sockets.block_on(async {
         let server = Server::bind(&options.socket)?;
         tracing::info!(

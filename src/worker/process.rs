@@ -4,13 +4,18 @@ use std::{
     fs, io,
     os::unix::{fs::DirBuilderExt, process::parent_id},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
+
+use crate::Counters;
 
 /// Added to the process's score, of 1000, by which the kernel chooses what to end when memory runs out:
 /// an engine restarts by itself, a database server does not.
 const OOM_SCORE_ADJUSTMENT: &str = "800";
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a process without queries waits before it gives memory back: allocators keep it for the next query.
+const REST_INTERVAL: Duration = Duration::from_secs(2);
 const SPILL_FOLDER_PREFIX: &str = "pystachio-spill-";
 
 /// Makes the kernel prefer this process when memory runs out. Where that is not allowed, nothing happens.
@@ -39,6 +44,32 @@ pub fn resident_bytes() -> u64 {
         .find_map(|line| line.strip_prefix("VmRSS:"))
         .and_then(|value| value.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     kibibytes.unwrap_or(0) * 1024
+}
+
+/// Whenever queries have run and none has for a while, gives memory that nobody uses back to the system. Never ends.
+pub async fn return_memory_at_rest(counters: Arc<Counters>) {
+    let mut interval = tokio::time::interval(REST_INTERVAL);
+    let (mut before, mut returned) = (0, 0);
+    loop {
+        interval.tick().await;
+        let (run, running) = counters.queries();
+        if running == 0 && run == before && run != returned {
+            returned = run;
+            // It looks through all that was ever allocated.
+            let _ = tokio::task::spawn_blocking(return_free_memory).await;
+        }
+        before = run;
+    }
+}
+
+/// Gives pages that the allocator holds, and nobody uses, back to the system.
+#[expect(unsafe_code, reason = "asks the C library's allocator")]
+fn return_free_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Waits until `parent` is no longer this process's parent.
@@ -105,6 +136,25 @@ mod tests {
     #[test]
     fn resident_memory_is_known() {
         assert!(resident_bytes() > 100_000);
+    }
+
+    /// What is kept lies between what is freed, so that the allocator gives nothing back by itself.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn memory_between_what_is_kept_goes_back() {
+        const BLOCK_BYTES: usize = 16 << 10;
+        const BLOCKS: usize = 10_000;
+        let mut blocks: Vec<Vec<u8>> = (0..BLOCKS).map(|_| vec![1; BLOCK_BYTES]).collect();
+        let mut place = 0;
+        blocks.retain(|_| {
+            place += 1;
+            place % 64 == 0
+        });
+        let held = resident_bytes();
+        return_free_memory();
+        let freed = held.saturating_sub(resident_bytes());
+        assert!(freed > (BLOCKS * BLOCK_BYTES / 2) as u64, "{freed} bytes");
+        assert_eq!(blocks.len(), BLOCKS / 64);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Host {
     }
 
     /// What is counted.
-    pub(crate) fn counters(&self) -> &Arc<Counters> {
+    pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 }
