@@ -15,6 +15,7 @@ writers (files that other libraries wrote).
 import argparse
 import decimal
 import itertools
+import math
 import pathlib
 import random
 import shutil
@@ -55,8 +56,9 @@ SPILL_QUERIES = {
     "different values": "SELECT count(DISTINCT l_comment), count(DISTINCT l_partkey) FROM lineitem",
     "order": "SELECT l_extendedprice, l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY 1 DESC, 2, 3",
 }
-# How far below its floor a share of a suite may be: a few queries more or less of one kind are chance.
-SHARE_PERCENT_SLACK = 12
+# How far below its floor a share of a suite may be, in standard deviations of so many queries by chance: a few of one kind more or
+# less are a lot among twenty.
+SHARE_DEVIATIONS_MAX = 3
 # Conditions over each column of each file that other libraries wrote, where all run.
 WRITERS_CONDITIONS = 8
 # How many queries over views there are for one of suite generated: each joins ten times as many rows.
@@ -144,15 +146,18 @@ class Pushdown:
             self.examples.setdefault(reason, name)
 
     @property
+    def total(self):
+        return self.whole + self.partial
+
+    @property
     def percent(self):
-        total = self.whole + self.partial
-        return 100 * self.whole // total if total else 0
+        return 100 * self.whole // self.total if self.total else 0
 
     def report(self, suite):
         """Prints the counts and the most frequent reasons."""
         if not self.whole + self.partial:
             return
-        print(f"{suite}: {self.whole} of {self.whole + self.partial} queries ran as one scan ({self.percent} %)")
+        print(f"{suite}: {self.whole} of {self.total} queries ran as one scan ({self.percent} %)")
         for reason, count in sorted(self.reasons.items(), key=lambda item: -item[1])[:15]:
             print(f"    {count:5} {reason[:150]}   e.g. {self.examples[reason]}")
 
@@ -237,7 +242,8 @@ def finish_pushdown(claims, pushdown, options):
     pushdown.report(claims.suite)
     floor = PUSHED_PERCENT_MIN.get(claims.suite)
     if floor is not None:
-        floor -= SHARE_PERCENT_SLACK * (options.share < 1)
+        if options.share < 1 and pushdown.total:
+            floor -= math.ceil(SHARE_DEVIATIONS_MAX * math.sqrt(floor * (100 - floor) / pushdown.total))
         claims.check("enough queries run as one scan", pushdown.percent >= floor, f"{pushdown.percent} % of at least {floor} %")
 
 
