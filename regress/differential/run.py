@@ -155,7 +155,7 @@ class Pushdown:
 
     def report(self, suite):
         """Prints the counts and the most frequent reasons."""
-        if not self.whole + self.partial:
+        if not self.total:
             return
         print(f"{suite}: {self.whole} of {self.total} queries ran as one scan ({self.percent} %)")
         for reason, count in sorted(self.reasons.items(), key=lambda item: -item[1])[:15]:
