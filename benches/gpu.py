@@ -153,7 +153,11 @@ class Bench:
     def peer(self, server, settings=()):
         limit = f"SET statement_timeout = '{self.options.query_limit}s'"
         choice = f"SET pystachio.engine_choice = {self.options.engine_choice}"
-        return PostgresPeer(server, self.conninfo, self.schema(server), [limit, choice, *settings])
+        return PostgresPeer(server, self.conninfo, self.schema(server), [limit, choice, *self.settings(), *settings])
+
+    def settings(self):
+        """What every measured session sets beside that."""
+        return [f"SET {setting}" for setting in self.options.settings.split(",") if setting.strip()]
 
     def has_time(self):
         """Whether another measurement fits into the step's time limit."""
@@ -540,6 +544,7 @@ def main():
     parser.add_argument("--timeline-query", type=int, default=3, help="the query whose time lines are drawn")
     parser.add_argument("--device-bandwidth", type=float, default=4.3, help="TB/s that a copy within the device moves, reads and writes")
     parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
+    parser.add_argument("--settings", default="", help="what measured sessions set: name = value, name = value")
     parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
     parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")
     parser.add_argument("--clients", default=[1, 4, 16, 64], type=lambda text: [int(word) for word in text.split()], help="of the step load")

@@ -61,7 +61,7 @@ def open_session(bench, server):
     options = bench.options
     return lambda: Session(bench.conninfo, [
         "SET client_min_messages = warning", f"SET search_path = {bench.schema(server)}, public",
-        f"SET statement_timeout = '{options.query_limit}s'", f"SET pystachio.engine_choice = {options.engine_choice}"])
+        f"SET statement_timeout = '{options.query_limit}s'", f"SET pystachio.engine_choice = {options.engine_choice}", *bench.settings()])
 
 
 def answers_of_one(bench, server, queries):

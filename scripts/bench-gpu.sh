@@ -15,6 +15,7 @@
 #   STEPS="… load"     answers a second of CLIENTS="1 4 16 64" at once, LOAD_S=15 seconds each; with little memory, cancels and files
 #                      that change too: no error, no other answer, the same engine
 #   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
+#   SETTINGS=…         what measured sessions set: "pystachio.gpu_concurrent_builds = off, pystachio.gpu_regulation = off"
 #   EXACT_SF=1         scale factor of the step exact
 #   GENERATE=…         further arguments of tpch_generate, as SQL; default: the GPU form where there is one, else
 #                      row groups of 10 million rows
@@ -45,7 +46,7 @@ arguments=(--device "$device" --queries "${QUERIES:-}" --systems "${SYSTEMS:-gpu
     --duckdb-runs "${DUCKDB_RUNS:-2}" --server-options "${SERVER_OPTIONS:+, $SERVER_OPTIONS}"
     --limit "${STEP_LIMIT_S:-540}" --query-limit "${QUERY_LIMIT_S:-120}" --build "$build" --built "$built" --out "$reports"
     --duckdb-cold "${DUCKDB_COLD:-22}" --timeline-query "${TIMELINE_QUERY:-3}" --device-bandwidth "${DEVICE_BANDWIDTH:-4.3}"
-    --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}" --clients "${CLIENTS:-1 4 16 64}" --load-seconds "${LOAD_S:-15}")
+    --logs "$logs" --engine-choice "${ENGINE_CHOICE:-gpu}" --settings "${SETTINGS:-}" --clients "${CLIENTS:-1 4 16 64}" --load-seconds "${LOAD_S:-15}")
 if [[ -n ${GENERATE+set} ]]; then arguments+=(--generate "$GENERATE"); fi
 # The host's whole page cache is dropped only where the run is for real: elsewhere others share it.
 if [[ $device == cuda && -w /proc/sys/vm/drop_caches ]]; then arguments+=(--drop-caches); fi

@@ -296,13 +296,13 @@ impl Rows {
         held_bytes(self.buffers())
     }
 
-    /// Says that from now on a stream uses the rows; see [`Buffer::use_on`].
+    /// Says that from now on a stream uses the rows; see [`Buffer::use_all_on`].
     ///
     /// # Errors
     ///
     /// Faults of the device.
     pub fn use_on(&self, stream: Stream) -> Result<()> {
-        self.buffers().try_for_each(|buffer| buffer.use_on(stream))
+        Buffer::use_all_on(self.buffers(), stream)
     }
 
     /// Their memory.

@@ -9,7 +9,7 @@ use pystachio_plan::Result;
 use super::{CallWatch, Decompressor, DeviceFile, DeviceFileMode, Kernel, NullCells};
 
 /// An order of work: what is enqueued on one stream happens one after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stream(
     /// The platform's number for it.
     pub u64,

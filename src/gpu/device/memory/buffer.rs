@@ -113,23 +113,39 @@ impl Buffer {
         self.bytes < self.allocation.bytes
     }
 
-    /// Says that from now on a stream uses it, as far as that is enqueued before the last handle is dropped: orders it after
-    /// what [`DeviceMemory::publish`] recorded, and keeps the memory until its work is done.
+    /// [`Buffer::use_all_on`] of one.
     ///
     /// # Errors
     ///
     /// Faults of the device.
     pub fn use_on(&self, stream: Stream) -> Result<()> {
-        let mut uses = self.allocation.uses();
-        if uses.streams.contains(&stream) {
-            return Ok(());
+        Self::use_all_on([self], stream)
+    }
+
+    /// Says that from now on a stream uses some buffers, as far as that is enqueued before their last handles are dropped: orders
+    /// it after what [`DeviceMemory::publish`] recorded of them, once for all that was recorded together, and keeps the memory
+    /// until its work is done.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn use_all_on<'a>(buffers: impl IntoIterator<Item = &'a Self>, stream: Stream) -> Result<()> {
+        let mut ordered: Vec<Arc<Moment>> = Vec::new();
+        for Self { allocation, .. } in buffers {
+            let mut uses = allocation.uses();
+            if uses.streams.contains(&stream) {
+                continue;
+            }
+            let platform = &allocation.shared.platform;
+            if let Some(written) = &uses.written
+                && !ordered.iter().any(|moment| Arc::ptr_eq(moment, written))
+            {
+                platform.order_after(stream, written.event)?;
+                ordered.push(written.clone());
+            }
+            platform.note_used(allocation.address, stream);
+            uses.streams.push(stream);
         }
-        let platform = &self.allocation.shared.platform;
-        if let Some(written) = &uses.written {
-            platform.order_after(stream, written.event)?;
-        }
-        platform.note_used(self.allocation.address, stream);
-        uses.streams.push(stream);
         Ok(())
     }
 

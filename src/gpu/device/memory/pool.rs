@@ -12,8 +12,8 @@
 //! takes when that has been reached, or it is ordered after them. The host waits for a device in one case only: where there
 //! is no room otherwise.
 //!
-//! Most of what a stream needs is as large as something that it has given back: what no other stream has used is *kept* for it by
-//! size, and taken again without a look at anything else, until there is no room elsewhere.
+//! Most of what is needed is as large as something that was given back, which is kept by size (`kept.rs`) until there is no room
+//! elsewhere.
 //!
 //! Memory is committed to addresses piece by piece, as it is needed, up to a limit. There are more addresses than memory, so
 //! that a long range can be had though what is free lies scattered: pieces that are free as a whole are taken from there and
@@ -25,8 +25,10 @@
 //! Source: stream-ordered pools as in RMM (rapidsai/rmm, pool_memory_resource), expandable segments as in PyTorch's CUDA
 //! allocator; the two ends are ours, so that what a cache keeps for long does not cut what queries need for a moment.
 
+mod kept;
+
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard},
 };
@@ -34,17 +36,22 @@ use std::{
 use pystachio_engine::locking::{lock, whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 
+use self::kept::{KeptBlocks, LetGo, Use};
 use crate::device::{Event, Platform, Stream};
 
 /// Buffers start at multiples of this.
 const ALIGNMENT_BYTES: u64 = 256;
 /// The part of a buffer's size by which it may get more, so that sizes are few: those between two powers of two.
 const SIZES_PER_DOUBLING: u64 = 32;
+/// The same of buffers that are small parts of the pool, up to these: however many there are at once, what they get more is little.
+const SMALL_SIZES: [(u64, u64); 2] = [(1 << 16, 4), (1 << 12, 8)];
 /// The part of the arena's size by which more may be committed: what buffers get more, and what lies between them.
 const SLACK_PART: u64 = 16;
 const _: () = assert!(SLACK_PART < SIZES_PER_DOUBLING);
-/// The part of the pool that is kept for streams by size, at most.
+/// The part of the pool that is kept by size, at most.
 const KEPT_PART: u64 = 8;
+/// So many blocks at least have room there: larger ones are not kept.
+const KEPT_BLOCKS_MIN: u64 = 4;
 /// Buffers whose guards come on top of that, where a platform that tests has some.
 const GUARDED_BUFFERS: u64 = 32 << 10;
 /// How many times as many addresses there are as memory.
@@ -54,7 +61,8 @@ const RESERVED_BYTES_MAX: u64 = 1 << 42;
 /// Pieces that the limit is made of, unless they would be larger than `PIECE_BYTES_MAX`.
 const PIECES_MIN: u64 = 512;
 const PIECE_BYTES_MAX: u64 = 64 << 20;
-/// A stream's moment is recorded when so much has been freed on it since the last one, so that others find it reached.
+/// A stream's moment is recorded when so much has been freed on it since the last one, so that others find it reached; and where
+/// memory can be committed instead, all streams are looked at when so much has been freed in all.
 const RECORDED_BYTES: u64 = 64 << 20;
 
 /// How long a buffer is likely to be held.
@@ -97,10 +105,12 @@ struct PoolState {
     free: BTreeMap<u64, FreeBlock>,
     /// Addresses without memory, in whole pieces: where each range begins, and where it ends.
     uncommitted: BTreeMap<u64, u64>,
-    streams: HashMap<Stream, StreamClock>,
-    /// Blocks that only one stream has used, by that stream and their size; what came last is taken first.
-    kept: HashMap<(Stream, u64), Vec<u64>>,
-    kept_bytes: u64,
+    streams: BTreeMap<Stream, StreamClock>,
+    kept: KeptBlocks,
+    /// Became free since all streams were looked at, and may be pending on some.
+    freed_bytes: u64,
+    /// Whether a stream was found farther than when free blocks were joined last.
+    has_progress: bool,
 }
 
 /// Memory that no buffer has.
@@ -108,7 +118,7 @@ struct PoolState {
 struct FreeBlock {
     end: u64,
     /// Streams whose work may use it still, up to the moment of each. None: nobody does.
-    pending: Vec<(Stream, u64)>,
+    pending: Vec<Use>,
 }
 
 /// The moments of a stream, which are counted by what was freed on it.
@@ -140,7 +150,9 @@ impl MemoryPool {
     pub(super) fn block_bytes(&self, bytes: u64) -> u64 {
         let bytes = bytes.max(1).saturating_add(self.guard_bytes);
         let doubled = bytes.checked_next_power_of_two().unwrap_or(bytes);
-        bytes.next_multiple_of((doubled / (2 * SIZES_PER_DOUBLING)).max(ALIGNMENT_BYTES))
+        let few = SMALL_SIZES.iter().find(|(part, _)| doubled <= self.bytes_max / part);
+        let sizes = few.map_or(SIZES_PER_DOUBLING, |(_, sizes)| *sizes);
+        bytes.next_multiple_of((doubled / (2 * sizes)).max(ALIGNMENT_BYTES))
     }
 
     /// Memory for a buffer, which `stream` may use at once.
@@ -154,7 +166,7 @@ impl MemoryPool {
         let (mut state, address) = loop {
             let mut state = self.lock();
             if lifetime == Lifetime::Short
-                && let Some(address) = state.take_kept(stream, block_bytes)
+                && let Some(address) = self.take_kept(&mut state, stream, block_bytes)?
             {
                 break (state, address);
             }
@@ -182,16 +194,9 @@ impl MemoryPool {
 
     /// Gives a buffer's memory back, which work that is enqueued on some streams may use still.
     pub(super) fn release(&self, address: u64, bytes: u64, streams: &[Stream]) {
-        let block = address..address + self.block_bytes(bytes);
+        let block_bytes = self.block_bytes(bytes);
         let mut state = self.lock();
         self.platform.note_returned(address, bytes, streams);
-        let block_bytes = block.end - block.start;
-        if let [stream] = streams
-            && state.kept_bytes + block_bytes <= self.bytes_max / KEPT_PART
-        {
-            state.keep(*stream, address, block_bytes);
-            return;
-        }
         let mut pending = Vec::with_capacity(streams.len());
         for stream in streams {
             let clock = state.streams.entry(*stream).or_default();
@@ -203,7 +208,15 @@ impl MemoryPool {
                 let _ = self.record_now(clock, *stream);
             }
         }
-        state.put(block, pending);
+        let kept_bytes_max = self.bytes_max / KEPT_PART;
+        if block_bytes > kept_bytes_max / KEPT_BLOCKS_MIN {
+            state.free(LetGo { address, bytes: block_bytes, uses: pending });
+            return;
+        }
+        state.kept.put(address, block_bytes, pending);
+        for block in state.kept.take_surplus(kept_bytes_max) {
+            state.free(block);
+        }
     }
 
     /// How the memory is used.
@@ -219,6 +232,37 @@ impl MemoryPool {
         lock(&self.state)
     }
 
+    /// A block of this size that is kept, and that the stream may use.
+    fn take_kept(&self, state: &mut PoolState, stream: Stream, block_bytes: u64) -> Result<Option<u64>> {
+        let PoolState { kept, streams, has_progress, .. } = state;
+        kept.take(block_bytes, stream, |uses| self.have_reached(streams, has_progress, uses, stream))
+    }
+
+    /// Whether streams but one have got so far, as far as the device says so by now.
+    fn have_reached(
+        &self,
+        streams: &mut BTreeMap<Stream, StreamClock>,
+        has_progress: &mut bool,
+        pending: &[Use],
+        own: Stream,
+    ) -> Result<bool> {
+        let mut are_done = true;
+        for (stream, moment) in pending.iter().filter(|(stream, _)| *stream != own) {
+            let clock = streams.entry(*stream).or_default();
+            if clock.reached < *moment {
+                *has_progress |= self.look_at(clock)?;
+            }
+            if clock.reached < *moment {
+                are_done = false;
+                // What was recorded before comes first.
+                if clock.recorded.is_none() {
+                    self.record_now(clock, *stream)?;
+                }
+            }
+        }
+        Ok(are_done)
+    }
+
     fn used_up(&self, state: &PoolState, bytes: u64) -> Error {
         let message = format!(
             "no range of device memory is free that is long enough: requested_bytes={bytes}, free_bytes={}, \
@@ -232,7 +276,7 @@ impl MemoryPool {
     }
 
     /// Takes a range, by whatever costs least: what is free on its side, what turns out to be, what is committed for it, the same
-    /// with what is kept for streams, what is free on the other side, and what others use still.
+    /// with what is kept, what is free on the other side, and what others use still.
     fn find(
         &self,
         state: &mut PoolState,
@@ -241,7 +285,7 @@ impl MemoryPool {
         lifetime: Lifetime,
     ) -> Result<Option<u64>> {
         let mut found = self.find_or_grow(state, bytes, stream, lifetime)?;
-        if found.is_none() && state.kept_bytes > 0 {
+        if found.is_none() && state.kept.bytes() > 0 {
             state.let_go_kept();
             found = self.find_or_grow(state, bytes, stream, lifetime)?;
         }
@@ -265,20 +309,20 @@ impl MemoryPool {
         if found.is_some() {
             return Ok(found);
         }
-        if self.look(state)?
+        let looks_first = state.freed_bytes >= RECORDED_BYTES;
+        if looks_first
+            && self.look(state)?
             && let Some(found) = state.find_usable(bytes, stream, lifetime, true)
         {
             return Ok(Some(found));
         }
-        match self.grow(state, bytes, stream, lifetime)? {
-            true => Ok(state.find_usable(bytes, stream, lifetime, true)),
-            false => Ok(None),
-        }
+        let has_more = self.grow(state, bytes, stream, lifetime)? || (!looks_first && self.look(state)?);
+        Ok(if has_more { state.find_usable(bytes, stream, lifetime, true) } else { None })
     }
 
     /// Orders a stream after others.
-    fn order_after(&self, state: &mut PoolState, stream: Stream, pending: &[(Stream, u64)]) -> Result<()> {
-        let mut moments: HashMap<Stream, u64> = HashMap::new();
+    fn order_after(&self, state: &mut PoolState, stream: Stream, pending: &[Use]) -> Result<()> {
+        let mut moments: BTreeMap<Stream, u64> = BTreeMap::new();
         for (other, moment) in pending.iter().filter(|(other, _)| *other != stream) {
             let latest = moments.entry(*other).or_default();
             *latest = (*moment).max(*latest);
@@ -314,26 +358,32 @@ impl MemoryPool {
         pending.into_iter().map(|stream| self.platform.record_event(stream)).collect()
     }
 
-    /// Looks which moments have been reached; says whether more is free than before.
+    /// Looks how far all streams are; says whether more is free than before.
     fn look(&self, state: &mut PoolState) -> Result<bool> {
-        let mut has_more = false;
+        state.freed_bytes = 0;
         for (stream, clock) in &mut state.streams {
             if clock.recorded.is_none() && clock.now > clock.reached {
                 self.record_now(clock, *stream)?;
             }
-            if let Some((moment, event)) = clock.recorded
-                && self.platform.has_reached(event)?
-            {
-                clock.reached = moment;
-                clock.recorded = None;
-                self.platform.release_event(event);
-                has_more = true;
-            }
+            state.has_progress |= self.look_at(clock)?;
         }
+        let has_more = std::mem::take(&mut state.has_progress);
         if has_more {
             state.settle();
         }
         Ok(has_more)
+    }
+
+    /// Looks whether the moment of a stream that was recorded has been reached.
+    fn look_at(&self, clock: &mut StreamClock) -> Result<bool> {
+        let Some((moment, event)) = clock.recorded else { return Ok(false) };
+        if !self.platform.has_reached(event)? {
+            return Ok(false);
+        }
+        clock.reached = moment;
+        clock.recorded = None;
+        self.platform.release_event(event);
+        Ok(true)
     }
 
     /// Commits memory to addresses beside what is free already, so that there is a range of so many bytes. Pieces that are
@@ -436,31 +486,17 @@ impl PoolState {
         self.streams.get(&stream).map_or(0, |clock| clock.now)
     }
 
-    /// Keeps a block for the stream that has used it.
-    fn keep(&mut self, stream: Stream, address: u64, block_bytes: u64) {
-        self.kept.entry((stream, block_bytes)).or_default().push(address);
-        self.kept_bytes += block_bytes;
-    }
-
-    /// A block of this size that the stream has given back.
-    fn take_kept(&mut self, stream: Stream, block_bytes: u64) -> Option<u64> {
-        let address = self.kept.get_mut(&(stream, block_bytes))?.pop()?;
-        self.kept_bytes -= block_bytes;
-        Some(address)
-    }
-
-    /// Frees what is kept for streams.
+    /// Frees what is kept.
     fn let_go_kept(&mut self) {
-        for ((stream, block_bytes), addresses) in std::mem::take(&mut self.kept) {
-            let clock = self.streams.entry(stream).or_default();
-            clock.now += 1;
-            clock.freed_bytes += block_bytes * addresses.len() as u64;
-            let pending = (stream, clock.now);
-            for address in addresses {
-                self.put(address..address + block_bytes, vec![pending]);
-            }
+        for block in self.kept.take_all() {
+            self.free(block);
         }
-        self.kept_bytes = 0;
+    }
+
+    fn free(&mut self, block: LetGo) {
+        let LetGo { address, bytes, uses } = block;
+        self.freed_bytes += bytes;
+        self.put(address..address + bytes, uses);
     }
 
     fn free_bytes(&self) -> u64 {
@@ -469,7 +505,7 @@ impl PoolState {
 
     /// Whether a stream may use a block as it is.
     fn is_usable(&self, block: &FreeBlock, stream: Stream) -> bool {
-        let is_reached = |(other, moment): &(Stream, u64)| {
+        let is_reached = |(other, moment): &Use| {
             *other == stream || self.streams.get(other).is_some_and(|clock| clock.reached >= *moment)
         };
         block.pending.iter().all(is_reached)
@@ -524,7 +560,7 @@ impl PoolState {
     }
 
     /// Takes a range out of the free blocks that have it. Who may use it still.
-    fn cut_out(&mut self, range: Range<u64>) -> Vec<(Stream, u64)> {
+    fn cut_out(&mut self, range: Range<u64>) -> Vec<Use> {
         let first = self.free.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
         let starts: Vec<u64> = self.free.range(first..range.end).map(|(start, _)| *start).collect();
         let mut pending = Vec::new();
@@ -546,7 +582,7 @@ impl PoolState {
     }
 
     /// Adds free memory, together with what lies beside it and is pending on the same streams.
-    fn put(&mut self, block: Range<u64>, pending: Vec<(Stream, u64)>) {
+    fn put(&mut self, block: Range<u64>, pending: Vec<Use>) {
         let Range { mut start, mut end } = block;
         let mut pending = pending;
         if let Some((before, known)) = self.free.range(..start).next_back()
@@ -664,12 +700,12 @@ impl PoolState {
 }
 
 /// Whether blocks are pending on the same streams.
-fn are_alike(one: &[(Stream, u64)], other: &[(Stream, u64)]) -> bool {
+fn are_alike(one: &[Use], other: &[Use]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|((one, _), (other, _))| one == other)
 }
 
 /// The later moments of two lists of the same streams.
-fn later(one: &[(Stream, u64)], other: &[(Stream, u64)]) -> Vec<(Stream, u64)> {
+fn later(one: &[Use], other: &[Use]) -> Vec<Use> {
     one.iter().zip(other).map(|((stream, one), (_, other))| (*stream, *one.max(other))).collect()
 }
 

@@ -23,14 +23,14 @@ use super::{
     timeline::Timelines,
 };
 use crate::{
-    affinity::{Affinity, Processors},
+    affinity::Affinity,
     device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
     execution::{
         compile::compile,
         join::Fragments,
-        query::{Driver, NO_OPERATOR, Query, QueryMemory},
+        query::{Driver, NO_OPERATOR, Query, QueryMemory, Threads},
         runtime_filter::ReducedOperators,
-        scan::{ChunkCache, ReaderPool},
+        scan::{ChunkCache, ReaderPlace, ReaderPool},
     },
     file_systems::FileSystems,
     operation::Queue,
@@ -60,8 +60,7 @@ pub struct DeviceEngine {
     memory: DeviceMemory,
     catalog: Arc<FileCatalog>,
     file_systems: Arc<FileSystems>,
-    /// Where readers run; anywhere if absent.
-    reader_processors: Option<Processors>,
+    reader_place: ReaderPlace,
     cache: ChunkCache,
     timelines: Timelines,
     queries_started: AtomicU64,
@@ -83,7 +82,10 @@ impl DeviceEngine {
             memory,
             catalog: Arc::default(),
             file_systems,
-            reader_processors: options.affinity.reader_processors(),
+            reader_place: ReaderPlace {
+                threads: Threads::default(),
+                processors: options.affinity.reader_processors(),
+            },
             cache,
             timelines: Timelines::default(),
             queries_started: AtomicU64::new(0),
@@ -164,14 +166,15 @@ impl DeviceEngine {
     /// A query whose plan is not compiled yet.
     fn query(&self, request: &QueryRequest, memory: &DeviceMemory, stop: StopFlag) -> Query {
         let settings = request.device;
-        let processors = self.reader_processors.clone();
         let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
-        let readers = ReaderPool::new(memory, &query_memory, stop.clone(), settings, processors);
+        let place = self.reader_place.clone();
+        let readers = ReaderPool::new(memory, &query_memory, place, stop.clone(), settings);
         Query {
             number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
             role: request.role,
             settings,
             memory: query_memory,
+            threads: self.reader_place.threads.clone(),
             fragments: Fragments::default(),
             cache: match settings.pinned_memory {
                 true => self.cache.clone(),

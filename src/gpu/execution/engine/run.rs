@@ -27,7 +27,7 @@ use crate::{
     execution::{
         Operator,
         compile::compile,
-        query::{Driver, Query, THREAD_STACK_BYTES, failure_of_panic},
+        query::{Driver, Query, failure_of_panic},
     },
     operation::{ArrowBatches, column_schema},
 };
@@ -68,12 +68,10 @@ impl DeviceStream {
         let (sender, mut batches) = mpsc::channel(BATCHES_AHEAD);
         let stop = run.driver.query.stop.clone();
         let metrics = Arc::new(Mutex::new(QueryMetrics::default()));
+        let threads = run.driver.query.threads.clone();
         let worker = Worker { run, schema: schema.clone(), sender, metrics: metrics.clone() };
-        std::thread::Builder::new()
-            .name("pystachio-query".to_owned())
-            .stack_size(THREAD_STACK_BYTES)
-            .spawn(move || worker.work())
-            .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
+        // Its end is known by the batches.
+        threads.start("pystachio-query", move || worker.work())?;
         // A stream that is dropped stops its query for good, so there is none before there is a row: the host
         // may run the query elsewhere.
         match batches.recv().await {

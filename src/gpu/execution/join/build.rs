@@ -147,7 +147,7 @@ impl ReadBuild {
     ///
     /// Faults of the device.
     pub(super) fn use_on(&self, queue: &Queue) -> Result<()> {
-        self.buffers().into_iter().try_for_each(|buffer| buffer.use_on(queue.stream()))
+        Buffer::use_all_on(self.buffers(), queue.stream())
     }
 
     fn buffers(&self) -> Vec<&Buffer> {

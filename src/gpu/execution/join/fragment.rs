@@ -28,7 +28,6 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -40,7 +39,7 @@ use pystachio_plan::{Error, Result};
 
 use super::build::{ReadBuild, UnreadBuild};
 use crate::execution::{
-    query::{Driver, NO_OPERATOR, Query, THREAD_STACK_BYTES, failure_of_panic},
+    query::{Driver, NO_OPERATOR, Query, StartedWork, failure_of_panic},
     runtime_filter::RuntimeFilter,
 };
 
@@ -66,8 +65,8 @@ struct FragmentsState {
     /// Those that have not begun, in the order in which the query would ask for them.
     waiting: Vec<Arc<Fragment>>,
     running_count: usize,
-    /// Those that have begun, and their threads.
-    begun: Vec<(Arc<Fragment>, JoinHandle<()>)>,
+    /// Those that have begun, and their threads' work.
+    begun: Vec<(Arc<Fragment>, StartedWork)>,
     /// Whether none begins any more.
     is_ended: bool,
 }
@@ -300,25 +299,22 @@ impl Fragments {
             }
             // Before it is there, or fragments that begin one after another would all find the same room.
             let working = query.memory.enter();
-            let (query, begun) = (query.clone(), fragment.clone());
-            let thread = std::thread::Builder::new()
-                .name(THREAD_NAME.to_owned())
-                .stack_size(THREAD_STACK_BYTES)
-                .spawn(move || {
-                    drop(working);
-                    begun.run(&query);
-                    query.fragments.note_ended();
-                    query.fragments.begin(&query);
-                });
-            match thread {
-                Ok(thread) => {
+            let (of_query, begun) = (query.clone(), fragment.clone());
+            let started = query.threads.start(THREAD_NAME, move || {
+                drop(working);
+                begun.run(&of_query);
+                of_query.fragments.note_ended();
+                of_query.fragments.begin(&of_query);
+            });
+            match started {
+                Ok(work) => {
                     self.has_begun.store(true, Ordering::Relaxed);
                     state.running_count += 1;
-                    state.begun.push((fragment, thread));
+                    state.begun.push((fragment, work));
                 }
                 // Joins read by themselves what has not begun.
                 Err(error) => {
-                    tracing::warn!("a thread can't be started: {error}");
+                    tracing::warn!("{error}");
                     fragment.stay();
                     break;
                 }
@@ -344,8 +340,8 @@ impl Fragments {
         };
         drop(waiting);
         begun.iter().for_each(|(fragment, _)| fragment.stop.stop());
-        for (_, thread) in begun {
-            let _ = thread.join();
+        for (_, work) in begun {
+            work.join();
         }
     }
 }

@@ -24,7 +24,10 @@ use pystachio_plan::{
     ColumnId, DeviceSettings, Error, ErrorKind, Literal, OperatorMetrics, QueryMetrics, Result, StoragePath,
 };
 
-use super::memory::{QueryMemory, WorkingDriver};
+use super::{
+    memory::{QueryMemory, WorkingDriver},
+    threads::Threads,
+};
 use crate::{
     execution::{
         join::Fragments,
@@ -34,9 +37,6 @@ use crate::{
     file_systems::FileSystems,
     operation::{FaultReport, Queue},
 };
-
-/// The stack of a driver's thread: plans are trees that code walks recursively. Address space, not memory.
-pub(in crate::execution) const THREAD_STACK_BYTES: usize = 64 << 20;
 
 /// What all drivers of a query share. Its plan is compiled into it before any driver runs; from then on nobody has it
 /// for himself, and what changes has a lock of its own.
@@ -51,6 +51,8 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) role: u32,
     pub(in crate::execution) settings: DeviceSettings,
     pub(in crate::execution) memory: QueryMemory,
+    /// Where drivers run.
+    pub(in crate::execution) threads: Threads,
     pub(in crate::execution) cache: ChunkCache,
     pub(in crate::execution) readers: ReaderPool,
     /// Build sides that may have drivers of their own.

@@ -314,7 +314,7 @@ impl ScanRuntimeFilter {
         let Some(filter) = self.filter.set() else {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
-        filter.buffers().try_for_each(|buffer| buffer.use_on(queue.stream()))?;
+        Buffer::use_all_on(filter.buffers(), queue.stream())?;
         let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
         let test = KeyTest { asked, counts: Some(&counts) };
         let flags = match keys {

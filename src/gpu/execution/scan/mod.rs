@@ -27,6 +27,6 @@ mod source;
 
 pub(super) use self::{
     chunk_cache::ChunkCache,
-    readers::ReaderPool,
+    readers::{ReaderPlace, ReaderPool},
     source::{ScanPlace, ScanSource},
 };

@@ -25,7 +25,6 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
-    thread::JoinHandle,
     time::Duration,
 };
 
@@ -39,7 +38,7 @@ use super::source::LoadedPart;
 use crate::{
     affinity::Processors,
     device::{DeviceMemory, Rows},
-    execution::query::QueryMemory,
+    execution::query::{QueryMemory, StartedWork, Threads},
     operation::Queue,
 };
 
@@ -76,10 +75,20 @@ pub(super) trait ReadParts: Send + Sync {
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows>;
 }
 
-/// The readers of one query. Threads start with the first part that is waited for, and end with the pool.
+/// Where readers run.
+#[derive(Clone, Default)]
+pub(in crate::execution) struct ReaderPlace {
+    /// What starts them.
+    pub(in crate::execution) threads: Threads,
+    /// The processors that they run on; anywhere if absent.
+    pub(in crate::execution) processors: Option<Processors>,
+}
+
+/// The readers of one query. They start with the first part that is waited for, and end with the pool.
 pub(in crate::execution) struct ReaderPool {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Threads,
+    started: Mutex<Vec<StartedWork>>,
 }
 
 struct Shared {
@@ -152,14 +161,15 @@ impl State {
 pub(super) struct ScanNumber(usize);
 
 impl ReaderPool {
-    /// A pool without scans, whose threads run on some processors only, if any are named.
+    /// A pool without scans.
     pub(in crate::execution) fn new(
         memory: &DeviceMemory,
         budget: &QueryMemory,
+        place: ReaderPlace,
         stop: StopFlag,
         settings: DeviceSettings,
-        processors: Option<Processors>,
     ) -> Self {
+        let ReaderPlace { threads, processors } = place;
         let shared = Shared {
             memory: memory.clone(),
             stop,
@@ -171,7 +181,7 @@ impl ReaderPool {
             state: Mutex::default(),
             changed: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), threads: Mutex::default() }
+        Self { shared: Arc::new(shared), threads, started: Mutex::default() }
     }
 
     /// Adds a scan, which the query will want in the order of `rank`.
@@ -267,18 +277,14 @@ impl ReaderPool {
     }
 
     fn start(&self) -> Result<()> {
-        let mut threads = lock_whole(&self.threads);
-        if !threads.is_empty() {
+        let mut started = lock_whole(&self.started);
+        if !started.is_empty() {
             return Ok(());
         }
         let parts: usize = self.shared.lock().scans.iter().map(|scan| scan.work.part_count()).sum();
         for _ in 0..self.shared.reader_count.min(parts).max(1) {
             let shared = self.shared.clone();
-            let thread = std::thread::Builder::new()
-                .name("pystachio-reader".to_owned())
-                .spawn(move || shared.read())
-                .map_err(|error| Error::internal(format!("a thread can't be started: {error}")))?;
-            threads.push(thread);
+            started.push(self.threads.start("pystachio-reader", move || shared.read())?);
         }
         Ok(())
     }
@@ -288,9 +294,7 @@ impl Drop for ReaderPool {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
         self.shared.changed.notify_all();
-        for thread in whole(self.threads.get_mut()).drain(..) {
-            let _ = thread.join();
-        }
+        whole(self.started.get_mut()).drain(..).for_each(StartedWork::join);
     }
 }
 

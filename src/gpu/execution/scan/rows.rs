@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     decode::{ChunkRequest, ColumnRequest, ColumnSource, PendingColumns, ResidentChunk, RowSelection},
-    device::{AnyColumn, Column, Rows},
+    device::{AnyColumn, Buffer, Column, Rows},
     operation::{Queue, SELECTED_TILE_ROWS},
 };
 
@@ -223,11 +223,7 @@ impl RowGroupsDecoder<'_> {
                 None => read.next().unwrap_or_default(),
             })
             .collect();
-        chunks
-            .iter()
-            .flatten()
-            .flat_map(|chunk| chunk.buffers())
-            .try_for_each(|buffer| buffer.use_on(queue.stream()))?;
+        Buffer::use_all_on(chunks.iter().flatten().flat_map(|chunk| chunk.buffers()), queue.stream())?;
         let decoded_count: usize = rows.iter().map(|rows| rows.decoded_count()).sum();
         let request = |(number, place): (usize, &usize)| {
             let requests: Vec<ChunkRequest<'_>> = wanted

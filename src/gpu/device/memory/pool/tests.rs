@@ -125,3 +125,26 @@ fn check_streams(seed: u64) {
 fn streams_never_see_each_others_bytes() {
     (0..60).for_each(check_streams);
 }
+
+#[test]
+fn what_several_streams_have_used_is_used_again_when_these_are_done() {
+    let platform = Arc::new(EmulatedPlatform::with_seed(5));
+    let pool = MemoryPool::new(platform.clone(), 1024 * PIECE);
+    let [reader, driver, other] = [(); 3].map(|()| platform.create_stream(StreamPriority::Low).unwrap());
+    let address = pool.allocate(PIECE, reader, Lifetime::Short).unwrap();
+    platform.note_used(address, driver);
+    (0..8).for_each(|_| platform.fill(address, 1, PIECE, driver).unwrap());
+    pool.release(address, PIECE, &[reader, driver]);
+    let committed = |pool: &MemoryPool| pool.lock().committed_bytes;
+    // The first look only says what to look at; who finds nothing has memory of its own meanwhile.
+    let take = |stream| {
+        let first = pool.allocate(PIECE, stream, Lifetime::Short).unwrap();
+        let before = committed(&pool);
+        [reader, driver].into_iter().for_each(|stream| platform.wait(stream).unwrap());
+        let second = pool.allocate(PIECE, stream, Lifetime::Short).unwrap();
+        assert_eq!(committed(&pool), before);
+        [second, first].into_iter().for_each(|taken| pool.release(taken, PIECE, &[stream]));
+        (first == address, second == address)
+    };
+    assert_eq!((take(reader), take(other)), ((false, true), (false, true)));
+}

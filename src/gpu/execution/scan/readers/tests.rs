@@ -82,7 +82,7 @@ fn pool(combines: bool) -> (ReaderPool, StopFlag) {
     let budget = QueryMemory::new(memory.clone(), SpillStore::new(spill));
     let stop = StopFlag::default();
     let settings = DeviceSettings { reader_combining: combines, ..DeviceSettings::default() };
-    (ReaderPool::new(&memory, &budget, stop.clone(), settings, None), stop)
+    (ReaderPool::new(&memory, &budget, ReaderPlace::default(), stop.clone(), settings), stop)
 }
 
 fn drain(pool: &ReaderPool, scan: ScanNumber) -> Vec<usize> {
@@ -159,7 +159,7 @@ fn readers_without_work_rest() {
     std::thread::sleep(Duration::from_millis(200));
     let looks = work.looks.load(Ordering::SeqCst) - before;
     let intervals = began.elapsed().as_millis() / LOOK_INTERVAL.as_millis();
-    let thread_count = lock_whole(&pool.threads).len();
+    let thread_count = lock_whole(&pool.started).len();
     assert!(thread_count > 1 && looks > 0);
     assert!(looks as u128 <= (intervals + 2) * thread_count as u128, "{looks}");
     assert_eq!(work.read.load(Ordering::SeqCst), 1);
