@@ -6,7 +6,7 @@
 //! Deliberately absent: floats, whose NaN has no place in a file's bounds; bounds of a type that is not the
 //! declared one.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::RangeInclusive};
 
 use parquet::file::metadata::RowGroupMetaData;
 use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColumn, Value};
@@ -46,6 +46,16 @@ impl RowGroupBounds {
             Some((column.id, bounds?))
         });
         Self { columns: bounds.collect() }
+    }
+
+    /// Bounds of a column whose values are integers or counts of days or microseconds; `None` if the file tells none, which it
+    /// does not if all are NULL.
+    pub fn integers(&self, column: ColumnId) -> Option<RangeInclusive<i64>> {
+        let (_, bounds) = self.columns.iter().find(|(known, _)| *known == column)?;
+        match (&bounds.minimum, &bounds.maximum) {
+            (Some(Value::Int(minimum)), Some(Value::Int(maximum))) => Some(*minimum..=*maximum),
+            _ => None,
+        }
     }
 }
 

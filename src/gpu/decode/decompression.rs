@@ -129,7 +129,7 @@ impl Decompression {
         let Self { snappy, lz4, origins, hadoop_lz4, zstd, gzip, encoded } = self;
         let mut reported = None;
         if !origins.is_empty() {
-            let status = queue.allocate_filled::<Status>(1, 0)?;
+            let status = queue.zeros::<Status>(1)?;
             launch_reporting(queue, Kernel::DecompressSnappy, &snappy, status.address())?;
             launch_reporting(queue, Kernel::DecompressLz4, &lz4, status.address())?;
             reported = Some((status, origins));

@@ -357,13 +357,6 @@ impl DeviceMemory {
         self.shared.pool.usage()
     }
 
-    /// A buffer of zeros.
-    pub fn allocate_zeroed(&self, bytes: u64, stream: Stream) -> Result<Buffer> {
-        let buffer = self.allocate(bytes, stream)?;
-        self.fill(&buffer, 0, stream)?;
-        Ok(buffer)
-    }
-
     /// A buffer with these values.
     pub fn upload<T: Pod>(&self, values: &[T], stream: Stream) -> Result<Buffer> {
         let bytes = cast_slice::<T, u8>(values);

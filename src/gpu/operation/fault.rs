@@ -48,7 +48,7 @@ impl StatusCell {
         if let Some(address) = queue.deferred_status()? {
             return Ok(Self { address, own: None });
         }
-        let own = queue.allocate_filled::<Status>(1, 0)?;
+        let own = queue.zeros::<Status>(1)?;
         Ok(Self { address: own.address(), own: Some(own) })
     }
 

@@ -148,7 +148,7 @@ impl Queue {
         };
         let heads = self.allocate_filled::<u32>(slot_count, 0xff)?;
         let next_rows = self.allocate::<u32>(row_count as u64)?;
-        let shared = self.allocate_filled::<u32>(1, 0)?;
+        let shared = self.zeros::<u32>(1)?;
         let arguments = InsertBuildRows {
             key: keys.first().map(Column::view).unwrap_or_default(),
             hashes: slots.hashes(),
@@ -165,7 +165,7 @@ impl Queue {
         let has_chains_of_one = self.is_zero(&shared)?;
         let mut is_unique = has_chains_of_one;
         if let (false, Slots::ByHash(hashes)) = (is_unique, &slots) {
-            let found = self.allocate_filled::<u32>(1, 0)?;
+            let found = self.zeros::<u32>(1)?;
             let arguments = FindEqualKeys {
                 keys: key_columns(&keys)?,
                 hashes: hashes.address(),
@@ -374,10 +374,7 @@ struct Walk {
 
 impl Walk {
     fn new(queue: &Queue, row_count: usize) -> Result<Self> {
-        Ok(Self {
-            cursors: queue.allocate::<u32>(row_count as u64)?,
-            unfinished: queue.allocate_filled::<u32>(1, 0)?,
-        })
+        Ok(Self { cursors: queue.allocate::<u32>(row_count as u64)?, unfinished: queue.zeros::<u32>(1)? })
     }
 
     /// Sends to the host how many rows a launch has left.

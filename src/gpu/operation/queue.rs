@@ -18,6 +18,12 @@ use crate::device::{
 
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
 const STRIDED_BLOCKS_MAX: u64 = 4096;
+/// Zeros that are filled at once. Every queue may have as many, also where memory is little.
+const ZEROS_BYTES: u64 = 4 << 10;
+/// What an operation has of them at most, and where its part begins: what one writes shares no line of a cache with another.
+const ZEROS_BYTES_MAX: u64 = 256;
+const ZEROS_ALIGNMENT_BYTES: u64 = 64;
+const _: () = assert!(ZEROS_BYTES_MAX <= ZEROS_BYTES && ZEROS_BYTES.is_multiple_of(ZEROS_ALIGNMENT_BYTES));
 
 /// The memory of a device and one stream on it, and the operations that operators are made of, which the themes of this
 /// module, `program` and `decode` add. Cheap to clone; the last clone gives the stream back for the next queue, which is ordered
@@ -52,8 +58,16 @@ struct Shared {
     defers_faults: bool,
     /// Where kernels report to whose faults are said later. It is allocated when the first one may.
     deferred_status: Mutex<Option<Buffer>>,
+    /// Zeros that nobody has yet, for what is small.
+    zeros: Mutex<Option<Zeros>>,
     /// What scans leave as they have found it: zeros. The next one on the stream has it after them.
     scan_state: Mutex<Option<Buffer>>,
+}
+
+/// Some zeros, and how many bytes of them somebody has.
+struct Zeros {
+    buffer: Buffer,
+    used_bytes: u64,
 }
 
 impl Queue {
@@ -87,8 +101,8 @@ impl Queue {
     }
 
     fn on(memory: DeviceMemory, lease: Arc<StreamLease>, defers_faults: bool) -> Self {
-        let (deferred_status, scan_state) = Default::default();
-        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status, scan_state }) }
+        let (deferred_status, zeros, scan_state) = Default::default();
+        Self { shared: Arc::new(Shared { memory, lease, defers_faults, deferred_status, zeros, scan_state }) }
     }
 
     /// The device's memory.
@@ -139,6 +153,24 @@ impl Queue {
         let buffer = self.allocate::<T>(count)?;
         self.memory().fill(&buffer, byte, self.stream())?;
         Ok(buffer)
+    }
+
+    /// A few zeros, as many as [`ZEROS_BYTES_MAX`] have: counts and reports of one operation. They are a part of more, which
+    /// are filled at once, so that an operation has no fill of its own. Only this queue's stream may use them: those that lie
+    /// beside them are written later.
+    pub(crate) fn zeros<T>(&self, count: usize) -> Result<Buffer> {
+        let bytes = (count * size_of::<T>()) as u64;
+        assert!(bytes <= ZEROS_BYTES_MAX, "zeros that are many");
+        let mut zeros = lock_whole(&self.shared.zeros);
+        let known = zeros.take().filter(|known| known.used_bytes + bytes <= known.buffer.bytes());
+        let Zeros { buffer, used_bytes } = match known {
+            Some(known) => known,
+            None => Zeros { buffer: self.allocate_filled::<u8>(ZEROS_BYTES, 0)?, used_bytes: 0 },
+        };
+        let part = buffer.slice(used_bytes, bytes);
+        let used_bytes = (used_bytes + bytes).next_multiple_of(ZEROS_ALIGNMENT_BYTES);
+        *zeros = Some(Zeros { buffer, used_bytes });
+        Ok(part)
     }
 
     /// Says that cells of a column's NULLs were written; see [`crate::device::Platform::spoil_nulls`].
@@ -206,7 +238,7 @@ impl Queue {
         let mut status = lock_whole(&self.shared.deferred_status);
         let buffer = match status.take() {
             Some(buffer) => buffer,
-            None => self.allocate_filled::<Status>(1, 0)?,
+            None => self.zeros::<Status>(1)?,
         };
         let address = buffer.address();
         *status = Some(buffer);
@@ -241,5 +273,30 @@ impl Queue {
         let Some(buffer) = status.as_ref() else { return Ok(FaultReport::none()) };
         let readback = self.memory().post::<Status>(buffer.address(), 1, self.stream())?;
         Ok(FaultReport::pending(move || fault::check(readback.wait::<Status>(1)?.first())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::EmulatedPlatform;
+
+    #[test]
+    fn small_zeros_are_zeros_and_nobody_has_them_twice() {
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(3)), 1 << 20);
+        let queue = Queue::new(&memory).unwrap();
+        let mut all = Vec::new();
+        // Some times as many as are filled at once.
+        for number in 1..300usize {
+            let words = number % (ZEROS_BYTES_MAX as usize / 4) + 1;
+            let zeros = queue.zeros::<u32>(words).unwrap();
+            assert_eq!(queue.download::<u32>(&zeros, words).unwrap(), vec![0; words]);
+            memory.fill(&zeros, number as u8, queue.stream()).unwrap();
+            all.push((zeros, number as u8));
+        }
+        for (zeros, number) in all {
+            let bytes: Vec<u8> = queue.download(&zeros, zeros.bytes() as usize).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == number), "{number}: {bytes:?}");
+        }
     }
 }

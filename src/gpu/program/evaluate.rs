@@ -156,7 +156,7 @@ impl Queue {
         let mut text_bytes = TEXT_BYTES_A_ROW * arguments.row_count * needs.makes_text as u64;
         let mut least_bytes = 0;
         loop {
-            let outcome = memory.allocate_zeroed(size_of::<Outcome>() as u64, stream)?;
+            let outcome = self.zeros::<Outcome>(1)?;
             let text = match text_bytes {
                 0 => None,
                 _ => Some(memory.allocate(text_bytes, stream)?),

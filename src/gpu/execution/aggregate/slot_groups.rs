@@ -1,6 +1,7 @@
 //! Aggregates by slots, for as long as the keys lie close enough together.
 //!
-//! Whether they do is measured, chunk by chunk, and not taken from statistics: the keys may come from anywhere.
+//! Whether they do is measured, chunk by chunk, and not taken from statistics: the keys may come from anywhere. What footers tell
+//! of them says how far slots grow that have to.
 //! Chunks that slots can't take go the other way (`groups.rs`), and what the slots hold joins them at the end.
 //!
 //! Invariants: slots are a few times as many as rows at most, and have a claim.
@@ -16,6 +17,8 @@ use crate::{
 
 /// Slots for each row that was added: more would cost more than hashes do.
 const SLOTS_PER_ROW_MAX: u64 = 4;
+/// The same of slots that have to grow, and then have room for all keys that footers tell of: growing once instead of some times.
+const EXPECTED_SLOTS_PER_ROW_MAX: u64 = 16;
 /// Slots that there may be for few rows too.
 const SLOTS_MIN: u64 = 4096;
 /// Times the bytes of so few slots that what is taken of them takes.
@@ -29,6 +32,8 @@ const MEASURE_GROWTH: u64 = 2;
 pub(super) struct SlotGroups {
     layout: SlotLayout,
     claim: Claim,
+    /// Where keys lie, if that is known.
+    expected: Option<RangeInclusive<i64>>,
     /// With the values that have slots.
     slots: Option<(Slots, RangeInclusive<i64>)>,
     /// Rows that came, taken or not.
@@ -40,7 +45,12 @@ pub(super) struct SlotGroups {
 impl SlotGroups {
     /// No groups yet.
     pub(super) fn new(layout: SlotLayout, claim: Claim) -> Self {
-        Self { layout, claim, slots: None, row_count: 0, measured_from: 0 }
+        Self { layout, claim, expected: None, slots: None, row_count: 0, measured_from: 0 }
+    }
+
+    /// The same, for keys that are likely to lie in a range.
+    pub(super) fn expecting(self, keys: Option<RangeInclusive<i64>>) -> Self {
+        Self { expected: keys, ..self }
     }
 
     /// Adds rows, unless their keys lie too far apart; says whether it did.
@@ -87,7 +97,14 @@ impl SlotGroups {
             if key_count(range) <= SLOTS_MIN { bytes * (1 + TAKEN_PART) } else { bytes }
         };
         let held = known.as_ref().map_or(0, bytes_of);
-        let claimed = ranges(all, known.as_ref())
+        let expected_max = self.row_count.saturating_mul(EXPECTED_SLOTS_PER_ROW_MAX);
+        let expected = self.expected.as_ref().filter(|_| known.is_some());
+        let expected = expected
+            .map(|expected| *expected.start().min(all.start())..=*expected.end().max(all.end()))
+            .filter(|range| key_count(range) <= expected_max.min(SLOTS_MAX - 1));
+        let claimed = expected
+            .into_iter()
+            .chain(ranges(all, known.as_ref()))
             .find(|range| self.claim.try_resize(held.saturating_add(bytes_of(range))));
         let Some(range) = claimed else { return Ok(false) };
         let bytes = bytes_of(&range);
@@ -268,6 +285,23 @@ mod tests {
         let few = rows(0, 400, 10);
         assert!(add(&mut groups, &queue, &few));
         assert_eq!(results(groups, &queue), expected(&few));
+    }
+
+    #[test]
+    fn slots_that_have_to_grow_have_room_for_what_is_expected() {
+        let memory = memory(1 << 30);
+        let queue = Queue::new(&memory).unwrap();
+        let range_of = |groups: &SlotGroups| groups.slots.as_ref().map(|(_, range)| range.clone());
+        // As many as the rows so far may have, and more.
+        for (greatest, is_expected) in [(60_000, true), (200_000, false)] {
+            let mut groups = groups(&memory).expecting(Some(1..=greatest));
+            let (first, second) = (rows(1, 1, 5_000), rows(5_001, 1, 5_000));
+            assert!(add(&mut groups, &queue, &first));
+            assert!(*range_of(&groups).unwrap().end() < 6_000);
+            assert!(add(&mut groups, &queue, &second));
+            assert_eq!(*range_of(&groups).unwrap().end() >= greatest, is_expected);
+            assert_eq!(results(groups, &queue), expected(&[first, second].concat()));
+        }
     }
 
     #[test]

@@ -12,6 +12,8 @@
 //! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
 //! one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
+use std::ops::RangeInclusive;
+
 use pystachio_plan::{Aggregate, DataType, Error, Result};
 
 use super::{
@@ -47,6 +49,8 @@ pub(in crate::execution) struct AggregateSource {
     group_types: Vec<DataType>,
     argument_types: Vec<DataType>,
     calls: Vec<Call>,
+    /// What footers tell of a single key.
+    expected_keys: Option<RangeInclusive<i64>>,
     /// Absent before the input is read.
     groups: Option<Groups>,
     /// Results that are not in `groups`.
@@ -124,7 +128,13 @@ impl AggregateSource {
         argument_types: Vec<DataType>,
         calls: Vec<Call>,
     ) -> Self {
-        Self { input, program, group_types, argument_types, calls, groups: None, ready: None }
+        let (expected_keys, groups, ready) = Default::default();
+        Self { input, program, group_types, argument_types, calls, expected_keys, groups, ready }
+    }
+
+    /// The same, where the values of a single key are known to lie in a range.
+    pub(in crate::execution) fn expecting(self, keys: Option<RangeInclusive<i64>>) -> Self {
+        Self { expected_keys: keys, ..self }
     }
 
     /// How many of its parts hold rows.
@@ -168,7 +178,10 @@ impl AggregateSource {
             distinct.push((place, Groups::new(merger, driver.query.memory.claim()?)));
         }
         let mut slots = match self.slot_layout() {
-            Some(layout) => Some(SlotGroups::new(layout, driver.query.memory.claim()?)),
+            Some(layout) => {
+                let claim = driver.query.memory.claim()?;
+                Some(SlotGroups::new(layout, claim).expecting(self.expected_keys.clone()))
+            }
             None => None,
         };
         // Every group has a value, if only NULL, of an argument.

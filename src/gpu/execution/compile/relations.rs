@@ -306,7 +306,12 @@ fn aggregate(
     let program = RowProgram::compile(&values, &input.columns, &query.parameters)?;
     let group_types = groups.iter().map(|named| named.expression.data_type().clone()).collect();
     input.expect_whole();
-    let source = AggregateSource::new(input, program, group_types, argument_types, calls);
+    let expected_keys = match groups {
+        [NamedExpression { expression: Expression::Column { id, .. }, .. }] => query.integer_ranges.get(id),
+        _ => None,
+    };
+    let source = AggregateSource::new(input, program, group_types, argument_types, calls)
+        .expecting(expected_keys.cloned());
     for _ in 0..source.holder_count() {
         query.memory.add_holder();
     }

@@ -182,6 +182,7 @@ impl DeviceEngine {
             },
             readers,
             scan_ranks: HashMap::new(),
+            integer_ranges: HashMap::new(),
             columns_above_scans: HashSet::new(),
             file_systems: self.file_systems.clone(),
             reduced: ReducedOperators::default(),

@@ -12,6 +12,7 @@
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap, HashSet},
+    ops::RangeInclusive,
     sync::{Arc, Mutex},
 };
 
@@ -59,6 +60,9 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) fragments: Fragments,
     /// The place in which the query will want each scan, by the address of its relation.
     pub(in crate::execution) scan_ranks: HashMap<usize, usize>,
+    /// Between which integers the values of scanned columns lie, as far as footers tell: to know what may be expected, and not to
+    /// be relied on.
+    pub(in crate::execution) integer_ranges: HashMap<ColumnId, RangeInclusive<i64>>,
     /// What is read of scans, but for their own conditions.
     pub(in crate::execution) columns_above_scans: HashSet<ColumnId>,
     pub(in crate::execution) reduced: ReducedOperators,

@@ -315,7 +315,7 @@ impl ScanRuntimeFilter {
             return Err(Error::internal("a filter was asked before its keys were known"));
         };
         Buffer::use_all_on(filter.buffers(), queue.stream())?;
-        let counts = queue.allocate_filled::<FilterCounts>(1, 0)?;
+        let counts = queue.zeros::<FilterCounts>(1)?;
         let test = KeyTest { asked, counts: Some(&counts) };
         let flags = match keys {
             [AnyColumn::Codes(coded)] => {

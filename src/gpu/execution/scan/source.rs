@@ -9,8 +9,8 @@
 //! that does not fit into memory.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Range,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ops::{Range, RangeInclusive},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -19,7 +19,7 @@ use std::{
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_files::{RowGroupBounds, TableFile, memory_available, refutes};
-use pystachio_plan::{Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
+use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, ScanColumn, StoragePath};
 
 use super::{
     chunk_cache::ChunkCache,
@@ -120,6 +120,7 @@ impl ScanSource {
         query: &mut Query,
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
+        let mut ranges = ColumnRanges::of(columns);
         for file in query.files.open(table, files)? {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile::new(file, leaves));
@@ -135,6 +136,7 @@ impl ScanSource {
                 } else if row_group.num_rows() > 0 {
                     let row_count = chunk_rows(row_group)?;
                     let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
+                    ranges.add(&bounds);
                     let rows = 0..row_count;
                     row_groups.push(RowGroup { file: file.clone(), index, row_count, rows, bytes });
                 }
@@ -143,6 +145,7 @@ impl ScanSource {
                 query.metrics_mut().files_pruned += 1;
             }
         }
+        ranges.add_to(&mut query.integer_ranges);
         let given = (0..columns.len())
             .filter(|place| query.columns_above_scans.contains(&columns[*place].id))
             .collect();
@@ -195,6 +198,32 @@ impl ScanSource {
     pub(in crate::execution) fn columns(&self) -> Columns {
         let given = self.work.given.iter().map(|place| &self.work.columns[*place]);
         given.map(|column| (column.id, column.data_type.clone())).collect()
+    }
+}
+
+/// Between which integers, the least and the greatest, the values of columns lie, as far as all row groups tell.
+struct ColumnRanges(Vec<(ColumnId, Option<(i64, i64)>)>);
+
+impl ColumnRanges {
+    /// Those of no rows yet.
+    fn of(columns: &[ScanColumn]) -> Self {
+        Self(columns.iter().map(|column| (column.id, Some((i64::MAX, i64::MIN)))).collect())
+    }
+
+    fn add(&mut self, bounds: &RowGroupBounds) {
+        for (column, range) in &mut self.0 {
+            let both = range.zip(bounds.integers(*column));
+            *range = both.map(|((least, greatest), own)| (least.min(*own.start()), greatest.max(*own.end())));
+        }
+    }
+
+    fn add_to(self, known: &mut HashMap<ColumnId, RangeInclusive<i64>>) {
+        for (column, range) in self.0 {
+            let Some((least, greatest)) = range.filter(|(least, greatest)| least <= greatest) else {
+                continue;
+            };
+            known.insert(column, least..=greatest);
+        }
     }
 }
 
