@@ -52,7 +52,7 @@ test_version() {
     "$project_root/regress/run.sh" "$PG_CONFIG" "$folder" "$results/$name-regress.json" || status=1
 
     psql "$conninfo dbname=postgres" -X -q -c 'CREATE DATABASE differential' -c '\c differential' -c 'CREATE EXTENSION pystachio'
-    for suite in tpch data generated views edges literals letters arrays set_operations rewrites; do suites+=(--suite "$suite"); done
+    for suite in cases tpch data generated views edges literals letters arrays set_operations rewrites; do suites+=(--suite "$suite"); done
     python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" --data "$folder/edges" --tpch "$tpch" \
         "${suites[@]}" --seed "$seed" --share "$share" --counts "$results/$name-differential.json" || status=1
 

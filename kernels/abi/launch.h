@@ -5,8 +5,8 @@
 // KERNEL_RESIDENT(..., blocks) is the same for one of which so many blocks are to share a multiprocessor, which bounds registers.
 // DEVICE is for functions, METHOD for those of a struct; a DEVICE_CALL is not inlined.
 //
-// Invariants: no dynamic shared memory; no inline PTX and no library; threads of a block meet only at `block_barrier()`
-// and in the warp functions of common/warp.cuh, which every thread of the block (of the warp) reaches.
+// Invariants: no dynamic shared memory; no inline PTX and no library; threads of a block meet only at `__syncthreads()`
+// and in the warp functions of emulate/emulate.h, which every thread of the block (of the warp) reaches.
 //
 // Source: one translation unit of plain C++ per kernel file for both sides is ours; the emulator runs a block's
 // threads as fibers.

@@ -4,17 +4,10 @@
 // Traffic: a gather reads 4 B of row number and one cell a row and column, at 32 B a sector where rows are scattered.
 #include "../abi/column_operations.h"
 #include "../abi/launch.h"
+#include "../common/whole_cell.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
-
-struct alignas(16) Cell16 {
-    uint64_t low, high;
-};
-
-struct Cell32 {
-    Cell16 low, high;
-};
 
 // Rows of a thread at once: their cells are on their way together.
 #define GATHERED_ROWS 4

@@ -3,11 +3,6 @@
 
 #include "../abi/program.h"
 #include "../abi/status.h"
-
-// Of cell.cuh not everything is used here.
-#if !defined(__CUDACC__)
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
 #include "../common/cell.cuh"
 
 struct alignas(16) Cell {

@@ -40,11 +40,6 @@ DEVICE void copy_cells_as(const PageColumn &column, const IndexRows &rows) {
     store_rows<T>(rows, column.values, [&](uint32_t item) { return ((const T *)column.dictionary)[rows.entries[item]]; });
 }
 
-// A cell of 256 bits.
-struct Cell32 {
-    Cell16 low, high;
-};
-
 // A NULL's cell is zeros: whoever copies whole columns copies it too.
 DEVICE void copy_cells(const PageColumn &column, const IndexRows &rows) {
     switch (column.cell_bytes) {

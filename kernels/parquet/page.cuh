@@ -4,6 +4,7 @@
 #include "../abi/parquet.h"
 #include "../abi/status.h"
 #include "../common/int256.cuh"
+#include "../common/whole_cell.cuh"
 #include "bits.cuh"
 
 DEVICE const EncodedPage &page_at(const DecodePages &args, uint32_t number) {
@@ -53,10 +54,6 @@ DEVICE uint32_t values_before(const EncodedPage &page, uint32_t dense, uint32_t 
     find_value(page, dense, row, &count);
     return count;
 }
-
-struct Cell16 {
-    uint64_t low, high;
-};
 
 DEVICE void clear_cell(const PageColumn &column, uint64_t row) {
     switch (column.cell_bytes) {

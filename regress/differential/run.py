@@ -5,9 +5,9 @@ usage: run.py CONNINFO --data FOLDER [--tpch FOLDER] [--suite NAME]… [--seed N
 
 CONNINFO must name a database that may be filled. --data: a folder for a copy of regress/data that the server can
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
-Suites: data (the tables load alike), generated, edges, literals, letters (upper and lower case), arrays, statements (kept
-while files change), tpch, spec (TPC-H with char(n)), optimized, spill (a device with little memory), rewrites, estimates,
-writers (files that other libraries wrote).
+Suites: cases (the case files of src/cases, on PostgreSQL alone), data (the tables load alike), generated, edges, literals,
+letters (upper and lower case), arrays, statements (kept while files change), tpch, spec (TPC-H with char(n)), optimized,
+spill (a device with little memory), rewrites, estimates, writers (files that other libraries wrote).
 --share: of the long suites only such a share of their queries runs, which the seed chooses; 1 by default.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
@@ -25,13 +25,13 @@ import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from differential import edges, generate, letters, statements, views, writers  # noqa: E402
+from differential import cases, edges, generate, letters, statements, views, writers  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
 from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
-SUITES = ["data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
+SUITES = ["cases", "data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
           "spill", "rewrites", "estimates", "writers"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96}
@@ -186,6 +186,17 @@ def is_chosen(options, name):
     if options.only:
         return options.only in name
     return zlib.crc32(f"{options.seed} {name}".encode()) < options.share * 2**32
+
+
+def run_cases(conninfo, options):
+    """What the engines' tests take for PostgreSQL's results is what the server gives."""
+    claims = Claims("cases")
+    rows = cases.rows_of_variances()
+    with Session(conninfo, [STATEMENT_TIMEOUT]) as session:
+        for section in cases.sections():
+            if not options.only or options.only in section.name:
+                claims.record(section.name, cases.failure(session, section, rows))
+    return claims
 
 
 def run_data(conninfo, options):
@@ -638,6 +649,10 @@ def self_check(conninfo, options):
     for run in (run_data, run_generated, run_edges):
         claims = run(conninfo, options)
         agree.check(f"{claims.suite}: a changed value is found", claims.failed > 0)
+    section = next(cases.sections())
+    section.lines[0][-1] = "changed"
+    with Session(conninfo) as session:
+        agree.check("cases: a changed line is found", cases.failure(session, section, {}) is not None)
     return agree
 
 

@@ -130,8 +130,8 @@ class Session:
         self._take(_pq.PQprepare(self._connection, name.encode(), sql.encode(), 0, None))
 
     def execute(self, name, parameters=()):
-        """Runs a statement that `prepare` made, with texts as parameters, and returns its result."""
-        values = (ctypes.c_char_p * len(parameters))(*(value.encode() for value in parameters))
+        """Runs a prepared statement, with texts, or None for NULL, as parameters, and returns its result."""
+        values = (ctypes.c_char_p * len(parameters))(*(None if value is None else value.encode() for value in parameters))
         return self._take(_pq.PQexecPrepared(self._connection, name.encode(), len(parameters), values, None, None, 0))
 
     def receive(self, sql):

@@ -3,7 +3,9 @@
 //!
 //! `postgresql/*.tsv` has sections of one function each. A section starts with `#`, the function as
 //! [`pystachio_plan::function_of_name`] reads it, its argument types, its result type and the SQL that was run; each
-//! line has the arguments and what PostgreSQL 15 printed: a text, `\N` for NULL, or `ERROR: ` and the message.
+//! line has the arguments and what PostgreSQL 15 printed: a text, `\N` for NULL, or `ERROR: ` and the message. The suite
+//! `cases` of `regress/differential` runs them all on a server. A variance's arguments are a count, two sums and a scale: rows
+//! that have them are in `variance_rows.tsv`, for that suite alone.
 //!
 //! - `section.rs`: sections and their lines
 //! - `value.rs`: types and values as the files write them

@@ -17,7 +17,8 @@
 //! - `compact_protocol.rs`: the form of Parquet's own structures; `decoding_panics.rs`: which panics of others' decoders damage
 //!   causes
 //! - `writing`: TPC-H data, and files rewritten for reading on a GPU
-//! - `error.rs`: errors of the file system and of Parquet as plan errors
+//! - `error.rs`: errors of the file system and of Parquet as plan errors; `value_fault.rs`: what values that a column can't have
+//!   are called
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
 
@@ -46,6 +47,7 @@ mod query_files;
 mod read_path;
 mod scan_size;
 mod statistics;
+mod value_fault;
 mod writer;
 pub mod writing;
 
@@ -67,3 +69,4 @@ pub use query_files::QueryFiles;
 pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
 pub use scan_size::{ScanSize, scan_size};
 pub use statistics::ChunkStatistics;
+pub use value_fault::{ValueFault, ValuePlace};

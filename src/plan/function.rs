@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Ctype;
+use crate::{Ctype, DataType, Error, ErrorKind};
 
 /// A scalar function or operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -239,6 +239,44 @@ pub enum DateField {
     IsoYear,
     /// Seconds since 1970-01-01.
     Epoch,
+}
+
+impl DateField {
+    /// Whether a time of day has it.
+    pub fn is_of_time(self) -> bool {
+        matches!(
+            self,
+            Self::Microseconds | Self::Milliseconds | Self::Second | Self::Minute | Self::Hour | Self::Epoch
+        )
+    }
+
+    /// Whether a date has it.
+    pub fn is_of_date(self) -> bool {
+        self == Self::Epoch || !self.is_of_time()
+    }
+
+    /// Whether `date_trunc` truncates to it.
+    pub fn is_unit(self) -> bool {
+        !matches!(self, Self::DayOfWeek | Self::IsoDayOfWeek | Self::DayOfYear | Self::IsoYear | Self::Epoch)
+    }
+
+    /// Its digits after the point in `extract` from a type. The epoch of a date counts whole seconds, unlike that of a
+    /// timestamp.
+    pub fn scale(self, data_type: &DataType) -> u8 {
+        match self {
+            Self::Second => 6,
+            Self::Milliseconds => 3,
+            Self::Epoch if *data_type != DataType::Date => 6,
+            _ => 0,
+        }
+    }
+
+    /// The error of a type that does not have it, or of a truncation to what is no unit.
+    pub fn not_supported(self, data_type: &DataType) -> Error {
+        let unit = format!("{self:?}").to_lowercase();
+        let message = format!("unit \"{unit}\" not supported for type {data_type}");
+        Error::new(ErrorKind::NotSupported, message)
+    }
 }
 
 /// An aggregate function. NULL inputs are skipped; all but `Count` give NULL over no input.

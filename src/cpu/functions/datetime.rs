@@ -63,21 +63,19 @@ pub(super) fn date_part(field: DateField, call: &Invocation<'_>) -> Result<Array
 fn field_values(field: DateField, call: &Invocation<'_>) -> Result<(Nullable<i64>, u32)> {
     Ok(match call.arrow_type(0)? {
         ArrowType::Date32 => {
-            if !has_date_field(field) {
-                return Err(unit_not_supported(field, "date"));
+            if !field.is_of_date() {
+                return Err(field.not_supported(&DataType::Date));
             }
-            // The epoch of a date counts whole seconds, unlike that of a timestamp.
-            let scale = 0;
             let lanes = call.lanes::<Date32Type>(0)?;
             let values = map(&lanes, call.rows, is_infinite_date, |days| match field {
                 DateField::Epoch => i64::from(days) * (DAY_MICROSECONDS / SECOND_MICROSECONDS),
                 _ => date_field(field, days.into()),
             })?;
-            (values, scale)
+            (values, field.scale(&DataType::Date).into())
         }
         ArrowType::Time64(_) => {
-            if !has_time_field(field) {
-                return Err(unit_not_supported(field, "time without time zone"));
+            if !field.is_of_time() {
+                return Err(field.not_supported(&DataType::Time));
             }
             let lanes = call.lanes::<Time64MicrosecondType>(0)?;
             let values = map(
@@ -89,16 +87,16 @@ fn field_values(field: DateField, call: &Invocation<'_>) -> Result<(Nullable<i64
                     _ => time_field(field, time),
                 },
             )?;
-            (values, field_scale(field))
+            (values, field.scale(&DataType::Time).into())
         }
         ArrowType::Timestamp(..) => {
             let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
             let values = map(&lanes, call.rows, is_infinite_timestamp, |timestamp| match field {
                 DateField::Epoch => timestamp,
-                _ if has_time_field(field) => time_field(field, timestamp.rem_euclid(DAY_MICROSECONDS)),
+                _ if field.is_of_time() => time_field(field, timestamp.rem_euclid(DAY_MICROSECONDS)),
                 _ => date_field(field, timestamp.div_euclid(DAY_MICROSECONDS)),
             })?;
-            (values, field_scale(field))
+            (values, field.scale(&DataType::Timestamp).into())
         }
         _ => return Err(call.not_supported("extract")),
     })
@@ -110,15 +108,8 @@ fn field_values(field: DateField, call: &Invocation<'_>) -> Result<(Nullable<i64
 ///
 /// `NotSupported` for a field that can't be truncated to, `DatetimeOutOfRange`.
 pub(super) fn date_trunc(field: DateField, call: &Invocation<'_>) -> Result<ArrayRef> {
-    if matches!(
-        field,
-        DateField::DayOfWeek
-            | DateField::IsoDayOfWeek
-            | DateField::DayOfYear
-            | DateField::IsoYear
-            | DateField::Epoch
-    ) {
-        return Err(unit_not_supported(field, &call.result.to_string()));
+    if !field.is_unit() {
+        return Err(field.not_supported(call.result));
     }
     let lanes = call.lanes::<TimestampMicrosecondType>(0)?;
     let values = map_lanes(
@@ -286,30 +277,6 @@ fn truncate_date(field: DateField, date: CivilDate) -> CivilDate {
     }
 }
 
-fn has_date_field(field: DateField) -> bool {
-    field == DateField::Epoch || !has_time_field(field)
-}
-
-fn has_time_field(field: DateField) -> bool {
-    matches!(
-        field,
-        DateField::Microseconds
-            | DateField::Milliseconds
-            | DateField::Second
-            | DateField::Minute
-            | DateField::Hour
-            | DateField::Epoch
-    )
-}
-
-fn field_scale(field: DateField) -> u32 {
-    match field {
-        DateField::Second | DateField::Epoch => 6,
-        DateField::Milliseconds => 3,
-        _ => 0,
-    }
-}
-
 /// A field of a time of day, in microseconds for the fields with a fraction.
 fn time_field(field: DateField, time: i64) -> i64 {
     match field {
@@ -380,9 +347,4 @@ fn decimal_from_integers(values: Nullable<i64>, scale: u32, result: &DataType) -
         fault,
     )?;
     wide_array(values, result)
-}
-
-fn unit_not_supported(field: DateField, data_type: &str) -> Error {
-    let unit = format!("{field:?}").to_lowercase();
-    Error::new(ErrorKind::NotSupported, format!("unit \"{unit}\" not supported for type {data_type}"))
 }

@@ -7,7 +7,7 @@
 //! increases, except where [`Conversion::keeps_order`] says otherwise, so bounds of a column convert to
 //! bounds of the result.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use arrow::{
     array::{
@@ -22,6 +22,7 @@ use arrow::{
         TimestampMillisecondType, TimestampNanosecondType, i256,
     },
 };
+use pystachio_files::{ValueFault, ValuePlace};
 use pystachio_plan::{DataType, Error, ErrorKind, Result, ScanColumn};
 
 use crate::error::from_arrow;
@@ -61,14 +62,6 @@ enum Step {
     Items(Box<Step>),
 }
 
-/// Names for messages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConversionNames<'a> {
-    pub(crate) table: &'a str,
-    pub(crate) column: &'a str,
-    pub(crate) file: &'a Path,
-}
-
 impl Conversion {
     /// The conversion from a file's field, as the reader decodes it, to a declared column; `None` if the
     /// file's type can't be read as the declared one.
@@ -101,69 +94,37 @@ impl Conversion {
     ///
     /// `NullNotAllowed`, `StringTooLong`, `NumericOutOfRange`, `DatetimeOutOfRange`, `FileCorrupt`, each
     /// naming column and file.
-    pub(crate) fn apply(&self, array: &ArrayRef, names: ConversionNames<'_>) -> Result<ArrayRef> {
+    pub(crate) fn apply(&self, array: &ArrayRef, place: ValuePlace<'_>) -> Result<ArrayRef> {
         if self.not_null && array.null_count() > 0 {
-            return Err(names.error(
-                ErrorKind::NullNotAllowed,
-                "null value in",
-                "violates its NOT NULL declaration",
-            ));
+            return Err(ValueFault::Null.at(place));
         }
         let mut converted = self
             .step
             .apply(array, &self.data_type)
-            .map_err(|failure| failure.into_error(names, &self.data_type))?;
+            .map_err(|failure| failure.into_error(place, &self.data_type))?;
         if self.trim_blanks && converted.data_type() == &ArrowType::Utf8View {
             converted = trim_blanks(&converted);
         }
         if let Some(length_max) = self.length_max {
-            check_length(&converted, length_max, self.trim_blanks, names)?;
+            check_length(&converted, length_max, self.trim_blanks, place)?;
         }
-        check_range(&converted, &self.data_type, names)?;
+        check_range(&converted, &self.data_type, place)?;
         Ok(converted)
-    }
-}
-
-impl ConversionNames<'_> {
-    fn error(self, kind: ErrorKind, before: &str, after: &str) -> Error {
-        Error::new(
-            kind,
-            format!(
-                "{before} column \"{}\" of foreign table \"{}\" {after}, in file \"{}\"",
-                self.column,
-                self.table,
-                self.file.display()
-            ),
-        )
     }
 }
 
 /// Why values do not convert.
 enum Failure {
-    Digits,
-    Timestamp,
+    Range,
     Utf8,
     Other(Error),
 }
 
 impl Failure {
-    fn into_error(self, names: ConversionNames<'_>, data_type: &DataType) -> Error {
+    fn into_error(self, place: ValuePlace<'_>, data_type: &DataType) -> Error {
         match self {
-            Self::Digits => names.error(
-                ErrorKind::NumericOutOfRange,
-                "numeric field overflow: a value of",
-                &format!("has more digits than {data_type} allows"),
-            ),
-            Self::Timestamp => names.error(
-                ErrorKind::DatetimeOutOfRange,
-                "timestamp out of range: a value of",
-                "is out of range",
-            ),
-            Self::Utf8 => names.error(
-                ErrorKind::FileCorrupt,
-                "invalid byte sequence for UTF-8: a value of",
-                "is not UTF-8",
-            ),
+            Self::Range => ValueFault::OutOfRange(data_type).at(place),
+            Self::Utf8 => ValueFault::NotUtf8.at(place),
             Self::Other(error) => error,
         }
     }
@@ -282,7 +243,7 @@ fn milliseconds_to_microseconds(
 ) -> std::result::Result<ArrayRef, Failure> {
     let scaled =
         array.as_primitive::<TimestampMillisecondType>().try_unary::<_, TimestampMicrosecondType, Failure>(
-            |value| value.checked_mul(1000).ok_or(Failure::Timestamp),
+            |value| value.checked_mul(1000).ok_or(Failure::Range),
         )?;
     Ok(Arc::new(scaled.with_data_type(declared.to_arrow())))
 }
@@ -303,40 +264,40 @@ fn rescale(
     };
     match (array.data_type(), declared.to_arrow()) {
         (ArrowType::Decimal128(..), target @ ArrowType::Decimal128(..)) => {
-            let factor = 10i128.checked_pow(digits.into()).ok_or(Failure::Digits)?;
-            let bound = 10i128.checked_pow(precision.into()).ok_or(Failure::Digits)?;
+            let factor = 10i128.checked_pow(digits.into()).ok_or(Failure::Range)?;
+            let bound = 10i128.checked_pow(precision.into()).ok_or(Failure::Range)?;
             let values: &Decimal128Array = array.as_primitive::<Decimal128Type>();
             let values: Decimal128Array = if digits == 0 && !checked {
                 values.clone()
             } else {
                 values.try_unary::<_, Decimal128Type, Failure>(|value| {
-                    let scaled = value.checked_mul(factor).ok_or(Failure::Digits)?;
-                    if scaled > -bound && scaled < bound { Ok(scaled) } else { Err(Failure::Digits) }
+                    let scaled = value.checked_mul(factor).ok_or(Failure::Range)?;
+                    if scaled > -bound && scaled < bound { Ok(scaled) } else { Err(Failure::Range) }
                 })?
             };
             Ok(Arc::new(values.with_data_type(target)))
         }
         (ArrowType::Decimal256(_, file_scale), ArrowType::Decimal128(..)) if digits == 0 => {
             let values: &Decimal256Array = array.as_primitive::<Decimal256Type>();
-            let bound = 10i128.checked_pow(precision.into()).ok_or(Failure::Digits)?;
+            let bound = 10i128.checked_pow(precision.into()).ok_or(Failure::Range)?;
             debug_assert_eq!(*file_scale, scale as i8);
             let values = values.try_unary::<_, Decimal128Type, Failure>(|value| {
-                let value = value.to_i128().ok_or(Failure::Digits)?;
-                if value > -bound && value < bound { Ok(value) } else { Err(Failure::Digits) }
+                let value = value.to_i128().ok_or(Failure::Range)?;
+                if value > -bound && value < bound { Ok(value) } else { Err(Failure::Range) }
             })?;
             Ok(Arc::new(values.with_data_type(declared.to_arrow())))
         }
         (_, target) => {
             let wide = cast(&array, &ArrowType::Decimal256(76, decimal_scale(&array)))?;
-            let factor = i256::from_i128(10).checked_pow(digits.into()).ok_or(Failure::Digits)?;
-            let bound = i256::from_i128(10).checked_pow(precision.into()).ok_or(Failure::Digits)?;
+            let factor = i256::from_i128(10).checked_pow(digits.into()).ok_or(Failure::Range)?;
+            let bound = i256::from_i128(10).checked_pow(precision.into()).ok_or(Failure::Range)?;
             let values =
                 wide.as_primitive::<Decimal256Type>().try_unary::<_, Decimal256Type, Failure>(|value| {
-                    let scaled = value.checked_mul(factor).ok_or(Failure::Digits)?;
-                    if scaled > -bound && scaled < bound { Ok(scaled) } else { Err(Failure::Digits) }
+                    let scaled = value.checked_mul(factor).ok_or(Failure::Range)?;
+                    if scaled > -bound && scaled < bound { Ok(scaled) } else { Err(Failure::Range) }
                 })?;
             let values: ArrayRef = Arc::new(values.with_data_type(ArrowType::Decimal256(76, scale as i8)));
-            cast(&values, &target).map_err(|_| Failure::Digits)
+            cast(&values, &target).map_err(|_| Failure::Range)
         }
     }
 }
@@ -383,7 +344,7 @@ fn trim_blanks(array: &ArrayRef) -> ArrayRef {
     Arc::new(builder.finish())
 }
 
-fn check_length(array: &ArrayRef, length_max: u32, fixed: bool, names: ConversionNames<'_>) -> Result<()> {
+fn check_length(array: &ArrayRef, length_max: u32, trim_blanks: bool, place: ValuePlace<'_>) -> Result<()> {
     if array.data_type() != &ArrowType::Utf8View {
         return Ok(());
     }
@@ -392,17 +353,12 @@ fn check_length(array: &ArrayRef, length_max: u32, fixed: bool, names: Conversio
     // A text has at most as many characters as bytes, so only long ones are counted.
     let too_long = texts.iter().flatten().any(|text| text.len() > limit && text.chars().count() > limit);
     if too_long {
-        let name = if fixed { "character" } else { "character varying" };
-        return Err(names.error(
-            ErrorKind::StringTooLong,
-            &format!("value too long for type {name}({length_max}):"),
-            "has a longer value",
-        ));
+        return Err(ValueFault::TooLong { length_max, trim_blanks }.at(place));
     }
     Ok(())
 }
 
-fn check_range(array: &ArrayRef, data_type: &DataType, names: ConversionNames<'_>) -> Result<()> {
+fn check_range(array: &ArrayRef, data_type: &DataType, place: ValuePlace<'_>) -> Result<()> {
     let inside = match data_type {
         DataType::Date => is_within(array.as_primitive::<Date32Type>(), *DATE_DAYS.start(), *DATE_DAYS.end()),
         DataType::Time => is_within(array.as_primitive::<Time64MicrosecondType>(), 0, DAY_US),
@@ -414,8 +370,7 @@ fn check_range(array: &ArrayRef, data_type: &DataType, names: ConversionNames<'_
     if inside {
         return Ok(());
     }
-    let what = format!("{data_type} out of range: a value of");
-    Err(names.error(ErrorKind::DatetimeOutOfRange, &what, "is out of range"))
+    Err(ValueFault::OutOfRange(data_type).at(place))
 }
 
 fn is_within<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, least: T::Native, greatest: T::Native) -> bool

@@ -116,7 +116,7 @@ impl ColumnReader {
             .zip(&self.places)
             .map(|(column, place)| {
                 let conversion = &file.columns[*column].conversion;
-                conversion.apply(batch.column(*place), table.names(file, *column))
+                conversion.apply(batch.column(*place), table.place(file, *column))
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(Some((row_count, arrays)))

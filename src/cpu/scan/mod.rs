@@ -32,7 +32,7 @@ mod pruning;
 mod table;
 
 pub(crate) use self::{
-    conversion::{Conversion, ConversionNames},
+    conversion::Conversion,
     decode::ColumnReader,
     exec::{RowGroupScanExec, ScanContext, ScanRequest, preview},
     table::ScanTable,

@@ -12,11 +12,12 @@ use arrow::{
 };
 use parquet::{arrow::arrow_reader::statistics::StatisticsConverter, file::metadata::RowGroupMetaData};
 use pystachio_files::{
-    ChunkStatistics, ColumnVariant, FileFooter, TableFile, decoding_panics::decode_guarded, file_type,
+    ChunkStatistics, ColumnVariant, FileFooter, TableFile, ValuePlace, decoding_panics::decode_guarded,
+    file_type,
 };
 use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
-use super::{Conversion, ConversionNames};
+use super::Conversion;
 use crate::{cache::ChunkSource, column_name};
 
 /// A table's files, matched with the columns that a query declares.
@@ -107,9 +108,9 @@ impl ScanTable {
         self.files.iter().map(|file| file.footer().metadata().num_row_groups()).sum()
     }
 
-    /// Names for messages about a column of a file.
-    pub(crate) fn names<'a>(&'a self, file: &'a ScanFile, column: usize) -> ConversionNames<'a> {
-        ConversionNames { table: &self.name, column: &self.columns[column].column.name, file: &file.path }
+    /// A column of a file, for messages about its values.
+    pub(crate) fn place<'a>(&'a self, file: &'a ScanFile, column: usize) -> ValuePlace<'a> {
+        ValuePlace { table: &self.name, column: &self.columns[column].column.name, file: &file.path }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use parquet::schema::types::ColumnDescriptor;
+use pystachio_files::{ValueFault, ValuePlace};
 use pystachio_plan::{DataType, Error, ErrorKind, ScanColumn};
 
 use super::abi::error_code;
@@ -68,23 +69,13 @@ impl ColumnNames {
     /// The error that a kernel reported about a page.
     pub(super) fn error_of(&self, status: Status, page: usize) -> Error {
         match status.code {
-            error_code::NULL_IN_COLUMN => self.value_error(
-                ErrorKind::NullNotAllowed,
-                "null value in",
-                "violates its NOT NULL declaration",
-            ),
-            error_code::TEXT_TOO_LONG => {
-                let name = if self.trim_blanks { "character" } else { "character varying" };
-                let length_max = self.length_max.unwrap_or_default();
-                let before = format!("value too long for type {name}({length_max}):");
-                self.value_error(ErrorKind::StringTooLong, &before, "has a longer value")
-            }
-            error_code::INVALID_UTF8 => self.value_error(
-                ErrorKind::FileCorrupt,
-                "invalid byte sequence for UTF-8: a value of",
-                "is not UTF-8",
-            ),
-            error_code::VALUE_RANGE => self.range_error(),
+            error_code::NULL_IN_COLUMN => self.value_error(ValueFault::Null),
+            error_code::TEXT_TOO_LONG => self.value_error(ValueFault::TooLong {
+                length_max: self.length_max.unwrap_or_default(),
+                trim_blanks: self.trim_blanks,
+            }),
+            error_code::INVALID_UTF8 => self.value_error(ValueFault::NotUtf8),
+            error_code::VALUE_RANGE => self.value_error(ValueFault::OutOfRange(&self.data_type)),
             error_code::PAGE => self.corrupt_page(page, "its values or levels do not fit its bytes"),
             error_code::DICTIONARY_INDEX => {
                 self.corrupt_page(page, "an index lies beyond the column's dictionary")
@@ -94,27 +85,7 @@ impl ColumnNames {
         }
     }
 
-    fn range_error(&self) -> Error {
-        if self.data_type.is_decimal() {
-            return self.value_error(
-                ErrorKind::NumericOutOfRange,
-                "numeric field overflow: a value of",
-                &format!("has more digits than {} allows", self.data_type),
-            );
-        }
-        let before = format!("{} out of range: a value of", self.data_type);
-        self.value_error(ErrorKind::DatetimeOutOfRange, &before, "is out of range")
-    }
-
-    fn value_error(&self, kind: ErrorKind, before: &str, after: &str) -> Error {
-        Error::new(
-            kind,
-            format!(
-                "{before} column \"{}\" of foreign table \"{}\" {after}, in file \"{}\"",
-                self.column,
-                self.table,
-                self.path.display()
-            ),
-        )
+    fn value_error(&self, fault: ValueFault<'_>) -> Error {
+        fault.at(ValuePlace { table: &self.table, column: &self.column, file: &self.path })
     }
 }

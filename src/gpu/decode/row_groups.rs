@@ -122,7 +122,7 @@ impl PendingColumns {
     }
 
     /// Puts other columns in the places of those that have cells: copies of some of their rows, which are enqueued on
-    /// the same stream. They are what [`PendingRowGroup::wait_columns`] gives. Where text points to is known only when
+    /// the same stream. They are what [`Self::wait_columns`] gives. Where text points to is known only when
     /// they have been waited for.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use super::{
     CatalogNames, Example, FailureRule, Form, FunctionEntry, ResultType, Shown, Signature,
     TypeClass::{Decimals, Float64, Floats, Int32, Integers},
+    catalog::operator_names,
 };
 use crate::{DataType, Expression, Function};
 
@@ -19,28 +20,6 @@ fn fails_if_no_decimal(_arguments: &[Expression], data_type: &DataType) -> bool 
 /// What is rounded may need a digit more than its type has; no float does.
 fn fails_if_decimal(_arguments: &[Expression], data_type: &DataType) -> bool {
     data_type.is_decimal()
-}
-
-/// The names of an operator's functions over integers and floats, such as `int48pl`, and others.
-macro_rules! operator_names {
-    ($suffix:literal $(, $other:literal)*) => {
-        &[CatalogNames::itself(&[
-            concat!("int2", $suffix),
-            concat!("int4", $suffix),
-            concat!("int8", $suffix),
-            concat!("int24", $suffix),
-            concat!("int28", $suffix),
-            concat!("int42", $suffix),
-            concat!("int48", $suffix),
-            concat!("int82", $suffix),
-            concat!("int84", $suffix),
-            concat!("float4", $suffix),
-            concat!("float8", $suffix),
-            concat!("float48", $suffix),
-            concat!("float84", $suffix),
-            $($other),*
-        ])]
-    };
 }
 
 /// The names of a function of one number, by the types that have one.

@@ -30,6 +30,29 @@ impl CatalogNames {
     }
 }
 
+/// The names of an operator's functions over integers and floats, such as `int48pl`, and others.
+macro_rules! operator_names {
+    ($suffix:literal $(, $other:expr)*) => {
+        &[CatalogNames::itself(&[
+            concat!("int2", $suffix),
+            concat!("int4", $suffix),
+            concat!("int8", $suffix),
+            concat!("int24", $suffix),
+            concat!("int28", $suffix),
+            concat!("int42", $suffix),
+            concat!("int48", $suffix),
+            concat!("int82", $suffix),
+            concat!("int84", $suffix),
+            concat!("float4", $suffix),
+            concat!("float8", $suffix),
+            concat!("float48", $suffix),
+            concat!("float84", $suffix),
+            $($other),*
+        ])]
+    };
+}
+pub(super) use operator_names;
+
 /// The entry that a function of `pg_catalog` means, and how; `None` for a name that no entry has.
 pub fn function_of_catalog(name: &str) -> Option<(&'static FunctionEntry, CatalogUse)> {
     FUNCTIONS.iter().find_map(|entry| {

@@ -3,6 +3,7 @@
 use super::{
     CatalogNames, Example, Form, FunctionEntry, NullRule, ResultType, Shown, Signature,
     TypeClass::{self, *},
+    catalog::operator_names,
 };
 use crate::Function;
 
@@ -31,24 +32,12 @@ macro_rules! comparisons {
     }};
 }
 
-/// The names of an operator's functions, such as `int48lt`, `nameeqtext` and `date_le_timestamp`; that of texts follows no rule.
-macro_rules! operator_names {
+/// The names of a comparison's functions, such as `int48lt`, `nameeqtext` and `date_le_timestamp`; that of texts follows no rule.
+macro_rules! comparison_names {
     ($suffix:literal, $text:literal) => {
-        &[CatalogNames::itself(&[
+        operator_names!(
+            $suffix,
             $text,
-            concat!("int2", $suffix),
-            concat!("int4", $suffix),
-            concat!("int8", $suffix),
-            concat!("int24", $suffix),
-            concat!("int28", $suffix),
-            concat!("int42", $suffix),
-            concat!("int48", $suffix),
-            concat!("int82", $suffix),
-            concat!("int84", $suffix),
-            concat!("float4", $suffix),
-            concat!("float8", $suffix),
-            concat!("float48", $suffix),
-            concat!("float84", $suffix),
             concat!("numeric_", $suffix),
             concat!("bool", $suffix),
             concat!("text", $suffix, "name"),
@@ -62,8 +51,8 @@ macro_rules! operator_names {
             concat!("timestamptz_", $suffix),
             concat!("uuid_", $suffix),
             concat!("bytea", $suffix),
-            concat!("interval_", $suffix),
-        ])]
+            concat!("interval_", $suffix)
+        )
     };
 }
 
@@ -72,7 +61,7 @@ macro_rules! comparison {
         pub(super) static $entry: FunctionEntry = FunctionEntry::new($name, Form::Plain($function), $meaning)
             .shown(Shown::Infix($operator))
             .signatures(comparisons!($operator))
-            .catalog(operator_names!($suffix, $text));
+            .catalog(comparison_names!($suffix, $text));
     };
 }
 

@@ -6,43 +6,32 @@ use super::{
 };
 use crate::{DataType, Expression, Function};
 
+/// The fields to which a moment is truncated, and others.
+macro_rules! units_and {
+    ($($other:literal),*) => {
+        &[
+            "microseconds",
+            "milliseconds",
+            "second",
+            "minute",
+            "hour",
+            "day",
+            "week",
+            "month",
+            "quarter",
+            "year",
+            "decade",
+            "century",
+            "millennium",
+            $($other),*
+        ]
+    };
+}
+
 /// Every field, those included that a type does not have: PostgreSQL says which.
-const FIELDS: &[&str] = &[
-    "microseconds",
-    "milliseconds",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "decade",
-    "century",
-    "millennium",
-    "dow",
-    "isodow",
-    "doy",
-    "isoyear",
-    "epoch",
-];
+const FIELDS: &[&str] = units_and!("dow", "isodow", "doy", "isoyear", "epoch");
 /// The fields to which a moment is truncated.
-const UNITS: &[&str] = &[
-    "microseconds",
-    "milliseconds",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "decade",
-    "century",
-    "millennium",
-];
+const UNITS: &[&str] = units_and!();
 const DAYS: &[&str] = &["-2147483648", "-1000", "0", "1", "2147483647"];
 const INTERVALS: &[&str] = &[
     "0",

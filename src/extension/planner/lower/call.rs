@@ -555,9 +555,9 @@ impl CallSite {
         self.check_finite(&value)?;
         let data_type = value.data_type().clone();
         let is_known = match data_type {
-            DataType::Date => !field.is_of_time(),
+            DataType::Date => field.is_of_date(),
             DataType::Timestamp => true,
-            DataType::Time => field.is_of_time() || field == DateField::Epoch,
+            DataType::Time => field.is_of_time(),
             _ => false,
         };
         if !is_known {
@@ -568,12 +568,7 @@ impl CallSite {
             let part = Expression::call(Function::DatePart(field), arguments, DataType::Float64);
             return Ok(Lowered::plain(part));
         }
-        let scale = match field {
-            DateField::Second => 6,
-            DateField::Milliseconds => 3,
-            DateField::Epoch if data_type != DataType::Date => 6,
-            _ => 0,
-        };
+        let scale = field.scale(&data_type);
         let magnitude = match field {
             DateField::Epoch => 1e13,
             DateField::Microseconds => 6e7,
@@ -599,15 +594,7 @@ impl CallSite {
     fn date_trunc(&self, arguments: Vec<Lowered>) -> LoweredResult {
         let [field, value] = self.two(arguments)?;
         let field = self.field(&field)?;
-        let is_known = !matches!(
-            field,
-            DateField::DayOfWeek
-                | DateField::IsoDayOfWeek
-                | DateField::DayOfYear
-                | DateField::IsoYear
-                | DateField::Epoch
-        );
-        if *value.data_type() != DataType::Timestamp || !is_known {
+        if *value.data_type() != DataType::Timestamp || !field.is_unit() {
             return Err(self.refuse(&format!("to {field:?} on {}", value.data_type())));
         }
         let expression =
@@ -685,17 +672,6 @@ fn date_field(word: &str) -> Option<DateField> {
         "epoch" => DateField::Epoch,
         _ => return None,
     })
-}
-
-trait TimeField {
-    fn is_of_time(&self) -> bool;
-}
-
-impl TimeField for DateField {
-    /// Whether the field is of the time of day, which a date does not have.
-    fn is_of_time(&self) -> bool {
-        matches!(self, Self::Microseconds | Self::Milliseconds | Self::Second | Self::Minute | Self::Hour)
-    }
 }
 
 /// Whether the server's `right` takes the least integer for its own negation and returns the whole text, as some

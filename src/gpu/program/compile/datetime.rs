@@ -1,6 +1,6 @@
 //! Dates, times and timestamps. A timestamp with time zone is one in UTC.
 
-use pystachio_plan::{DataType, DateField, Error, ErrorKind, Function, Result};
+use pystachio_plan::{DataType, DateField, Function, Result};
 
 use super::{Call, Compiler, Kind, Slot, decimal::Scaled};
 use crate::{
@@ -93,23 +93,16 @@ impl Compiler<'_> {
     fn field(&mut self, field: DateField, call: &Call<'_>) -> Result<Scaled> {
         let value = call.value(0)?;
         let (opcode, has_field) = match value.data_type {
-            DataType::Date => (Opcode::ExtractDate, field == DateField::Epoch || !is_time_field(field)),
-            DataType::Time => (Opcode::ExtractTime, is_time_field(field)),
+            DataType::Date => (Opcode::ExtractDate, field.is_of_date()),
+            DataType::Time => (Opcode::ExtractTime, field.is_of_time()),
             DataType::Timestamp | DataType::TimestampTz => (Opcode::ExtractTimestamp, true),
             _ => return Err(call.not_supported()),
         };
         if !has_field {
-            return Err(unit_not_supported(field, &value.data_type));
+            return Err(field.not_supported(&value.data_type));
         }
         let slot = self.builder.strict(opcode, &[value.slot], field_number(field), 0)?;
-        // The epoch of a date counts whole seconds, unlike that of a timestamp.
-        let scale = match (field, &value.data_type) {
-            (_, DataType::Date) => 0,
-            (DateField::Second | DateField::Epoch, _) => 6,
-            (DateField::Milliseconds, _) => 3,
-            _ => 0,
-        };
-        Ok(Scaled { slot, kind: Kind::Integer, scale })
+        Ok(Scaled { slot, kind: Kind::Integer, scale: field.scale(&value.data_type).into() })
     }
 
     fn date_trunc(&mut self, field: DateField, call: &Call<'_>) -> Result<Slot> {
@@ -117,16 +110,8 @@ impl Compiler<'_> {
         if !matches!(value.data_type, DataType::Timestamp | DataType::TimestampTz) {
             return Err(call.not_supported());
         }
-        let no_unit = matches!(
-            field,
-            DateField::DayOfWeek
-                | DateField::IsoDayOfWeek
-                | DateField::DayOfYear
-                | DateField::IsoYear
-                | DateField::Epoch
-        );
-        if no_unit {
-            return Err(unit_not_supported(field, call.data_type));
+        if !field.is_unit() {
+            return Err(field.not_supported(call.data_type));
         }
         self.builder.strict(Opcode::TruncateTimestamp, &[value.slot], field_number(field), 0)
     }
@@ -141,18 +126,6 @@ fn check_types(call: &Call<'_>, types: &[DataType]) -> Result<()> {
     } else {
         Err(call.not_supported())
     }
-}
-
-fn is_time_field(field: DateField) -> bool {
-    matches!(
-        field,
-        DateField::Microseconds
-            | DateField::Milliseconds
-            | DateField::Second
-            | DateField::Minute
-            | DateField::Hour
-            | DateField::Epoch
-    )
 }
 
 /// `ProgramField` of kernels/abi/program.h.
@@ -177,9 +150,4 @@ fn field_number(field: DateField) -> u16 {
         DateField::IsoYear => 16,
         DateField::Epoch => 17,
     }
-}
-
-fn unit_not_supported(field: DateField, data_type: &DataType) -> Error {
-    let unit = format!("{field:?}").to_lowercase();
-    Error::new(ErrorKind::NotSupported, format!("unit \"{unit}\" not supported for type {data_type}"))
 }
