@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    ActualRows, AggregateCall, ColumnId, Expression, Function, JoinKind, JoinSide, Literal, NamedExpression,
-    Operator, Plan, Relation, Shown, SortKey, TrimSide, Value,
+    ActualRows, AggregateCall, AggregatePhase, ColumnId, ExchangeKind, Expression, Function, JoinKind,
+    JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown, SortKey, TrimSide,
+    Value,
 };
 
 /// What is shown of a plan beside its operators.
@@ -53,10 +54,10 @@ impl Names {
                 }
             }
             Operator::Project { expressions, .. } => self.name_all(expressions),
-            Operator::Aggregate { groups, aggregates, .. } => {
+            Operator::Aggregate { groups, aggregates, phase, .. } => {
                 self.name_all(groups);
                 for call in aggregates {
-                    let text = self.aggregate(call);
+                    let text = self.aggregate(call, *phase);
                     self.columns.insert(call.id, text);
                 }
             }
@@ -83,7 +84,11 @@ impl Names {
         self.columns.get(&id).cloned().unwrap_or_else(|| format!("column {}", id.0))
     }
 
-    fn aggregate(&self, call: &AggregateCall) -> String {
+    /// What a call computes. One of partial results computes what they are of.
+    fn aggregate(&self, call: &AggregateCall, phase: AggregatePhase) -> String {
+        if let (AggregatePhase::Final, Some(partial)) = (phase, &call.argument) {
+            return self.expression(partial);
+        }
         let name = format!("{:?}", call.function).to_lowercase();
         let distinct = if call.distinct { "DISTINCT " } else { "" };
         let argument = call.argument.as_ref().map_or_else(|| "*".to_string(), |part| self.expression(part));
@@ -193,8 +198,11 @@ fn write_relation(
 
 fn describe(relation: &Relation, names: &Names) -> String {
     match &relation.operator {
-        Operator::Scan { table, columns, filters, .. } => {
-            let mut text = format!("Scan {table}");
+        Operator::Scan { table, columns, filters, extent, .. } => {
+            let mut text = match extent {
+                ScanExtent::Whole => format!("Scan {table}"),
+                ScanExtent::Dealt => format!("Dealt scan {table}"),
+            };
             if !columns.is_empty() {
                 text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));
             }
@@ -237,13 +245,18 @@ fn describe(relation: &Relation, names: &Names) -> String {
                 JoinSide::Right => text + ", build right",
             }
         }
-        Operator::Aggregate { groups, aggregates, .. } => {
+        Operator::Aggregate { groups, aggregates, phase, .. } => {
             let keys = join(groups.iter().map(|named| names.expression(&named.expression)));
-            let calls = join(aggregates.iter().map(|call| names.aggregate(call)));
+            let calls = join(aggregates.iter().map(|call| names.aggregate(call, *phase)));
+            let (distinct, aggregate) = match phase {
+                AggregatePhase::Whole => ("Distinct", "Aggregate"),
+                AggregatePhase::Partial => ("Partial distinct", "Partial aggregate"),
+                AggregatePhase::Final => ("Final distinct", "Final aggregate"),
+            };
             match (keys.is_empty(), calls.is_empty()) {
-                (false, true) => format!("Distinct {keys}"),
-                (false, false) => format!("Aggregate {calls} by {keys}"),
-                (true, _) => format!("Aggregate {calls}"),
+                (false, true) => format!("{distinct} {keys}"),
+                (false, false) => format!("{aggregate} {calls} by {keys}"),
+                (true, _) => format!("{aggregate} {calls}"),
             }
         }
         Operator::Sort { keys, .. } => {
@@ -257,6 +270,16 @@ fn describe(relation: &Relation, names: &Names) -> String {
             format!("Limit {count}{offset}")
         }
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
+        Operator::Exchange { id, kind, .. } => match kind {
+            ExchangeKind::Hash { keys } => format!("Shuffle {} by {}", id.0, names.list(keys)),
+            ExchangeKind::Broadcast => format!("Broadcast {}", id.0),
+            ExchangeKind::Gather => format!("Gather {}", id.0),
+            ExchangeKind::Merge { keys } => {
+                format!("Merge {} by {}", id.0, join(keys.iter().map(|key| sort_key_text(key, names))))
+            }
+            ExchangeKind::Own { keys } if keys.is_empty() => format!("Own {} of rank 0", id.0),
+            ExchangeKind::Own { keys } => format!("Own {} by {}", id.0, names.list(keys)),
+        },
     }
 }
 
