@@ -31,7 +31,7 @@ pub struct ExchangeId(pub u32);
 /// # Shapes
 ///
 /// The columns stay as they are; keys are expressions over them and no columns of the result. An input whose rows are on
-/// every rank may only be the input of [`ExchangeKind::Own`]: any other exchange
+/// every rank ([`crate::Distribution::Replicated`]) may only be the input of [`ExchangeKind::Own`]: any other exchange
 /// would multiply them. The input of `Own` is always one.
 ///
 /// # Ordering

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    ActualRows, AggregateCall, AggregatePhase, ColumnId, ExchangeKind, Expression, Function, JoinKind,
-    JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown, SortKey, TrimSide,
-    Value,
+    ActualRows, AggregateCall, AggregatePhase, ColumnId, ExchangeFacts, ExchangeKind, Expression, Function,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown, SortKey,
+    TrimSide, Value,
 };
 
 /// What is shown of a plan beside its operators.
@@ -17,6 +17,8 @@ pub struct PlanFacts<'a> {
     pub actual_rows: &'a [Option<ActualRows>],
     /// Runs that gave them; shown if it is not one.
     pub run_count: u64,
+    /// What is expected of the plan's exchanges, and why they are there; may be empty.
+    pub exchanges: &'a [ExchangeFacts],
 }
 
 /// One line an operator, indented by two blanks a level, outermost first.
@@ -188,7 +190,15 @@ fn write_relation(
             shown.push("reduced".into());
         }
     }
-    let words = describe(relation, names);
+    let mut words = describe(relation, names);
+    if let Operator::Exchange { id, .. } = &relation.operator
+        && let Some(exchange) = facts.exchanges.iter().find(|exchange| exchange.id == *id)
+    {
+        words += &format!(": {}", exchange.reason);
+        if facts.estimates {
+            shown.insert(1, format!("bytes={:.0}", exchange.bytes));
+        }
+    }
     let shown = if shown.is_empty() { String::new() } else { format!("  ({})", shown.join(" ")) };
     lines.push(format!("{}{words}{shown}", "  ".repeat(depth)));
     for input in relation.inputs() {
@@ -393,7 +403,7 @@ mod tests {
         let plan = Plan { root: Relation::new(limit, 5.0), outputs: Vec::new() };
         let rows = |row_count, is_reduced| Some(ActualRows { row_count, is_reduced });
         let lines = |estimates, actual_rows: &[_], run_count| {
-            plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count }).join("|")
+            plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count, exchanges: &[] }).join("|")
         };
         assert_eq!(lines(false, &[], 0), "Limit all|  Values, 0 rows");
         assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Values, 0 rows  (rows=7)");

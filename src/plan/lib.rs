@@ -14,6 +14,7 @@
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
 //! - `gate.rs`: what is not computed because a condition without columns is not true
 //! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
+//! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
 //! - `memory.rs`: amounts of memory, and where memory is
@@ -29,6 +30,7 @@
 mod affinity;
 mod ctype;
 mod depth;
+mod distribute;
 mod error;
 mod exchange;
 mod explain;
@@ -49,6 +51,10 @@ mod value;
 pub use affinity::{AffinityPolicy, AffinityRule};
 pub use ctype::{Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
+pub use distribute::{
+    DistributeRequest, Distributed, Distribution, ExchangeCosts, ExchangeFacts, ExchangeReason, FilterScope,
+    HashedKey, OneRankReason, RankPolicy, ScanFigures, distribute, filter_scope,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::{ExchangeId, ExchangeKind, exchange_key_type, is_exchange_key};
 pub use explain::{PlanFacts, expression_text, plan_lines};
