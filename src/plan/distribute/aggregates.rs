@@ -3,18 +3,20 @@
 //! ```text
 //! rows of a group are together    whole
 //! no groups                       partial ─► broadcast ─► final, on every rank
-//! few groups                      partial ─► broadcast, or shuffle by group ─► final
-//! as many groups as rows          shuffle by group ─► whole
+//! groups                          partial ─► broadcast, or shuffle by group ─► final
+//!                                 shuffle rows by group ─► whole
 //! DISTINCT                        shuffle by group ─► whole, or different values first:
 //!                                 distinct group and value ─► … ─► counts of them as above
 //! ```
 //!
 //! Deliberately absent: how many different values a DISTINCT argument has, which nobody knows here.
 
+use std::slice;
+
 use super::{
-    cost::Movement,
+    alternatives::{Placed, keep_cheapest},
     distribution::Distribution,
-    placement::{Placed, Placement, Wanted},
+    placement::{Placement, Wanted},
     reason::ExchangeReason,
 };
 use crate::{
@@ -75,53 +77,51 @@ impl Grouping {
     }
 }
 
-/// A way to bring groups together.
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    Shuffle,
-    Broadcast,
-    Rows,
-}
-
 impl Placement<'_> {
-    /// An aggregate of so many groups over a placed input.
+    /// The ways to compute an aggregate of so many groups over each way to compute its input.
     pub(super) fn place_aggregate(
         &mut self,
-        input: Placed,
-        (groups, aggregates): (Vec<NamedExpression>, Vec<AggregateCall>),
+        inputs: Vec<Placed>,
+        (groups, aggregates): (&[NamedExpression], &[AggregateCall]),
         rows: f64,
-    ) -> Result<Placed> {
-        self.aggregate(input, Grouping { groups, aggregates, rows })
+    ) -> Result<Vec<Placed>> {
+        let grouping = Grouping { groups: groups.to_vec(), aggregates: aggregates.to_vec(), rows };
+        let mut ways = Vec::new();
+        for input in inputs {
+            ways.extend(self.aggregate(&input.unordered(), &grouping)?);
+        }
+        Ok(ways)
     }
 
-    fn aggregate(&mut self, input: Placed, grouping: Grouping) -> Result<Placed> {
-        let whole = grouping.operator(&input, AggregatePhase::Whole);
-        if Distribution::above(&whole, std::slice::from_ref(&input.distribution)).is_ok() {
-            return self.above(whole, grouping.rows, &[&input]);
+    fn aggregate(&mut self, input: &Placed, grouping: &Grouping) -> Result<Vec<Placed>> {
+        let whole = grouping.operator(input, AggregatePhase::Whole);
+        if Distribution::above(&whole, slice::from_ref(&input.distribution)).is_ok() {
+            return Ok(vec![self.above(whole, grouping.rows, &[input])?]);
         }
         if grouping.aggregates.iter().any(AggregateCall::counts_distinct) {
             return self.aggregate_distinct(input, grouping);
         }
+        let mut ways = Vec::new();
         let keys = grouping.row_keys();
-        if grouping.groups.is_empty() {
-            return self.in_phases(input, grouping, ExchangeKind::Broadcast, ExchangeReason::FewGroups);
+        if grouping.groups.is_empty() || !keys.is_empty() {
+            ways.push(self.in_phases(input, grouping, ExchangeKind::Broadcast, ExchangeReason::FewGroups)?);
+        } else {
+            ways.push(self.in_phases(
+                input,
+                grouping,
+                ExchangeKind::Gather,
+                ExchangeReason::PartialGroups,
+            )?);
         }
-        if keys.is_empty() {
-            return self.in_phases(input, grouping, ExchangeKind::Gather, ExchangeReason::PartialGroups);
+        if !keys.is_empty() {
+            let above = grouping.columns().into_iter().map(|named| named.expression);
+            let partial_keys = above.filter(|key| is_exchange_key(key.data_type())).collect();
+            let by_group = ExchangeKind::Hash { keys: partial_keys };
+            ways.push(self.in_phases(input, grouping, by_group, ExchangeReason::PartialGroups)?);
+            let by_row = ExchangeKind::Hash { keys };
+            ways.push(self.rows_first(input, grouping, by_row, ExchangeReason::ManyGroups)?);
         }
-        match self.cheapest(&input, &grouping) {
-            Way::Broadcast => {
-                self.in_phases(input, grouping, ExchangeKind::Broadcast, ExchangeReason::FewGroups)
-            }
-            Way::Shuffle => {
-                let above = grouping.columns().into_iter().map(|named| named.expression);
-                let keys = above.filter(|key| is_exchange_key(key.data_type())).collect();
-                self.in_phases(input, grouping, ExchangeKind::Hash { keys }, ExchangeReason::PartialGroups)
-            }
-            Way::Rows => {
-                self.rows_first(input, &grouping, ExchangeKind::Hash { keys }, ExchangeReason::ManyGroups)
-            }
-        }
+        Ok(ways)
     }
 
     /// Among how many ranks a shuffle by groups deals rows.
@@ -129,36 +129,11 @@ impl Placement<'_> {
         self.costs.rank_count().min(grouping.rows.max(1.0))
     }
 
-    fn cheapest(&self, input: &Placed, grouping: &Grouping) -> Way {
-        let costs = self.costs;
-        let (ranks, owners) = (costs.rank_count(), self.owners(grouping));
-        let local = input.rows() / ranks;
-        let partial_rows = ranks * expected_groups(grouping.rows.max(1.0), local);
-        let partial_bytes = super::cost::row_bytes(&partial_columns(grouping));
-        let row_bytes = input.row_bytes(&grouping.required());
-        let moved = |kind: ExchangeKind, rows, bytes| -> Movement {
-            costs.movement(&kind, &input.distribution, rows, bytes, owners)
-        };
-        let hash = || ExchangeKind::Hash { keys: Vec::new() };
-        let add = |rows: f64| rows * costs.group_row_s;
-        let shuffle =
-            add(local) + moved(hash(), partial_rows, partial_bytes).seconds + add(partial_rows / owners);
-        // What every rank has needs no further exchange on its way to the client.
-        let broadcast = add(local)
-            + moved(ExchangeKind::Broadcast, partial_rows, partial_bytes).seconds
-            + add(partial_rows)
-            - costs.exchange_s;
-        let rows = moved(hash(), input.rows(), row_bytes).seconds + add(input.rows() / owners);
-        let ways = [(Way::Broadcast, broadcast), (Way::Shuffle, shuffle), (Way::Rows, rows)];
-        let best = ways.into_iter().min_by(|(_, one), (_, other)| one.total_cmp(other));
-        best.map_or(Way::Shuffle, |(way, _)| way)
-    }
-
     /// Partial results, an exchange, and results.
     fn in_phases(
         &mut self,
-        input: Placed,
-        grouping: Grouping,
+        input: &Placed,
+        grouping: &Grouping,
         kind: ExchangeKind,
         reason: ExchangeReason,
     ) -> Result<Placed> {
@@ -169,69 +144,76 @@ impl Placement<'_> {
             last.push(second);
         }
         let ranks = self.costs.rank_count();
-        let partial_rows = match grouping.groups.is_empty() {
+        let rows = match grouping.groups.is_empty() {
             true => ranks,
-            false => ranks * expected_groups(grouping.rows.max(1.0), input.rows() / ranks),
+            false => input.spread * expected_groups(grouping.rows.max(1.0), input.local_rows()),
         };
-        let owners = self.owners(&grouping);
-        let columns = grouping.columns();
-        let first = Grouping { groups: grouping.groups, aggregates: partial, rows: partial_rows };
-        let below = self.above(first.operator(&input, AggregatePhase::Partial), partial_rows, &[&input])?;
+        let first = Grouping { groups: grouping.groups.clone(), aggregates: partial, rows };
+        let below = self.above(first.operator(input, AggregatePhase::Partial), rows, &[input])?;
         let required = below.relation.columns().into_iter().map(|(id, _)| id).collect();
-        let below = self.exchange(below, Wanted { kind, reason, owners }, &required)?;
-        let second = Grouping { groups: columns, aggregates: last, rows: grouping.rows };
+        let below =
+            self.exchange(below, Wanted { kind, reason, owners: self.owners(grouping) }, &required)?;
+        let second = Grouping { groups: grouping.columns(), aggregates: last, rows: grouping.rows };
         self.above(second.operator(&below, AggregatePhase::Final), grouping.rows, &[&below])
     }
 
     /// Rows meet before they are added up.
     fn rows_first(
-        &mut self,
-        input: Placed,
+        &self,
+        input: &Placed,
         grouping: &Grouping,
         kind: ExchangeKind,
         reason: ExchangeReason,
     ) -> Result<Placed> {
         let wanted = Wanted { kind, reason, owners: self.owners(grouping) };
-        let below = self.exchange(input, wanted, &grouping.required())?;
+        let below = self.exchange(input.clone(), wanted, &grouping.required())?;
         self.above(grouping.operator(&below, AggregatePhase::Whole), grouping.rows, &[&below])
     }
 
-    fn aggregate_distinct(&mut self, input: Placed, grouping: Grouping) -> Result<Placed> {
+    fn aggregate_distinct(&mut self, input: &Placed, grouping: &Grouping) -> Result<Vec<Placed>> {
+        let reason = ExchangeReason::DistinctValues;
         let keys = grouping.row_keys();
-        let argument = grouping.distinct_argument().filter(|argument| is_exchange_key(argument.data_type()));
-        // Few groups would leave ranks without work.
-        let is_spread = grouping.rows >= self.costs.rank_count() * GROUPS_PER_RANK_MIN;
-        match argument {
-            Some(argument) if keys.is_empty() || !is_spread => self.values_first(input, grouping, argument),
-            _ if !keys.is_empty() => {
-                self.rows_first(input, &grouping, ExchangeKind::Hash { keys }, ExchangeReason::DistinctValues)
-            }
+        let mut ways = vec![match keys.is_empty() {
             // It takes no longer than a gather, and leaves the result where it is wanted.
-            _ => self.rows_first(input, &grouping, ExchangeKind::Broadcast, ExchangeReason::DistinctValues),
+            true => self.rows_first(input, grouping, ExchangeKind::Broadcast, reason)?,
+            false => self.rows_first(input, grouping, ExchangeKind::Hash { keys }, reason)?,
+        }];
+        let argument = grouping.distinct_argument();
+        if let Some(argument) = argument.filter(|argument| is_exchange_key(argument.data_type())) {
+            ways.extend(self.values_first(input, grouping, argument)?);
         }
+        Ok(ways)
     }
 
     /// The different values of each group, then what is computed of them.
-    fn values_first(&mut self, input: Placed, grouping: Grouping, argument: Expression) -> Result<Placed> {
+    fn values_first(
+        &mut self,
+        input: &Placed,
+        grouping: &Grouping,
+        argument: Expression,
+    ) -> Result<Vec<Placed>> {
         let value = self.fresh_column()?;
-        let columns = grouping.columns();
         let column = Expression::column(value, argument.data_type().clone());
-        let mut groups = grouping.groups;
+        let mut groups = grouping.groups.clone();
         groups.push(NamedExpression { id: value, expression: argument });
         let rows = input.rows();
-        let values = self.aggregate(input, Grouping { groups, aggregates: Vec::new(), rows })?;
-        let calls = grouping.aggregates.into_iter().map(|call| AggregateCall {
+        let values = self.aggregate(input, &Grouping { groups, aggregates: Vec::new(), rows })?;
+        let values = keep_cheapest(values, |way| way.price, |way| &way.distribution);
+        let calls = grouping.aggregates.iter().map(|call| AggregateCall {
             argument: Some(column.clone()),
             distinct: false,
             filter: None,
-            ..call
+            ..call.clone()
         });
-        self.aggregate(values, Grouping { groups: columns, aggregates: calls.collect(), rows: grouping.rows })
+        let grouping =
+            Grouping { groups: grouping.columns(), aggregates: calls.collect(), rows: grouping.rows };
+        let mut ways = Vec::new();
+        for values in values {
+            ways.extend(self.aggregate(&values, &grouping)?);
+        }
+        Ok(ways)
     }
 }
-
-/// Groups a rank, below which a shuffle by groups would leave ranks with too little to do.
-const GROUPS_PER_RANK_MIN: f64 = 8.0;
 
 /// How many of so many groups some rows are expected to be in, if each may be in any.
 ///
@@ -239,16 +221,6 @@ const GROUPS_PER_RANK_MIN: f64 = 8.0;
 /// with the exponential for the power.
 fn expected_groups(groups: f64, rows: f64) -> f64 {
     (groups * -(-rows / groups).exp_m1()).min(rows).max(0.0)
-}
-
-/// The columns of partial results.
-fn partial_columns(grouping: &Grouping) -> Vec<(crate::ColumnId, crate::DataType)> {
-    let groups = grouping.groups.iter().map(|named| (named.id, named.expression.data_type().clone()));
-    let calls = grouping.aggregates.iter().map(|call| {
-        let argument = call.argument.as_ref().map(Expression::data_type);
-        (call.id, crate::partial_type(call.function, argument, &call.data_type))
-    });
-    groups.chain(calls).collect()
 }
 
 /// The argument of a call where its filter lets it through, and NULL elsewhere.

@@ -14,9 +14,9 @@
 //!
 //! Deliberately absent: skew, spilling, overlap of exchanges with computing.
 
-use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation, ScanExtent};
+use std::slice;
 
-use super::distribution::Distribution;
+use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
 
 /// What exchanges and operators cost. The host measures its own; the defaults are of H200s of one host, NVLink between
 /// them, and the rates of operators that `calibrate` measured for one.
@@ -80,6 +80,19 @@ pub struct ScanFigures {
     pub encoded_bytes: u64,
 }
 
+/// What an exchange is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Rows of its input, over all ranks.
+    pub(super) rows: f64,
+    /// Bytes of a row.
+    pub(super) row_bytes: f64,
+    /// Ranks that have the rows.
+    pub(super) senders: f64,
+    /// Among how many ranks a shuffle deals them, which few keys make fewer.
+    pub(super) owners: f64,
+}
+
 /// What an exchange is expected to move.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Movement {
@@ -124,40 +137,33 @@ impl ExchangeCosts {
         f64::from(self.ranks.max(1))
     }
 
-    /// What moving so many rows costs that are distributed as `input`. `owners`: among how many ranks a shuffle deals them,
-    /// which few keys make fewer.
-    pub(super) fn movement(
-        &self,
-        kind: &ExchangeKind,
-        input: &Distribution,
-        rows: f64,
-        row_bytes: f64,
-        owners: f64,
-    ) -> Movement {
+    /// What an exchange of so many rows costs.
+    pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
+        let Load { rows, row_bytes, senders, owners } = load;
         let ranks = self.rank_count();
         let whole = rows * row_bytes;
         let moved = whole * (ranks - 1.0) / ranks;
-        // All of what is on one rank leaves it.
-        let is_single = *input == Distribution::Single;
+        let (senders, owners) = (senders.clamp(1.0, ranks), owners.clamp(1.0, ranks));
         let (bytes, busiest, packed_rows) = match kind {
             ExchangeKind::Own { .. } => return Movement { bytes: 0.0, seconds: rows * self.output_row_s },
-            ExchangeKind::Gather | ExchangeKind::Merge { .. } if is_single => (0.0, 0.0, 0.0),
             ExchangeKind::Gather | ExchangeKind::Merge { .. } => (moved, moved, 0.0),
-            ExchangeKind::Broadcast if is_single => (whole * (ranks - 1.0), whole * (ranks - 1.0), 0.0),
-            ExchangeKind::Broadcast => (whole * (ranks - 1.0), moved, 0.0),
-            ExchangeKind::Hash { .. } if is_single => (moved, moved, rows),
-            ExchangeKind::Hash { .. } => {
-                let busiest = moved / owners.clamp(1.0, ranks);
-                (moved, busiest, rows / ranks)
+            ExchangeKind::Broadcast => {
+                let bytes = whole * (ranks - 1.0);
+                (bytes, moved.max(bytes / senders), 0.0)
             }
+            ExchangeKind::Hash { .. } => (moved, moved / senders.min(owners), rows / senders),
         };
         let seconds =
             self.exchange_s + busiest / self.link_bytes_per_s.max(1.0) + packed_rows * self.partition_row_s;
         Movement { bytes, seconds }
     }
 
-    /// How long a join takes on the busiest rank, its sides' exchanges aside. Rows are that rank's; the side that turns out
-    /// to be small is the one that is hashed.
+    /// How long a scan takes that `ranks` share.
+    pub(super) fn scan_seconds(&self, figures: ScanFigures, ranks: f64) -> f64 {
+        figures.encoded_bytes as f64 / ranks / self.scan_bytes_per_s.max(1.0)
+    }
+
+    /// How long a join takes on a rank. The side that turns out to be small is the one that is hashed.
     pub(super) fn join_seconds(&self, has_keys: bool, side_rows: (f64, f64), output_rows: f64) -> f64 {
         let (build_rows, probe_rows) = (side_rows.0.min(side_rows.1), side_rows.0.max(side_rows.1));
         let matching = match has_keys {
@@ -167,95 +173,38 @@ impl ExchangeCosts {
         matching + output_rows * self.output_row_s
     }
 
-    /// How long a plan takes: its operators on the busiest rank, one after the other, and its exchanges. `scans` are of
-    /// its scans, from left to right. Distributions are of a plan that [`Distribution::of`] accepts, or of one that runs on
-    /// one rank.
-    pub(super) fn plan_seconds(&self, root: &Relation, scans: &[ScanFigures], on: RankChoice) -> f64 {
-        let mut scans = scans.iter();
-        let walk = PlanWalk { costs: self, on };
-        walk.add(root, &mut scans).0
-    }
-}
-
-/// On how many ranks a plan is thought to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RankChoice {
-    /// On rank 0.
-    One,
-    /// On all.
-    All,
-}
-
-struct PlanWalk<'a> {
-    costs: &'a ExchangeCosts,
-    on: RankChoice,
-}
-
-impl PlanWalk<'_> {
-    /// The seconds of a relation with all below it, and where its rows are.
-    fn add(&self, relation: &Relation, scans: &mut std::slice::Iter<'_, ScanFigures>) -> (f64, Distribution) {
-        let mut seconds = 0.0;
-        let mut inputs = Vec::new();
-        let mut local_inputs = Vec::new();
-        for input in relation.inputs() {
-            let (below, distribution) = self.add(input, scans);
-            seconds += below;
-            local_inputs.push(self.local(&distribution, input.estimate.rows));
-            inputs.push(distribution);
-        }
-        let distribution = match self.on {
-            RankChoice::One => Distribution::Single,
-            RankChoice::All => {
-                Distribution::above(&relation.operator, &inputs).unwrap_or(Distribution::Arbitrary)
-            }
-        };
-        let rows = self.local(&distribution, relation.estimate.rows);
-        (seconds + self.operator(relation, rows, &local_inputs, &inputs, scans), distribution)
-    }
-
-    fn local(&self, distribution: &Distribution, rows: f64) -> f64 {
-        distribution.local_rows(rows.max(0.0), self.costs.rank_count())
-    }
-
-    /// The seconds of one operator, with so many rows of it and of its inputs on a rank.
-    fn operator(
-        &self,
-        relation: &Relation,
-        rows: f64,
-        input_rows: &[f64],
-        inputs: &[Distribution],
-        scans: &mut std::slice::Iter<'_, ScanFigures>,
-    ) -> f64 {
-        let costs = self.costs;
+    /// How long an operator takes on a rank that has so many rows of it and of its inputs. Nothing for scans and exchanges,
+    /// of which rows do not tell it.
+    pub(super) fn operator_seconds(&self, operator: &Operator, rows: f64, input_rows: &[f64]) -> f64 {
         let below: f64 = input_rows.iter().sum();
-        match &relation.operator {
-            Operator::Scan { extent, .. } => {
-                let figures = scans.next().copied().unwrap_or_default();
-                let part = match (self.on, extent) {
-                    (RankChoice::All, ScanExtent::Dealt) => costs.rank_count(),
-                    _ => 1.0,
-                };
-                figures.encoded_bytes as f64 / part / costs.scan_bytes_per_s.max(1.0)
+        match (operator, input_rows) {
+            (Operator::Scan { .. } | Operator::Values { .. } | Operator::Exchange { .. }, _) => 0.0,
+            (Operator::Filter { .. } | Operator::Project { .. } | Operator::UnionAll { .. }, _) => {
+                below * self.output_row_s
             }
-            Operator::Values { .. } => 0.0,
-            Operator::Filter { .. } | Operator::Project { .. } | Operator::UnionAll { .. } => {
-                below * costs.output_row_s
+            (Operator::Limit { .. }, _) => rows * self.output_row_s,
+            (Operator::Join { keys, .. }, [left, right]) => {
+                self.join_seconds(!keys.is_empty(), (*left, *right), rows)
             }
-            Operator::Limit { .. } => rows * costs.output_row_s,
-            Operator::Join { keys, .. } => {
-                let side_rows = match input_rows {
-                    [left, right] => (*left, *right),
-                    _ => (0.0, 0.0),
-                };
-                costs.join_seconds(!keys.is_empty(), side_rows, rows)
-            }
-            Operator::Aggregate { .. } => below * costs.group_row_s,
-            Operator::Sort { .. } => below * below.max(2.0).log2() * costs.compare_row_s,
-            Operator::Exchange { input, kind, .. } => {
-                let from = inputs.first().unwrap_or(&Distribution::Arbitrary);
-                let bytes = row_bytes(&input.columns());
-                costs.movement(kind, from, input.estimate.rows.max(0.0), bytes, costs.rank_count()).seconds
-            }
+            (Operator::Join { .. }, _) => 0.0,
+            (Operator::Aggregate { .. }, _) => below * self.group_row_s,
+            (Operator::Sort { .. }, _) => below * below.max(2.0).log2() * self.compare_row_s,
         }
+    }
+
+    /// How long a plan takes on one rank, operator after operator. `scans` are of its scans, from left to right.
+    pub(super) fn one_rank_seconds(&self, root: &Relation, scans: &[ScanFigures]) -> f64 {
+        fn add(costs: &ExchangeCosts, relation: &Relation, scans: &mut slice::Iter<'_, ScanFigures>) -> f64 {
+            let rows = |relation: &Relation| relation.estimate.rows.max(0.0);
+            let inputs = relation.inputs();
+            let input_rows: Vec<_> = inputs.iter().map(|input| rows(input)).collect();
+            let below: f64 = inputs.into_iter().map(|input| add(costs, input, scans)).sum();
+            let own = match &relation.operator {
+                Operator::Scan { .. } => costs.scan_seconds(scans.next().copied().unwrap_or_default(), 1.0),
+                operator => costs.operator_seconds(operator, rows(relation), &input_rows),
+            };
+            below + own
+        }
+        add(self, root, &mut scans.iter())
     }
 }

@@ -81,14 +81,6 @@ impl Distribution {
         }
     }
 
-    /// The rows of a relation on one rank, if there are so many in all.
-    pub(super) fn local_rows(&self, rows: f64, ranks: f64) -> f64 {
-        match self {
-            Self::Arbitrary | Self::Hashed(_) => rows / ranks,
-            Self::Replicated | Self::Single => rows,
-        }
-    }
-
     /// As far as keys are expressions of the result too, by what they are there.
     fn renamed(&self, above: &dyn Fn(&Expression) -> Option<Expression>) -> Self {
         let Self::Hashed(keys) = self else { return self.clone() };

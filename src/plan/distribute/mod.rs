@@ -6,8 +6,9 @@
 //! ```
 //!
 //! - `distribution.rs`: on which ranks a relation's rows are, and what operators ask of that
-//! - `placement.rs`: operator by operator, which exchanges there are
+//! - `placement.rs`: operator by operator, which exchanges there may be
 //! - `joins.rs`, `aggregates.rs`: those of joins and of aggregates
+//! - `alternatives.rs`: ways to compute a relation, of which few are kept
 //! - `cost.rs`: what moving and computing cost
 //! - `reason.rs`: why an exchange is there, in words
 //! - `runtime_filters.rs`: how far a join's filter of keys may go
@@ -20,6 +21,7 @@
 //! Deliberately absent: which row groups a rank is dealt, skew, how rows travel.
 
 mod aggregates;
+mod alternatives;
 mod cost;
 mod distribution;
 mod joins;
@@ -31,7 +33,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::{cost::RankChoice, placement::Placement};
+use self::placement::Placement;
 use crate::{ExchangeId, Plan, RELATION_DEPTH_MAX, Relation, Result, prune_columns};
 
 pub use self::{
@@ -107,7 +109,7 @@ impl Distributed {
 /// `Internal` for a plan that contradicts itself, or that is distributed already.
 pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distributed> {
     let DistributeRequest { costs, scans, policy } = request;
-    let one_rank_s = costs.plan_seconds(&plan.root, scans, RankChoice::One);
+    let one_rank_s = costs.one_rank_seconds(&plan.root, scans);
     let on_one = |reason, all_ranks_s| Distributed {
         plan: plan.clone(),
         one_rank: Some(reason),
@@ -122,12 +124,12 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }
     let pruned = prune_columns(plan);
-    let (root, exchanges) = Placement::of(&pruned, costs, scans)?;
+    let (root, exchanges, seconds) = Placement::of(&pruned, costs, scans)?;
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }
     Distribution::of(&root)?;
-    let all_ranks_s = costs.query_s + costs.plan_seconds(&root, scans, RankChoice::All);
+    let all_ranks_s = costs.query_s + seconds;
     if policy == RankPolicy::Fastest {
         if !is_shared(&root) {
             return Ok(on_one(OneRankReason::NothingDealt, all_ranks_s));

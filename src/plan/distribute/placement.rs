@@ -1,4 +1,4 @@
-//! Operator by operator, from the scans up, where rows are and which exchanges there are.
+//! Operator by operator, from the scans up, where rows are and which exchanges there may be.
 //!
 //! Invariants: an order that rows have on each rank is still owed to the rows of all ranks: it is merged where the order
 //! decides which rows come out, and at the root. What no operator above reads does not cross an exchange.
@@ -9,7 +9,8 @@ use std::{slice, sync::Arc};
 
 use super::{
     ExchangeFacts,
-    cost::{ExchangeCosts, ScanFigures, row_bytes},
+    alternatives::{Placed, Price, keep_cheapest, spread_of},
+    cost::{ExchangeCosts, Load, ScanFigures},
     distribution::{Distribution, renamed},
     reason::ExchangeReason,
 };
@@ -19,40 +20,11 @@ use crate::{
     prune::{Required, require_columns},
 };
 
-/// A relation of the distributed plan.
-#[derive(Clone)]
-pub(super) struct Placed {
-    pub(super) relation: Arc<Relation>,
-    pub(super) distribution: Distribution,
-    /// The order in which each rank has its rows, where the rows are on several ranks and the order is wanted of all.
-    pub(super) owed_order: Option<Vec<SortKey>>,
-}
-
-impl Placed {
-    /// Estimated rows, over all ranks; of rows that every rank has, one rank's.
-    pub(super) fn rows(&self) -> f64 {
-        self.relation.estimate.rows.max(0.0)
-    }
-
-    /// Bytes of a row of what is wanted of it.
-    pub(super) fn row_bytes(&self, required: &Required) -> f64 {
-        let mut columns = self.relation.columns();
-        columns.retain(|(id, _)| required.contains(id));
-        row_bytes(&columns)
-    }
-
-    /// Without regard to the order in which the ranks have their rows.
-    fn unordered(self) -> Self {
-        Self { owed_order: None, ..self }
-    }
-}
-
 /// A plan on its way to all ranks.
 pub(super) struct Placement<'a> {
     pub(super) costs: &'a ExchangeCosts,
     scans: slice::Iter<'a, ScanFigures>,
     next_column: u32,
-    exchanges: Vec<ExchangeFacts>,
 }
 
 /// What an exchange is to do.
@@ -64,7 +36,7 @@ pub(super) struct Wanted {
 }
 
 impl Placement<'_> {
-    /// The distributed tree of a plan, and its exchanges.
+    /// The distributed tree of a plan, its exchanges, and the seconds that it is expected to take.
     ///
     /// # Errors
     ///
@@ -73,76 +45,104 @@ impl Placement<'_> {
         plan: &Plan,
         costs: &ExchangeCosts,
         scans: &[ScanFigures],
-    ) -> Result<(Arc<Relation>, Vec<ExchangeFacts>)> {
+    ) -> Result<(Arc<Relation>, Vec<ExchangeFacts>, f64)> {
         let next_column = greatest_column(&plan.root).saturating_add(1);
-        let mut placement = Placement { costs, scans: scans.iter(), next_column, exchanges: Vec::new() };
+        let mut placement = Placement { costs, scans: scans.iter(), next_column };
         let required = plan.outputs.iter().copied().collect();
-        let root = placement.place(&plan.root, &required)?;
-        let root = placement.collected(root, &required, ExchangeReason::Result)?;
-        Ok((root.relation, placement.exchanges))
+        let ways = placement.place(&plan.root, &required)?.into_iter();
+        let ways = ways.map(|way| placement.collected(way, &required, ExchangeReason::Result));
+        let ways = ways.collect::<Result<Vec<_>>>()?;
+        let best = ways.into_iter().min_by(|one, other| one.price.compare(&other.price));
+        let Placed { relation, mut exchanges, price, .. } =
+            best.ok_or_else(|| Error::internal("there is no way to compute a plan"))?;
+        for (exchange, id) in exchanges.iter_mut().zip(0..) {
+            exchange.id = ExchangeId(id);
+        }
+        Ok((numbered(&relation, &mut 0), exchanges, price.seconds))
     }
 
-    /// A relation of which these columns are read.
-    fn place(&mut self, relation: &Relation, required: &Required) -> Result<Placed> {
+    /// The ways to compute a relation of which these columns are read, the cheapest first.
+    pub(super) fn place(&mut self, relation: &Relation, required: &Required) -> Result<Vec<Placed>> {
         let rows = relation.estimate.rows;
         let mut needed = required.clone();
         relation.expressions().into_iter().for_each(|part| require_columns(part, &mut needed));
-        match &relation.operator {
-            Operator::Scan { .. } => self.place_scan(relation),
-            Operator::Values { .. } => self.above(relation.operator.clone(), rows, &[]),
+        let ways = match &relation.operator {
+            Operator::Scan { .. } => vec![self.place_scan(relation)?],
+            Operator::Values { .. } => vec![self.above(relation.operator.clone(), rows, &[])?],
             Operator::Filter { input, predicate } => {
-                let below = self.place(input, &needed)?;
-                let operator =
-                    Operator::Filter { input: below.relation.clone(), predicate: predicate.clone() };
-                let above = self.above(operator, rows, &[&below])?;
-                Ok(Placed { owed_order: below.owed_order, ..above })
+                self.place_each(input, &needed, |placement, below| {
+                    let input = below.relation.clone();
+                    let operator = Operator::Filter { input, predicate: predicate.clone() };
+                    let above = placement.above(operator, rows, &[&below])?;
+                    Ok(Placed { owed_order: below.owed_order, ..above })
+                })?
             }
-            Operator::Project { input, expressions } => self.place_project(input, expressions, rows),
-            Operator::Join { .. } => self.place_join(relation, &needed),
+            Operator::Project { input, expressions } => {
+                let mut needed = Required::new();
+                expressions.iter().for_each(|named| require_columns(&named.expression, &mut needed));
+                self.place_each(input, &needed, |placement, below| {
+                    placement.project(below, expressions, rows, &needed)
+                })?
+            }
+            Operator::Join { .. } => self.place_join(relation, &needed)?,
             Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
                 let mut needed = Required::new();
                 relation.expressions().into_iter().for_each(|part| require_columns(part, &mut needed));
-                let below = self.place(input, &needed)?.unordered();
-                self.place_aggregate(below, (groups.clone(), aggregates.clone()), rows)
+                let below = self.place(input, &needed)?;
+                self.place_aggregate(below, (groups, aggregates), rows)?
             }
-            Operator::Sort { input, keys } => self.place_sort(input, keys, rows, &needed),
+            Operator::Sort { input, keys } => self.place_each(input, &needed, |placement, below| {
+                placement.sort(below.unordered(), keys, rows, &needed)
+            })?,
             Operator::Limit { input, offset, count } => {
-                let below = self.place(input, required)?;
-                self.place_limit(below, (offset, count), rows, required)
+                self.place_each(input, required, |placement, below| {
+                    placement.limit(below, (offset, count), rows, required)
+                })?
             }
-            Operator::UnionAll { inputs, columns } => self.place_union(inputs, columns, rows),
+            Operator::UnionAll { inputs, columns } => self.place_union(inputs, columns, rows)?,
             Operator::Exchange { .. } | Operator::Aggregate { .. } => {
-                Err(Error::internal("the plan is distributed already"))
+                return Err(Error::internal("the plan is distributed already"));
             }
-        }
+        };
+        Ok(keep_cheapest(ways, |way| way.price, |way| &way.distribution))
+    }
+
+    /// An operator above each way to compute its input.
+    fn place_each(
+        &mut self,
+        input: &Relation,
+        needed: &Required,
+        above: impl Fn(&Self, Placed) -> Result<Placed>,
+    ) -> Result<Vec<Placed>> {
+        self.place(input, needed)?.into_iter().map(|below| above(self, below)).collect()
     }
 
     fn place_scan(&mut self, relation: &Relation) -> Result<Placed> {
         let figures = self.scans.next().copied().unwrap_or_default();
+        let is_small = figures.encoded_bytes <= self.costs.whole_scan_bytes_max;
         let mut operator = relation.operator.clone();
         if let Operator::Scan { extent, .. } = &mut operator {
-            let is_small = figures.encoded_bytes <= self.costs.whole_scan_bytes_max;
             *extent = if is_small { ScanExtent::Whole } else { ScanExtent::Dealt };
         }
-        self.above(operator, relation.estimate.rows, &[])
+        let mut scan = self.above(operator, relation.estimate.rows, &[])?;
+        scan.price.seconds += self.costs.scan_seconds(figures, scan.spread);
+        Ok(scan)
     }
 
-    fn place_project(
-        &mut self,
-        input: &Relation,
+    fn project(
+        &self,
+        mut below: Placed,
         expressions: &[NamedExpression],
         rows: f64,
+        needed: &Required,
     ) -> Result<Placed> {
-        let mut needed = Required::new();
-        expressions.iter().for_each(|named| require_columns(&named.expression, &mut needed));
-        let mut below = self.place(input, &needed)?;
         let order = match &below.owed_order {
             None => None,
             Some(keys) => match renamed_order(keys, expressions) {
                 Some(keys) => Some(keys),
                 // Above, nobody could tell the order any more.
                 None => {
-                    below = self.collected(below, &needed, ExchangeReason::Order)?;
+                    below = self.collected(below, needed, ExchangeReason::Order)?;
                     None
                 }
             },
@@ -152,14 +152,7 @@ impl Placement<'_> {
         Ok(Placed { owed_order: order, ..above })
     }
 
-    fn place_sort(
-        &mut self,
-        input: &Relation,
-        keys: &[SortKey],
-        rows: f64,
-        needed: &Required,
-    ) -> Result<Placed> {
-        let mut below = self.place(input, needed)?.unordered();
+    fn sort(&self, mut below: Placed, keys: &[SortKey], rows: f64, needed: &Required) -> Result<Placed> {
         if keys.is_empty() {
             return Ok(below);
         }
@@ -172,8 +165,8 @@ impl Placement<'_> {
         Ok(Placed { owed_order: is_owed.then(|| keys.to_vec()), ..above })
     }
 
-    fn place_limit(
-        &mut self,
+    fn limit(
+        &self,
         mut below: Placed,
         (offset, count): (&Option<Expression>, &Option<Expression>),
         rows: f64,
@@ -209,34 +202,42 @@ impl Placement<'_> {
         Ok(Placed { owed_order: below.owed_order, ..limited })
     }
 
+    /// A union of what is cheapest of each input, and of what every rank has where that may be had of all.
     fn place_union(
         &mut self,
         inputs: &[(Arc<Relation>, Vec<ColumnId>)],
         columns: &[(ColumnId, DataType)],
         rows: f64,
-    ) -> Result<Placed> {
-        let mut below = Vec::with_capacity(inputs.len());
+    ) -> Result<Vec<Placed>> {
+        let is_replicated = |way: &Placed| way.distribution == Distribution::Replicated;
+        let mut replicated = Some(Vec::new());
+        let mut parted = Vec::new();
         for (input, ids) in inputs {
             let required = ids.iter().copied().collect();
-            below.push((self.place(input, &required)?.unordered(), required));
+            let ways = self.place(input, &required)?;
+            let whole = ways.iter().find(|way| is_replicated(way));
+            replicated = replicated.zip(whole.cloned()).map(|(mut known, way): (Vec<Placed>, _)| {
+                known.push(way.unordered());
+                known
+            });
+            let once = ways.into_iter().map(|way| match is_replicated(&way) {
+                true => self.owned_by_first(way, &required),
+                false => Ok(way.unordered()),
+            });
+            let once = once.collect::<Result<Vec<_>>>()?;
+            parted.extend(once.into_iter().min_by(|one, other| one.price.compare(&other.price)));
         }
-        let is_replicated = |placed: &Placed| placed.distribution == Distribution::Replicated;
-        if !below.iter().all(|(placed, _)| is_replicated(placed)) {
-            for (placed, required) in &mut below {
-                if is_replicated(placed) {
-                    *placed = self.owned_by_first(placed.clone(), required)?;
-                }
-            }
-        }
-        let relations =
-            below.iter().zip(inputs).map(|((placed, _), (_, ids))| (placed.relation.clone(), ids.clone()));
-        let operator = Operator::UnionAll { inputs: relations.collect(), columns: columns.to_vec() };
-        let placed: Vec<&Placed> = below.iter().map(|(placed, _)| placed).collect();
-        self.above(operator, rows, &placed)
+        let union = |below: &[Placed]| {
+            let relations =
+                below.iter().zip(inputs).map(|(way, (_, ids))| (way.relation.clone(), ids.clone()));
+            let operator = Operator::UnionAll { inputs: relations.collect(), columns: columns.to_vec() };
+            self.above(operator, rows, &below.iter().collect::<Vec<_>>())
+        };
+        [replicated, Some(parted)].iter().flatten().map(|below| union(below)).collect()
     }
 
     /// All rows on rank 0, or on every rank, in the order that is owed.
-    fn collected(&mut self, below: Placed, required: &Required, reason: ExchangeReason) -> Result<Placed> {
+    fn collected(&self, below: Placed, required: &Required, reason: ExchangeReason) -> Result<Placed> {
         let kind = match (&below.distribution, &below.owed_order) {
             (Distribution::Single | Distribution::Replicated, _) => return Ok(below),
             (_, Some(keys)) => ExchangeKind::Merge { keys: keys.clone() },
@@ -250,23 +251,26 @@ impl Placement<'_> {
     }
 
     /// Of rows that every rank has, those of rank 0.
-    fn owned_by_first(&mut self, below: Placed, required: &Required) -> Result<Placed> {
+    fn owned_by_first(&self, below: Placed, required: &Required) -> Result<Placed> {
         let kind = ExchangeKind::Own { keys: Vec::new() };
         self.exchange(below, Wanted { kind, reason: ExchangeReason::CountedOnce, owners: 1.0 }, required)
     }
 
     /// A relation above an exchange, in which only these columns are read.
-    pub(super) fn exchange(&mut self, below: Placed, wanted: Wanted, required: &Required) -> Result<Placed> {
+    pub(super) fn exchange(&self, below: Placed, wanted: Wanted, required: &Required) -> Result<Placed> {
         let Wanted { kind, reason, owners } = wanted;
         let mut needed = required.clone();
         kind.expressions().for_each(|key| require_columns(key, &mut needed));
         let below = if kind.moves_rows() { self.narrowed(below, &needed)? } else { below };
-        let (rows, bytes) = (below.rows(), below.row_bytes(&needed));
-        let movement = self.costs.movement(&kind, &below.distribution, rows, bytes, owners);
-        let id = ExchangeId(u32::try_from(self.exchanges.len()).unwrap_or(u32::MAX));
-        self.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
-        let input = below.relation.clone();
-        self.above(Operator::Exchange { input, id, kind }, rows, &[&below])
+        let rows = below.rows();
+        let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, owners };
+        let movement = self.costs.movement(&kind, load);
+        let (input, id) = (below.relation.clone(), ExchangeId(0));
+        let mut above = self.above(Operator::Exchange { input, id, kind }, rows, &[&below])?;
+        above.spread = spread_of(&above.distribution, owners);
+        above.price = above.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
+        above.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
+        Ok(above)
     }
 
     /// A relation without the columns that nobody reads.
@@ -281,25 +285,25 @@ impl Placement<'_> {
         let rows = below.relation.estimate.rows;
         let operator =
             Operator::Project { input: below.relation.clone(), expressions: expressions.collect() };
-        let above = self.above(operator, rows, &[&below])?;
+        let mut above = self.above(operator, rows, &[&below])?;
+        // Leaving columns out is no work.
+        above.price = below.price;
         Ok(Placed { owed_order: below.owed_order, ..above })
     }
 
     /// An operator above others. Nothing is owed of its order.
     pub(super) fn above(&self, operator: Operator, rows: f64, inputs: &[&Placed]) -> Result<Placed> {
-        let inputs: Vec<_> = inputs.iter().map(|input| input.distribution.clone()).collect();
-        let distribution = Distribution::above(&operator, &inputs)?;
-        Ok(Placed { relation: Relation::new(operator, rows), distribution, owed_order: None })
-    }
-
-    /// The sides of a join.
-    pub(super) fn place_sides(
-        &mut self,
-        left: &Relation,
-        right: &Relation,
-        needed: &Required,
-    ) -> Result<(Placed, Placed)> {
-        Ok((self.place(left, needed)?.unordered(), self.place(right, needed)?.unordered()))
+        let distributions: Vec<_> = inputs.iter().map(|input| input.distribution.clone()).collect();
+        let distribution = Distribution::above(&operator, &distributions)?;
+        let sharing = inputs.iter().map(|input| input.spread).reduce(f64::max);
+        let spread = spread_of(&distribution, sharing.unwrap_or_else(|| self.costs.rank_count()));
+        let input_rows: Vec<_> = inputs.iter().map(|input| input.local_rows()).collect();
+        let seconds = self.costs.operator_seconds(&operator, rows.max(0.0) / spread, &input_rows);
+        let below = inputs.iter().fold(Price::default(), |sum, input| sum.and(input.price));
+        let price = below.and(Price { seconds, bytes: 0.0 });
+        let exchanges = inputs.iter().flat_map(|input| input.exchanges.iter().cloned()).collect();
+        let relation = Relation::new(operator, rows);
+        Ok(Placed { relation, distribution, owed_order: None, spread, price, exchanges })
     }
 
     /// An id that no column of the plan has.
@@ -315,6 +319,16 @@ impl Placement<'_> {
             .ok_or_else(|| Error::internal("a plan's columns have all ids"))?;
         Ok(id)
     }
+}
+
+/// The tree with its exchanges' ids, inputs' before those above, the left's before the right's.
+fn numbered(relation: &Relation, next: &mut u32) -> Arc<Relation> {
+    let mut relation = relation.map_inputs(&mut |input| numbered(input, next));
+    if let Operator::Exchange { id, .. } = &mut Arc::make_mut(&mut relation).operator {
+        *id = ExchangeId(*next);
+        *next = next.saturating_add(1);
+    }
+    relation
 }
 
 fn greatest_column(relation: &Relation) -> u32 {
@@ -360,9 +374,8 @@ fn literal_count(part: &Expression) -> Option<u64> {
 /// How many rows of a rank may be among those that a limit keeps. `None` for all.
 fn local_count(offset: &Option<Expression>, count: &Option<Expression>) -> Option<Expression> {
     let skipped = match offset {
-        offset if is_absent(offset) => 0,
-        Some(offset) => literal_count(offset)?,
-        None => 0,
+        Some(known) if !is_absent(offset) => literal_count(known)?,
+        _ => 0,
     };
     match count {
         Some(count @ Expression::Parameter { .. }) if skipped == 0 => Some(count.clone()),
