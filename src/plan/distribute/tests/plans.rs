@@ -161,6 +161,32 @@ fn joins_and_groups_use_the_partitioning_that_is_there() {
 }
 
 #[test]
+fn a_shuffle_may_be_worth_it_for_what_is_above() {
+    let sides = [&scan("t", 1, 1.5e8), &scan("u", 11, 6e8)];
+    let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 6e8);
+    // Alone the smaller side moves less if it is broadcast.
+    let counted = text(&on_four(&aggregate(&joined, Vec::new(), vec![count(30)], 1.0), &[LARGE, LARGE]));
+    assert!(counted.contains("Broadcast 0: the smaller side"), "{counted}");
+    // Groups of its key meet where the join has them, and of what equals it as well.
+    for key in [1, 11] {
+        let groups = vec![named(key, column(key))];
+        assert_plan(
+            &aggregate(&joined, groups, vec![sum(30, 12)], 1.5e8),
+            &[LARGE, LARGE],
+            &[
+                "Gather 2: the result",
+                "  Aggregate sum(c1) by c0",
+                "    Inner join on c0 = c0, build right",
+                "      Shuffle 0 by c0: equal join keys meet",
+                "        Dealt scan t [c0]",
+                "      Shuffle 1 by c0: equal join keys meet",
+                "        Dealt scan u [c0, c1]",
+            ],
+        );
+    }
+}
+
+#[test]
 fn a_small_side_is_broadcast_and_a_small_table_read_whole() {
     let (fact, dimension) = (scan("t", 1, 6e8), scan("u", 11, 1e5));
     let joined = join_on(JoinKind::Inner, [&fact, &dimension], &[(1, 11)], 6e7);
