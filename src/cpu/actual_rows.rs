@@ -115,6 +115,7 @@ impl Walk {
                 }
             }
             Operator::Values { .. } => {}
+            Operator::Exchange { input, .. } => self.visit(input, plan, above),
             Operator::Project { input, .. } => {
                 self.visit(input, plan, above);
                 self.rows[own] = self.rows[own + 1];

@@ -28,8 +28,9 @@ use pystachio_gpu::{
     execution::{DeviceEngine, DeviceOptions},
 };
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Error, ErrorKind, Expression,
-    FileSet, Function, Literal, Operator, Plan, QueryRequest, Relation, ScanColumn, Value,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
+    ErrorKind, Expression, FileSet, Function, Literal, Operator, Plan, QueryRequest, Relation, ScanColumn,
+    ScanExtent, Value,
 };
 
 use crate::mutate;
@@ -219,7 +220,10 @@ impl Verdict {
 fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
     let scan = |columns: Vec<ScanColumn>, filters| {
         let files = files.clone();
-        Relation::new(Operator::Scan { table: "t".to_owned(), files, columns, filters }, 100.0)
+        Relation::new(
+            Operator::Scan { table: "t".to_owned(), files, columns, filters, extent: ScanExtent::Whole },
+            100.0,
+        )
     };
     let outputs = columns.iter().map(|column| column.id).collect();
     let mut plans = vec![Plan { root: scan(columns.to_vec(), Vec::new()), outputs }];
@@ -236,7 +240,12 @@ fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
             data_type: DataType::Int64,
         };
         let input = scan(vec![column.clone()], vec![less]);
-        let counted = Operator::Aggregate { input, groups: Vec::new(), aggregates: vec![count] };
+        let counted = Operator::Aggregate {
+            input,
+            groups: Vec::new(),
+            aggregates: vec![count],
+            phase: AggregatePhase::Whole,
+        };
         plans.push(Plan { root: Relation::new(counted, 1.0), outputs: vec![ColumnId(1000)] });
     }
     plans

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use crate::{
-    ActualRows, AggregateCall, ColumnId, Expression, Function, JoinKind, JoinSide, Literal, NamedExpression,
-    Operator, Plan, Relation, Shown, SortKey, TrimSide, Value,
+    ActualRows, AggregateCall, AggregatePhase, ColumnId, ExchangeFacts, ExchangeKind, Expression, Function,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator, Plan, Relation, ScanExtent, Shown, SortKey,
+    TrimSide, Value,
 };
 
 /// What is shown of a plan beside its operators.
@@ -16,6 +17,8 @@ pub struct PlanFacts<'a> {
     pub actual_rows: &'a [Option<ActualRows>],
     /// Runs that gave them; shown if it is not one.
     pub run_count: u64,
+    /// What is expected of the plan's exchanges, and why they are there; may be empty.
+    pub exchanges: &'a [ExchangeFacts],
 }
 
 /// One line an operator, indented by two blanks a level, outermost first.
@@ -53,10 +56,10 @@ impl Names {
                 }
             }
             Operator::Project { expressions, .. } => self.name_all(expressions),
-            Operator::Aggregate { groups, aggregates, .. } => {
+            Operator::Aggregate { groups, aggregates, phase, .. } => {
                 self.name_all(groups);
                 for call in aggregates {
-                    let text = self.aggregate(call);
+                    let text = self.aggregate(call, *phase);
                     self.columns.insert(call.id, text);
                 }
             }
@@ -83,7 +86,11 @@ impl Names {
         self.columns.get(&id).cloned().unwrap_or_else(|| format!("column {}", id.0))
     }
 
-    fn aggregate(&self, call: &AggregateCall) -> String {
+    /// What a call computes. One of partial results computes what they are of.
+    fn aggregate(&self, call: &AggregateCall, phase: AggregatePhase) -> String {
+        if let (AggregatePhase::Final, Some(partial)) = (phase, &call.argument) {
+            return self.expression(partial);
+        }
         let name = format!("{:?}", call.function).to_lowercase();
         let distinct = if call.distinct { "DISTINCT " } else { "" };
         let argument = call.argument.as_ref().map_or_else(|| "*".to_string(), |part| self.expression(part));
@@ -183,7 +190,15 @@ fn write_relation(
             shown.push("reduced".into());
         }
     }
-    let words = describe(relation, names);
+    let mut words = describe(relation, names);
+    if let Operator::Exchange { id, .. } = &relation.operator
+        && let Some(exchange) = facts.exchanges.iter().find(|exchange| exchange.id == *id)
+    {
+        words += &format!(": {}", exchange.reason);
+        if facts.estimates {
+            shown.insert(1, format!("bytes={:.0}", exchange.bytes));
+        }
+    }
     let shown = if shown.is_empty() { String::new() } else { format!("  ({})", shown.join(" ")) };
     lines.push(format!("{}{words}{shown}", "  ".repeat(depth)));
     for input in relation.inputs() {
@@ -193,8 +208,11 @@ fn write_relation(
 
 fn describe(relation: &Relation, names: &Names) -> String {
     match &relation.operator {
-        Operator::Scan { table, columns, filters, .. } => {
-            let mut text = format!("Scan {table}");
+        Operator::Scan { table, columns, filters, extent, .. } => {
+            let mut text = match extent {
+                ScanExtent::Whole => format!("Scan {table}"),
+                ScanExtent::Dealt => format!("Dealt scan {table}"),
+            };
             if !columns.is_empty() {
                 text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));
             }
@@ -237,13 +255,18 @@ fn describe(relation: &Relation, names: &Names) -> String {
                 JoinSide::Right => text + ", build right",
             }
         }
-        Operator::Aggregate { groups, aggregates, .. } => {
+        Operator::Aggregate { groups, aggregates, phase, .. } => {
             let keys = join(groups.iter().map(|named| names.expression(&named.expression)));
-            let calls = join(aggregates.iter().map(|call| names.aggregate(call)));
+            let calls = join(aggregates.iter().map(|call| names.aggregate(call, *phase)));
+            let (distinct, aggregate) = match phase {
+                AggregatePhase::Whole => ("Distinct", "Aggregate"),
+                AggregatePhase::Partial => ("Partial distinct", "Partial aggregate"),
+                AggregatePhase::Final => ("Final distinct", "Final aggregate"),
+            };
             match (keys.is_empty(), calls.is_empty()) {
-                (false, true) => format!("Distinct {keys}"),
-                (false, false) => format!("Aggregate {calls} by {keys}"),
-                (true, _) => format!("Aggregate {calls}"),
+                (false, true) => format!("{distinct} {keys}"),
+                (false, false) => format!("{aggregate} {calls} by {keys}"),
+                (true, _) => format!("{aggregate} {calls}"),
             }
         }
         Operator::Sort { keys, .. } => {
@@ -257,6 +280,16 @@ fn describe(relation: &Relation, names: &Names) -> String {
             format!("Limit {count}{offset}")
         }
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
+        Operator::Exchange { id, kind, .. } => match kind {
+            ExchangeKind::Hash { keys } => format!("Shuffle {} by {}", id.0, names.list(keys)),
+            ExchangeKind::Broadcast => format!("Broadcast {}", id.0),
+            ExchangeKind::Gather => format!("Gather {}", id.0),
+            ExchangeKind::Merge { keys } => {
+                format!("Merge {} by {}", id.0, join(keys.iter().map(|key| sort_key_text(key, names))))
+            }
+            ExchangeKind::Own { keys } if keys.is_empty() => format!("Own {} of rank 0", id.0),
+            ExchangeKind::Own { keys } => format!("Own {} by {}", id.0, names.list(keys)),
+        },
     }
 }
 
@@ -370,7 +403,7 @@ mod tests {
         let plan = Plan { root: Relation::new(limit, 5.0), outputs: Vec::new() };
         let rows = |row_count, is_reduced| Some(ActualRows { row_count, is_reduced });
         let lines = |estimates, actual_rows: &[_], run_count| {
-            plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count }).join("|")
+            plan_lines(&plan, PlanFacts { estimates, actual_rows, run_count, exchanges: &[] }).join("|")
         };
         assert_eq!(lines(false, &[], 0), "Limit all|  Values, 0 rows");
         assert_eq!(lines(true, &[], 1), "Limit all  (rows=5)|  Values, 0 rows  (rows=7)");

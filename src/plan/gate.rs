@@ -112,7 +112,7 @@ fn without_rows(relation: &Arc<Relation>) -> Arc<Relation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ColumnId, FileSet, ScanColumn};
+    use crate::{ColumnId, FileSet, ScanColumn, ScanExtent};
 
     fn scan(filters: Vec<Expression>) -> Arc<Relation> {
         let column = ScanColumn {
@@ -124,7 +124,8 @@ mod tests {
             trim_blanks: false,
         };
         let files = FileSet { paths: Vec::new() };
-        Relation::new(Operator::Scan { table: "t".into(), files, columns: vec![column], filters }, 1.0)
+        let (columns, extent) = (vec![column], ScanExtent::Whole);
+        Relation::new(Operator::Scan { table: "t".into(), files, columns, filters, extent }, 1.0)
     }
 
     fn parameter() -> Expression {

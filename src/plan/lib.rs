@@ -13,6 +13,8 @@
 //! - `ctype.rs`: whose letters a function changes
 //! - `relation.rs`: relational operators; `prune.rs`: dropping columns nobody reads
 //! - `gate.rs`: what is not computed because a condition without columns is not true
+//! - `exchange.rs`: where rows change ranks; `partial.rs`: aggregates in two steps
+//! - `distribute/`: a plan becomes one that all ranks run
 //! - `explain.rs`: plans in words; `depth.rs`: how deep they may be
 //! - `message.rs`, `frame.rs`: what travels over the socket
 //! - `memory.rs`: amounts of memory, and where memory is
@@ -28,7 +30,9 @@
 mod affinity;
 mod ctype;
 mod depth;
+mod distribute;
 mod error;
+mod exchange;
 mod explain;
 mod expression;
 mod failure;
@@ -38,6 +42,7 @@ mod functions;
 mod gate;
 mod memory;
 mod message;
+mod partial;
 mod prune;
 mod relation;
 mod types;
@@ -46,7 +51,12 @@ mod value;
 pub use affinity::{AffinityPolicy, AffinityRule};
 pub use ctype::{Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
+pub use distribute::{
+    DistributeRequest, Distributed, Distribution, ExchangeCosts, ExchangeFacts, ExchangeReason, FilterScope,
+    HashedKey, OneRankReason, RankPolicy, ScanFigures, distribute, filter_scope,
+};
 pub use error::{Error, ErrorKind, Result};
+pub use exchange::{ExchangeId, ExchangeKind, exchange_key_type, is_exchange_key};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use failure::{call_could_fail, could_fail};
@@ -67,10 +77,11 @@ pub use message::{
     QueryMetrics, QueryRequest, QueryTimeline, Request, Response, SampleRequest, StoragePath,
     TableDescription,
 };
+pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{
     AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
-    Relation, ScanColumn, SortKey,
+    Relation, ScanColumn, ScanExtent, SortKey,
 };
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};

@@ -32,11 +32,11 @@ pub fn columns_above_scans(plan: &Plan) -> HashSet<ColumnId> {
     read
 }
 
-type Required = HashSet<ColumnId>;
+pub(crate) type Required = HashSet<ColumnId>;
 
 fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
     let operator = match &relation.operator {
-        Operator::Scan { table, files, columns, filters } => {
+        Operator::Scan { table, files, columns, filters, extent } => {
             let mut needed = required.clone();
             filters.iter().for_each(|filter| require_columns(filter, &mut needed));
             Operator::Scan {
@@ -44,6 +44,7 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 files: files.clone(),
                 columns: columns.iter().filter(|column| needed.contains(&column.id)).cloned().collect(),
                 filters: filters.clone(),
+                extent: *extent,
             }
         }
         Operator::Values { columns, rows } => {
@@ -76,7 +77,7 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 build: *build,
             }
         }
-        Operator::Aggregate { input, groups, aggregates } => {
+        Operator::Aggregate { input, groups, aggregates, phase } => {
             let aggregates: Vec<_> =
                 aggregates.iter().filter(|call| required.contains(&call.id)).cloned().collect();
             let mut needed = Required::new();
@@ -84,7 +85,12 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
             for call in &aggregates {
                 call.argument.iter().chain(&call.filter).for_each(|part| require_columns(part, &mut needed));
             }
-            Operator::Aggregate { input: prune_relation(input, &needed), groups: groups.clone(), aggregates }
+            Operator::Aggregate {
+                input: prune_relation(input, &needed),
+                groups: groups.clone(),
+                aggregates,
+                phase: *phase,
+            }
         }
         Operator::Sort { input, keys } => {
             let mut needed = required.clone();
@@ -107,11 +113,16 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 .collect();
             Operator::UnionAll { inputs, columns: retain_marked(columns, &kept) }
         }
+        Operator::Exchange { input, id, kind } => {
+            let mut needed = required.clone();
+            kind.expressions().for_each(|key| require_columns(key, &mut needed));
+            Operator::Exchange { input: prune_relation(input, &needed), id: *id, kind: kind.clone() }
+        }
     };
     Arc::new(Relation { operator, estimate: relation.estimate })
 }
 
-fn require_columns(expression: &Expression, required: &mut Required) {
+pub(crate) fn require_columns(expression: &Expression, required: &mut Required) {
     expression.walk(&mut |part| {
         if let Expression::Column { id, .. } = part {
             required.insert(*id);
@@ -130,7 +141,7 @@ fn retain_marked<T: Clone>(items: &[T], kept: &[bool]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, FileSet, Function, ScanColumn, SortKey};
+    use crate::{DataType, FileSet, Function, ScanColumn, ScanExtent, SortKey};
 
     fn column(id: u32) -> Expression {
         Expression::column(ColumnId(id), DataType::Int64)
@@ -149,7 +160,8 @@ mod tests {
             })
             .collect();
         let files = FileSet { paths: vec!["/t.parquet".into()] };
-        Relation::new(Operator::Scan { table: "t".into(), files, columns, filters: Vec::new() }, 1.0)
+        let (filters, extent) = (Vec::new(), ScanExtent::Whole);
+        Relation::new(Operator::Scan { table: "t".into(), files, columns, filters, extent }, 1.0)
     }
 
     fn ids(relation: &Relation) -> Vec<u32> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Aggregate, DataType, Expression, FileSet,
+    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, Expression, FileSet,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -45,6 +45,8 @@ pub enum Operator {
         columns: Vec<ScanColumn>,
         /// Conditions that every row must meet (AND), in no order: what must come after others is a `Filter` above.
         filters: Vec<Expression>,
+        /// Which of the rows a rank reads.
+        extent: ScanExtent,
     },
     /// Rows written in the plan. Columns: `columns`.
     Values {
@@ -92,6 +94,8 @@ pub enum Operator {
         groups: Vec<NamedExpression>,
         /// What is computed per group.
         aggregates: Vec<AggregateCall>,
+        /// What the aggregates' arguments and results are.
+        phase: AggregatePhase,
     },
     /// Rows in order. Columns: the input's.
     Sort {
@@ -116,6 +120,25 @@ pub enum Operator {
         /// Ids and types of the result.
         columns: Vec<(ColumnId, DataType)>,
     },
+    /// The input's rows, on the ranks that `kind` says. All ranks of a query run the same tree, and meet here. Columns:
+    /// the input's.
+    Exchange {
+        /// Input.
+        input: Arc<Relation>,
+        /// Which exchange of the plan this is.
+        id: ExchangeId,
+        /// Where rows go.
+        kind: ExchangeKind,
+    },
+}
+
+/// Which rows of its files a scan reads on a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ScanExtent {
+    /// All of them, on every rank that runs the plan.
+    Whole,
+    /// Those of the row groups that are dealt to the rank: each row group to one rank, by all ranks in the same way.
+    Dealt,
 }
 
 /// A column that a scan reads.
@@ -230,9 +253,10 @@ impl Relation {
                 columns.iter().map(|column| (column.id, column.data_type.clone())).collect()
             }
             Operator::Values { columns, .. } | Operator::UnionAll { columns, .. } => columns.clone(),
-            Operator::Filter { input, .. } | Operator::Sort { input, .. } | Operator::Limit { input, .. } => {
-                input.columns()
-            }
+            Operator::Filter { input, .. }
+            | Operator::Sort { input, .. }
+            | Operator::Limit { input, .. }
+            | Operator::Exchange { input, .. } => input.columns(),
             Operator::Project { expressions, .. } => named_columns(expressions),
             Operator::Join { kind, left, right, .. } => {
                 let mut columns = left.columns();
@@ -274,7 +298,7 @@ impl Relation {
                 }
                 residual.iter_mut().for_each(|part| part.map_parts(change));
             }
-            Operator::Aggregate { input, groups, aggregates } => {
+            Operator::Aggregate { input, groups, aggregates, .. } => {
                 *input = input.map_expressions(change);
                 groups.iter_mut().for_each(|named| named.expression.map_parts(change));
                 for call in aggregates {
@@ -292,6 +316,10 @@ impl Relation {
             Operator::UnionAll { inputs, .. } => {
                 inputs.iter_mut().for_each(|(input, _)| *input = input.map_expressions(change));
             }
+            Operator::Exchange { input, kind, .. } => {
+                *input = input.map_expressions(change);
+                kind.expressions_mut().for_each(|part| part.map_parts(change));
+            }
         }
         Arc::new(Relation { operator, estimate: self.estimate })
     }
@@ -305,7 +333,8 @@ impl Relation {
             | Operator::Project { input, .. }
             | Operator::Aggregate { input, .. }
             | Operator::Sort { input, .. }
-            | Operator::Limit { input, .. } => *input = change(input),
+            | Operator::Limit { input, .. }
+            | Operator::Exchange { input, .. } => *input = change(input),
             Operator::Join { left, right, .. } => {
                 *left = change(left);
                 *right = change(right);
@@ -336,6 +365,7 @@ impl Relation {
             Operator::Sort { keys, .. } => keys.iter().map(|key| &key.expression).collect(),
             Operator::Limit { offset, count, .. } => offset.iter().chain(count).collect(),
             Operator::UnionAll { .. } => Vec::new(),
+            Operator::Exchange { kind, .. } => kind.expressions().collect(),
         }
     }
 
@@ -360,7 +390,8 @@ impl Relation {
             | Operator::Project { input, .. }
             | Operator::Aggregate { input, .. }
             | Operator::Sort { input, .. }
-            | Operator::Limit { input, .. } => vec![input],
+            | Operator::Limit { input, .. }
+            | Operator::Exchange { input, .. } => vec![input],
             Operator::Join { left, right, .. } => vec![left, right],
             Operator::UnionAll { inputs, .. } => inputs.iter().map(|(input, _)| input).collect(),
         }

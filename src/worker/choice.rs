@@ -142,7 +142,7 @@ impl Model<'_> {
                 self.add(left, left_share);
                 self.add(right, right_share);
             }
-            Operator::Aggregate { input, groups, aggregates } => {
+            Operator::Aggregate { input, groups, aggregates, .. } => {
                 let input_rows = rows(input, 1.0);
                 if !groups.is_empty() {
                     self.work(GROUP_ROW, input_rows);
@@ -174,6 +174,7 @@ impl Model<'_> {
             Operator::UnionAll { inputs, .. } => {
                 inputs.iter().for_each(|(input, _)| self.add(input, share));
             }
+            Operator::Exchange { input, .. } => self.add(input, share),
         }
     }
 
@@ -206,7 +207,8 @@ mod tests {
     use std::sync::Arc;
 
     use pystachio_plan::{
-        Aggregate, AggregateCall, ColumnId, FileSet, Function, JoinKey, JoinKind, NamedExpression, ScanColumn,
+        Aggregate, AggregateCall, AggregatePhase, ColumnId, FileSet, Function, JoinKey, JoinKind,
+        NamedExpression, ScanColumn, ScanExtent,
     };
 
     use super::*;
@@ -236,7 +238,10 @@ mod tests {
             trim_blanks: false,
         }];
         let files = FileSet { paths: vec!["/t".to_owned()] };
-        Relation::new(Operator::Scan { table: "t".to_owned(), files, columns, filters }, rows)
+        Relation::new(
+            Operator::Scan { table: "t".to_owned(), files, columns, filters, extent: ScanExtent::Whole },
+            rows,
+        )
     }
 
     fn count_by(input: Arc<Relation>, id: u32) -> Arc<Relation> {
@@ -249,7 +254,10 @@ mod tests {
             filter: None,
             data_type: DataType::Int64,
         };
-        Relation::new(Operator::Aggregate { input, groups, aggregates: vec![call] }, 10.0)
+        Relation::new(
+            Operator::Aggregate { input, groups, aggregates: vec![call], phase: AggregatePhase::Whole },
+            10.0,
+        )
     }
 
     fn join(left: Arc<Relation>, right: Arc<Relation>, build: JoinSide) -> Arc<Relation> {

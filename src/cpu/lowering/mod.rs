@@ -48,8 +48,8 @@ use arrow::{
 };
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
-    ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression, Operator, Plan,
-    RELATION_DEPTH_MAX, Relation, Result, SortKey,
+    AggregatePhase, ColumnId, DataType, Error, ErrorKind, Expression, Function, Literal, NamedExpression,
+    Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, SortKey,
 };
 
 use self::expressions::PhysicalInput;
@@ -117,7 +117,9 @@ impl Lowering<'_> {
             return Err(Error::new(ErrorKind::NotSupported, message));
         }
         match &relation.operator {
-            Operator::Scan { .. } => self.lower_scan(relation, &[], required, false),
+            Operator::Scan { extent: ScanExtent::Whole, .. } => {
+                self.lower_scan(relation, &[], required, false)
+            }
             Operator::Values { columns, rows } => self.lower_values(columns, rows),
             Operator::Filter { input, predicate } => self.lower_filter(input, predicate, required, depth),
             Operator::Project { input, expressions } => {
@@ -134,7 +136,12 @@ impl Lowering<'_> {
                 };
                 self.lower_join(&join, required, depth)
             }
-            Operator::Aggregate { input, groups, aggregates } => {
+            Operator::Aggregate { phase: AggregatePhase::Partial | AggregatePhase::Final, .. }
+            | Operator::Exchange { .. }
+            | Operator::Scan { extent: ScanExtent::Dealt, .. } => {
+                Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"))
+            }
+            Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
                 self.lower_aggregate(input, groups, aggregates, relation.estimate, depth)
             }
             Operator::Sort { input, keys } => self.lower_sort(input, keys, required, depth),
@@ -161,8 +168,9 @@ impl Lowering<'_> {
         required: &Required,
         with_bounds: bool,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let Operator::Scan { table, files, columns, filters } = &relation.operator else {
-            return Err(Error::internal("a scan is something else"));
+        let Operator::Scan { table, files, columns, filters, extent: ScanExtent::Whole } = &relation.operator
+        else {
+            return Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no ranks"));
         };
         let estimate_rows = relation.estimate.rows;
         let request = ScanRequest { table, files, columns, output: required, estimate_rows, with_bounds };

@@ -13,7 +13,13 @@ fn tables(fixture: &Fixture) -> [Arc<Relation>; 3] {
             vec![scan_column(first, "k", DataType::Int64), scan_column(first + 1, "v", DataType::Int64)];
         let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
         Relation::new(
-            Operator::Scan { table: name.to_owned(), files, columns, filters: Vec::new() },
+            Operator::Scan {
+                table: name.to_owned(),
+                files,
+                columns,
+                filters: Vec::new(),
+                extent: ScanExtent::Whole,
+            },
             rows as f64,
         )
     };
@@ -43,7 +49,10 @@ fn limit(input: &Arc<Relation>, count: i64, offset: i64) -> Arc<Relation> {
 
 fn aggregate(input: &Arc<Relation>, groups: &[u32], calls: Vec<AggregateCall>) -> Arc<Relation> {
     let groups = groups.iter().map(|id| named(*id, column(*id))).collect();
-    Relation::new(Operator::Aggregate { input: input.clone(), groups, aggregates: calls }, 10.0)
+    Relation::new(
+        Operator::Aggregate { input: input.clone(), groups, aggregates: calls, phase: AggregatePhase::Whole },
+        10.0,
+    )
 }
 
 fn preorder(relation: &Arc<Relation>, found: &mut Vec<Arc<Relation>>) {

@@ -23,7 +23,7 @@ fn aggregate(
     groups: Vec<NamedExpression>,
     aggregates: Vec<AggregateCall>,
 ) -> Arc<Relation> {
-    Relation::new(Operator::Aggregate { input, groups, aggregates }, 3.0)
+    Relation::new(Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole }, 3.0)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -181,6 +181,7 @@ async fn many_groups_survive_both_phases() {
                 input: scan(&path, &[(1, "v", DataType::Int64)]),
                 groups: vec![named(1, column(1))],
                 aggregates: vec![call(2, Aggregate::Count, None, DataType::Int64)],
+                phase: AggregatePhase::Whole,
             },
             estimate,
         );

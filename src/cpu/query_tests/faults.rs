@@ -167,6 +167,7 @@ fn pair_count(path: &Path, keys: bool, residual: Option<Expression>) -> Plan {
         input: Relation::new(join, 1e10),
         groups: Vec::new(),
         aggregates: vec![call(3, Aggregate::Count, None, DataType::Int64)],
+        phase: AggregatePhase::Whole,
     };
     Plan { root: Relation::new(count, 1.0), outputs: vec![ColumnId(3)] }
 }

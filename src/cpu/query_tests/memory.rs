@@ -47,6 +47,7 @@ async fn groups_larger_than_memory_spill() {
             input: input(&path, 1),
             groups: vec![named(2, words)],
             aggregates: vec![call(3, Aggregate::Max, Some(column(1)), DataType::Int64)],
+            phase: AggregatePhase::Whole,
         };
         let plan = Relation::new(grouped, estimate);
         let answer = fixture.run(plan, &[2, 3]).await.unwrap();
@@ -70,11 +71,17 @@ async fn scans_of_large_row_groups_leave_memory_to_what_spills() {
     let path = fixture.write("noise", vec![("w", texts(&words))], 100_000);
     let input = scan(&path, &[(1, "w", DataType::Text)]);
     let word = || Expression::column(ColumnId(1), DataType::Text);
-    let different = Operator::Aggregate { input, groups: vec![named(1, word())], aggregates: Vec::new() };
+    let different = Operator::Aggregate {
+        input,
+        groups: vec![named(1, word())],
+        aggregates: Vec::new(),
+        phase: AggregatePhase::Whole,
+    };
     let counted = Operator::Aggregate {
         input: Relation::new(different, 2e5),
         groups: Vec::new(),
         aggregates: vec![call(2, Aggregate::Count, None, DataType::Int64)],
+        phase: AggregatePhase::Whole,
     };
     let answer = fixture.run(Relation::new(counted, 1.0), &[2]).await.unwrap();
     assert_eq!(answer.rows, [["200000"]]);
@@ -102,6 +109,7 @@ fn crowded_join(fixture: &Fixture) -> Arc<Relation> {
         input: Relation::new(join, 2e5),
         groups: Vec::new(),
         aggregates: vec![call(3, Aggregate::Count, None, DataType::Int64)],
+        phase: AggregatePhase::Whole,
     };
     Relation::new(count, 1.0)
 }
@@ -153,6 +161,7 @@ async fn queries_that_do_not_fit_side_by_side_wait_and_end() {
                 input: Relation::new(operator, 4e5),
                 groups: Vec::new(),
                 aggregates: longest,
+                phase: AggregatePhase::Whole,
             },
             1.0,
         )
@@ -372,7 +381,10 @@ fn mixed_aggregates(path: &Path, groups: Vec<NamedExpression>) -> Arc<Relation> 
             ..call(16, Aggregate::Count, None, DataType::Int64)
         },
     ];
-    Relation::new(Operator::Aggregate { input: input(path, 1), groups, aggregates }, 1.0)
+    Relation::new(
+        Operator::Aggregate { input: input(path, 1), groups, aggregates, phase: AggregatePhase::Whole },
+        1.0,
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

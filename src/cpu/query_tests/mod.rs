@@ -27,9 +27,9 @@ use arrow::{
 use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::{Engine, StopFlag};
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Error, Expression, FileSet,
-    Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest, Relation, ScanColumn,
-    Value,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Error,
+    Expression, FileSet, Function, Literal, NamedExpression, Operator, Plan, QueryMetrics, QueryRequest,
+    Relation, ScanColumn, ScanExtent, Value,
 };
 use tempfile::TempDir;
 
@@ -200,7 +200,10 @@ fn scan(path: &Path, columns: &[(u32, &str, DataType)]) -> Arc<Relation> {
 
 fn scan_declared(path: &Path, columns: Vec<ScanColumn>, filters: Vec<Expression>) -> Arc<Relation> {
     let files = FileSet { paths: vec![path.to_str().unwrap().to_owned()] };
-    Relation::new(Operator::Scan { table: "t".to_owned(), files, columns, filters }, 1000.0)
+    Relation::new(
+        Operator::Scan { table: "t".to_owned(), files, columns, filters, extent: ScanExtent::Whole },
+        1000.0,
+    )
 }
 
 fn column(id: u32) -> Expression {

@@ -71,7 +71,10 @@ async fn summary(fixture: &Fixture, path: &Path) -> (Vec<String>, usize) {
         call(4, Aggregate::Count, Some(column(1)), DataType::Int64),
     ];
     let input = scan(path, &[(1, "v", DataType::Int64)]);
-    let root = Relation::new(Operator::Aggregate { input, groups: Vec::new(), aggregates }, 1.0);
+    let root = Relation::new(
+        Operator::Aggregate { input, groups: Vec::new(), aggregates, phase: AggregatePhase::Whole },
+        1.0,
+    );
     let summary = fixture.run(root, &[2, 3, 4]).await.unwrap().lines();
     let is_null = Expression::predicate(Function::IsNull, vec![column(1)]);
     let nulls = scan_declared(path, vec![scan_column(1, "v", DataType::Int64)], vec![is_null]);

@@ -53,6 +53,7 @@ pub unsafe extern "C-unwind" fn explain_foreign_scan(
             estimates: (*explain).costs,
             actual_rows: metrics.filter(|_| !hides_counts).map_or(&[], |metrics| &metrics.actual_rows),
             run_count: cost.as_ref().map_or(0, |cost| cost.run_count),
+            exchanges: &[],
         };
         writer.lines("Engine Plan", &plan_lines(&private.plan, facts));
         if (*explain).verbose {

@@ -41,7 +41,9 @@ struct Key {
 impl LookupPlan {
     /// The plan of a scan with so many parameters; `None` if it can't be looked up in.
     pub fn of(plan: &Plan, parameter_count: usize) -> Option<Self> {
-        let Operator::Scan { table, files, columns, filters } = &plan.root.operator else { return None };
+        let Operator::Scan { table, files, columns, filters, extent } = &plan.root.operator else {
+            return None;
+        };
         let mut outputs = plan.outputs.clone();
         let mut keys: Vec<Key> = Vec::new();
         let mut rest = Vec::new();
@@ -68,6 +70,7 @@ impl LookupPlan {
             files: files.clone(),
             columns: columns.clone(),
             filters: rest,
+            extent: *extent,
         };
         Some(Self { plan: Plan { root: Relation::new(scan, plan.root.estimate.rows), outputs }, keys })
     }
@@ -223,7 +226,7 @@ fn append_cell(array: &dyn Array, row: usize, key: &mut Vec<u8>) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use pystachio_plan::{FileSet, ScanColumn};
+    use pystachio_plan::{FileSet, ScanColumn, ScanExtent};
 
     use super::*;
 
@@ -245,8 +248,13 @@ mod tests {
             trim_blanks: false,
         };
         let files = FileSet { paths: Vec::new() };
-        let scan =
-            Operator::Scan { table: "t".into(), files, columns: vec![scanned(1), scanned(2)], filters };
+        let scan = Operator::Scan {
+            table: "t".into(),
+            files,
+            columns: vec![scanned(1), scanned(2)],
+            filters,
+            extent: ScanExtent::Whole,
+        };
         Plan { root: Relation::new(scan, 1.0), outputs: vec![ColumnId(2)] }
     }
 

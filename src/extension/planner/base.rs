@@ -4,7 +4,7 @@ use std::{collections::HashMap, rc::Rc};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn,
+    ColumnDescription, DataType, Error, ErrorKind, Expression, Operator, Relation, ScanColumn, ScanExtent,
     TableDescription,
 };
 
@@ -95,6 +95,7 @@ unsafe fn build(
             files: table.files.clone(),
             columns: scan_columns,
             filters: conditions.scan,
+            extent: ScanExtent::Whole,
         };
         let rows = (*relation).rows;
         let scan = conditions.above.into_iter().fold(Relation::new(scan, rows), |input, predicate| {

@@ -3,7 +3,9 @@
 use std::rc::Rc;
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{AggregateCall, DataType, Expression, Operator, Relation, SortKey, Value};
+use pystachio_plan::{
+    AggregateCall, AggregatePhase, DataType, Expression, Operator, Relation, SortKey, Value,
+};
 
 use super::{
     base::replace_paths,
@@ -130,7 +132,10 @@ impl Upper<'_> {
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
             let input = self.info.relation.clone();
-            let mut relation = Relation::new(Operator::Aggregate { input, groups, aggregates }, rows);
+            let mut relation = Relation::new(
+                Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole },
+                rows,
+            );
             if !computed.is_empty() {
                 let mut expressions = pass_through(&relation);
                 expressions.extend(computed);
@@ -234,7 +239,10 @@ impl Upper<'_> {
             }
             let rows = self.estimate_groups(&keys, self.info.rows);
             let input = self.info.relation.clone();
-            let relation = Relation::new(Operator::Aggregate { input, groups, aggregates: Vec::new() }, rows);
+            let relation = Relation::new(
+                Operator::Aggregate { input, groups, aggregates: Vec::new(), phase: AggregatePhase::Whole },
+                rows,
+            );
             let cost = cost::GROUP_ROW_COST * self.info.rows;
             Ok(self.info.above(relation, Rc::new(Scope::Expressions(found)), rows, cost))
         }

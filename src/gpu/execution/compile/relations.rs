@@ -3,9 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use pystachio_plan::{
-    AggregateCall, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function, JoinKind,
-    JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation, Result,
-    SortKey, Value, columns_above_scans,
+    AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
+    JoinKind, JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation,
+    Result, ScanExtent, SortKey, Value, columns_above_scans,
 };
 
 use super::joins::Join;
@@ -63,7 +63,8 @@ fn scan_ranks(root: &Relation) -> HashMap<usize, usize> {
             | PlanOperator::Project { input, .. }
             | PlanOperator::Aggregate { input, .. }
             | PlanOperator::Sort { input, .. }
-            | PlanOperator::Limit { input, .. } => waiting.push(input),
+            | PlanOperator::Limit { input, .. }
+            | PlanOperator::Exchange { input, .. } => waiting.push(input),
             PlanOperator::Join { kind, left, right, build, .. } => match build_side(*kind, *build) {
                 JoinSide::Left => waiting.extend([right, left].map(Arc::as_ref)),
                 JoinSide::Right => waiting.extend([left, right].map(Arc::as_ref)),
@@ -113,7 +114,7 @@ pub(super) fn relation(
         return Err(Error::new(ErrorKind::NotSupported, message));
     }
     match &relation.operator {
-        PlanOperator::Scan { table, files, columns: scan_columns, filters } => {
+        PlanOperator::Scan { table, files, columns: scan_columns, filters, extent: ScanExtent::Whole } => {
             let place = describe(query, format!("Scan {table}"), depth);
             let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
             let rank = rank.unwrap_or(usize::MAX);
@@ -152,7 +153,7 @@ pub(super) fn relation(
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, query, depth)
         }
-        PlanOperator::Aggregate { input, groups, aggregates } => {
+        PlanOperator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
             let place = describe(query, "Aggregate".to_owned(), depth);
             // A group is dropped whole.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
@@ -176,6 +177,11 @@ pub(super) fn relation(
             Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
+        PlanOperator::Aggregate { phase: AggregatePhase::Partial | AggregatePhase::Final, .. }
+        | PlanOperator::Exchange { .. }
+        | PlanOperator::Scan { extent: ScanExtent::Dealt, .. } => {
+            Err(Error::new(ErrorKind::NotSupported, "the GPU engine has no ranks"))
+        }
     }
 }
 

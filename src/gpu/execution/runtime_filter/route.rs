@@ -228,7 +228,8 @@ pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
         Operator::Filter { .. } | Operator::Limit { .. } | Operator::Values { .. } => true,
         Operator::Project { input, .. }
         | Operator::Aggregate { input, .. }
-        | Operator::Sort { input, .. } => is_selective(input),
+        | Operator::Sort { input, .. }
+        | Operator::Exchange { input, .. } => is_selective(input),
         Operator::Join { kind, left, right, .. } => match kind {
             JoinKind::Inner => is_selective(left) || is_selective(right),
             JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => true,

@@ -29,7 +29,7 @@ use parquet::{arrow::ArrowWriter, file::properties::WriterProperties};
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
     Aggregate, AggregateCall, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, FileSet,
-    JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn,
+    JoinKind, Operator, Plan, QueryMetrics, QueryRequest, Relation, Result, ScanColumn, ScanExtent,
 };
 
 use self::watched::Watched;
@@ -187,6 +187,7 @@ impl Table {
             files: FileSet { paths: vec![self.path.display().to_string()] },
             columns: (0..).zip(columns).map(column).collect(),
             filters: conditions.to_vec(),
+            extent: ScanExtent::Whole,
         };
         Relation::new(operator, self.rows.len() as f64)
     }

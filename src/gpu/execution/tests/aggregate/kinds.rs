@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pystachio_plan::{Aggregate, AggregateCall, DataType, NamedExpression, Operator, Plan, Relation};
+use pystachio_plan::{
+    Aggregate, AggregateCall, AggregatePhase, DataType, NamedExpression, Operator, Plan, Relation,
+};
 
 use super::*;
 
@@ -85,6 +87,7 @@ fn grouped(table: &Table, groups: &[Expression], calls: &[Call]) -> Plan {
         input: table.scan(0),
         groups: groups.iter().enumerate().map(named).collect(),
         aggregates: calls.iter().enumerate().map(aggregate).collect(),
+        phase: AggregatePhase::Whole,
     };
     plan(Relation::new(operator, 1.0))
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use arrow::{array::AsArray, datatypes::Decimal256Type, datatypes::Int64Type, datatypes::i256};
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
-    Aggregate, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function, JoinKey, JoinKind,
-    JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
+    Aggregate, AggregatePhase, ColumnId, DataType, DeviceSettings, EngineChoice, Expression, Function,
+    JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, QueryRequest, Relation, SortKey, Value,
 };
 
 use super::aggregate_call;
@@ -102,7 +102,10 @@ fn averages_of_wide_decimals_by_a_large_key_are_merged_over_chunks() {
         aggregate_call(LEAST, Aggregate::Min, value(), decimal(38, 2)),
     ];
     let groups = vec![NamedExpression { id: ColumnId(KEY), expression: column(KEY, key_type()) }];
-    let grouped = Relation::new(Operator::Aggregate { input: union(chunks), groups, aggregates }, 4.0);
+    let grouped = Relation::new(
+        Operator::Aggregate { input: union(chunks), groups, aggregates, phase: AggregatePhase::Whole },
+        4.0,
+    );
     let count = Expression::call(Function::Cast, vec![column(COUNT, DataType::Int64)], decimal(13, 0));
     let is_counted = Expression::predicate(
         Function::Greater,

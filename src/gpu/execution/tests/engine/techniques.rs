@@ -4,7 +4,8 @@
 use std::sync::atomic::AtomicU64;
 
 use pystachio_plan::{
-    ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation, Value,
+    AggregatePhase, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
+    Value,
 };
 
 use super::*;
@@ -70,6 +71,7 @@ fn grouped(input: Arc<Relation>) -> Arc<Relation> {
             aggregate_call(202, Aggregate::Sum, Some(int64(103)), wide.clone()),
             aggregate_call(203, Aggregate::Min, Some(int64(103)), DataType::Int64),
         ],
+        phase: AggregatePhase::Whole,
     };
     Relation::new(operator, 1.0)
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pystachio_plan::{CaseBranch, Ctype, Function, JoinKey, JoinKind, JoinSide, NamedExpression, SortKey};
+use pystachio_plan::{
+    AggregatePhase, CaseBranch, Ctype, Function, JoinKey, JoinKind, JoinSide, NamedExpression, SortKey,
+};
 
 use super::{
     dictionaries::{forms, literal, number, of_text, properties, shape, test, without, written},
@@ -36,7 +38,7 @@ fn aggregate(
     groups: Vec<NamedExpression>,
     aggregates: Vec<AggregateCall>,
 ) -> Arc<Relation> {
-    Relation::new(Operator::Aggregate { input, groups, aggregates }, 1.0)
+    Relation::new(Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole }, 1.0)
 }
 
 /// Every kind of aggregate, of text where it can be.

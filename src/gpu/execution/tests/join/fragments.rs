@@ -12,7 +12,7 @@ use std::{
 
 use pystachio_engine::ResultStream;
 use pystachio_plan::{
-    Error, ErrorKind, Function, JoinKey, JoinSide, Literal, NamedExpression, SortKey, Value,
+    AggregatePhase, Error, ErrorKind, Function, JoinKey, JoinSide, Literal, NamedExpression, SortKey, Value,
 };
 
 use super::{
@@ -59,6 +59,7 @@ fn grouped(input: Arc<Relation>) -> Plan {
             aggregate_call(9001, Aggregate::Count, None, DataType::Int64),
             aggregate_call(9002, Aggregate::Sum, Some(int64(3)), wide),
         ],
+        phase: AggregatePhase::Whole,
     };
     let keys = vec![SortKey { expression: int64(9000), descending: false, nulls_first: false }];
     plan(Relation::new(Operator::Sort { input: Relation::new(operator, 1.0), keys }, 1.0))

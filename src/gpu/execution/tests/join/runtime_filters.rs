@@ -1,7 +1,9 @@
 //! Filters that joins send to the scans of their probe sides: the same rows with and without, and what they drop.
 
 use arrow::array::Decimal128Array;
-use pystachio_plan::{ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
+use pystachio_plan::{
+    AggregatePhase, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, ScanExtent, Value,
+};
 
 use super::*;
 
@@ -23,8 +25,13 @@ fn scan_below(table: &Table, first: u32, limit: i64) -> Arc<Relation> {
     };
     let limit = Expression::literal(Value::Int(limit), DataType::Int64);
     let filters = vec![Expression::predicate(Function::Less, vec![int64(first + 2), limit])];
-    let operator =
-        Operator::Scan { table: name.clone(), files: files.clone(), columns: columns.clone(), filters };
+    let operator = Operator::Scan {
+        table: name.clone(),
+        files: files.clone(),
+        columns: columns.clone(),
+        filters,
+        extent: ScanExtent::Whole,
+    };
     Relation::new(operator, 1.0)
 }
 
@@ -247,6 +254,7 @@ fn filters_go_through_operators_to_every_scan_that_has_the_keys() {
             input: fact.scan(0),
             groups: vec![named(8, int64(0))],
             aggregates: vec![count_rows],
+            phase: AggregatePhase::Whole,
         },
         1.0,
     );
@@ -313,6 +321,7 @@ fn averages_let_filters_pass_and_other_quotients_do_not() {
                 aggregate_call(9, Aggregate::Sum, Some(value), decimal(38)),
                 aggregate_call(10, Aggregate::Count, Some(int64(counted)), DataType::Int64),
             ],
+            phase: AggregatePhase::Whole,
         };
         let sum = Expression::column(ColumnId(9), decimal(38));
         let count = Expression::call(Function::Cast, vec![int64(10)], decimal(13));
@@ -401,6 +410,7 @@ fn decimals(precision: u8, values: impl Iterator<Item = i128>) -> (tempfile::Tem
         files: FileSet { paths: vec![path.display().to_string()] },
         columns: vec![column],
         filters: Vec::new(),
+        extent: ScanExtent::Whole,
     };
     (folder, Relation::new(operator, 1.0), first)
 }

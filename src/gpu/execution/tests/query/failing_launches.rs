@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use pystachio_plan::{
-    Error, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation,
-    SortKey,
+    AggregatePhase, Error, ErrorKind, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
+    Relation, SortKey,
 };
 
 use super::*;
@@ -25,6 +25,7 @@ fn all_operators(left: &Table, right: &Table) -> Plan {
         input: Relation::new(join, 1.0),
         groups: vec![NamedExpression { id: ColumnId(100), expression: text(1) }],
         aggregates: vec![count(200, None), count(201, Some(int64(7)))],
+        phase: AggregatePhase::Whole,
     };
     let sort = Operator::Sort {
         input: Relation::new(aggregate, 1.0),

@@ -1,7 +1,8 @@
 //! Devices that work late, in orders that seeds choose, and that refuse what they are asked for.
 
 use pystachio_plan::{
-    Error, ErrorKind, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation, SortKey,
+    AggregatePhase, Error, ErrorKind, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Relation,
+    SortKey,
 };
 
 use super::*;
@@ -38,6 +39,7 @@ fn query(table: &Table) -> Plan {
             aggregate_call(201, Aggregate::Count, None, DataType::Int64),
             aggregate_call(202, Aggregate::Sum, Some(int64(7)), wide),
         ],
+        phase: AggregatePhase::Whole,
     };
     let ascending = |expression| SortKey { expression, descending: false, nulls_first: false };
     let keys = vec![ascending(text(100)), ascending(int64(101))];

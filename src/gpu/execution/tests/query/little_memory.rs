@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::atomic::AtomicU64};
 
-use pystachio_plan::{Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
+use pystachio_plan::{AggregatePhase, Function, JoinKey, JoinKind, JoinSide, NamedExpression, Value};
 
 use super::*;
 use crate::operation::SLICES;
@@ -37,6 +37,7 @@ fn summed(input: Arc<Relation>) -> Plan {
             aggregate_call(201, Aggregate::Count, None, DataType::Int64),
             aggregate_call(202, Aggregate::Sum, Some(int64(3)), wide),
         ],
+        phase: AggregatePhase::Whole,
     };
     plan(Relation::new(operator, 1.0))
 }
@@ -172,6 +173,7 @@ fn few_groups_of_many_parts_copy_little() {
                 DataType::Decimal { precision: 38, scale: 0 },
             ),
         ],
+        phase: AggregatePhase::Whole,
     };
     let platform = Watched::new(|_| Ok(()));
     let fixture = Fixture::over(platform.clone(), file_bytes(&table) / 4);

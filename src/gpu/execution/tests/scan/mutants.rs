@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pystachio_files::{FileCatalog, describe};
-use pystachio_plan::ErrorKind;
+use pystachio_plan::{ErrorKind, ScanExtent};
 
 use super::*;
 
@@ -34,6 +34,7 @@ fn read(fixture: &Fixture, path: &std::path::Path, columns: &[ScanColumn]) -> Re
         files: FileSet { paths: vec![path.display().to_string()] },
         columns: columns.to_vec(),
         filters: Vec::new(),
+        extent: ScanExtent::Whole,
     };
     fixture.run(plan(Relation::new(operator, 100.0)))
 }

@@ -4,7 +4,7 @@ use parquet::{
     basic::Compression, data_type::Int64Type, file::writer::SerializedFileWriter,
     schema::parser::parse_message_type,
 };
-use pystachio_plan::{Function, OperatorMetrics, Value};
+use pystachio_plan::{Function, OperatorMetrics, ScanExtent, Value};
 
 use super::*;
 
@@ -225,6 +225,7 @@ fn columns_behind_groups_without_columns_are_read_in_their_own_place() {
             files: FileSet { paths: vec![path.display().to_string()] },
             columns: [(0, "b"), (1, "a")].map(column).to_vec(),
             filters: filters.to_vec(),
+            extent: ScanExtent::Whole,
         };
         plan(Relation::new(operator, 5.0))
     };

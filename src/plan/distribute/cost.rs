@@ -1,0 +1,210 @@
+//! What it costs to move rows between ranks, and to compute on several rather than on one.
+//!
+//! ```text
+//! shuffle    each rank sends and receives   bytes × (ranks − 1) / ranks²
+//! broadcast  each rank receives             bytes × (ranks − 1) / ranks
+//! gather     rank 0 receives                bytes × (ranks − 1) / ranks
+//! ```
+//!
+//! An exchange takes as long as its busiest rank: what that sends or receives over the link, and a fixed time. So a
+//! broadcast of a build side pays while its bytes × (ranks − 1) are below what shuffling both sides would move,
+//! (build + probe) × (ranks − 1) / ranks, less what it costs that every rank then builds a hash table of all its rows.
+//!
+//! Units: bytes and rows are of all ranks together unless a name says `local`; times are seconds.
+//!
+//! Deliberately absent: skew, spilling, overlap of exchanges with computing.
+
+use std::slice;
+
+use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
+
+/// What exchanges and operators cost. The host measures its own; the defaults are of H200s of one host, NVLink between
+/// them, and the rates of operators that `calibrate` measured for one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExchangeCosts {
+    /// Ranks that may run a query; at least one.
+    pub ranks: u32,
+    /// Bytes a second that a rank sends, or receives, while all do. Default: 250 GB/s, what rounds of 64 to 256 MB gave
+    /// between two H200s.
+    pub link_bytes_per_s: f64,
+    /// What an exchange takes however little moves: agreeing on rounds, launches, the wait for the last rank. Default: 0.5 ms.
+    pub exchange_s: f64,
+    /// What a query takes more on all ranks than on one: their start, and their admission. Default: 2 ms.
+    pub query_s: f64,
+    /// Finding a row's owner and packing it for a shuffle. Default: 0.2 ns.
+    pub partition_row_s: f64,
+    /// Putting a row into a join's hash table. Default: 0.06 ns.
+    pub build_row_s: f64,
+    /// Looking a row up in one. Default: 0.15 ns.
+    pub probe_row_s: f64,
+    /// Trying a pair of rows where a join has no keys. Default: 0.06 ns.
+    pub pair_s: f64,
+    /// Finding a row's group, and adding it up. Default: 0.3 ns.
+    pub group_row_s: f64,
+    /// One comparison of a sort. Default: 0.01 ns.
+    pub compare_row_s: f64,
+    /// Writing a row of an operator's result. Default: 0.05 ns.
+    pub output_row_s: f64,
+    /// Encoded bytes of files that a rank decodes in a second, from wherever they are. Default: 50 GB/s.
+    pub scan_bytes_per_s: f64,
+    /// Scans of no more encoded bytes are read whole by every rank. Default: 1 MB, which is read sooner than exchanged.
+    pub whole_scan_bytes_max: u64,
+}
+
+impl Default for ExchangeCosts {
+    fn default() -> Self {
+        Self {
+            ranks: 1,
+            link_bytes_per_s: 250e9,
+            exchange_s: 5e-4,
+            query_s: 2e-3,
+            partition_row_s: 2e-10,
+            build_row_s: 6e-11,
+            probe_row_s: 1.5e-10,
+            pair_s: 6e-11,
+            group_row_s: 3e-10,
+            compare_row_s: 1e-11,
+            output_row_s: 5e-11,
+            scan_bytes_per_s: 50e9,
+            whole_scan_bytes_max: 1 << 20,
+        }
+    }
+}
+
+/// What the footers say of what a scan reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanFigures {
+    /// Rows of the row groups that statistics leave.
+    pub row_count: u64,
+    /// Bytes of the column chunks that are read, as they are encoded.
+    pub encoded_bytes: u64,
+}
+
+/// What an exchange is given.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Rows of its input, over all ranks.
+    pub(super) rows: f64,
+    /// Bytes of a row.
+    pub(super) row_bytes: f64,
+    /// Ranks that have the rows.
+    pub(super) senders: f64,
+    /// Among how many ranks a shuffle deals them, which few keys make fewer.
+    pub(super) owners: f64,
+}
+
+/// What an exchange is expected to move.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Movement {
+    /// Bytes that go from one rank to another, over all ranks.
+    pub(super) bytes: f64,
+    /// How long it takes.
+    pub(super) seconds: f64,
+}
+
+/// The bytes of a text or of other bytes, for want of anything better.
+const TEXT_BYTES: f64 = 24.0;
+/// Decimals of so many digits have cells of 8 bytes, and of so many 16.
+const NARROW_DIGITS_MAX: u8 = 18;
+const WIDE_DIGITS_MAX: u8 = 38;
+
+/// Bytes of a row with these columns. At least one: rows without columns are counted.
+pub(super) fn row_bytes(columns: &[(ColumnId, DataType)]) -> f64 {
+    columns.iter().map(|(_, data_type)| cell_bytes(data_type)).sum::<f64>().max(1.0)
+}
+
+fn cell_bytes(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Bool => 1.0,
+        DataType::Int16 => 2.0,
+        DataType::Int32 | DataType::Float32 | DataType::Date => 4.0,
+        DataType::Int64
+        | DataType::Float64
+        | DataType::Time
+        | DataType::Timestamp
+        | DataType::TimestampTz => 8.0,
+        DataType::Decimal { precision, .. } if *precision <= NARROW_DIGITS_MAX => 8.0,
+        DataType::Decimal { precision, .. } if *precision <= WIDE_DIGITS_MAX => 16.0,
+        DataType::Interval | DataType::Uuid => 16.0,
+        DataType::Decimal { .. } | DataType::Numeric => 32.0,
+        DataType::Text | DataType::Bytea => TEXT_BYTES,
+        DataType::List(item) => 4.0 * cell_bytes(item),
+    }
+}
+
+impl ExchangeCosts {
+    pub(super) fn rank_count(&self) -> f64 {
+        f64::from(self.ranks.max(1))
+    }
+
+    /// What an exchange of so many rows costs.
+    pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
+        let Load { rows, row_bytes, senders, owners } = load;
+        let ranks = self.rank_count();
+        let whole = rows * row_bytes;
+        let moved = whole * (ranks - 1.0) / ranks;
+        let (senders, owners) = (senders.clamp(1.0, ranks), owners.clamp(1.0, ranks));
+        let (bytes, busiest, packed_rows) = match kind {
+            ExchangeKind::Own { .. } => return Movement { bytes: 0.0, seconds: rows * self.output_row_s },
+            ExchangeKind::Gather | ExchangeKind::Merge { .. } => (moved, moved, 0.0),
+            ExchangeKind::Broadcast => {
+                let bytes = whole * (ranks - 1.0);
+                (bytes, moved.max(bytes / senders), 0.0)
+            }
+            ExchangeKind::Hash { .. } => (moved, moved / senders.min(owners), rows / senders),
+        };
+        let seconds =
+            self.exchange_s + busiest / self.link_bytes_per_s.max(1.0) + packed_rows * self.partition_row_s;
+        Movement { bytes, seconds }
+    }
+
+    /// How long a scan takes that `ranks` share.
+    pub(super) fn scan_seconds(&self, figures: ScanFigures, ranks: f64) -> f64 {
+        figures.encoded_bytes as f64 / ranks / self.scan_bytes_per_s.max(1.0)
+    }
+
+    /// How long a join takes on a rank. The side that turns out to be small is the one that is hashed.
+    pub(super) fn join_seconds(&self, has_keys: bool, side_rows: (f64, f64), output_rows: f64) -> f64 {
+        let (build_rows, probe_rows) = (side_rows.0.min(side_rows.1), side_rows.0.max(side_rows.1));
+        let matching = match has_keys {
+            true => build_rows * self.build_row_s + probe_rows * self.probe_row_s,
+            false => build_rows * probe_rows * self.pair_s,
+        };
+        matching + output_rows * self.output_row_s
+    }
+
+    /// How long an operator takes on a rank that has so many rows of it and of its inputs. Nothing for scans and exchanges,
+    /// of which rows do not tell it.
+    pub(super) fn operator_seconds(&self, operator: &Operator, rows: f64, input_rows: &[f64]) -> f64 {
+        let below: f64 = input_rows.iter().sum();
+        match (operator, input_rows) {
+            (Operator::Scan { .. } | Operator::Values { .. } | Operator::Exchange { .. }, _) => 0.0,
+            (Operator::Filter { .. } | Operator::Project { .. } | Operator::UnionAll { .. }, _) => {
+                below * self.output_row_s
+            }
+            (Operator::Limit { .. }, _) => rows * self.output_row_s,
+            (Operator::Join { keys, .. }, [left, right]) => {
+                self.join_seconds(!keys.is_empty(), (*left, *right), rows)
+            }
+            (Operator::Join { .. }, _) => 0.0,
+            (Operator::Aggregate { .. }, _) => below * self.group_row_s,
+            (Operator::Sort { .. }, _) => below * below.max(2.0).log2() * self.compare_row_s,
+        }
+    }
+
+    /// How long a plan takes on one rank, operator after operator. `scans` are of its scans, from left to right.
+    pub(super) fn one_rank_seconds(&self, root: &Relation, scans: &[ScanFigures]) -> f64 {
+        fn add(costs: &ExchangeCosts, relation: &Relation, scans: &mut slice::Iter<'_, ScanFigures>) -> f64 {
+            let rows = |relation: &Relation| relation.estimate.rows.max(0.0);
+            let inputs = relation.inputs();
+            let input_rows: Vec<_> = inputs.iter().map(|input| rows(input)).collect();
+            let below: f64 = inputs.into_iter().map(|input| add(costs, input, scans)).sum();
+            let own = match &relation.operator {
+                Operator::Scan { .. } => costs.scan_seconds(scans.next().copied().unwrap_or_default(), 1.0),
+                operator => costs.operator_seconds(operator, rows(relation), &input_rows),
+            };
+            below + own
+        }
+        add(self, root, &mut scans.iter())
+    }
+}

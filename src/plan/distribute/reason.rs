@@ -1,0 +1,90 @@
+//! Why an exchange is there, and why one rank runs a plan, in words.
+
+use std::fmt;
+
+/// Why an exchange is there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ExchangeReason {
+    /// Rows with equal join keys meet, dealt by them on both sides.
+    JoinKeys,
+    /// Rows meet those of the join's other side, which are dealt by its keys already.
+    JoinPartner,
+    /// A side of a join is on every rank; `instead_bytes` would move if both sides were dealt by the keys.
+    SmallSide {
+        /// What the best way without a broadcast would move; nothing if there is none.
+        instead_bytes: Option<f64>,
+    },
+    /// A join without equalities.
+    PairsOfAll,
+    /// NOT IN asks whether the right side has a NULL anywhere, or no row at all.
+    NotIn,
+    /// Rows that every rank has count once.
+    CountedOnce,
+    /// Partial results of groups meet, one rank a group.
+    PartialGroups,
+    /// Partial results are so few that every rank merges all of them.
+    FewGroups,
+    /// There are about as many groups as rows: rows meet by their groups before they are added up.
+    ManyGroups,
+    /// Different values of a group are counted where all of them are.
+    DistinctValues,
+    /// The first rows of all ranks.
+    FirstRows,
+    /// The order of all ranks' rows.
+    Order,
+    /// The client's rows.
+    Result,
+    /// All rows on one rank, which is cheaper than any other way.
+    FewRows,
+}
+
+impl fmt::Display for ExchangeReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::JoinKeys => "equal join keys meet",
+            Self::JoinPartner => "meets the other side where that is",
+            Self::SmallSide { instead_bytes: Some(bytes) } => {
+                return write!(
+                    formatter,
+                    "the smaller side; {bytes:.0} bytes if both were dealt by their keys"
+                );
+            }
+            Self::SmallSide { instead_bytes: None } => "the smaller side",
+            Self::PairsOfAll => "pairs of all rows",
+            Self::NotIn => "NOT IN sees all of its list",
+            Self::CountedOnce => "rows that every rank has count once",
+            Self::PartialGroups => "partial results of a group meet",
+            Self::FewGroups => "few partial results",
+            Self::ManyGroups => "about as many groups as rows",
+            Self::DistinctValues => "different values of a group meet",
+            Self::FirstRows => "the first rows of all ranks",
+            Self::Order => "the order of all ranks' rows",
+            Self::Result => "the result",
+            Self::FewRows => "few rows",
+        })
+    }
+}
+
+/// Why one rank runs a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OneRankReason {
+    /// There is one.
+    Alone,
+    /// It is expected to be at least as fast.
+    Faster,
+    /// No scan is large enough to be shared.
+    NothingDealt,
+    /// With exchanges the plan would be deeper than plans may be.
+    TooDeep,
+}
+
+impl fmt::Display for OneRankReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Alone => "there is one rank",
+            Self::Faster => "one rank is expected to be faster",
+            Self::NothingDealt => "its tables are small",
+            Self::TooDeep => "it would be nested too deep",
+        })
+    }
+}

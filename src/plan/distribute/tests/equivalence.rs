@@ -1,0 +1,291 @@
+//! On any number of ranks plans give what they give on one: thousands of them at random.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use super::{
+    super::{DistributeRequest, Distributed, Distribution, RankPolicy, distribute},
+    generator::{Case, Expected, Generator},
+    interpreter::{Cell, Fault, Outcome, Random, Ranks, Row},
+};
+use crate::{ColumnId, ExchangeId, ExchangeKind, Expression, Operator, Plan, Relation};
+
+const PLANS: u64 = 8_000;
+const MUTATED_PLANS: u64 = 1_500;
+const RANKS_MAX: u32 = 4;
+
+/// The seed of the first plan: `PYSTACHIO_TEST_SEED`, or always the same.
+fn first_seed() -> u64 {
+    std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+/// The columns that a plan returns, of the rows of rank 0.
+fn outputs(plan: &Plan, rows: &[Vec<Row>]) -> Vec<Row> {
+    let columns = plan.root.columns();
+    let place = |id: &ColumnId| columns.iter().position(|(known, _)| known == id);
+    let places: Vec<_> = plan.outputs.iter().map(|id| place(id).expect("an output is a column")).collect();
+    rows[0].iter().map(|row| places.iter().map(|place| row[*place]).collect()).collect()
+}
+
+fn run(plan: &Plan, case: &Case, ranks: u32, seed: u64) -> Outcome<Vec<Row>> {
+    let mut ranks = Ranks {
+        count: ranks as usize,
+        tables: &case.tables,
+        parameters: &case.parameters,
+        random: Random(seed),
+        is_checked: ranks > 1,
+    };
+    let rows = ranks.run(&plan.root)?;
+    Ok(outputs(plan, &rows))
+}
+
+fn sorted(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort();
+    rows
+}
+
+/// The plan without the limit at its top.
+fn without_limit(plan: &Plan) -> Plan {
+    fn strip(relation: &Relation) -> Arc<Relation> {
+        match &relation.operator {
+            Operator::Limit { input, .. } => input.clone(),
+            _ => relation.map_inputs(&mut |input| strip(input)),
+        }
+    }
+    Plan { root: strip(&plan.root), outputs: plan.outputs.clone() }
+}
+
+/// Whether each of some rows is one of others, each of which stands for one.
+fn are_among(rows: Vec<Row>, all: Vec<Row>) -> bool {
+    let mut left: BTreeMap<Vec<Cell>, usize> = BTreeMap::new();
+    all.into_iter().for_each(|row| *left.entry(row).or_default() += 1);
+    rows.into_iter().all(|row| match left.get_mut(&row) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            true
+        }
+        _ => false,
+    })
+}
+
+/// What a plan gives on one rank.
+struct Reference {
+    rows: Vec<Row>,
+    unlimited: Vec<Row>,
+}
+
+impl Reference {
+    fn of(case: &Case) -> Outcome<Self> {
+        let rows = run(&case.plan, case, 1, 7)?;
+        let unlimited = match case.expected {
+            Expected::Some => run(&without_limit(&case.plan), case, 1, 7)?,
+            _ => Vec::new(),
+        };
+        Ok(Self { rows, unlimited })
+    }
+
+    fn agrees(&self, rows: Vec<Row>, expected: Expected) -> bool {
+        match expected {
+            Expected::Order => rows == self.rows,
+            Expected::Rows => sorted(rows) == sorted(self.rows.clone()),
+            Expected::Some => rows.len() == self.rows.len() && are_among(rows, self.unlimited.clone()),
+        }
+    }
+}
+
+fn distributed(case: &Case, generator: &mut Generator, ranks: u32) -> Distributed {
+    let costs = generator.costs(ranks);
+    let request = DistributeRequest { costs: &costs, scans: &case.scans, policy: RankPolicy::All };
+    distribute(&case.plan, request).expect("a plan that one rank runs can be distributed")
+}
+
+/// Counts what of a distributed plan the test has seen.
+fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
+    let place = |input: &Relation| match Distribution::of(input) {
+        Ok(Distribution::Hashed(_)) => "hashed",
+        Ok(Distribution::Replicated) => "replicated",
+        Ok(Distribution::Single) => "single",
+        _ => "arbitrary",
+    };
+    let word = match &relation.operator {
+        Operator::Exchange { kind, input, .. } => match kind {
+            ExchangeKind::Hash { .. } => format!("shuffle of {}", place(input)),
+            ExchangeKind::Broadcast => format!("broadcast of {}", place(input)),
+            ExchangeKind::Gather => "gather".to_owned(),
+            ExchangeKind::Merge { .. } => "merge".to_owned(),
+            ExchangeKind::Own { keys } if keys.is_empty() => "own of one rank".to_owned(),
+            ExchangeKind::Own { .. } => "own by keys".to_owned(),
+        },
+        Operator::Join { kind, left, right, .. } => format!("{kind:?} join {} {}", place(left), place(right)),
+        Operator::Aggregate { phase, groups, input, .. } => {
+            format!(
+                "{phase:?} aggregate of {}, {}",
+                place(input),
+                if groups.is_empty() { "no groups" } else { "groups" }
+            )
+        }
+        Operator::UnionAll { .. } => format!("union {}", place(relation)),
+        _ => String::new(),
+    };
+    *seen.entry(word).or_default() += 1;
+    relation.inputs().into_iter().for_each(|input| note(input, seen));
+}
+
+/// What must have been seen, or the test is worth little.
+const WANTED: [&str; 30] = [
+    "shuffle of arbitrary",
+    "shuffle of hashed",
+    "shuffle of single",
+    "broadcast of arbitrary",
+    "broadcast of hashed",
+    "broadcast of single",
+    "gather",
+    "merge",
+    "own of one rank",
+    "own by keys",
+    "Inner join hashed hashed",
+    "Inner join hashed replicated",
+    "Inner join replicated arbitrary",
+    "Left join hashed hashed",
+    "Left join arbitrary replicated",
+    "Full join hashed hashed",
+    "Full join single single",
+    "Semi join hashed hashed",
+    "Semi join arbitrary replicated",
+    "Anti join hashed hashed",
+    "Anti join hashed replicated",
+    "NullAwareAnti join arbitrary replicated",
+    "Whole aggregate of hashed, groups",
+    "Whole aggregate of replicated, no groups",
+    "Whole aggregate of single, groups",
+    "Partial aggregate of arbitrary, groups",
+    "Partial aggregate of single, no groups",
+    "Final aggregate of hashed, groups",
+    "Final aggregate of replicated, no groups",
+    "union arbitrary",
+];
+
+#[test]
+fn plans_give_the_same_rows_on_any_number_of_ranks() {
+    let first = first_seed();
+    println!("plans of seeds {first} to {}", first + PLANS - 1);
+    let mut seen = BTreeMap::new();
+    let (mut tried, mut with_rows) = (0, 0);
+    for seed in first..first + PLANS {
+        let mut generator = Generator::new(seed);
+        let case = generator.case();
+        let reference = match Reference::of(&case) {
+            Ok(reference) => reference,
+            Err(Fault::TooLarge) => continue,
+            Err(Fault::Wrong(why)) => panic!("seed {seed}: the plan is wrong: {why}"),
+        };
+        for ranks in 1..=RANKS_MAX {
+            let distributed = distributed(&case, &mut generator, ranks);
+            let plan = &distributed.plan;
+            if ranks > 1 {
+                note(&plan.root, &mut seen);
+            }
+            match run(plan, &case, ranks, seed) {
+                Ok(rows) if reference.agrees(rows.clone(), case.expected) => {
+                    tried += 1;
+                    with_rows += usize::from(rows.len() > 1);
+                }
+                Err(Fault::TooLarge) => {}
+                other => panic!(
+                    "seed {seed}, {ranks} ranks: {other:?}\nis not {:?}\n{}\nand on one rank\n{}",
+                    reference.rows,
+                    super::plans::text(&distributed),
+                    crate::plan_lines(&case.plan, crate::PlanFacts::default()).join("\n"),
+                ),
+            }
+        }
+    }
+    println!("{tried} runs, {with_rows} with more than a row; {seen:#?}");
+    assert!(tried as u64 > PLANS * u64::from(RANKS_MAX) * 9 / 10, "{tried} runs");
+    let missing: Vec<_> = WANTED.into_iter().filter(|word| !seen.contains_key(*word)).collect();
+    assert!(missing.is_empty(), "never seen: {missing:?}");
+}
+
+/// A plan in which one exchange is another, or none.
+fn with_exchange(relation: &Arc<Relation>, id: ExchangeId, kind: Option<&ExchangeKind>) -> Arc<Relation> {
+    match (&relation.operator, kind) {
+        (Operator::Exchange { input, id: own, .. }, None) if *own == id => input.clone(),
+        (Operator::Exchange { input, id: own, .. }, Some(kind)) if *own == id => {
+            let operator = Operator::Exchange { input: input.clone(), id, kind: kind.clone() };
+            Relation::new(operator, relation.estimate.rows)
+        }
+        _ => relation.map_inputs(&mut |input| with_exchange(input, id, kind)),
+    }
+}
+
+fn exchanges(relation: &Relation, found: &mut Vec<(ExchangeId, ExchangeKind, Vec<Expression>)>) {
+    if let Operator::Exchange { input, id, kind } = &relation.operator {
+        let columns = input.columns().into_iter();
+        let columns = columns.map(|(id, data_type)| Expression::column(id, data_type));
+        found.push((*id, kind.clone(), columns.collect()));
+    }
+    relation.inputs().into_iter().for_each(|input| exchanges(input, found));
+}
+
+fn has_limit(relation: &Relation) -> bool {
+    matches!(relation.operator, Operator::Limit { .. })
+        || relation.inputs().into_iter().any(|input| has_limit(input))
+}
+
+/// Exchanges that a plan does not have, in the place of one that it has.
+fn mutants(plan: &Plan, random: &mut Random) -> Vec<(String, Plan)> {
+    let mut found = Vec::new();
+    exchanges(&plan.root, &mut found);
+    let mut mutants = Vec::new();
+    for (id, kind, columns) in found {
+        let mut others = vec![
+            None,
+            Some(ExchangeKind::Broadcast),
+            Some(ExchangeKind::Gather),
+            Some(ExchangeKind::Own { keys: Vec::new() }),
+        ];
+        if !columns.is_empty() {
+            let key = || vec![columns[0].clone()];
+            let keys = vec![random.pick(&columns).clone()];
+            others.extend([Some(ExchangeKind::Hash { keys }), Some(ExchangeKind::Own { keys: key() })]);
+        }
+        others.retain(|other| other.as_ref() != Some(&kind));
+        for other in others {
+            let root = with_exchange(&plan.root, id, other.as_ref());
+            mutants
+                .push((format!("{kind:?} became {other:?}"), Plan { root, outputs: plan.outputs.clone() }));
+        }
+    }
+    mutants
+}
+
+#[test]
+fn plans_with_an_exchange_gone_wrong_are_refused_or_right() {
+    let first = first_seed();
+    println!("plans of seeds {first} to {}", first + MUTATED_PLANS - 1);
+    let (mut refused, mut refused_wrong, mut accepted) = (0, 0, 0);
+    for seed in first..first + MUTATED_PLANS {
+        let mut generator = Generator::new(seed);
+        let case = generator.case();
+        // A limit of each rank's rows is right below the limit of all, and nowhere else: no rule says so.
+        if has_limit(&case.plan.root) {
+            continue;
+        }
+        let Ok(reference) = Reference::of(&case) else { continue };
+        let distributed = distributed(&case, &mut generator, 3);
+        for (what, mutant) in mutants(&distributed.plan, &mut Random(seed)) {
+            let is_right = match run(&mutant, &case, 3, seed) {
+                Ok(rows) => reference.agrees(rows, Expected::Rows),
+                Err(Fault::TooLarge) => continue,
+                Err(Fault::Wrong(_)) => false,
+            };
+            let is_accepted =
+                matches!(Distribution::of(&mutant.root), Ok(Distribution::Single | Distribution::Replicated));
+            assert!(is_right || !is_accepted, "seed {seed}: {what} is accepted and wrong");
+            accepted += usize::from(is_accepted);
+            refused += usize::from(!is_accepted);
+            refused_wrong += usize::from(!is_accepted && !is_right);
+        }
+    }
+    println!("{accepted} accepted and right; {refused} refused, {refused_wrong} of them wrong");
+    assert!(refused_wrong * 3 > refused && accepted > 100, "{refused_wrong} of {refused} and {accepted}");
+}

@@ -1,0 +1,468 @@
+//! Hand-made plans, as EXPLAIN shows them.
+
+use std::sync::Arc;
+
+use super::{
+    super::{
+        DistributeRequest, Distributed, ExchangeCosts, OneRankReason, RankPolicy, ScanFigures, distribute,
+    },
+    ascending, call, column, int, join_on, named, scan,
+};
+use crate::{
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, JoinKind,
+    NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation, ScanExtent, Value, plan_lines,
+};
+
+const LARGE: ScanFigures = ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30 };
+const SMALL: ScanFigures = ScanFigures { row_count: 25, encoded_bytes: 2_000 };
+
+/// A distributed plan as EXPLAIN shows it.
+pub(super) fn text(distributed: &Distributed) -> String {
+    let facts = PlanFacts { exchanges: &distributed.exchanges, ..PlanFacts::default() };
+    plan_lines(&distributed.plan, facts).join("\n")
+}
+
+fn plan(root: &Arc<Relation>) -> Plan {
+    let outputs = root.columns().into_iter().map(|(id, _)| id).collect();
+    Plan { root: root.clone(), outputs }
+}
+
+fn on(root: &Arc<Relation>, scans: &[ScanFigures], costs: &ExchangeCosts, policy: RankPolicy) -> Distributed {
+    distribute(&plan(root), DistributeRequest { costs, scans, policy }).unwrap()
+}
+
+fn four() -> ExchangeCosts {
+    ExchangeCosts { ranks: 4, ..ExchangeCosts::default() }
+}
+
+/// On four ranks.
+fn on_four(root: &Arc<Relation>, scans: &[ScanFigures]) -> Distributed {
+    on(root, scans, &four(), RankPolicy::All)
+}
+
+#[track_caller]
+fn assert_plan(root: &Arc<Relation>, scans: &[ScanFigures], lines: &[&str]) {
+    let shown = text(&on_four(root, scans));
+    assert_eq!(shown.lines().collect::<Vec<_>>(), lines, "\n{shown}");
+}
+
+fn aggregate(
+    input: &Arc<Relation>,
+    groups: Vec<NamedExpression>,
+    aggregates: Vec<AggregateCall>,
+    rows: f64,
+) -> Arc<Relation> {
+    let phase = AggregatePhase::Whole;
+    Relation::new(Operator::Aggregate { input: input.clone(), groups, aggregates, phase }, rows)
+}
+
+fn count(id: u32) -> AggregateCall {
+    call(id, Aggregate::Count, None, DataType::Int64)
+}
+
+fn sum(id: u32, of: u32) -> AggregateCall {
+    call(id, Aggregate::Sum, Some(column(of)), DataType::Decimal { precision: 38, scale: 0 })
+}
+
+fn distinct_count(id: u32, of: u32) -> AggregateCall {
+    AggregateCall { distinct: true, ..call(id, Aggregate::Count, Some(column(of)), DataType::Int64) }
+}
+
+fn sort(input: &Arc<Relation>, key: u32) -> Arc<Relation> {
+    let keys = vec![ascending(column(key))];
+    Relation::new(Operator::Sort { input: input.clone(), keys }, input.estimate.rows)
+}
+
+fn limit(input: &Arc<Relation>, offset: Option<Expression>, count: Option<Expression>) -> Arc<Relation> {
+    Relation::new(Operator::Limit { input: input.clone(), offset, count }, 10.0)
+}
+
+#[test]
+fn few_groups_are_merged_on_every_rank() {
+    let grouped = aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![count(10), sum(11, 2)], 4.0);
+    assert_plan(
+        &sort(&grouped, 1),
+        &[LARGE],
+        &[
+            "Sort by c0",
+            "  Own 1 of rank 0: rows that every rank has count once",
+            "    Final aggregate count(*), sum(c1) by c0",
+            "      Broadcast 0: few partial results",
+            "        Partial aggregate count(*), sum(c1) by c0",
+            "          Dealt scan t [c0, c1]",
+        ],
+    );
+}
+
+#[test]
+fn an_aggregate_without_groups_is_merged_on_every_rank() {
+    assert_plan(
+        &aggregate(&scan("t", 1, 6e8), Vec::new(), vec![sum(11, 2)], 1.0),
+        &[LARGE],
+        &[
+            "Final aggregate sum(c1)",
+            "  Broadcast 0: few partial results",
+            "    Partial aggregate sum(c1)",
+            "      Dealt scan t [c1]",
+        ],
+    );
+}
+
+#[test]
+fn partial_results_of_many_rows_a_group_are_shuffled() {
+    assert_plan(
+        &aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![count(10)], 1e7),
+        &[LARGE],
+        &[
+            "Gather 1: the result",
+            "  Final aggregate count(*) by c0",
+            "    Shuffle 0 by c0: partial results of a group meet",
+            "      Partial aggregate count(*) by c0",
+            "        Dealt scan t [c0]",
+        ],
+    );
+}
+
+#[test]
+fn rows_of_as_many_groups_are_shuffled_themselves() {
+    assert_plan(
+        &aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![count(10)], 5e8),
+        &[LARGE],
+        &[
+            "Gather 1: the result",
+            "  Aggregate count(*) by c0",
+            "    Shuffle 0 by c0: about as many groups as rows",
+            "      Dealt scan t [c0]",
+        ],
+    );
+}
+
+#[test]
+fn joins_and_groups_use_the_partitioning_that_is_there() {
+    let (one, other) = (scan("t", 1, 5e8), scan("u", 11, 6e8));
+    let joined = join_on(JoinKind::Inner, [&one, &other], &[(1, 11)], 6e8);
+    let third = join_on(JoinKind::Left, [&joined, &scan("v", 21, 5e8)], &[(11, 21)], 6e8);
+    assert_plan(
+        &aggregate(&third, vec![named(1, column(1)), named(2, column(2))], vec![sum(30, 12)], 1e8),
+        &[LARGE, LARGE, LARGE],
+        &[
+            "Gather 3: the result",
+            "  Aggregate sum(c1) by c0, c1",
+            "    Left join on c0 = c0, build right",
+            "      Inner join on c0 = c0, build right",
+            "        Shuffle 0 by c0: equal join keys meet",
+            "          Dealt scan t [c0, c1]",
+            "        Shuffle 1 by c0: equal join keys meet",
+            "          Dealt scan u [c0, c1]",
+            "      Shuffle 2 by c0: meets the other side where that is",
+            "        Dealt scan v [c0]",
+        ],
+    );
+}
+
+#[test]
+fn a_shuffle_may_be_worth_it_for_what_is_above() {
+    let sides = [&scan("t", 1, 1.5e8), &scan("u", 11, 6e8)];
+    let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 6e8);
+    // Alone the smaller side moves less if it is broadcast.
+    let counted = text(&on_four(&aggregate(&joined, Vec::new(), vec![count(30)], 1.0), &[LARGE, LARGE]));
+    assert!(counted.contains("Broadcast 0: the smaller side"), "{counted}");
+    // Groups of its key meet where the join has them, and of what equals it as well.
+    for key in [1, 11] {
+        let groups = vec![named(key, column(key))];
+        assert_plan(
+            &aggregate(&joined, groups, vec![sum(30, 12)], 1.5e8),
+            &[LARGE, LARGE],
+            &[
+                "Gather 2: the result",
+                "  Aggregate sum(c1) by c0",
+                "    Inner join on c0 = c0, build right",
+                "      Shuffle 0 by c0: equal join keys meet",
+                "        Dealt scan t [c0]",
+                "      Shuffle 1 by c0: equal join keys meet",
+                "        Dealt scan u [c0, c1]",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_small_side_is_broadcast_and_a_small_table_read_whole() {
+    let (fact, dimension) = (scan("t", 1, 6e8), scan("u", 11, 1e5));
+    let joined = join_on(JoinKind::Inner, [&fact, &dimension], &[(1, 11)], 6e7);
+    let joined = join_on(JoinKind::Inner, [&joined, &scan("v", 21, 25.0)], &[(12, 21)], 6e7);
+    assert_plan(
+        &aggregate(&joined, Vec::new(), vec![sum(30, 3)], 1.0),
+        &[LARGE, LARGE, SMALL],
+        &[
+            "Final aggregate sum(c2)",
+            "  Broadcast 1: few partial results",
+            "    Partial aggregate sum(c2)",
+            "      Inner join on c1 = c0, build right",
+            "        Inner join on c0 = c0, build right",
+            "          Dealt scan t [c0, c2]",
+            "          Broadcast 0: the smaller side; 7201200000 bytes if both were dealt by their keys",
+            "            Dealt scan u [c0, c1]",
+            "        Scan v [c0]",
+        ],
+    );
+}
+
+#[test]
+fn not_in_broadcasts_its_list() {
+    let (left, right) = (scan("t", 1, 1e6), scan("u", 11, 1e8));
+    assert_plan(
+        &join_on(JoinKind::NullAwareAnti, [&left, &right], &[(1, 11)], 1e5),
+        &[LARGE, LARGE],
+        &[
+            "Gather 1: the result",
+            "  Null-aware anti join on c0 = c0, build right",
+            "    Dealt scan t [c0, c1, c2]",
+            "    Broadcast 0: NOT IN sees all of its list",
+            "      Dealt scan u [c0]",
+        ],
+    );
+}
+
+#[test]
+fn a_preserved_side_that_every_rank_has_is_dealt_without_moving() {
+    let (left, right) = (scan("t", 1, 25.0), scan("u", 11, 6e8));
+    assert_plan(
+        &join_on(JoinKind::Left, [&left, &right], &[(1, 11)], 6e8),
+        &[SMALL, LARGE],
+        &[
+            "Gather 2: the result",
+            "  Left join on c0 = c0, build right",
+            "    Own 0 by c0: rows that every rank has count once",
+            "      Scan t [c0, c1, c2]",
+            "    Shuffle 1 by c0: equal join keys meet",
+            "      Dealt scan u [c0, c1, c2]",
+        ],
+    );
+}
+
+#[test]
+fn the_first_rows_of_all_are_among_the_first_of_each() {
+    assert_plan(
+        &limit(&sort(&scan("t", 1, 6e8), 2), Some(int(5)), Some(int(10))),
+        &[LARGE],
+        &[
+            "Limit 10 offset 5",
+            "  Merge 0 by c1: the first rows of all ranks",
+            "    Limit 15",
+            "      Sort by c1",
+            "        Dealt scan t [c0, c1, c2]",
+        ],
+    );
+    // A number that only the query's run tells may be passed on, but nothing can be added to it.
+    let parameter = Some(Expression::Parameter { index: 0, data_type: DataType::Int64 });
+    let lines = |offset| text(&on_four(&limit(&scan("t", 1, 6e8), offset, parameter.clone()), &[LARGE]));
+    assert!(lines(None).contains("Gather 0: the first rows of all ranks\n    Limit $1"), "{}", lines(None));
+    assert!(!lines(Some(int(1))).contains("    Limit"), "{}", lines(Some(int(1))));
+    // What is an error stays one of the limit of all rows.
+    let negative = text(&on_four(&limit(&scan("t", 1, 6e8), None, Some(int(-1))), &[LARGE]));
+    assert_eq!(negative.matches("Limit").count(), 1, "{negative}");
+}
+
+#[test]
+fn an_order_passes_projections_that_keep_it() {
+    let sorted = sort(&scan("t", 1, 6e8), 2);
+    let project = |expressions| Relation::new(Operator::Project { input: sorted.clone(), expressions }, 6e8);
+    assert_plan(
+        &project(vec![named(9, column(2))]),
+        &[LARGE],
+        &[
+            "Merge 0 by c1: the order of all ranks' rows",
+            "  Project",
+            "    Sort by c1",
+            "      Dealt scan t [c1]",
+        ],
+    );
+    assert_plan(
+        &project(vec![named(9, column(1))]),
+        &[LARGE],
+        &[
+            "Project",
+            "  Merge 0 by c1: the order of all ranks' rows",
+            "    Sort by c1",
+            "      Dealt scan t [c0, c1]",
+        ],
+    );
+}
+
+#[test]
+fn different_values_meet_by_group_or_by_value() {
+    let t = scan("t", 1, 6e8);
+    assert_plan(
+        &aggregate(&t, vec![named(1, column(1))], vec![distinct_count(10, 2), sum(11, 3)], 1e6),
+        &[LARGE],
+        &[
+            "Gather 1: the result",
+            "  Aggregate count(DISTINCT c1), sum(c2) by c0",
+            "    Shuffle 0 by c0: different values of a group meet",
+            "      Dealt scan t [c0, c1, c2]",
+        ],
+    );
+    assert_plan(
+        &aggregate(&t, Vec::new(), vec![distinct_count(10, 2)], 1.0),
+        &[LARGE],
+        &[
+            "Final aggregate count(c1)",
+            "  Broadcast 1: few partial results",
+            "    Partial aggregate count(c1)",
+            "      Distinct c1",
+            "        Shuffle 0 by c1: about as many groups as rows",
+            "          Dealt scan t [c1]",
+        ],
+    );
+    assert_plan(
+        &aggregate(&t, Vec::new(), vec![distinct_count(10, 2), count(11)], 1.0),
+        &[LARGE],
+        &[
+            "Aggregate count(DISTINCT c1), count(*)",
+            "  Broadcast 0: different values of a group meet",
+            "    Dealt scan t [c1]",
+        ],
+    );
+}
+
+#[test]
+fn rows_that_every_rank_has_are_in_a_union_once() {
+    let columns = vec![(ColumnId(11), DataType::Int64)];
+    let rows = vec![vec![int(1)], vec![Expression::literal(Value::Null, DataType::Int64)]];
+    let values = Relation::new(Operator::Values { columns: columns.clone(), rows }, 2.0);
+    let inputs = vec![(scan("t", 1, 6e8), vec![ColumnId(1)]), (values, vec![ColumnId(11)])];
+    let columns = vec![(ColumnId(20), DataType::Int64)];
+    assert_plan(
+        &Relation::new(Operator::UnionAll { inputs, columns }, 6e8),
+        &[LARGE],
+        &[
+            "Gather 1: the result",
+            "  Union all of 2",
+            "    Dealt scan t [c0]",
+            "    Own 0 of rank 0: rows that every rank has count once",
+            "      Values, 2 rows",
+        ],
+    );
+}
+
+#[test]
+fn pairs_of_all_rows_have_one_side_on_every_rank() {
+    let (left, right) = (scan("t", 1, 6e8), scan("u", 11, 100.0));
+    for kind in [JoinKind::Inner, JoinKind::Left] {
+        let lines = text(&on_four(&join_on(kind, [&left, &right], &[], 6e9), &[LARGE, LARGE]));
+        assert!(lines.contains("    Broadcast 0: pairs of all rows\n      Dealt scan u"), "{lines}");
+    }
+    let lines = text(&on_four(&join_on(JoinKind::Full, [&left, &right], &[], 6e9), &[LARGE, LARGE]));
+    assert_eq!(lines.matches("Gather").count(), 2, "{lines}");
+}
+
+#[test]
+fn what_nobody_reads_above_does_not_cross() {
+    // The key of the first join is read by it alone.
+    let joined = join_on(JoinKind::Inner, [&scan("t", 1, 6e8), &scan("u", 11, 8e8)], &[(1, 11)], 6e8);
+    let joined = join_on(JoinKind::Inner, [&joined, &scan("v", 21, 5e8)], &[(2, 21)], 6e8);
+    let lines = text(&on_four(&aggregate(&joined, Vec::new(), vec![sum(30, 22)], 1.0), &[LARGE; 3]));
+    assert!(
+        lines.contains(
+            "Shuffle 2 by c1: equal join keys meet\n          Project\n            Inner join on c0"
+        ),
+        "{lines}"
+    );
+}
+
+#[test]
+fn a_broadcast_pays_while_it_moves_less_than_two_shuffles() {
+    // Without fixed times, and building for nothing: build × (ranks − 1) < (build + probe) × (ranks − 1) / ranks.
+    let costs = ExchangeCosts {
+        exchange_s: 0.0,
+        partition_row_s: 0.0,
+        build_row_s: 0.0,
+        probe_row_s: 0.0,
+        output_row_s: 0.0,
+        ..four()
+    };
+    let is_broadcast = |build_rows| {
+        let sides = [&scan("t", 1, 4e8), &scan("u", 11, build_rows)];
+        let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 1.0);
+        let distributed = on(&joined, &[LARGE, LARGE], &costs, RankPolicy::All);
+        text(&distributed).contains("Broadcast")
+    };
+    assert!(is_broadcast(1.3e8));
+    assert!(!is_broadcast(1.4e8));
+    // What every rank has to build makes it worth less.
+    let costs = ExchangeCosts { build_row_s: 1e-10, ..costs };
+    let sides = [&scan("t", 1, 4e8), &scan("u", 11, 1.3e8)];
+    let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 1.0);
+    assert!(!text(&on(&joined, &[LARGE, LARGE], &costs, RankPolicy::All)).contains("Broadcast"));
+}
+
+#[test]
+fn bytes_are_those_that_leave_a_rank() {
+    let (fact, dimension) = (scan("t", 1, 6e8), scan("u", 11, 1e5));
+    let joined = join_on(JoinKind::Inner, [&fact, &dimension], &[(1, 11)], 6e7);
+    let distributed = on_four(&aggregate(&joined, Vec::new(), vec![sum(30, 12)], 1.0), &[LARGE, LARGE]);
+    // Two columns to three ranks each; four partial sums to three ranks each.
+    assert_eq!(distributed.exchanges[0].bytes, 1e5 * 16.0 * 3.0);
+    assert_eq!(distributed.exchanges[1].bytes, 4.0 * 16.0 * 3.0);
+    assert_eq!(distributed.exchanged_bytes(), 4_800_192.0);
+    let facts = PlanFacts { estimates: true, exchanges: &distributed.exchanges, ..PlanFacts::default() };
+    let lines = plan_lines(&distributed.plan, facts);
+    assert_eq!(lines[1], "  Broadcast 1: few partial results  (rows=4 bytes=192)");
+}
+
+#[test]
+fn one_rank_runs_what_it_runs_faster() {
+    let grouped = |rows| aggregate(&scan("t", 1, rows), vec![named(1, column(1))], vec![count(10)], 4.0);
+    let by = |figures, costs: &ExchangeCosts| on(&grouped(1e6), &[figures], costs, RankPolicy::Fastest);
+    let middling = ScanFigures { row_count: 1_000_000, encoded_bytes: 8 << 20 };
+    let few = by(middling, &four());
+    assert_eq!(few.one_rank, Some(OneRankReason::Faster));
+    assert_eq!((&few.plan, few.exchanges.len()), (&plan(&grouped(1e6)), 0));
+    assert!(few.one_rank_s <= few.all_ranks_s);
+    let many = by(LARGE, &four());
+    assert_eq!(many.one_rank, None);
+    assert!(many.all_ranks_s < many.one_rank_s, "{many:?}");
+    assert_eq!(by(SMALL, &four()).one_rank, Some(OneRankReason::NothingDealt));
+    assert_eq!(by(LARGE, &ExchangeCosts::default()).one_rank, Some(OneRankReason::Alone));
+    // A slow link makes of a join what one rank does faster.
+    let join = join_on(JoinKind::Inner, [&scan("t", 1, 3e8), &scan("u", 11, 3e8)], &[(1, 11)], 3e8);
+    let counted = aggregate(&join, Vec::new(), vec![count(30)], 1.0);
+    let on_link = |link_bytes_per_s| {
+        let costs = ExchangeCosts { link_bytes_per_s, ..four() };
+        on(&counted, &[LARGE, LARGE], &costs, RankPolicy::Fastest).one_rank
+    };
+    assert_eq!(on_link(250e9), None);
+    assert_eq!(on_link(1e9), Some(OneRankReason::Faster));
+}
+
+#[test]
+fn plans_too_deep_stay_on_one_rank() {
+    let predicate = Expression::predicate(Function::IsNotNull, vec![column(1)]);
+    let filters = |count| {
+        (0..count).fold(scan("t", 1, 6e8), |input, _| {
+            Relation::new(Operator::Filter { input, predicate: predicate.clone() }, 6e8)
+        })
+    };
+    let deep = on_four(&filters(RELATION_DEPTH_MAX - 1), &[LARGE]);
+    assert_eq!(deep.one_rank, Some(OneRankReason::TooDeep));
+    assert_eq!(on_four(&filters(RELATION_DEPTH_MAX + 1), &[LARGE]).one_rank, Some(OneRankReason::TooDeep));
+    assert_eq!(on_four(&filters(RELATION_DEPTH_MAX - 2), &[LARGE]).one_rank, None);
+}
+
+#[test]
+fn a_plan_is_distributed_once() {
+    let distributed = on_four(&scan("t", 1, 6e8), &[LARGE]);
+    assert!(matches!(distributed.plan.root.scans()[0], Operator::Scan { extent: ScanExtent::Dealt, .. }));
+    let costs = four();
+    let request = DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All };
+    assert!(distribute(&distributed.plan, request).is_err());
+}
+
+#[test]
+fn ids_run_out_as_an_error() {
+    let grouped = aggregate(&scan("t", u32::MAX - 3, 6e8), Vec::new(), vec![sum(1, u32::MAX - 1)], 1.0);
+    let costs = four();
+    let request = DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All };
+    assert!(distribute(&plan(&grouped), request).is_err());
+}
