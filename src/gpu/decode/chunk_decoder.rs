@@ -4,7 +4,7 @@ use pystachio_files::PageEncoding;
 use pystachio_plan::Result;
 
 use super::{
-    abi::{DeltaForm, EncodedPage, PageColumn, ValueSource, WORD_ROWS, column_flags},
+    abi::{DeltaForm, EncodedPage, ValueSource, WORD_ROWS, column_flags},
     chunk_plan::{ChunkPlan, WORD_BYTES, WantedPage, encoding, has_scratch},
     column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},
@@ -36,6 +36,8 @@ pub(super) struct ChunkTarget {
     pub(super) entries: u64,
     /// Their flags.
     pub(super) entry_flags: u64,
+    /// Whether they are there already.
+    pub(super) has_entries: bool,
     /// What is wrong with an entry: a byte for each.
     pub(super) faults: u64,
     /// Where NULLs are counted; absent if that is known, and that there is no fault.
@@ -67,14 +69,21 @@ impl ChunkDecoder<'_> {
             (column.first_code, column.null_code) = (codes.first, codes.null);
         }
         if let Some(dictionary) = plan.dictionary() {
-            self.add_dictionary(dictionary, &mut column)?;
+            column.dictionary = target.entries;
+            column.faults = target.faults;
+            column.dictionary_count = dictionary.page.row_count;
+            // Where the entries are there, this is the first data page, in which there is no fault either.
+            column.dictionary_page = self.batch.next_page();
+            if !target.has_entries {
+                self.add_dictionary(dictionary)?;
+            }
         }
         let column_number = self.batch.add_column(column);
         plan.wanted.iter().try_for_each(|page| self.add_data_page(*page, column_number))
     }
 
-    /// Adds the dictionary as a column of its own, and says to the data's column where it is.
-    fn add_dictionary(&mut self, dictionary: WantedPage<'_>, column: &mut PageColumn) -> Result<()> {
+    /// Adds the dictionary as a column of its own.
+    fn add_dictionary(&mut self, dictionary: WantedPage<'_>) -> Result<()> {
         let WantedPage { page, layout } = dictionary;
         let (plan, target) = (self.plan, self.target);
         if !matches!(encoding(page), PageEncoding::Plain | PageEncoding::Dictionary) {
@@ -87,10 +96,6 @@ impl ChunkDecoder<'_> {
         if u64::from(page.row_count) * entry_bytes > u64::from(layout.values.bytes) {
             return Err(plan.names.corrupt_page(page.number, "a dictionary has fewer values than it says"));
         }
-        column.dictionary = target.entries;
-        column.faults = target.faults;
-        column.dictionary_count = page.row_count;
-        column.dictionary_page = self.batch.next_page();
         let mut entries = plan.conversion.page_column();
         entries.values = target.entries;
         entries.validity = target.entry_flags;

@@ -1,10 +1,12 @@
-//! What a column is decoded into: one piece of memory for the rows of all its chunks.
+//! What a column is decoded into: one piece of memory for the rows of all its chunks, and one for the entries of dictionaries that do
+//! not stay with their chunks.
 
 use pystachio_plan::{Error, Result};
 
 use super::{
     chunk_decoder::{ChunkCodes, ChunkTarget},
     chunk_plan::ChunkPlan,
+    decoded_dictionary::{DecodedDictionary, DictionaryPlace},
 };
 use crate::device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
@@ -28,16 +30,19 @@ impl ColumnMemory {
     pub(super) fn allocate(
         (memory, stream): (&DeviceMemory, Stream),
         plans: &[ChunkPlan<'_>],
+        places: &[Option<DictionaryPlace<'_>>],
         as_codes: bool,
         row_count: usize,
     ) -> Result<(Self, Vec<ChunkTarget>)> {
+        assert_eq!(plans.len(), places.len(), "places of dictionaries");
         let allocate = |bytes: u64| memory.allocate(bytes.max(1), stream);
         let cell_type = plans.first().map(|plan| plan.conversion.cell_type);
         let cell_type = cell_type.ok_or_else(|| Error::internal("a column without chunks is decoded"))?;
         let cell_bytes = u64::from(cell_type.bytes());
         let is_optional = plans.iter().any(|plan| plan.is_optional);
         let rows = row_count as u64;
-        let entries: u64 = plans.iter().map(ChunkPlan::entry_count).sum();
+        let passing = plans.iter().zip(places).filter(|(_, place)| place.is_none());
+        let entries: u64 = passing.map(|(plan, _)| plan.entry_count()).sum();
         let null_code =
             u32::try_from(entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
         let value_bytes = if as_codes { u64::from(CODE_BYTES) } else { cell_bytes };
@@ -48,10 +53,18 @@ impl ColumnMemory {
             entry_flags: None,
             entry_count: 0,
         };
-        if entries > 0 || as_codes {
+        // Codes of several chunks are of entries that lie together, which no chunk keeps.
+        let kept = match places {
+            [Some(place)] if as_codes => Some(place.dictionary()),
+            _ => None,
+        };
+        if let (Some(kept), [plan]) = (kept, plans) {
+            own.entry_count = plan.entry_count() as usize + 1;
+            (own.entries, own.entry_flags) = (Some(kept.entries.clone()), kept.flags.clone());
+        } else if entries > 0 || as_codes {
             own.entries = Some(allocate((entries + u64::from(as_codes)) * cell_bytes)?);
         }
-        if let (true, Some(buffer)) = (as_codes, &own.entries) {
+        if let (true, None, Some(buffer)) = (as_codes, kept, &own.entries) {
             own.entry_count = entries as usize + 1;
             let end = entries * cell_bytes;
             memory.fill_range(buffer, end..end + cell_bytes, 0, stream)?;
@@ -66,19 +79,32 @@ impl ColumnMemory {
         };
         let mut first = 0;
         let mut targets = Vec::with_capacity(plans.len());
-        for plan in plans {
+        for (plan, place) in plans.iter().zip(places) {
             if as_codes && plan.dictionary().is_none() {
                 return Err(Error::internal("a column without a dictionary is decoded as codes"));
             }
-            targets.push(ChunkTarget {
-                values: own.values.address(),
-                validity: address(&own.validity, 0),
-                entries: address(&own.entries, first * cell_bytes),
-                entry_flags: address(&own.entry_flags, first),
-                codes: as_codes.then_some(ChunkCodes { first: first as u32, null: null_code }),
-                ..ChunkTarget::default()
+            let (values, validity) = (own.values.address(), address(&own.validity, 0));
+            let target = ChunkTarget { values, validity, ..ChunkTarget::default() };
+            targets.push(match place {
+                Some(place) => {
+                    let DecodedDictionary { entries, flags, .. } = place.dictionary();
+                    let null = plan.entry_count() as u32;
+                    ChunkTarget {
+                        entries: entries.address(),
+                        entry_flags: address(flags, 0),
+                        has_entries: matches!(place, DictionaryPlace::Decoded(_)),
+                        codes: as_codes.then_some(ChunkCodes { first: 0, null }),
+                        ..target
+                    }
+                }
+                None => {
+                    let codes = as_codes.then_some(ChunkCodes { first: first as u32, null: null_code });
+                    let entries = address(&own.entries, first * cell_bytes);
+                    let entry_flags = address(&own.entry_flags, first);
+                    first += plan.entry_count();
+                    ChunkTarget { entries, entry_flags, codes, ..target }
+                }
             });
-            first += plan.entry_count();
         }
         Ok((own, targets))
     }

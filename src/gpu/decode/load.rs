@@ -10,7 +10,7 @@
 //! column. What the device has decompressed is not kept in its compressed form. Pages that store differences or runs,
 //! which can only be walked over from their start, are walked over once: their index says where to begin within them.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
@@ -23,6 +23,7 @@ use super::{
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
     column_chunk::{Codec, ColumnSource, value_source},
+    decoded_dictionary::{DecodedDictionary, dictionary_bytes_max},
     decompression::Decompression,
     fault::ColumnNames,
     host_codec::{HostJob, HostPage, PageFormat, decompress_pages, decompress_to_device},
@@ -57,6 +58,8 @@ pub struct ResidentChunk {
     pub(super) index: Option<Buffer>,
     /// As what all of it has been decoded without a fault.
     pub(super) known_good: Arc<KnownGood>,
+    /// The dictionary's entries, once they were decoded for a form that is known to be good.
+    pub(super) dictionary: OnceLock<DecodedDictionary>,
 }
 
 /// As what all rows of a chunk have been decoded without a fault: they will be again, and so will some of them.
@@ -113,9 +116,20 @@ fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Cod
 }
 
 impl ResidentChunk {
-    /// Device memory that it takes.
+    /// Device memory that it takes, with what its dictionary's entries may take.
     pub fn bytes(&self) -> u64 {
+        self.buffer_bytes() + self.dictionary_bytes()
+    }
+
+    /// Bytes of [`ResidentChunk::buffers`].
+    pub(super) fn buffer_bytes(&self) -> u64 {
         self.buffers().map(Buffer::bytes).sum()
+    }
+
+    /// What the entries of its dictionary may take beside its pages.
+    pub(super) fn dictionary_bytes(&self) -> u64 {
+        let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
+        entries.map_or(0, |entries| dictionary_bytes_max(self.buffer_bytes(), entries))
     }
 
     /// Rows of its data pages.
@@ -299,8 +313,8 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        let known_good = Arc::default();
-        Ok(ResidentChunk { pages: self.pages, layouts, encoded, decompressed, index, known_good })
+        let (pages, known_good, dictionary) = (self.pages, Arc::default(), OnceLock::new());
+        Ok(ResidentChunk { pages, layouts, encoded, decompressed, index, known_good, dictionary })
     }
 }
 
@@ -471,6 +485,7 @@ impl ResidentChunk {
             decompressed: None,
             index: None,
             known_good: Arc::default(),
+            dictionary: OnceLock::new(),
         }
     }
 }

@@ -37,6 +37,7 @@ mod chunk_upload;
 mod column_chunk;
 mod column_memory;
 mod conversion;
+mod decoded_dictionary;
 mod decompression;
 mod fault;
 mod frame_batches;

@@ -1,6 +1,6 @@
 //! A resident chunk off the device, and its way back.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pystachio_files::PageList;
 use pystachio_plan::Result;
@@ -36,7 +36,7 @@ impl PinnedChunk {
         memory: &DeviceMemory,
         stream: Stream,
     ) -> Result<Option<Self>> {
-        let Some(content) = host.allocate(chunk.bytes())? else { return Ok(None) };
+        let Some(content) = host.allocate(chunk.buffer_bytes())? else { return Ok(None) };
         let mut offset = 0;
         let copied = chunk.buffers().try_for_each(|buffer| {
             buffer.use_on(stream)?;
@@ -84,6 +84,7 @@ impl PinnedChunk {
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
             known_good: self.known_good.clone(),
+            dictionary: OnceLock::new(),
         })
     }
 }

@@ -10,6 +10,7 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     column_memory::ColumnMemory,
+    decoded_dictionary::DictionaryPlace,
     fault::ColumnNames,
     load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
     page_batch::PageBatch,
@@ -222,8 +223,13 @@ impl Queue {
         let mut dictionaries = Vec::new();
         let mut column_of = Vec::new();
         let mut faults = outcome.address() + counts_bytes;
+        let mut places_of_chunks = Vec::new();
         for (request, plans) in requests.iter().zip(&plans) {
-            let (column, targets) = ColumnMemory::allocate(memory, plans, request.as_codes, row_count)?;
+            let stays = known.is_some() && (!request.as_codes || plans.len() == 1);
+            let place = |plan| if stays { DictionaryPlace::of(self, plan) } else { Ok(None) };
+            let places = plans.iter().map(place).collect::<Result<Vec<_>>>()?;
+            let (column, targets) =
+                ColumnMemory::allocate(memory, plans, &places, request.as_codes, row_count)?;
             for (plan, target) in plans.iter().zip(targets) {
                 let number = column_of.len();
                 let count = outcome.address() + ((STATUS_WORDS + number) * 4) as u64;
@@ -234,6 +240,7 @@ impl Queue {
                 column_of.push(columns.len());
             }
             columns.push(column.into_column(plans, &mut dictionaries)?);
+            places_of_chunks.extend(plans.iter().map(|plan| plan.chunk).zip(places));
         }
         for built in batch.launch(self, outcome.address())? {
             let column = column_of.get(built.chunk).and_then(|column| columns.get_mut(*column));
@@ -244,6 +251,9 @@ impl Queue {
             } else {
                 dictionaries.push(built.buffer);
             }
+        }
+        for (chunk, place) in places_of_chunks {
+            place.map_or(Ok(()), |place| place.keep(self, chunk))?;
         }
         for column in &columns {
             // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is

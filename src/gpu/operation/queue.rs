@@ -18,12 +18,13 @@ use crate::device::{
 
 /// Blocks of a kernel whose threads stride over rows: enough to fill the largest GPU several times.
 const STRIDED_BLOCKS_MAX: u64 = 4096;
-/// Zeros that are filled at once. Every queue may have as many, also where memory is little.
+/// Zeros that are filled at once, and the part of the memory that they may be: every queue has some.
 const ZEROS_BYTES: u64 = 4 << 10;
+const ZEROS_PART: u64 = 1 << 16;
 /// What an operation has of them at most, and where its part begins: what one writes shares no line of a cache with another.
-const ZEROS_BYTES_MAX: u64 = 256;
+const ZERO_CELLS_BYTES_MAX: u64 = 256;
 const ZEROS_ALIGNMENT_BYTES: u64 = 64;
-const _: () = assert!(ZEROS_BYTES_MAX <= ZEROS_BYTES && ZEROS_BYTES.is_multiple_of(ZEROS_ALIGNMENT_BYTES));
+const _: () = assert!(ZERO_CELLS_BYTES_MAX <= ZEROS_BYTES);
 
 /// The memory of a device and one stream on it, and the operations that operators are made of, which the themes of this
 /// module, `program` and `decode` add. Cheap to clone; the last clone gives the stream back for the next queue, which is ordered
@@ -155,17 +156,20 @@ impl Queue {
         Ok(buffer)
     }
 
-    /// A few zeros, as many as [`ZEROS_BYTES_MAX`] have: counts and reports of one operation. They are a part of more, which
+    /// A few zeros, as many as [`ZERO_CELLS_BYTES_MAX`] have: counts and reports of one operation. They are a part of more, which
     /// are filled at once, so that an operation has no fill of its own. Only this queue's stream may use them: those that lie
     /// beside them are written later.
     pub(crate) fn zeros<T>(&self, count: usize) -> Result<Buffer> {
         let bytes = (count * size_of::<T>()) as u64;
-        assert!(bytes <= ZEROS_BYTES_MAX, "zeros that are many");
+        assert!(bytes <= ZERO_CELLS_BYTES_MAX, "zeros that are many");
         let mut zeros = lock_whole(&self.shared.zeros);
         let known = zeros.take().filter(|known| known.used_bytes + bytes <= known.buffer.bytes());
         let Zeros { buffer, used_bytes } = match known {
             Some(known) => known,
-            None => Zeros { buffer: self.allocate_filled::<u8>(ZEROS_BYTES, 0)?, used_bytes: 0 },
+            None => {
+                let all_bytes = ZEROS_BYTES.min(self.memory().bytes_max() / ZEROS_PART).max(bytes);
+                Zeros { buffer: self.allocate_filled::<u8>(all_bytes, 0)?, used_bytes: 0 }
+            }
         };
         let part = buffer.slice(used_bytes, bytes);
         let used_bytes = (used_bytes + bytes).next_multiple_of(ZEROS_ALIGNMENT_BYTES);
@@ -283,12 +287,12 @@ mod tests {
 
     #[test]
     fn small_zeros_are_zeros_and_nobody_has_them_twice() {
-        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(3)), 1 << 20);
+        let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(3)), 1 << 26);
         let queue = Queue::new(&memory).unwrap();
         let mut all = Vec::new();
         // Some times as many as are filled at once.
         for number in 1..300usize {
-            let words = number % (ZEROS_BYTES_MAX as usize / 4) + 1;
+            let words = number % (ZERO_CELLS_BYTES_MAX as usize / 4) + 1;
             let zeros = queue.zeros::<u32>(words).unwrap();
             assert_eq!(queue.download::<u32>(&zeros, words).unwrap(), vec![0; words]);
             memory.fill(&zeros, number as u8, queue.stream()).unwrap();

@@ -15,7 +15,9 @@ use crate::{
         ChunkExtent, ChunkRequest, ColumnRequest, ColumnSource, EncodedBytes, PageCounts, PageMap,
         PendingColumns, ResidentChunk, RowSelection,
     },
-    device::{AnyColumn, CellType, CodedColumn, Column, DeviceMemory, EmulatedPlatform},
+    device::{
+        AnyColumn, Buffer, CellType, Chunk, CodedColumn, Column, DeviceMemory, EmulatedPlatform, Rows, Stream,
+    },
     operation::{Queue, RowNumbers},
 };
 
@@ -108,18 +110,29 @@ fn start_all(
             load(queue, file, sources, row_group.num_rows() as u32, reads_pages.then_some(*rows))
         };
     let chunks: Vec<Vec<Arc<ResidentChunk>>> = sources.iter().zip(row_groups).map(load).collect();
+    let rows: Vec<&RowSelection> = row_groups.iter().map(|(_, rows)| *rows).collect();
+    start_loaded(queue, &sources, &chunks, &rows, (row_count, as_codes))
+}
+
+/// The same of chunks that are loaded.
+fn start_loaded(
+    queue: &Queue,
+    sources: &[Vec<ColumnSource<'_>>],
+    chunks: &[Vec<Arc<ResidentChunk>>],
+    rows: &[&RowSelection],
+    (row_count, as_codes): (usize, bool),
+) -> PendingColumns {
     let request = |place: usize| {
         let chunks: Vec<ChunkRequest<'_>> = sources
             .iter()
-            .zip(&chunks)
+            .zip(chunks)
             .map(|(sources, chunks)| ChunkRequest { source: &sources[place], chunk: &chunks[place] })
             .collect();
         let as_codes = as_codes && chunks.iter().all(|request| request.chunk.dictionary_entries().is_some());
         ColumnRequest { chunks, as_codes }
     };
-    let requests: Vec<_> = (0..file.columns.len()).map(request).collect();
-    let rows: Vec<&RowSelection> = row_groups.iter().map(|(_, rows)| *rows).collect();
-    queue.decode_columns(&requests, &rows, row_count).unwrap()
+    let requests: Vec<_> = (0..sources.first().map_or(0, Vec::len)).map(request).collect();
+    queue.decode_columns(&requests, rows, row_count).unwrap()
 }
 
 fn values(queue: &Queue, columns: &[Column], row_count: usize) -> Vec<Values> {
@@ -186,6 +199,45 @@ fn codes_stand_for_the_values_of_any_rows() {
         }
     }
     assert!(coded > 20, "{coded}");
+}
+
+#[test]
+fn entries_of_dictionaries_stay_with_chunks_that_are_known_to_be_good() {
+    println!("seeds 1 to {}", 2 * ROUNDS);
+    let (mut kept, mut coded) = (0, 0);
+    for seed in 1..=2 * ROUNDS {
+        let file = random_file(seed);
+        let memory =
+            DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(seed)), MEMORY_BYTES_MAX).open_account();
+        let queues = [(); 2].map(|()| Queue::new(&memory).unwrap());
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let rows = RowSelection::range(0..row_count);
+            let sources = sources(&file, row_group);
+            let chunks = load(&queues[0], &file, &sources, row_count, None);
+            let buffers = || chunks.iter().flat_map(|chunk| chunk.buffers());
+            memory.publish(buffers(), queues[0].stream()).unwrap();
+            let (sources, chunks) = ([sources], [chunks.clone()]);
+            let mut first = None;
+            // Twice in each form until entries are decoded to stay, and twice more with them.
+            for round in 0..8 {
+                let queue = &queues[round / 2 % 2];
+                Buffer::use_all_on(buffers(), queue.stream()).unwrap();
+                let wanted = (row_count as usize, round % 2 == 1);
+                let decoded = start_loaded(queue, &sources, &chunks, &[&rows], wanted).wait_decoded();
+                let (cells, codes) = cells_of(queue, decoded.unwrap(), row_count as usize);
+                coded += codes;
+                // They are looked at on another stream.
+                let decoded: Rows = Chunk { row_count: row_count as usize, columns: cells.clone() }.into();
+                queue.publish(&decoded).unwrap();
+                decoded.use_on(Stream(0)).unwrap();
+                let found = values(queue, &cells, row_count as usize);
+                assert!(*first.get_or_insert_with(|| found.clone()) == found, "{} {round}", file.context);
+            }
+            kept += chunks[0].iter().filter(|chunk| chunk.dictionary.get().is_some()).count();
+        }
+    }
+    assert!(kept > 20 && coded > 20, "{kept} {coded}");
 }
 
 /// Cells of columns, some of which are codes.

@@ -309,15 +309,20 @@ impl MemoryPool {
         if found.is_some() {
             return Ok(found);
         }
-        let looks_first = state.freed_bytes >= RECORDED_BYTES;
-        if looks_first
-            && self.look(state)?
+        // All streams are looked at only now and then, as long as memory can be committed instead.
+        if state.freed_bytes < RECORDED_BYTES && self.grow(state, bytes, stream, lifetime)? {
+            return Ok(state.find_usable(bytes, stream, lifetime, true));
+        }
+        if self.look(state)?
             && let Some(found) = state.find_usable(bytes, stream, lifetime, true)
         {
             return Ok(Some(found));
         }
-        let has_more = self.grow(state, bytes, stream, lifetime)? || (!looks_first && self.look(state)?);
-        Ok(if has_more { state.find_usable(bytes, stream, lifetime, true) } else { None })
+        // What has turned out to be free can be committed elsewhere.
+        match self.grow(state, bytes, stream, lifetime)? {
+            true => Ok(state.find_usable(bytes, stream, lifetime, true)),
+            false => Ok(None),
+        }
     }
 
     /// Orders a stream after others.
