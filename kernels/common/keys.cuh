@@ -4,9 +4,18 @@
 #include "../abi/join.h"
 #include "cell.cuh"
 
+// What the hash of a row begins with.
+#define HASH_SEED 0x51ed270b0e3f4f1bull
+
+// The hash of a row of one key that is an integer of at most 64 bits and not NULL, as hash_row has it.
+DEVICE uint64_t hash_integer_row(int64_t key) {
+    const uint64_t hash = hash_mix(HASH_SEED ^ hash_mix((uint64_t)key));
+    return hash == HASH_NULL ? 1 : hash;
+}
+
 // The hash of a row's keys, in which NULL is a value. Never HASH_NULL.
 DEVICE uint64_t hash_row(const KeyColumns &keys, uint64_t row, bool *has_null) {
-    uint64_t hash = 0x51ed270b0e3f4f1bull;
+    uint64_t hash = HASH_SEED;
     *has_null = false;
     for (uint32_t key = 0; key < keys.count; key++) {
         const ColumnView &column = keys.columns[key];

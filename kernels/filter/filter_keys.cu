@@ -56,21 +56,29 @@ struct alignas(16) BlockHalf {
     uint32_t words[BLOOM_BLOCK_WORDS / 2];
 };
 
+struct BloomBlock {
+    BlockHalf halves[2];
+};
+
+DEVICE const BloomBlock *block_of(const KeyFilterView &filter, uint64_t hash) {
+    return (const BloomBlock *)filter.words + bloom_block(hash, filter.slot_count);
+}
+
+DEVICE bool has_bits(const BloomBlock &block, uint64_t hash) {
+    uint32_t missing = 0;
+#pragma unroll
+    for (uint32_t word = 0; word < BLOOM_BLOCK_WORDS; word++) {
+        missing |= ~block.halves[word / (BLOOM_BLOCK_WORDS / 2)].words[word % (BLOOM_BLOCK_WORDS / 2)] & bloom_bit(hash, word);
+    }
+    return missing == 0;
+}
+
 DEVICE bool passes_bloom(const KeyFilterView &filter, const KeyColumns &keys, uint64_t row) {
     bool has_null;
     uint64_t hash = hash_row(keys, row, &has_null);
     if (has_null) return false;
-    const BlockHalf *halves = (const BlockHalf *)filter.words + bloom_block(hash, filter.slot_count) * 2;
-    uint32_t missing = 0;
-#pragma unroll
-    for (uint32_t half = 0; half < 2; half++) {
-        BlockHalf found = halves[half];
-#pragma unroll
-        for (uint32_t word = 0; word < BLOOM_BLOCK_WORDS / 2; word++) {
-            missing |= ~found.words[word] & bloom_bit(hash, half * (BLOOM_BLOCK_WORDS / 2) + word);
-        }
-    }
-    return missing == 0;
+    const BloomBlock block = *block_of(filter, hash);
+    return has_bits(block, hash);
 }
 
 DEVICE bool passes_bitmap(const KeyFilterView &filter, const ColumnView &key, uint64_t row) {
@@ -108,9 +116,63 @@ KERNEL(test_bitmap_keys, TestFilterKeys, BLOCK_THREADS) {
     add_counts(args.counts, tested, passed);
 }
 
+// Rows of a thread at once: their blocks are on their way together, and a word has their flags.
+#define TESTED_ROWS 4
+
+template <class Key>
+struct alignas(16) KeyGroup {
+    Key keys[TESTED_ROWS];
+};
+
+// Flags of rows of which none is 0.
+#define ALL_FLAGS 0x01010101u
+
+// Tests TESTED_ROWS rows after one another, by one key without the ways of other types. What NULL rows have as a key is not used.
+template <class Key>
+DEVICE void test_key_group(const TestFilterKeys &args, uint64_t group, uint32_t *tested, uint32_t *passed) {
+    const ColumnView &key = args.keys.columns[0];
+    const KeyGroup<Key> keys = ((const KeyGroup<Key> *)key.values)[group];
+    const uint32_t asked = args.asked ? ((const uint32_t *)args.asked)[group] : ALL_FLAGS;
+    const uint32_t valid = key.validity ? ((const uint32_t *)key.validity)[group] : ALL_FLAGS;
+    uint64_t hashes[TESTED_ROWS];
+    BloomBlock blocks[TESTED_ROWS];
+    bool is_there[TESTED_ROWS];
+#pragma unroll
+    for (uint32_t item = 0; item < TESTED_ROWS; item++) {
+        const bool is_asked = (asked >> 8 * item & 0xff) != 0;
+        *tested += is_asked;
+        is_there[item] = is_asked && (valid >> 8 * item & 0xff) != 0;
+        hashes[item] = hash_integer_row(keys.keys[item]);
+        blocks[item] = is_there[item] ? *block_of(args.filter, hashes[item]) : BloomBlock{};
+    }
+    uint32_t flags = 0;
+#pragma unroll
+    for (uint32_t item = 0; item < TESTED_ROWS; item++) {
+        if (is_there[item] && has_bits(blocks[item], hashes[item])) flags |= 1u << 8 * item;
+    }
+    ((uint32_t *)args.flags)[group] = flags;
+    *passed += (uint32_t)__popc(flags);
+}
+
+// Whether rows can be tested by groups.
+DEVICE bool has_key_groups(const TestFilterKeys &args) {
+    const ColumnView &key = args.keys.columns[0];
+    return args.keys.count == 1 && (key.type == CELL_INT32 || key.type == CELL_INT64) && key.values % 16 == 0 &&
+           (key.validity | args.asked | args.flags) % TESTED_ROWS == 0;
+}
+
 KERNEL(test_bloom_keys, TestFilterKeys, BLOCK_THREADS) {
     uint32_t tested = 0, passed = 0;
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+    const uint64_t groups = has_key_groups(args) ? args.row_count / TESTED_ROWS : 0;
+    const bool is_short = args.keys.columns[0].type == CELL_INT32;
+    for (uint64_t group = first_row(); group < groups; group += row_step()) {
+        if (is_short) {
+            test_key_group<int32_t>(args, group, &tested, &passed);
+        } else {
+            test_key_group<int64_t>(args, group, &tested, &passed);
+        }
+    }
+    for (uint64_t row = groups * TESTED_ROWS + first_row(); row < args.row_count; row += row_step()) {
         bool asked = is_asked(args, row);
         tested += asked;
         bool passes = asked && passes_bloom(args.filter, args.keys, row);

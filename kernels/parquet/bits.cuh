@@ -46,6 +46,16 @@ DEVICE uint64_t load_wide_bits(uint64_t address, uint64_t bit, uint32_t width) {
     return low | (uint64_t)load_bits(address, bit + 32, width - 32) << 32;
 }
 
+// 64 bits at a bit position. Three words are read, whatever of them is asked for.
+DEVICE uint64_t load_window(uint64_t address, uint32_t bit) {
+    bit += (uint32_t)(address & 3) * 8;
+    const uint32_t *words = (const uint32_t *)(address & ~3ull) + bit / 32;
+    const uint32_t low = words[0], middle = words[1], high = words[2], shift = bit % 32;
+    const uint32_t first = (uint32_t)(((uint64_t)middle << 32 | low) >> shift);
+    const uint32_t second = (uint32_t)(((uint64_t)high << 32 | middle) >> shift);
+    return (uint64_t)second << 32 | first;
+}
+
 // The number that the first `count` bytes of a word stand for, seven bits each.
 DEVICE uint64_t varint_of(uint64_t word, uint32_t count) {
     if (count < 8) word &= (1ull << (8 * count)) - 1;
@@ -53,6 +63,13 @@ DEVICE uint64_t varint_of(uint64_t word, uint32_t count) {
     word = (word & 0x007f007f007f007full) | (word & 0x7f007f007f007f00ull) >> 1;
     word = (word & 0x00003fff00003fffull) | (word & 0x3fff00003fff0000ull) >> 2;
     return (word & 0x000000000fffffffull) | (word & 0x0fffffff00000000ull) >> 4;
+}
+
+// The same of 1 to 4 bytes.
+DEVICE uint32_t short_varint_of(uint32_t word, uint32_t count) {
+    word = word << (32 - 8 * count) >> (32 - 8 * count) & 0x7f7f7f7fu;
+    word = (word & 0x007f007fu) | (word & 0x7f007f00u) >> 1;
+    return (word & 0x00003fffu) | (word & 0x3fff0000u) >> 2;
 }
 
 // A variable-length number at *at, which moves past it; false if it does not end before `end`.

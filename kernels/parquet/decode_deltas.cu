@@ -6,7 +6,9 @@
 // Status:  ERROR_PAGE if differences or lengths are not possible or too few; those of convert_values.
 // Traffic: the encoded values of the slice read and a cell written a row; 16 B of index read a segment.
 // Source:  Parquet's Encodings.md, "Delta encoding". A warp decodes a segment of the page's index into shared memory, of
-//          which rows then take their values, so that neither NULLs nor selected rows matter to a warp.
+//          which rows then take their values, so that neither NULLs nor selected rows matter to a warp. Integers of a page
+//          without NULLs, which are most of what there is, need no other warp: theirs turn into cells in registers, and
+//          shared memory only brings those that lie side by side to threads that do, so that they are stored 16 B at once.
 #include "../common/block.cuh"
 #include "convert.cuh"
 #include "deltas.cuh"
@@ -23,49 +25,61 @@ struct ValueWindow {
     METHOD void put(uint32_t place, uint64_t value) {
         if (place >= first && place < end) values[window_place(place - first)] = value;
     }
-    // Whether segments lie in it as a whole, but for the last one, which may go on past the values that are needed.
-    METHOD bool has_segments() const { return first % DELTA_SEGMENT_VALUES == 0; }
-    // Where the THREAD_DELTAS values from a place on go, one after another.
-    METHOD uint64_t *at(uint32_t place) { return values + window_place(place - first); }
 };
-static_assert(THREAD_DELTAS == 8, "the values of a thread lie one after another in a window");
+
+// The sum of the threads before this one of a warp, as a number that wraps around. Every thread of the warp calls it.
+DEVICE uint32_t warp_sum_before(uint32_t sum) { return warp_inclusive_sum(sum) - sum; }
+// Sums of which none is more than its share of 32 bits add up there, at half the cost.
+DEVICE uint64_t warp_sum_before(uint64_t sum) {
+    const uint64_t share = (1ull << 31) / WARP_THREADS;
+    if (__ballot_sync(0xffffffffu, sum + share >= 2 * share)) return warp_inclusive_sum(sum) - sum;
+    return (uint64_t)(int64_t)(int32_t)warp_sum_before((uint32_t)sum);
+}
 
 // Decodes the values from `first` on, THREAD_DELTAS a thread, as numbers of a type whose sums wrap around. A thread's
-// values beyond the page's last have no meaning. Every thread of a warp calls it.
+// values beyond the page's last have no meaning. Says false if they can't be read, to all threads of the warp: every one of
+// them calls it.
 template <class Number>
-DEVICE bool decode_segment(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, Number *values) {
+DEVICE bool decode_segment(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, ThreadDeltas &own, Number *values) {
     const uint32_t end = stream.count - first < DELTA_SEGMENT_VALUES ? stream.count : first + DELTA_SEGMENT_VALUES;
     uint32_t at = segment.block;
-    ThreadDeltas own;
     const bool is_sound = find_deltas(stream, &at, first, end, &own);
-    unpack_all_deltas(stream, own, values);
     // A difference leads to the value after its own place.
-    Number sum = 0;
-    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
-        const Number difference = values[item];
-        values[item] = sum;
-        sum += difference;
+    if (has_wide_deltas(own)) {
+        unpack_all_deltas(stream, own, values);
+        Number sum = 0;
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+            const Number difference = values[item];
+            values[item] = sum;
+            sum += difference;
+        }
+        const Number before = (Number)segment.value + warp_sum_before(sum);
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) values[item] += before;
+        return is_sound;
     }
-    const Number before = (Number)segment.value + warp_inclusive_sum(sum) - sum;
-    for (uint32_t item = 0; item < THREAD_DELTAS; item++) values[item] += before;
+    uint32_t numbers[THREAD_DELTAS];
+    unpack_narrow(stream, own, numbers);
+    const Number minimum = (Number)own.minimum;
+    Number sum = THREAD_DELTAS * minimum;
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) sum += numbers[item];
+    values[0] = (Number)segment.value + warp_sum_before(sum);
+#pragma unroll
+    for (uint32_t item = 1; item < THREAD_DELTAS; item++) values[item] = values[item - 1] + minimum + numbers[item - 1];
     return is_sound;
 }
 
 // The place of the thread's first value of a segment.
 DEVICE uint32_t own_place(uint32_t first) { return first + threadIdx.x % WARP_THREADS * THREAD_DELTAS; }
 
-template <class Number, class Signed>
-DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, ValueWindow window) {
-    Number values[THREAD_DELTAS];
-    const bool is_sound = decode_segment(stream, segment, first, values);
-    if (window.has_segments()) {
-        uint64_t *own = window.at(own_place(first));
+// Numbers of 32 bits are the lower half of what they are in 64.
+DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, bool is_short, ValueWindow window) {
+    uint64_t values[THREAD_DELTAS];
+    ThreadDeltas own_deltas;
+    const bool is_sound = decode_segment(stream, segment, first, own_deltas, values);
 #pragma unroll
-        for (uint32_t item = 0; item < THREAD_DELTAS; item++) own[item] = (uint64_t)(int64_t)(Signed)values[item];
-        return is_sound;
-    }
     for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
-        window.put(own_place(first) + item, (uint64_t)(int64_t)(Signed)values[item]);
+        window.put(own_place(first) + item, is_short ? (uint64_t)(int64_t)(int32_t)values[item] : values[item]);
     }
     return is_sound;
 }
@@ -73,7 +87,8 @@ DEVICE bool decode_integers(const DeltaStream &stream, const DeltaSegment &segme
 // Strings lie one after another, the segment's first at `offset`.
 DEVICE bool decode_lengths(const DeltaStream &stream, const DeltaSegment &segment, uint32_t first, uint32_t offset, ValueWindow window) {
     uint32_t lengths[THREAD_DELTAS];
-    bool is_sound = decode_segment(stream, segment, first, lengths);
+    ThreadDeltas own;
+    bool is_sound = decode_segment(stream, segment, first, own, lengths);
     uint32_t sum = 0;
     for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
         if (own_place(first) + item > stream.count) lengths[item] = 0;
@@ -89,14 +104,22 @@ DEVICE bool decode_lengths(const DeltaStream &stream, const DeltaSegment &segmen
     return is_sound;
 }
 
+DEVICE DeltaStream stream_of(const EncodedPage &page, const DeltaIndex &index) {
+    return DeltaStream{page.values,      page.values_bytes,      index.value_count - 1,
+                       index.miniblocks, index.miniblock_values, delta_width_max(page)};
+}
+
+DEVICE const DeltaSegment *segments_of(const EncodedPage &page) {
+    return (const DeltaSegment *)(page.index + sizeof(DeltaIndex));
+}
+
 // Decodes the values of a window of a page. Every thread of the block calls it.
 DEVICE bool decode_window(const EncodedPage &page, uint32_t value_count, ValueWindow window) {
     const DeltaIndex index = *(const DeltaIndex *)page.index;
-    const DeltaSegment *segments = (const DeltaSegment *)((const DeltaIndex *)page.index + 1);
+    const DeltaSegment *segments = segments_of(page);
     if (window.first >= window.end) return true;
     if (!index.is_sound || index.value_count != value_count) return false;
-    const DeltaStream stream = DeltaStream{page.values,      page.values_bytes,      index.value_count - 1,
-                                           index.miniblocks, index.miniblock_values, delta_width_max(page)};
+    const DeltaStream stream = stream_of(page, index);
     bool is_sound = true;
     uint32_t segment = window.first / DELTA_SEGMENT_VALUES + threadIdx.x / WARP_THREADS;
     for (; segment * DELTA_SEGMENT_VALUES < window.end; segment += WARPS) {
@@ -104,10 +127,8 @@ DEVICE bool decode_window(const EncodedPage &page, uint32_t value_count, ValueWi
         const uint32_t first = segment * DELTA_SEGMENT_VALUES;
         if (page.delta_form == DELTA_LENGTHS) {
             is_sound = decode_lengths(stream, start, first, index.end + start.place, window) && is_sound;
-        } else if (page.delta_form == DELTA_INT32) {
-            is_sound = decode_integers<uint32_t, int32_t>(stream, start, first, window) && is_sound;
         } else {
-            is_sound = decode_integers<uint64_t, int64_t>(stream, start, first, window) && is_sound;
+            is_sound = decode_integers(stream, start, first, page.delta_form == DELTA_INT32, window) && is_sound;
         }
     }
     return is_sound;
@@ -136,43 +157,181 @@ DEVICE Slice decoded_slice(const DecodePages &args, const PageSlice &place, uint
     return slice;
 }
 
-// convert_rows<ConvertInteger> for a slice without NULLs and cells of the type, whose values are all there.
+// Cells that are stored at once.
 template <class Cell>
-DEVICE void convert_integers(const Slice &slice, const PageSlice &place) {
-    const PageColumn &column = slice.column;
-    const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0], factor = (int64_t)column.factor[0];
-    const uint32_t shift = column.shift;
-    const bool is_unsigned = column.flags & COLUMN_UNSIGNED;
-    Cell *cells = (Cell *)column.values + place.target_row;
-    uint8_t *validity = column.validity ? (uint8_t *)column.validity + place.target_row : nullptr;
-    const uint64_t *window = slice.window + window_place(threadIdx.x);
+struct alignas(16) CellGroup {
+    Cell cells[16 / sizeof(Cell)];
+};
+
+// Writes the cells of a segment, of which a thread has THREAD_DELTAS one after another and those from `from` to `until` are
+// wanted, to `target` on. `shared` is the warp's own. Every thread of a warp calls it.
+template <class Cell>
+DEVICE void store_segment(const Cell *own, uint64_t target, uint32_t from, uint32_t until, uint64_t *shared) {
+    const uint32_t size = 16 / sizeof(Cell), count = THREAD_DELTAS / size;
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    CellGroup<Cell> *groups = (CellGroup<Cell> *)shared;
+    // Groups change places within a thread's, so that no two of eight threads meet in a bank, here or below.
+    const auto place_of = [](uint32_t group) { return group ^ (group / 8 % count); };
+    // What the segment before left is read.
+    __syncwarp();
 #pragma unroll
-    for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
-        const uint32_t within = item * BLOCK_THREADS + threadIdx.x;
-        if (within >= place.row_count) break;
-        uint64_t bits = window[item * (BLOCK_THREADS + BLOCK_THREADS / 8)];
-        if (shift) bits = is_unsigned ? bits << shift >> shift : (uint64_t)((int64_t)(bits << shift) >> shift);
-        int64_t value = (int64_t)bits;
-        if (value < least || value > greatest) {
-            fail_value(slice, (uint64_t)place.target_row + within, ERROR_VALUE_RANGE);
-            value = 0;
+    for (uint32_t number = 0; number < count; number++) {
+        CellGroup<Cell> group;
+        for (uint32_t item = 0; item < size; item++) group.cells[item] = own[number * size + item];
+        groups[place_of(lane * count + number)] = group;
+    }
+    __syncwarp();
+    if (from == 0 && until == DELTA_SEGMENT_VALUES && target % 16 == 0) {
+#pragma unroll
+        for (uint32_t number = 0; number < count; number++) {
+            const uint32_t group = number * WARP_THREADS + lane;
+            ((CellGroup<Cell> *)target)[group] = groups[place_of(group)];
         }
-        cells[within] = (Cell)(factor == 1 ? value : value * factor);
-        if (validity) validity[within] = 1;
+        return;
+    }
+    for (uint32_t place = lane; place < until; place += WARP_THREADS) {
+        if (place >= from) ((Cell *)target)[place] = groups[place_of(place / size)].cells[place % size];
+    }
+}
+
+// Says of the same rows that they are not NULL.
+DEVICE void mark_segment(uint64_t target, uint32_t from, uint32_t until) {
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    static_assert(THREAD_DELTAS == sizeof(uint64_t), "a thread marks as many rows at once");
+    if (from == 0 && until == DELTA_SEGMENT_VALUES && target % 8 == 0) {
+        ((uint64_t *)target)[lane] = 0x0101010101010101ull;
+        return;
+    }
+    for (uint32_t place = lane; place < until; place += WARP_THREADS) {
+        if (place >= from) ((uint8_t *)target)[place] = 1;
+    }
+}
+
+// What values of 64 bits may be.
+struct LongRange {
+    uint64_t least, span;
+
+    METHOD explicit LongRange(const PageColumn &column) : least(column.least[0]), span(column.greatest[0] - least) {}
+    METHOD bool has(uint64_t value) const { return value - least <= span; }
+    // Whether a thread's values, of which this is the first, are far from both ends for their differences: then nobody need
+    // look at the others.
+    METHOD bool has_all(uint64_t value, const ThreadDeltas &own) const {
+        // Minimum and rest have at most 33 bits together.
+        const uint64_t margin = (uint64_t)THREAD_DELTAS << 33;
+        const bool is_narrow = own.width <= NARROW_WIDTH_MAX && own.minimum + (1ull << 32) < 2ull << 32;
+        return is_narrow && span >= 2 * margin && value - least - margin <= span - 2 * margin;
+    }
+};
+
+// What values of 32 bits may be, some at least.
+struct ShortRange {
+    uint32_t least, span;
+
+    METHOD explicit ShortRange(const PageColumn &column) {
+        const int64_t first = (int64_t)column.least[0], last = (int64_t)column.greatest[0];
+        least = (uint32_t)(first < INT32_MIN ? INT32_MIN : first);
+        span = (uint32_t)(last > INT32_MAX ? INT32_MAX : last) - least;
+    }
+    METHOD bool has(uint32_t value) const { return value - least <= span; }
+    METHOD bool has_all(uint32_t, const ThreadDeltas &) const { return false; }
+};
+
+// Whether a page's values are integers with nothing to be done before they are tested against a range of their own bits, and
+// every row has one.
+DEVICE bool has_plain_integers(const DecodePages &args, uint32_t number) {
+    const EncodedPage &page = page_at(args, number);
+    const PageColumn &column = column_at(args, page.column);
+    const bool is_short = page.delta_form == DELTA_INT32;
+    const bool is_integer = column.conversion == CONVERT_BITS || column.conversion == CONVERT_INTEGER;
+    const bool has_values = (int64_t)column.least[0] <= INT32_MAX && (int64_t)column.greatest[0] >= INT32_MIN;
+    const bool has_cells = column.cell_bytes == 8 || (column.cell_bytes == 4 && is_short);
+    return is_integer && has_cells && (is_short ? has_values : page.delta_form == DELTA_INT64) && state_at(args, number).dense &&
+           column.shift == (is_short ? 32 : 0) && (column.flags & (COLUMN_UNSIGNED | COLUMN_DICTIONARY)) == 0;
+}
+
+// Decodes and converts a segment of what has_plain_integers, the values from `first` on. What the column and the place have is
+// read late, so that it takes no registers before. Every thread of a warp calls it.
+template <class Number, class Signed, class Range, class Cell>
+DEVICE void decode_plain_segment(const DecodePages &args, const PageSlice &place, const DeltaStream &stream,
+                                 const DeltaSegment &segment, uint32_t first, uint64_t *shared) {
+    Number values[THREAD_DELTAS];
+    ThreadDeltas own;
+    if (!decode_segment(stream, segment, first, own, values)) {
+        report_error(args.status, ERROR_PAGE, place.page);
+        return;
+    }
+    const PageColumn &column = column_at(args, page_at(args, place.page).column);
+    const uint32_t first_row = place.first_row, end_row = first_row + place.row_count;
+    int64_t factor = 1;
+    if (column.conversion != CONVERT_BITS) {
+        const Range range(column);
+        factor = (int64_t)column.factor[0];
+        if (!range.has_all(values[0], own)) {
+            bool is_outside = false;
+#pragma unroll
+            for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+                const uint32_t row = own_place(first) + item;
+                if (range.has(values[item])) continue;
+                is_outside = is_outside || (row >= first_row && row < end_row);
+                values[item] = 0;
+            }
+            if (is_outside) report_error(args.status, ERROR_VALUE_RANGE, place.page);
+        }
+    }
+    Cell cells[THREAD_DELTAS];
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) cells[item] = (Cell)(Signed)values[item];
+    if (factor != 1) {
+#pragma unroll
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) cells[item] *= (Cell)factor;
+    }
+    const uint32_t from = first_row > first ? first_row - first : 0;
+    const uint32_t until = end_row - first < DELTA_SEGMENT_VALUES ? end_row - first : DELTA_SEGMENT_VALUES;
+    const uint64_t row = (uint64_t)place.target_row + first - first_row;
+    store_segment(cells, column.values + row * sizeof(Cell), from, until, shared);
+    if (column.validity) mark_segment(column.validity + row, from, until);
+}
+
+// Decodes and converts what has_plain_integers. Every thread of a block calls it.
+DEVICE void decode_plain(const DecodePages &args, const PageSlice &place, uint64_t *shared) {
+    const uint32_t warp = threadIdx.x / WARP_THREADS;
+    const EncodedPage &page = page_at(args, place.page);
+    const uint32_t last = (place.first_row + place.row_count - 1) / DELTA_SEGMENT_VALUES;
+    for (uint32_t number = place.first_row / DELTA_SEGMENT_VALUES + warp; number <= last; number += WARPS) {
+        // A page's index has room for the segments of all its rows, so that both are on their way together.
+        const DeltaSegment segment = segments_of(page)[number];
+        const DeltaIndex index = *(const DeltaIndex *)page.index;
+        const uint32_t value_count = state_at(args, place.page).value_count;
+        if (!index.is_sound || index.value_count != value_count || place.first_row + place.row_count > value_count) {
+            report_error(args.status, ERROR_PAGE, place.page);
+            return;
+        }
+        const DeltaStream stream = stream_of(page, index);
+        const uint32_t first = number * DELTA_SEGMENT_VALUES, cell_bytes = column_at(args, page.column).cell_bytes;
+        uint64_t *own = shared + warp * DELTA_SEGMENT_VALUES;
+        if (page.delta_form == DELTA_INT32 && cell_bytes == 4) {
+            decode_plain_segment<uint32_t, int32_t, ShortRange, uint32_t>(args, place, stream, segment, first, own);
+        } else if (page.delta_form == DELTA_INT32) {
+            decode_plain_segment<uint32_t, int32_t, ShortRange, uint64_t>(args, place, stream, segment, first, own);
+        } else {
+            decode_plain_segment<uint64_t, int64_t, LongRange, uint64_t>(args, place, stream, segment, first, own);
+        }
     }
 }
 
 KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 4) {
-    SHARED uint64_t values[WINDOW_WORDS];
-    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
+    SHARED CellGroup<uint64_t> groups[WINDOW_WORDS / 2];
+    uint64_t *values = groups[0].cells;
+    // Read again rather than held where registers are few.
+    const PageSlice &plain = ((const PageSlice *)args.list)[blockIdx.x];
+    if (has_plain_integers(args, plain.page)) {
+        decode_plain(args, plain, values);
+        return;
+    }
+    const PageSlice place = plain;
     const Slice slice = decoded_slice(args, place, values);
-    const uint32_t conversion = slice.column.conversion, cell_bytes = slice.column.cell_bytes;
-    const bool is_integer = conversion == CONVERT_BITS || conversion == CONVERT_INTEGER;
-    if (is_integer && slice.state.dense && slice.capacity && cell_bytes == 4) {
-        convert_integers<int32_t>(slice, place);
-    } else if (is_integer && slice.state.dense && slice.capacity && cell_bytes == 8) {
-        convert_integers<int64_t>(slice, place);
-    } else if (is_integer || conversion == CONVERT_NANOSECONDS) {
+    const uint32_t conversion = slice.column.conversion;
+    if (conversion == CONVERT_BITS || conversion == CONVERT_INTEGER || conversion == CONVERT_NANOSECONDS) {
         convert_rows<ConvertInteger>(slice, place);
     } else if (conversion == CONVERT_WIDE_INTEGER) {
         convert_rows<ConvertWideInteger>(slice, place);

@@ -113,10 +113,58 @@ struct ThreadDeltas {
     uint32_t count;
 };
 
+// Miniblocks of a block as most writers have them: their widths, of a byte each, fill a word.
+#define EVEN_MINIBLOCKS 4
+// The greatest width of a number of 32 bits.
+#define NARROW_WIDTH_MAX 32
+
+// The widths of EVEN_MINIBLOCKS miniblocks that are beyond NARROW_WIDTH_MAX: the highest bit of their bytes.
+DEVICE uint32_t wide_widths(uint32_t widths) {
+    const uint32_t carry = (0x7f - NARROW_WIDTH_MAX) * 0x01010101u;
+    return (((widths & 0x7f7f7f7fu) + carry) | widths) & 0x80808080u;
+}
+
+// find_deltas for WARP_DELTAS differences that are all there and are whole blocks, of EVEN_MINIBLOCKS miniblocks whose
+// widths are narrow, and of a minimum of at most 28 bits. Says false where one of that does not hold, whatever it has
+// written: find_deltas finds out what is so. Threads take their miniblock of the widths' sums, without a loop over them.
+DEVICE bool find_even_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, ThreadDeltas *own) {
+    // Threads of a miniblock, which take so many bytes of it for each bit of its width, and of a block.
+    const uint32_t share = stream.miniblock_values / THREAD_DELTAS, block_share = EVEN_MINIBLOCKS * share;
+    if (stream.miniblocks != EVEN_MINIBLOCKS || end - first != WARP_DELTAS) return false;
+    // A power of two, so that what is divided by it takes no division.
+    if (block_share == 0 || block_share > WARP_THREADS || (block_share & (block_share - 1))) return false;
+    if (first & (block_share * THREAD_DELTAS - 1)) return false;
+    const uint32_t lane = threadIdx.x % WARP_THREADS, share_bits = (uint32_t)__ffs(share) - 1;
+    uint32_t next = *at;
+    for (uint32_t first_lane = 0; first_lane < WARP_THREADS; first_lane += block_share) {
+        if (next >= stream.end) return false;
+        const uint64_t word = load_window(stream.data + next, 0);
+        // The first byte that a number may end with.
+        const uint32_t count = (uint32_t)__ffs(~(uint32_t)word & 0x80808080u) / 8;
+        const uint32_t widths = (uint32_t)(word >> 8 * count), sums = widths * 0x01010101u;
+        // Neither a sum of narrow widths nor this reaches 2^32.
+        const uint32_t header = count + EVEN_MINIBLOCKS, bytes = header + (sums >> 24) * share;
+        if (count == 0 || wide_widths(widths) || bytes > stream.end - next) return false;
+        const uint32_t place = lane - first_lane;
+        if (place < block_share) {
+            const uint32_t shift = (place >> share_bits) * 8;
+            const uint32_t width = widths >> shift & 0xff, before = (sums >> shift & 0xff) - width;
+            const uint32_t zigzag = short_varint_of((uint32_t)word, count);
+            const int32_t minimum = (int32_t)(zigzag >> 1) ^ -(int32_t)(zigzag & 1);
+            *own = ThreadDeltas{(uint64_t)(int64_t)minimum, next + header + before * share + (place & (share - 1)) * width,
+                                width, THREAD_DELTAS};
+        }
+        next += bytes;
+    }
+    *at = next;
+    return true;
+}
+
 // Finds every thread's differences among those from `first`, a multiple of THREAD_DELTAS, to `end`, at most WARP_DELTAS
 // of them. The header of the block of the first is at *at, which moves to the header of the block of `end`, or past the
 // stream where that is its end. Says false if they can't be read. Every thread of a warp calls it.
 DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, ThreadDeltas *own) {
+    if (find_even_deltas(stream, at, first, end, own)) return true;
     const uint32_t own_first = first + threadIdx.x % WARP_THREADS * THREAD_DELTAS;
     *own = ThreadDeltas{0, 0, 0, 0};
     uint32_t next = first;
@@ -149,32 +197,49 @@ DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first,
     return true;
 }
 
-// A thread's numbers of at most 32 bits each. Whole words are read, one more than the last number needs.
-template <class Number>
-DEVICE void unpack_narrow(uint64_t data, const ThreadDeltas &own, Number *differences) {
-    const uint32_t *words = (const uint32_t *)(data & ~3ull);
-    const uint32_t first = (uint32_t)(data & 3) * 8;
-    const uint32_t mask = own.width < 32 ? (1u << own.width) - 1 : 0xffffffffu;
+// A thread's numbers of at most NARROW_WIDTH_MAX bits, as many of them at once as a window has.
+template <uint32_t Windows>
+DEVICE void unpack_windows(uint64_t data, uint32_t width, uint32_t *numbers) {
+    const uint32_t count = THREAD_DELTAS / Windows;
+    const uint32_t mask = width < 32 ? (1u << width) - 1 : 0xffffffffu;
 #pragma unroll
-    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
-        const uint32_t bit = first + item * own.width;
-        const uint32_t low = words[bit / 32], high = words[bit / 32 + 1];
-        const uint32_t above = (uint32_t)(((uint64_t)high << 32 | low) >> bit % 32) & mask;
-        differences[item] = (Number)(above + own.minimum);
+    for (uint32_t window = 0; window < Windows; window++) {
+        const uint64_t bits = load_window(data, window * count * width);
+#pragma unroll
+        for (uint32_t item = 0; item < count; item++) numbers[window * count + item] = (uint32_t)(bits >> item * width) & mask;
     }
 }
 
+// What a thread's differences are more than their minimum, where no width of the warp's is more than NARROW_WIDTH_MAX; those
+// that are not there have no meaning, and bytes are read for them. Every thread of a warp calls it: all take the same way.
+DEVICE void unpack_narrow(const DeltaStream &stream, const ThreadDeltas &own, uint32_t *numbers) {
+    const uint64_t data = stream.data + own.bits;
+    if (__ballot_sync(0xffffffffu, own.width > 64 / THREAD_DELTAS) == 0) {
+        unpack_windows<1>(data, own.width, numbers);
+    } else if (__ballot_sync(0xffffffffu, own.width > 2 * 64 / THREAD_DELTAS) == 0) {
+        unpack_windows<2>(data, own.width, numbers);
+    } else {
+        unpack_windows<4>(data, own.width, numbers);
+    }
+}
+
+// Whether a width of the warp's is more than NARROW_WIDTH_MAX. Every thread of a warp calls it.
+DEVICE bool has_wide_deltas(const ThreadDeltas &own) { return __ballot_sync(0xffffffffu, own.width > NARROW_WIDTH_MAX) != 0; }
+
 // A thread's differences as numbers that wrap around; those that are not there have no meaning, and bytes are read for them.
+// Every thread of a warp calls it.
 template <class Number>
 DEVICE void unpack_all_deltas(const DeltaStream &stream, const ThreadDeltas &own, Number *differences) {
-    const uint64_t data = stream.data + own.bits;
-    if (own.width <= 32) {
-        unpack_narrow(data, own, differences);
+    if (has_wide_deltas(own)) {
+        for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
+            differences[item] = (Number)(load_wide_bits(stream.data + own.bits, item * own.width, own.width) + own.minimum);
+        }
         return;
     }
-    for (uint32_t item = 0; item < THREAD_DELTAS; item++) {
-        differences[item] = (Number)(load_wide_bits(data, item * own.width, own.width) + own.minimum);
-    }
+    uint32_t numbers[THREAD_DELTAS];
+    unpack_narrow(stream, own, numbers);
+#pragma unroll
+    for (uint32_t item = 0; item < THREAD_DELTAS; item++) differences[item] = (Number)(numbers[item] + own.minimum);
 }
 
 // The same; those that are not there are 0.
