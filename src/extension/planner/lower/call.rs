@@ -568,7 +568,7 @@ impl CallSite {
             let part = Expression::call(Function::DatePart(field), arguments, DataType::Float64);
             return Ok(Lowered::plain(part));
         }
-        let scale = field.scale(&data_type);
+        let scale = i32::from(field.scale(&data_type));
         let magnitude = match field {
             DateField::Epoch => 1e13,
             DateField::Microseconds => 6e7,
