@@ -182,11 +182,11 @@ DEVICE void store_segment(const Cell *own, uint64_t target, uint32_t from, uint3
     }
     __syncwarp();
     if (from == 0 && until == DELTA_SEGMENT_VALUES && target % 16 == 0) {
+        CellGroup<Cell> read[count];
 #pragma unroll
-        for (uint32_t number = 0; number < count; number++) {
-            const uint32_t group = number * WARP_THREADS + lane;
-            ((CellGroup<Cell> *)target)[group] = groups[place_of(group)];
-        }
+        for (uint32_t number = 0; number < count; number++) read[number] = groups[place_of(number * WARP_THREADS + lane)];
+#pragma unroll
+        for (uint32_t number = 0; number < count; number++) ((CellGroup<Cell> *)target)[number * WARP_THREADS + lane] = read[number];
         return;
     }
     for (uint32_t place = lane; place < until; place += WARP_THREADS) {
@@ -241,12 +241,15 @@ struct ShortRange {
 DEVICE bool has_plain_integers(const DecodePages &args, uint32_t number) {
     const EncodedPage &page = page_at(args, number);
     const PageColumn &column = column_at(args, page.column);
-    const bool is_short = page.delta_form == DELTA_INT32;
-    const bool is_integer = column.conversion == CONVERT_BITS || column.conversion == CONVERT_INTEGER;
-    const bool has_values = (int64_t)column.least[0] <= INT32_MAX && (int64_t)column.greatest[0] >= INT32_MIN;
-    const bool has_cells = column.cell_bytes == 8 || (column.cell_bytes == 4 && is_short);
-    return is_integer && has_cells && (is_short ? has_values : page.delta_form == DELTA_INT64) && state_at(args, number).dense &&
-           column.shift == (is_short ? 32 : 0) && (column.flags & (COLUMN_UNSIGNED | COLUMN_DICTIONARY)) == 0;
+    // All that is looked at is on its way at once: nothing is tested only if something else holds.
+    const uint32_t conversion = column.conversion, form = page.delta_form, dense = state_at(args, number).dense;
+    const uint32_t cell_bytes = column.cell_bytes, shift = column.shift, flags = column.flags;
+    const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0];
+    const bool is_integer = (conversion == CONVERT_BITS) | (conversion == CONVERT_INTEGER);
+    const bool has_values = (least <= INT32_MAX) & (greatest >= INT32_MIN);
+    const bool is_short = (form == DELTA_INT32) & (shift == 32) & has_values & ((cell_bytes == 4) | (cell_bytes == 8));
+    const bool is_long = (form == DELTA_INT64) & (shift == 0) & (cell_bytes == 8);
+    return is_integer & (is_short | is_long) & ((flags & (COLUMN_UNSIGNED | COLUMN_DICTIONARY)) == 0) & (dense != 0);
 }
 
 // Decodes and converts a segment of what has_plain_integers, the values from `first` on. What the column and the place have is
@@ -302,11 +305,12 @@ DEVICE void decode_plain(const DecodePages &args, const PageSlice &place, uint64
         const DeltaSegment segment = segments_of(page)[number];
         const DeltaIndex index = *(const DeltaIndex *)page.index;
         const uint32_t value_count = state_at(args, place.page).value_count;
-        if (!index.is_sound || index.value_count != value_count || place.first_row + place.row_count > value_count) {
+        const DeltaStream stream = stream_of(page, index);
+        const bool has_rows = (index.value_count == value_count) & (place.first_row + place.row_count <= value_count);
+        if (!((index.is_sound != 0) & has_rows & (stream.miniblocks != 0) & (stream.miniblock_values != 0) & (segment.block <= stream.end))) {
             report_error(args.status, ERROR_PAGE, place.page);
             return;
         }
-        const DeltaStream stream = stream_of(page, index);
         const uint32_t first = number * DELTA_SEGMENT_VALUES, cell_bytes = column_at(args, page.column).cell_bytes;
         uint64_t *own = shared + warp * DELTA_SEGMENT_VALUES;
         if (page.delta_form == DELTA_INT32 && cell_bytes == 4) {
