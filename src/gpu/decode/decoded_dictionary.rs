@@ -110,6 +110,12 @@ impl<'a> DictionaryPlace<'a> {
 }
 
 impl DecodedDictionary {
+    /// Device memory that it takes.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.buffers().map(Buffer::bytes).sum()
+    }
+
     fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         [&self.entries].into_iter().chain(&self.flags)
     }

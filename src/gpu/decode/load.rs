@@ -132,6 +132,13 @@ impl ResidentChunk {
         entries.map_or(0, |entries| dictionary_bytes_max(self.buffer_bytes(), entries))
     }
 
+    /// What is set aside for the entries of its dictionary and not used.
+    #[cfg(test)]
+    pub(crate) fn unused_bytes(&self) -> u64 {
+        let used = self.dictionary.get().map_or(0, DecodedDictionary::bytes);
+        self.dictionary_bytes() - used
+    }
+
     /// Rows of its data pages.
     pub(super) fn row_count(&self) -> usize {
         self.pages.data.iter().map(|page| page.row_count as usize).sum()

@@ -224,6 +224,12 @@ impl DeviceEngine {
         self.cache.bytes()
     }
 
+    /// Of these, what is set aside and not used.
+    #[cfg(test)]
+    pub fn unused_cache_bytes(&self) -> u64 {
+        self.cache.unused_bytes()
+    }
+
     /// What the device did for the last queries that wanted it noted.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()

@@ -176,6 +176,12 @@ impl ChunkCache {
         (self.shared.lock().device_bytes, self.shared.bytes_max)
     }
 
+    /// Of the bytes that are held on the device, those that are set aside for what chunks may come to take.
+    #[cfg(test)]
+    pub(in crate::execution) fn unused_bytes(&self) -> u64 {
+        self.shared.lock().device_chunks().map(|chunk| chunk.unused_bytes()).sum()
+    }
+
     /// What is held, by file, column and memory space.
     pub(in crate::execution) fn entries(&self) -> Vec<CacheEntry> {
         self.shared.lock().cache_entries()

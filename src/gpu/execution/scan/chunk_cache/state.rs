@@ -76,6 +76,15 @@ impl State {
         }
     }
 
+    /// Those on the device.
+    #[cfg(test)]
+    pub(super) fn device_chunks(&self) -> impl Iterator<Item = &Arc<ResidentChunk>> {
+        self.entries.values().filter_map(|entry| match entry {
+            Entry::Kept(Kept { device: OnDevice::Here(chunk), .. }) => Some(chunk),
+            _ => None,
+        })
+    }
+
     /// Bytes that [`State::take_victims`] would give.
     pub(super) fn victim_bytes(&self, bytes: u64, query: u64) -> u64 {
         self.victims(bytes, query).iter().map(|(_, bytes)| bytes).sum()
