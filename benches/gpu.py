@@ -19,6 +19,7 @@ Steps, each for one scale factor:
 - ablation: warm and hot, once for every boolean setting pystachio.gpu_* that is on, with it off. A new setting is found by itself.
 - spill: every query with a sixteenth of the data's bytes as GPU memory: slower, with the same text (gpu_spill.py).
 - load: the queries by 1, 4, 16 and 64 clients at once; the same with little memory, cancels and files that change (gpu_load.py).
+- duckdb_files: the queries, hot, over files that DuckDB wrote from the same rows (gpu_duckdb_files.py).
 - report: prints the report of what has been measured.
 
 Results are kept in FOLDER/gpu-results and written after every query, and with them the report, so a step that is
@@ -46,6 +47,7 @@ import gpu_watch  # noqa: E402
 import storage  # noqa: E402
 import timeline_chart  # noqa: E402
 from answers import same_answer  # noqa: E402
+from gpu_duckdb_files import run_duckdb_files  # noqa: E402
 from gpu_load import run_load  # noqa: E402
 from gpu_profile import run_profile  # noqa: E402
 from gpu_spill import run_spill  # noqa: E402
@@ -526,6 +528,7 @@ def run_report(bench):
 STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct": run_direct, "warm": run_warm, "hot": run_hot,
          "first": gpu_watch.run_first, "kernels": gpu_watch.run_kernels, "profile": run_profile, "timeline": gpu_watch.run_timeline,
          "calibrate": gpu_calibrate.run_calibrate, "ablation": run_ablation, "spill": run_spill, "load": run_load,
+         "duckdb_files": run_duckdb_files,
          "report": run_report}
 
 

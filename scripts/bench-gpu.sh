@@ -14,6 +14,7 @@
 #   STEPS="… spill"    every query once more with a sixteenth of the data's bytes as GPU memory, answers compared
 #   STEPS="… load"     answers a second of CLIENTS="1 4 16 64" at once, LOAD_S=15 seconds each; with little memory, cancels and files
 #                      that change too: no error, no other answer, the same engine
+#   STEPS="… duckdb_files"   every query over files that DuckDB wrote from the same rows
 #   ABLATION=1         warm and hot once more for every setting pystachio.gpu_*, turned off
 #   SETTINGS=…         what measured sessions set: "pystachio.gpu_concurrent_builds = off, pystachio.gpu_regulation = off"
 #   EXACT_SF=1         scale factor of the step exact
