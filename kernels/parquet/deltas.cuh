@@ -164,9 +164,10 @@ DEVICE bool find_even_deltas(const DeltaStream &stream, uint32_t *at, uint32_t f
 // of them. The header of the block of the first is at *at, which moves to the header of the block of `end`, or past the
 // stream where that is its end. Says false if they can't be read. Every thread of a warp calls it.
 DEVICE bool find_deltas(const DeltaStream &stream, uint32_t *at, uint32_t first, uint32_t end, ThreadDeltas *own) {
-    if (find_even_deltas(stream, at, first, end, own)) return true;
-    const uint32_t own_first = first + threadIdx.x % WARP_THREADS * THREAD_DELTAS;
     *own = ThreadDeltas{0, 0, 0, 0};
+    if (find_even_deltas(stream, at, first, end, own)) return true;
+    *own = ThreadDeltas{0, 0, 0, 0};
+    const uint32_t own_first = first + threadIdx.x % WARP_THREADS * THREAD_DELTAS;
     uint32_t next = first;
     // Neither this nor `next` reaches 2^32: there are less than 2^31 differences, and of a block too.
     uint32_t place = first - first % (stream.miniblocks * stream.miniblock_values);
