@@ -11,6 +11,7 @@
 //!   other at its beginning; `patience.rs`: how long somebody is waited for
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
+//! - `block.rs`, `pack.rs`: how rows lie in a block, and how they come there and back
 //!
 //! A round: every rank tells what each open exchange has ready for whom, how much room it has, which have ended and which queries
 //! it gives up. From that table every rank knows which blocks move, without another word, and begins those transfers. While they are on
@@ -34,12 +35,14 @@
 //! Source: queue-based scheduling, adaptive regulation and dynamic buffering as in PystachIO (arXiv 2512.02862), sections 5.3 and 5.4.
 //! We differ: receivers give credit, so that a queue that is full on one rank stops its own senders only.
 
+mod block;
 mod communicator;
 mod inbox;
 mod local;
 mod message;
 mod network;
 mod outbox;
+mod pack;
 mod patience;
 mod query;
 mod region;
@@ -50,12 +53,14 @@ mod tests;
 use std::fmt;
 
 pub use self::{
+    block::{BlockColumn, BlockLayout, BlockParts},
     communicator::{Awaited, Communicator, ReceivePart, SendPart},
     inbox::{InboxConsumer, ReceivedBlock},
     local::{Fault, FaultPoint, LocalCommunicator, LocalHub},
     message::{EXCHANGES_MAX, RANKS_MAX},
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
+    pack::Routing,
     query::{ExchangeMetrics, ExchangeSpec, QueryExchanges},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
 };

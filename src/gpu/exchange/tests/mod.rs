@@ -4,6 +4,7 @@
 
 mod failures;
 mod movement;
+mod rows;
 
 use std::{
     collections::BTreeMap,
