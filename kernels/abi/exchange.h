@@ -1,4 +1,4 @@
-// Arguments of the kernels in exchange/ and of move_strings.
+// Arguments of the kernels in exchange/, of move_strings and of place_strings.
 #pragma once
 
 #include "join.h"
@@ -38,3 +38,13 @@ typedef struct MoveStrings {
     uint64_t distance; // added to every address
 } MoveStrings;
 static_assert(sizeof(MoveStrings) == 24, "MoveStrings has 24 bytes");
+
+// place_strings
+typedef struct PlaceStrings {
+    uint64_t lengths; // uint32_t [row_count]
+    uint64_t offsets; // uint64_t [row_count]: where each text begins in bytes
+    uint64_t bytes;
+    uint64_t cells;   // StringCell [row_count]
+    uint64_t row_count;
+} PlaceStrings;
+static_assert(sizeof(PlaceStrings) == 40, "PlaceStrings has 40 bytes");

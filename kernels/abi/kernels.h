@@ -17,6 +17,7 @@
     X(measure_strings, CopyStrings, BLOCK_THREADS) \
     X(copy_strings, CopyStrings, BLOCK_THREADS) \
     X(move_strings, MoveStrings, BLOCK_THREADS) \
+    X(place_strings, PlaceStrings, BLOCK_THREADS) \
     X(assign_hash_partitions, AssignHashPartitions, BLOCK_THREADS) \
     X(assign_range_partitions, AssignRangePartitions, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \

@@ -38,6 +38,7 @@ pub fn sqlstate(kind: ErrorKind) -> PgSqlErrorCode {
         ErrorKind::Protocol => PgSqlErrorCode::ERRCODE_PROTOCOL_VIOLATION,
         ErrorKind::Unavailable => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
         ErrorKind::Device => PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
+        ErrorKind::Peer => PgSqlErrorCode::ERRCODE_CONNECTION_FAILURE,
         ErrorKind::Internal => PgSqlErrorCode::ERRCODE_INTERNAL_ERROR,
     }
 }

@@ -3,6 +3,7 @@
 //! - `execution`: a tree of sources that give chunks; what a host starts is [`execution::DeviceEngine`]
 //! - `decode`: column chunks of Parquet become columns; `program`: expressions become a byte-code
 //! - `spill`: rows that do not fit on the device
+//! - `exchange`: rows moving between ranks
 //! - `operation`: what operators are made of, by kernels
 //! - `device`: memory, columns, streams; the platform that they are had from, and the emulated one
 //! - `file_systems.rs`: which ways from files to a device there are; `affinity`: which disks are near a GPU
@@ -15,6 +16,7 @@
 pub mod affinity;
 pub mod decode;
 pub mod device;
+pub mod exchange;
 pub mod execution;
 mod file_systems;
 pub mod operation;

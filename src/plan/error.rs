@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Unavailable,
     /// The device failed, or was lost. The engine that used it ends, and is started anew.
     Device,
+    /// Another rank failed, hangs or is gone, or has given up the query. This one's device is fine, and its engine goes on.
+    Peer,
     /// A bug of ours.
     Internal,
 }

@@ -17,6 +17,10 @@ pub const PARTITIONS_MAX: usize = 256;
 /// Splitters that rows are put between at once: partitions of rows between them and of rows equal to them.
 pub const SPLITTERS_MAX: usize = (PARTITIONS_MAX - 1) / 2;
 
+/// The level of [`HashPartitioning`] at which rows are spread over ranks. Operators that spill begin at 0 and go up by a few: with a level of
+/// theirs, all rows of a rank would be in a few of its partitions.
+pub const EXCHANGE_LEVEL: u32 = 1 << 16;
+
 /// How rows are spread by hash.
 #[derive(Clone, Copy, Debug)]
 pub struct HashPartitioning {

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     Queue,
-    abi::{CopyStrings, MoveStrings},
+    abi::{CopyStrings, MoveStrings, PlaceStrings},
 };
 use crate::device::{Buffer, CellType, Chunk, Column, Kernel, StringCell};
 
@@ -75,17 +75,27 @@ impl Queue {
 }
 
 impl PackedColumn {
-    /// Where the text of some rows starts; of the row after the last, where the text ends. Waits.
+    /// As of [`PackedText::bounds`].
     ///
     /// # Errors
     ///
     /// As of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize]) -> Result<Vec<u64>> {
-        let inside: Vec<u32> =
-            rows.iter().filter(|row| **row < self.row_count).map(|row| *row as u32).collect();
-        let mut offsets = queue.pick(&self.text.offsets, &inside)?.into_iter();
-        let end = self.text.total_bytes;
-        let bound = |row: &usize| if *row < self.row_count { offsets.next().unwrap_or(end) } else { end };
+        self.text.bounds(queue, rows, self.row_count)
+    }
+}
+
+impl PackedText {
+    /// Where the text of some of so many rows starts; of the row after the last, where the text ends. Waits.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub fn bounds(&self, queue: &Queue, rows: &[usize], row_count: usize) -> Result<Vec<u64>> {
+        let inside: Vec<u32> = rows.iter().filter(|row| **row < row_count).map(|row| *row as u32).collect();
+        let mut offsets = queue.pick(&self.offsets, &inside)?.into_iter();
+        let end = self.total_bytes;
+        let bound = |row: &usize| if *row < row_count { offsets.next().unwrap_or(end) } else { end };
         Ok(rows.iter().map(bound).collect())
     }
 }
@@ -136,5 +146,30 @@ impl Queue {
         let first = cells.address() + (rows.start * size_of::<StringCell>()) as u64;
         let arguments = MoveStrings { cells: first, row_count, distance: to.wrapping_sub(from) };
         self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
+    }
+    /// The cells of texts that lie one after another, by their lengths, a `u32` a row. Waits for the sum of those.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if the lengths are not those of the text.
+    pub fn place_text(&self, lengths: &Buffer, text: &Buffer, row_count: usize) -> Result<Buffer> {
+        let (offsets, total_bytes) = self.offsets(lengths, 4, row_count)?;
+        if total_bytes != text.bytes() {
+            let message = format!(
+                "texts have other lengths together: bytes={total_bytes}, text_bytes={}",
+                text.bytes()
+            );
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        let cells = self.allocate::<StringCell>(row_count as u64)?;
+        let arguments = PlaceStrings {
+            lengths: lengths.address(),
+            offsets: offsets.address(),
+            bytes: text.address(),
+            cells: cells.address(),
+            row_count: row_count as u64,
+        };
+        self.launch_strided(Kernel::PlaceStrings, row_count as u64, &arguments)?;
+        Ok(cells)
     }
 }

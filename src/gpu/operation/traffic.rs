@@ -14,8 +14,8 @@ use super::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
         ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
         FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
-        MeasureKeys, MeasureSortWords, MoveStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, SlotInput,
-        SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
+        MeasureKeys, MeasureSortWords, MoveStrings, PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts,
+        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
         WritePairs,
     },
 };
@@ -69,6 +69,10 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             row_count * (cell(&source) + WORD_BYTES + if_set(cells, size_of::<StringCell>() as u64))
         }
         Kernel::MoveStrings => read::<MoveStrings>(arguments).row_count * 2 * size_of::<StringCell>() as u64,
+        Kernel::PlaceStrings => {
+            let cell_bytes = size_of::<StringCell>() as u64;
+            read::<PlaceStrings>(arguments).row_count * (NUMBER_BYTES + WORD_BYTES + cell_bytes)
+        }
         Kernel::AssignHashPartitions => {
             read::<AssignHashPartitions>(arguments).row_count * (2 * WORD_BYTES + NUMBER_BYTES)
         }

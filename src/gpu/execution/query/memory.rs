@@ -22,7 +22,7 @@ use pystachio_plan::{Error, Result};
 
 use crate::{
     device::{Claim, DeviceMemory},
-    operation::Queue,
+    operation::{EXCHANGE_LEVEL, Queue},
     spill::SpillStore,
 };
 
@@ -49,6 +49,7 @@ const PARTS_OF_DRIVER: u64 = 4;
 pub(in crate::execution) const PARTITIONS: usize = 32;
 /// How often rows that are too many for memory are partitioned anew.
 pub(in crate::execution) const PARTITION_LEVELS_MAX: u32 = 6;
+const _: () = assert!(PARTITION_LEVELS_MAX < EXCHANGE_LEVEL);
 /// Rows that an operator holds in one piece: they are numbered with 32 bits.
 pub(in crate::execution) const ROWS_MAX: usize = 1 << 31;
 

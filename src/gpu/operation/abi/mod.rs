@@ -23,8 +23,8 @@ pub use join::{
 };
 pub use rows::{
     COPIED_RANGES_MAX, COPY_TILE_BYTES, CombineFlags, CopiedRange, CopyRanges, CopyStrings,
-    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, SCAN_STATE_WORDS, ScanCounts,
-    TILE_ROWS,
+    GATHERED_COLUMNS_MAX, GatherCells, GatheredColumn, MarkRows, MoveStrings, PlaceStrings, SCAN_STATE_WORDS,
+    ScanCounts, TILE_ROWS,
 };
 pub use sort::{
     AssignHashPartitions, AssignRangePartitions, CompareTexts, DIGIT_VALUES, EncodeSortWords,

@@ -168,3 +168,20 @@ pub struct MoveStrings {
     pub distance: u64,
 }
 const _: () = assert!(size_of::<MoveStrings>() == 24);
+
+/// Arguments of `place_strings`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct PlaceStrings {
+    /// Bytes of each row's text.
+    pub lengths: u64,
+    /// Where each row's text begins.
+    pub offsets: u64,
+    /// The text.
+    pub bytes: u64,
+    /// String cells.
+    pub cells: u64,
+    /// Rows.
+    pub row_count: u64,
+}
+const _: () = assert!(size_of::<PlaceStrings>() == 40);

@@ -1,0 +1,352 @@
+//! Blocks on their way out of a rank, in one exchange.
+//!
+//! ```text
+//! producers ── reserve, pack, push ──► packing: until the device has written them ──► a queue a destination ──► rounds
+//! ```
+//!
+//! Invariants: blocks of all queues together have no more memory than the outbox's extent; a producer that finds no room waits. A
+//! block for all ranks is there once. What is written on one stream for one destination goes out in the order in which it was pushed.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use pystachio_engine::locking::{account, lock};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    Rank,
+    message::BLOCKS_A_DESTINATION_MAX,
+    query::{Exchange, STOP_INTERVAL},
+    region::{RegionBlock, RegionExtent},
+};
+use crate::device::Stream;
+
+/// Who gets a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// One rank, which may be this one.
+    Rank(Rank),
+    /// Every rank, this one included.
+    All,
+}
+
+/// When blocks are worth a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GatherLimits {
+    /// So many bytes for one destination are.
+    pub(super) bytes_min: u64,
+    /// Fewer are when they have waited for so long.
+    pub(super) age_max: Duration,
+    /// So many go in one round, unless one block has more.
+    pub(super) bytes_max: u64,
+    /// No block is larger.
+    pub(super) block_bytes_max: u64,
+}
+
+/// Blocks on their way out.
+pub(super) struct Outbox {
+    extent: Arc<RegionExtent>,
+    limits: GatherLimits,
+    state: Mutex<OutboxState>,
+    pub(super) changed: Condvar,
+}
+
+struct OutboxState {
+    /// Blocks that the device may be writing still, in the order in which they were pushed.
+    packing: Vec<PushedBlock>,
+    destinations: Vec<DestinationQueue>,
+    /// Those that have not finished.
+    producer_count: usize,
+    /// Of them, those that wait for room.
+    waiting_count: usize,
+}
+
+struct PushedBlock {
+    block: RegionBlock,
+    destination: Destination,
+    /// Which stream writes it.
+    stream: Stream,
+}
+
+#[derive(Default)]
+struct DestinationQueue {
+    blocks: VecDeque<(Instant, Arc<RegionBlock>)>,
+    bytes: u64,
+    /// It wants nothing more.
+    is_closed: bool,
+}
+
+impl DestinationQueue {
+    fn push(&mut self, now: Instant, block: Arc<RegionBlock>) {
+        if !self.is_closed {
+            self.bytes += block.bytes();
+            self.blocks.push_back((now, block));
+        }
+    }
+}
+
+impl Outbox {
+    /// An outbox with one producer.
+    pub(super) fn new(extent: Arc<RegionExtent>, rank_count: usize, limits: GatherLimits) -> Self {
+        let state = OutboxState {
+            packing: Vec::new(),
+            destinations: (0..rank_count).map(|_| DestinationQueue::default()).collect(),
+            producer_count: 1,
+            waiting_count: 0,
+        };
+        Self { extent, limits, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
+        lock(&self.state)
+    }
+
+    /// Looks what the device has written, and which memory is free again. Says whether there is more to look at.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(super) fn settle(&self, now: Instant) -> Result<bool> {
+        let has_more_room = self.extent.settle()?;
+        let mut state = self.lock();
+        let mut packing: Vec<PushedBlock> = Vec::new();
+        for pushed in std::mem::take(&mut state.packing) {
+            // One look after another: a later block may be found written though the one before it was not yet.
+            let is_behind = packing.iter().any(|earlier| earlier.stream == pushed.stream);
+            if is_behind || !pushed.block.is_settled()? {
+                packing.push(pushed);
+                continue;
+            }
+            let block = Arc::new(pushed.block);
+            match pushed.destination {
+                Destination::Rank(rank) => {
+                    if let Some(queue) = state.destinations.get_mut(rank.place()) {
+                        queue.push(now, block);
+                    }
+                }
+                Destination::All => {
+                    state.destinations.iter_mut().for_each(|queue| queue.push(now, block.clone()));
+                }
+            }
+        }
+        state.packing = packing;
+        if has_more_room && state.waiting_count > 0 {
+            self.changed.notify_all();
+        }
+        Ok(!state.packing.is_empty() || self.extent.is_settling())
+    }
+
+    /// The bytes of the next blocks for each destination that are worth a round, of at most so many blocks.
+    pub(super) fn offer(&self, blocks_max: &mut usize, now: Instant) -> Vec<Vec<u64>> {
+        let state = self.lock();
+        // Nothing more comes, or nothing more can come before something goes.
+        let is_pressed = state.producer_count == 0 || state.waiting_count > 0;
+        let offer = |queue: &DestinationQueue| {
+            let is_old = queue
+                .blocks
+                .front()
+                .is_some_and(|(pushed, _)| now.saturating_duration_since(*pushed) >= self.limits.age_max);
+            if !(is_pressed || is_old || queue.bytes >= self.limits.bytes_min) {
+                return Vec::new();
+            }
+            let mut bytes = 0;
+            let mut offered = Vec::new();
+            for (_, block) in queue.blocks.iter().take(BLOCKS_A_DESTINATION_MAX.min(*blocks_max)) {
+                bytes += block.bytes();
+                if bytes > self.limits.bytes_max && !offered.is_empty() {
+                    break;
+                }
+                offered.push(block.bytes());
+            }
+            *blocks_max -= offered.len();
+            offered
+        };
+        state.destinations.iter().map(offer).collect()
+    }
+
+    /// Takes the next blocks for a destination, which were offered.
+    pub(super) fn take(&self, destination: Rank, count: usize) -> Vec<Arc<RegionBlock>> {
+        let mut state = self.lock();
+        let Some(queue) = state.destinations.get_mut(destination.place()) else { return Vec::new() };
+        let taken: Vec<Arc<RegionBlock>> = queue.blocks.drain(..count).map(|(_, block)| block).collect();
+        queue.bytes -= taken.iter().map(|block| block.bytes()).sum::<u64>();
+        taken
+    }
+
+    /// Says that blocks that were taken have been sent and let go of.
+    pub(super) fn note_sent(&self) {
+        if self.lock().waiting_count > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Says that a destination wants nothing more.
+    pub(super) fn close(&self, destination: Rank) {
+        let mut state = self.lock();
+        let Some(queue) = state.destinations.get_mut(destination.place()) else { return };
+        if !queue.is_closed {
+            *queue = DestinationQueue { is_closed: true, ..DestinationQueue::default() };
+            self.changed.notify_all();
+        }
+    }
+
+    /// Whether all that was ever pushed has been taken, and nothing more comes.
+    pub(super) fn has_ended(&self) -> bool {
+        let state = self.lock();
+        state.producer_count == 0
+            && state.packing.is_empty()
+            && state.destinations.iter().all(|queue| queue.blocks.is_empty())
+    }
+}
+
+/// What sends rows of one exchange. A clone is one more producer; the exchange ends when all of them have finished.
+pub struct OutboxProducer {
+    exchange: Arc<Exchange>,
+    is_finished: bool,
+}
+
+impl OutboxProducer {
+    /// The first producer of an outbox.
+    pub(super) fn first(exchange: Arc<Exchange>) -> Self {
+        Self { exchange, is_finished: false }
+    }
+
+    /// How many ranks there are.
+    pub fn rank_count(&self) -> usize {
+        self.exchange.outbox.lock().destinations.len()
+    }
+
+    /// No block may be larger.
+    pub fn block_bytes_max(&self) -> u64 {
+        self.exchange.outbox.limits.block_bytes_max
+    }
+
+    /// Whether any rank wants more. Whoever does not ask sends what nobody gets.
+    pub fn is_wanted(&self) -> bool {
+        self.exchange.outbox.lock().destinations.iter().any(|queue| !queue.is_closed)
+    }
+
+    /// Memory for a block, into which a stream writes. Waits for room as long as the query goes on; it ends with it.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for more bytes than a block has; what the query failed with, `Cancelled`, and faults of the device.
+    pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<OutgoingBlock> {
+        let Exchange { outbox, health, counters, key, .. } = &*self.exchange;
+        let bytes_max = self.block_bytes_max();
+        if bytes > bytes_max {
+            let message = format!(
+                "{key} would send a block that is too large: block_bytes={bytes}, block_bytes_max={bytes_max}"
+            );
+            return Err(Error::new(ErrorKind::NotSupported, message));
+        }
+        outbox.extent.region().use_on(stream)?;
+        let mut begun = None;
+        let mut state = outbox.lock();
+        let block = loop {
+            if let Err(error) = health.check() {
+                break Err(error);
+            }
+            if let Some(block) = outbox.extent.allocate(bytes.max(1)) {
+                break Ok(block);
+            }
+            if begun.is_none() {
+                begun = Some(Instant::now());
+                state.waiting_count += 1;
+                health.waker.wake();
+            }
+            state = account(outbox.changed.wait_timeout(state, STOP_INTERVAL)).0;
+        };
+        if let Some(begun) = begun {
+            state.waiting_count -= 1;
+            counters.note_producer_waited(begun);
+        }
+        drop(state);
+        Ok(OutgoingBlock { block: Some(block?), exchange: self.exchange.clone(), stream })
+    }
+
+    /// Says that this producer has pushed all that it ever will.
+    pub fn finish(mut self) {
+        self.is_finished = true;
+    }
+
+    /// Says that this producer failed: the query ends so on this rank, and by this rank's name on the others. One that is only dropped
+    /// has no better reason than that.
+    pub fn fail(self, error: &Error) {
+        self.exchange.health.fail(error.clone(), true);
+    }
+}
+
+impl Clone for OutboxProducer {
+    fn clone(&self) -> Self {
+        self.exchange.outbox.lock().producer_count += 1;
+        Self { exchange: self.exchange.clone(), is_finished: false }
+    }
+}
+
+impl Drop for OutboxProducer {
+    fn drop(&mut self) {
+        let Exchange { outbox, health, key, .. } = &*self.exchange;
+        if !self.is_finished {
+            let early = || Error::internal(format!("a producer of {key} ended before it had sent all"));
+            // Where the query failed or was cancelled that is why.
+            health.fail(health.check().err().unwrap_or_else(early), true);
+        }
+        outbox.lock().producer_count -= 1;
+        health.waker.wake();
+    }
+}
+
+/// A block that is being written. One that is dropped goes to nobody.
+pub struct OutgoingBlock {
+    /// Absent once it was pushed.
+    block: Option<RegionBlock>,
+    exchange: Arc<Exchange>,
+    stream: Stream,
+}
+
+impl OutgoingBlock {
+    /// Where it begins.
+    pub fn address(&self) -> u64 {
+        self.block.as_ref().map_or(0, RegionBlock::address)
+    }
+
+    /// How long it is: what was asked for, rounded up to a multiple of [`super::BLOCK_ALIGNMENT`].
+    pub fn bytes(&self) -> u64 {
+        self.block.as_ref().map_or(0, RegionBlock::bytes)
+    }
+
+    /// Sends it, when what its stream was given until now has happened.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub fn push(mut self, destination: Destination) -> Result<()> {
+        let Some(block) = self.block.take() else { return Ok(()) };
+        block.use_until_now(self.stream)?;
+        let Exchange { outbox, health, .. } = &*self.exchange;
+        outbox.lock().packing.push(PushedBlock { block, destination, stream: self.stream });
+        health.waker.wake();
+        Ok(())
+    }
+}
+
+impl Drop for OutgoingBlock {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            keep_until_used(block, self.stream);
+        }
+    }
+}
+
+/// Lets go of a block that a stream may use still.
+pub(super) fn keep_until_used(block: RegionBlock, stream: Stream) {
+    if let Err(error) = block.use_until_now(stream) {
+        // The device is lost, and the process with it: nobody is to have the memory.
+        tracing::error!("{error}");
+        std::mem::forget(block);
+    }
+}

@@ -1,0 +1,51 @@
+//! How long somebody is waited for.
+
+use std::time::{Duration, Instant};
+
+/// What one look takes at most. Whoever waits looks more often; a process that was stopped and goes on has not waited for all that
+/// time, and does not say of others that they were silent.
+const LOOK_MAX: Duration = Duration::from_millis(100);
+
+/// Time that is left to somebody, counted in looks.
+#[derive(Debug)]
+pub(super) struct Patience {
+    whole: Duration,
+    left: Duration,
+    last_look: Instant,
+}
+
+impl Patience {
+    /// From now on.
+    pub(super) fn new(whole: Duration, now: Instant) -> Self {
+        Self { whole, left: whole, last_look: now }
+    }
+
+    /// Whether there is none left.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.last_look).min(LOOK_MAX);
+        self.last_look = now;
+        self.left = self.left.saturating_sub(passed);
+        self.left.is_zero()
+    }
+
+    /// All of it, again.
+    pub(super) fn renew(&mut self, now: Instant) {
+        *self = Self::new(self.whole, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_long_look_is_not_a_long_wait() {
+        let start = Instant::now();
+        let mut patience = Patience::new(Duration::from_millis(250), start);
+        assert!(!patience.is_over(start + Duration::from_secs(60)));
+        assert!(!patience.is_over(start + Duration::from_secs(60) + Duration::from_millis(90)));
+        assert!(patience.is_over(start + Duration::from_secs(61)));
+        patience.renew(start + Duration::from_secs(61));
+        assert!(!patience.is_over(start + Duration::from_secs(61)));
+    }
+}

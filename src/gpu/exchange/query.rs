@@ -1,0 +1,280 @@
+//! The exchanges of one query on one rank.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Condvar, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
+use pystachio_engine::{
+    StopFlag,
+    locking::{lock_whole, whole},
+};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    ExchangeId, ExchangeKey, QueryId,
+    inbox::{Inbox, InboxConsumer},
+    outbox::{Outbox, OutboxProducer},
+};
+
+/// How often a driver that waits for an exchange looks whether its query is wanted still. What it waits for wakes it.
+pub(super) const STOP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// What an exchange may have of a rank's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExchangeSpec {
+    /// Which one it is.
+    pub id: ExchangeId,
+    /// For blocks on their way out: at least [`super::NetworkOptions::block_bytes_max`]; twice that lets producers pack while others are sent.
+    pub outbox_bytes: u64,
+    /// For blocks on their way in, and those that consumers have not let go of: the same.
+    pub inbox_bytes: u64,
+}
+
+/// What an exchange has done so far on one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeMetrics {
+    /// Bytes of blocks that were sent, once for each destination.
+    pub sent_bytes: u64,
+    /// How many blocks that were.
+    pub sent_blocks: u64,
+    /// Bytes of blocks that came.
+    pub received_bytes: u64,
+    /// How many blocks that were.
+    pub received_blocks: u64,
+    /// Microseconds that producers waited for room, all together.
+    pub producers_waited_us: u64,
+    /// Microseconds that consumers waited for blocks, all together.
+    pub consumers_waited_us: u64,
+}
+
+/// Counts of an exchange, which all of its threads add to.
+#[derive(Default)]
+pub(super) struct Counters {
+    sent_bytes: AtomicU64,
+    sent_blocks: AtomicU64,
+    received_bytes: AtomicU64,
+    received_blocks: AtomicU64,
+    producers_waited_us: AtomicU64,
+    consumers_waited_us: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn note_sent(&self, bytes: u64) {
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.sent_blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_received(&self, bytes: u64) {
+        self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.received_blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_producer_waited(&self, begun: Instant) {
+        self.producers_waited_us.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_consumer_waited(&self, begun: Instant) {
+        self.consumers_waited_us.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn read(&self) -> ExchangeMetrics {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        ExchangeMetrics {
+            sent_bytes: of(&self.sent_bytes),
+            sent_blocks: of(&self.sent_blocks),
+            received_bytes: of(&self.received_bytes),
+            received_blocks: of(&self.received_blocks),
+            producers_waited_us: of(&self.producers_waited_us),
+            consumers_waited_us: of(&self.consumers_waited_us),
+        }
+    }
+}
+
+/// Wakes the network thread where it waits between looks. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Waker(Sender<()>);
+
+impl Waker {
+    /// One, and where it is heard.
+    pub(super) fn new() -> (Self, Receiver<()>) {
+        let (sender, receiver) = bounded(1);
+        (Self(sender), receiver)
+    }
+
+    pub(super) fn wake(&self) {
+        // Full: it is to wake already. Disconnected: there is no thread any more, and whoever waits finds its query failed.
+        let (Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(()))) = self.0.try_send(());
+    }
+}
+
+/// Whether a query goes on: what all of its threads on this rank share.
+pub(super) struct QueryHealth {
+    pub(super) id: QueryId,
+    pub(super) stop: StopFlag,
+    pub(super) waker: Waker,
+    failure: OnceLock<Failure>,
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Why a query does not go on.
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// Whether other ranks are to be told.
+    pub(super) is_ours: bool,
+}
+
+impl QueryHealth {
+    pub(super) fn new(id: QueryId, stop: StopFlag, waker: Waker) -> Self {
+        let (failure, has_ended, ended) = Default::default();
+        Self { id, stop, waker, failure, has_ended, ended }
+    }
+
+    /// # Errors
+    ///
+    /// What the query failed with; `Cancelled` if nobody wants it.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.failure.get() {
+            Some(failure) => Err(failure.error.clone()),
+            None => self.stop.check(),
+        }
+    }
+
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
+    }
+
+    /// Says that the query does not go on. What was said first counts.
+    pub(super) fn fail(&self, error: Error, is_ours: bool) {
+        if self.failure.set(Failure { error, is_ours }).is_ok() {
+            self.waker.wake();
+            self.ended.notify_all();
+        }
+    }
+
+    /// Says that all ranks have ended all of its exchanges.
+    pub(super) fn end(&self) {
+        *lock_whole(&self.has_ended) = true;
+        self.ended.notify_all();
+    }
+
+    fn has_ended(&self) -> bool {
+        *lock_whole(&self.has_ended)
+    }
+
+    /// Waits until they have.
+    fn wait_ended(&self) -> Result<()> {
+        let mut has_ended = lock_whole(&self.has_ended);
+        while !*has_ended {
+            self.check()?;
+            has_ended = whole(self.ended.wait_timeout(has_ended, STOP_INTERVAL)).0;
+        }
+        Ok(())
+    }
+}
+
+/// One exchange on this rank.
+pub(super) struct Exchange {
+    pub(super) key: ExchangeKey,
+    pub(super) health: Arc<QueryHealth>,
+    pub(super) outbox: Outbox,
+    pub(super) inbox: Inbox,
+    pub(super) counters: Counters,
+}
+
+impl Exchange {
+    /// Wakes all drivers that wait for it, so that they look at the query's health.
+    pub(super) fn wake_drivers(&self) {
+        self.outbox.changed.notify_all();
+        self.inbox.changed.notify_all();
+    }
+}
+
+/// A query's way to its exchanges on one rank.
+///
+/// Each outbox and inbox is taken once and given to drivers, which clone it for as many threads as they like. When they have
+/// done, [`QueryExchanges::finish`] waits for the other ranks; whoever drops this before gives the query up, on all ranks.
+///
+/// # Ordering
+///
+/// An exchange that a rank does not consume stops its producers on all ranks, once boxes are full. So that some exchange always moves, all ranks
+/// consume those of one query in orders that do not contradict each other: if one takes all of A before B, and another one all of B before A, each
+/// may wait for the other's consumer, until somebody cancels the query. Where a driver finds out by its data what it wants first (the side that a join
+/// builds from), the ranks agree on that before, or a thread takes the blocks of the other exchange meanwhile and spills their rows.
+pub struct QueryExchanges {
+    pub(super) health: Arc<QueryHealth>,
+    pub(super) ends: BTreeMap<ExchangeId, Ends>,
+}
+
+/// The two ends of an exchange, until somebody takes them.
+pub(super) struct Ends {
+    pub(super) exchange: Arc<Exchange>,
+    pub(super) producer: Option<OutboxProducer>,
+    pub(super) consumer: Option<InboxConsumer>,
+}
+
+impl QueryExchanges {
+    /// What sends an exchange's rows.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if there is no such exchange, or somebody has taken it.
+    pub fn take_outbox(&mut self, id: ExchangeId) -> Result<OutboxProducer> {
+        let taken = self.ends.get_mut(&id).and_then(|ends| ends.producer.take());
+        taken.ok_or_else(|| self.not_there("outbox", id))
+    }
+
+    /// What receives an exchange's rows.
+    ///
+    /// # Errors
+    ///
+    /// As of [`QueryExchanges::take_outbox`].
+    pub fn take_inbox(&mut self, id: ExchangeId) -> Result<InboxConsumer> {
+        let taken = self.ends.get_mut(&id).and_then(|ends| ends.consumer.take());
+        taken.ok_or_else(|| self.not_there("inbox", id))
+    }
+
+    fn not_there(&self, end: &str, id: ExchangeId) -> Error {
+        Error::internal(format!("query {} has no {end} of exchange {} left", self.health.id.0, id.0))
+    }
+
+    /// What an exchange has done so far.
+    pub fn metrics(&self, id: ExchangeId) -> Option<ExchangeMetrics> {
+        self.ends.get(&id).map(|ends| ends.exchange.counters.read())
+    }
+
+    /// Gives the query up on all ranks: each of them fails with an error that names this rank and has the reason. `Cancelled` stays that.
+    pub fn abort(&self, error: &Error) {
+        self.health.fail(error.clone(), true);
+    }
+
+    /// Waits until all ranks have ended all exchanges. Outboxes that nobody took send nothing, and inboxes that nobody took
+    /// want nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the query failed with, here or as `Peer` on another rank; `Cancelled` if nobody wants it.
+    pub fn finish(mut self) -> Result<()> {
+        for ends in self.ends.values_mut() {
+            drop(ends.consumer.take());
+            if let Some(producer) = ends.producer.take() {
+                producer.finish();
+            }
+        }
+        self.health.wait_ended()
+    }
+}
+
+impl Drop for QueryExchanges {
+    fn drop(&mut self) {
+        if !self.health.has_ended() {
+            self.health.fail(Error::new(ErrorKind::Cancelled, "the query was given up"), true);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Exchanges of emulated ranks: each rank has a device of its own, which works late in an order that a seed chooses.
+//!
+//! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
+
+mod failures;
+mod movement;
+mod rows;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    time::Duration,
+};
+
+use pystachio_engine::StopFlag;
+use pystachio_plan::{Error, Result};
+
+use super::*;
+use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
+
+/// A generator of numbers that need not be good: a seed gives the same ones each time.
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// No test takes as long, on a machine that does other things too.
+const TEST_TIME_MAX: Duration = Duration::from_secs(120);
+const BLOCK_BYTES_MAX: u64 = 4096;
+/// Little, so that outboxes and inboxes are full most of the time.
+const BOX_BYTES: u64 = 3 * BLOCK_BYTES_MAX;
+
+fn options() -> NetworkOptions {
+    NetworkOptions {
+        block_bytes_max: BLOCK_BYTES_MAX,
+        gather_bytes_min: 2 * BLOCK_BYTES_MAX,
+        gather_age_max: Duration::from_millis(1),
+        round_bytes_max: 2 * BLOCK_BYTES_MAX,
+        idle_interval: Duration::from_millis(5),
+        // Nobody is silent for as long who is only waiting for a processor.
+        silence_max: Duration::from_secs(20),
+        ..NetworkOptions::default()
+    }
+}
+
+/// One rank.
+#[derive(Clone)]
+struct TestRank {
+    rank: Rank,
+    network: Arc<ExchangeNetwork>,
+    memory: DeviceMemory,
+}
+
+/// Ranks on devices of their own, each of whose communicators is prepared by `prepare`.
+fn ranks_with(
+    rank_count: usize,
+    seed: u64,
+    options: NetworkOptions,
+    prepare: impl Fn(&mut LocalCommunicator),
+) -> Vec<TestRank> {
+    let hub = LocalHub::new(rank_count);
+    let rank = |number: usize| {
+        let platform = match seed {
+            0 => EmulatedPlatform::at_once(),
+            seed => EmulatedPlatform::with_seed(seed.wrapping_mul(1000) + number as u64),
+        };
+        let region = ExchangeRegion::new(Arc::new(platform), 64 * BOX_BYTES).unwrap();
+        start(&hub, Rank(number as u16), region, (seed, options), &prepare)
+    };
+    (0..rank_count).map(rank).collect()
+}
+
+fn start(
+    hub: &LocalHub,
+    rank: Rank,
+    region: ExchangeRegion,
+    (seed, options): (u64, NetworkOptions),
+    prepare: impl Fn(&mut LocalCommunicator),
+) -> TestRank {
+    let memory = region.memory().clone();
+    let mut communicator = hub.connect(rank, &region, seed).unwrap();
+    prepare(&mut communicator);
+    let network = Arc::new(ExchangeNetwork::start(Box::new(communicator), region, options).unwrap());
+    TestRank { rank, network, memory }
+}
+
+fn ranks(rank_count: usize, seed: u64) -> Vec<TestRank> {
+    ranks_with(rank_count, seed, options(), |_| {})
+}
+
+/// Does something on a thread of each rank; what came of it, rank by rank.
+///
+/// # Panics
+///
+/// If one of them panics or takes too long.
+fn on_all<T: Send + 'static>(
+    ranks: &[TestRank],
+    seed: u64,
+    work: impl Fn(TestRank) -> T + Send + Sync + 'static,
+) -> Vec<T> {
+    let work = Arc::new(work);
+    let (sender, receiver) = channel();
+    for rank in ranks {
+        let (rank, work, sender) = (rank.clone(), work.clone(), sender.clone());
+        std::thread::spawn(move || {
+            let place = rank.rank.place();
+            let done = work(rank);
+            // Nobody hears it where another rank has failed the test.
+            let _ = sender.send((place, done));
+        });
+    }
+    drop(sender);
+    let mut done = BTreeMap::new();
+    while done.len() < ranks.len() {
+        match receiver.recv_timeout(TEST_TIME_MAX) {
+            Ok((place, result)) => done.insert(place, result),
+            Err(RecvTimeoutError::Timeout) => panic!("seed {seed}: it takes too long"),
+            Err(RecvTimeoutError::Disconnected) => panic!("seed {seed}: a rank panicked"),
+        };
+    }
+    done.into_values().collect()
+}
+
+impl TestRank {
+    fn open(&self, query: u64, exchanges: &[u32]) -> Result<QueryExchanges> {
+        self.open_until(query, exchanges, StopFlag::default())
+    }
+
+    fn open_until(&self, query: u64, exchanges: &[u32], stop: StopFlag) -> Result<QueryExchanges> {
+        let spec = |exchange: &u32| ExchangeSpec {
+            id: ExchangeId(*exchange),
+            outbox_bytes: BOX_BYTES,
+            inbox_bytes: BOX_BYTES,
+        };
+        let specs: Vec<ExchangeSpec> = exchanges.iter().map(spec).collect();
+        self.network.open_query(QueryId(query), &specs, stop)
+    }
+
+    fn stream(&self) -> StreamLease {
+        self.memory.lease_stream(StreamPriority::Low).unwrap()
+    }
+}
+
+/// What a block says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Label {
+    exchange: u32,
+    from: Rank,
+    producer: u32,
+    number: u32,
+}
+
+impl Label {
+    /// A block that is this one and no other.
+    fn bytes(self, length: usize) -> Vec<u8> {
+        let Self { exchange, from, producer, number } = self;
+        let head = [exchange, u32::from(from.0), producer, number, length as u32];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut numbers =
+            Numbers::new(bytes.iter().fold(7, |sum, byte| sum * 31 % 65_521 + u64::from(*byte)));
+        bytes.resize_with(length, || numbers.below(256) as u8);
+        bytes
+    }
+
+    /// Which one a block is, if it is one.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |place: usize| {
+            let bytes = bytes.get(4 * place..4 * place + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let label = Self {
+            exchange: word(0)?,
+            from: Rank(u16::try_from(word(1)?).ok()?),
+            producer: word(2)?,
+            number: word(3)?,
+        };
+        let length = usize::try_from(word(4)?).ok()?;
+        (label.bytes(length).as_slice() == bytes.get(..length)?).then_some(label)
+    }
+}
+
+/// Shortest block.
+const LABEL_BYTES: u64 = 20;
+
+/// Sends one block.
+fn send(
+    rank: &TestRank,
+    producer: &OutboxProducer,
+    label: Label,
+    (bytes, destination): (u64, Destination),
+    stream: &StreamLease,
+) -> Result<()> {
+    let block = producer.reserve(bytes, stream.stream())?;
+    rank.memory.upload_to(&label.bytes(bytes as usize), block.address(), stream.stream())?;
+    block.push(destination)
+}
+
+/// Reads one block, and lets go of it.
+fn receive(rank: &TestRank, consumer: &InboxConsumer, stream: &StreamLease) -> Result<Option<Label>> {
+    let Some(block) = consumer.take(stream.stream())? else { return Ok(None) };
+    let bytes: Vec<u8> =
+        rank.memory.download_from(block.address(), block.bytes() as usize, stream.stream())?;
+    let label = Label::read(&bytes).ok_or_else(|| Error::internal("a block that nobody sent"))?;
+    assert_eq!(label.from, block.from(), "a block of another rank");
+    Ok(Some(label))
+}
+
+/// Everything that comes.
+fn receive_all(rank: &TestRank, consumer: &InboxConsumer) -> Result<Vec<Label>> {
+    let stream = rank.stream();
+    let mut labels = Vec::new();
+    while let Some(label) = receive(rank, consumer, &stream)? {
+        labels.push(label);
+    }
+    Ok(labels)
+}

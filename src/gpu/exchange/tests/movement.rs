@@ -1,0 +1,299 @@
+//! Blocks that move, whoever is slow.
+
+use pystachio_plan::ErrorKind;
+
+use super::*;
+
+/// How rows are spread.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Shuffle,
+    Broadcast,
+    Gather,
+}
+
+const KINDS: [Kind; 3] = [Kind::Shuffle, Kind::Broadcast, Kind::Gather];
+const PRODUCERS: u32 = 3;
+const BLOCKS: u32 = 12;
+
+/// What one producer of a rank sends: the same whenever it is asked.
+fn blocks_of(label: Label, seed: u64, rank_count: usize, kind: Kind) -> (u64, Destination) {
+    let mix = [label.exchange, u32::from(label.from.0), label.producer, label.number];
+    let mut numbers = Numbers::new(mix.iter().fold(seed, |sum, word| sum * 1009 + u64::from(*word)));
+    numbers.below(2);
+    let bytes = match numbers.below(4) {
+        0 => BLOCK_BYTES_MAX,
+        _ => LABEL_BYTES + numbers.below(BLOCK_BYTES_MAX / 4),
+    };
+    let destination = match kind {
+        Kind::Shuffle => Destination::Rank(Rank(numbers.below(rank_count as u64) as u16)),
+        Kind::Broadcast => Destination::All,
+        Kind::Gather => Destination::Rank(Rank(0)),
+    };
+    (bytes, destination)
+}
+
+fn labels(exchange: u32, from: Rank, producer: u32) -> impl Iterator<Item = Label> {
+    (0..BLOCKS).map(move |number| Label { exchange, from, producer, number })
+}
+
+/// Everything that a rank must get.
+fn expected(exchange: u32, to: Rank, seed: u64, rank_count: usize, kind: Kind) -> Vec<Label> {
+    let all = (0..rank_count as u16)
+        .flat_map(|from| (0..PRODUCERS).flat_map(move |producer| labels(exchange, Rank(from), producer)));
+    let mut expected: Vec<Label> = all
+        .filter(|label| match blocks_of(*label, seed, rank_count, kind).1 {
+            Destination::All => true,
+            Destination::Rank(rank) => rank == to,
+        })
+        .collect();
+    expected.sort();
+    expected
+}
+
+/// Starts the producers of an exchange on one rank.
+fn produce(
+    rank: &TestRank,
+    first: OutboxProducer,
+    (exchange, seed, kind): (u32, u64, Kind),
+) -> Vec<std::thread::JoinHandle<Result<()>>> {
+    let spawn = |number: u32| {
+        let (rank, producer) = (rank.clone(), first.clone());
+        std::thread::spawn(move || {
+            let stream = rank.stream();
+            for label in labels(exchange, rank.rank, number) {
+                let block = blocks_of(label, seed, producer.rank_count(), kind);
+                send(&rank, &producer, label, block, &stream)?;
+            }
+            producer.finish();
+            Ok(())
+        })
+    };
+    let threads = (0..PRODUCERS).map(spawn).collect();
+    first.finish();
+    threads
+}
+
+fn join(threads: Vec<std::thread::JoinHandle<Result<()>>>) -> Result<()> {
+    threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+}
+
+/// What came is what was sent, and of one producer in the order in which it sent.
+fn check(labels: Vec<Label>, expected: &[Label], seed: u64) {
+    let mut last: BTreeMap<(Rank, u32), u32> = BTreeMap::new();
+    for label in &labels {
+        let before = last.insert((label.from, label.producer), label.number);
+        assert!(before.is_none_or(|before| before < label.number), "seed {seed}: out of order: {label:?}");
+    }
+    let mut sorted = labels;
+    sorted.sort();
+    assert_eq!(sorted, expected, "seed {seed}");
+}
+
+/// One rank's part in some exchanges of a query, each consumed after the one before it.
+fn take_part(
+    rank: &TestRank,
+    query: u64,
+    seed: u64,
+    (exchanges, order): (&[(u32, Kind)], &[usize]),
+) -> Result<()> {
+    let ids: Vec<u32> = exchanges.iter().map(|(id, _)| *id).collect();
+    let mut open = rank.open(query, &ids)?;
+    let mut threads = Vec::new();
+    for (id, kind) in exchanges {
+        let producer = open.take_outbox(ExchangeId(*id))?;
+        threads.extend(produce(rank, producer, (*id, seed, *kind)));
+    }
+    for place in order {
+        let (id, kind) = exchanges[*place];
+        let labels = receive_all(rank, &open.take_inbox(ExchangeId(id))?)?;
+        check(labels, &expected(id, rank.rank, seed, rank.network.rank_count(), kind), seed);
+    }
+    join(threads)?;
+    open.finish()
+}
+
+#[test]
+fn every_block_arrives_once_wherever_it_goes() {
+    for seed in 0..6 {
+        for rank_count in 1..=4 {
+            let ranks = ranks(rank_count, seed);
+            let done = on_all(&ranks, seed, move |rank| {
+                let exchanges: Vec<(u32, Kind)> = (0..).zip(KINDS).collect();
+                take_part(&rank, 1, seed, (&exchanges, &[0, 1, 2]))
+            });
+            for result in done {
+                result.unwrap_or_else(|error| panic!("seed {seed}, {rank_count} ranks: {error}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn queries_that_consume_in_opposite_orders_make_progress() {
+    for seed in 10..14 {
+        let ranks = ranks(3, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            let exchanges = [(0, Kind::Shuffle), (1, Kind::Broadcast), (2, Kind::Shuffle)];
+            let other = rank.clone();
+            let second = std::thread::spawn(move || take_part(&other, 2, seed + 1, (&exchanges, &[2, 1, 0])));
+            let first = take_part(&rank, 1, seed, (&exchanges, &[0, 1, 2]));
+            first.and(second.join().unwrap())
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_full_inbox_of_one_exchange_holds_up_no_other() {
+    for seed in 20..24 {
+        let ranks = ranks(2, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            let mut open = rank.open(1, &[0, 1])?;
+            let full = produce(&rank, open.take_outbox(ExchangeId(0))?, (0, seed, Kind::Broadcast));
+            // The second exchange has all of its blocks before anybody takes one of the first.
+            let other = produce(&rank, open.take_outbox(ExchangeId(1))?, (1, seed, Kind::Shuffle));
+            let labels = receive_all(&rank, &open.take_inbox(ExchangeId(1))?)?;
+            check(labels, &expected(1, rank.rank, seed, 2, Kind::Shuffle), seed);
+            join(other)?;
+            let waiting = open.metrics(ExchangeId(0)).unwrap();
+            let labels = receive_all(&rank, &open.take_inbox(ExchangeId(0))?)?;
+            check(labels, &expected(0, rank.rank, seed, 2, Kind::Broadcast), seed);
+            join(full)?;
+            let all = open.metrics(ExchangeId(0)).unwrap();
+            assert!(waiting.received_bytes <= BOX_BYTES, "seed {seed}: {waiting:?}");
+            assert_eq!(all.received_blocks, u64::from(2 * PRODUCERS * BLOCKS), "seed {seed}");
+            open.finish()
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn who_has_enough_closes_and_the_others_get_all() {
+    for seed in 30..34 {
+        let ranks = ranks(3, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            let mut open = rank.open(1, &[0])?;
+            let threads = produce(&rank, open.take_outbox(ExchangeId(0))?, (0, seed, Kind::Broadcast));
+            let consumer = open.take_inbox(ExchangeId(0))?;
+            if rank.rank == Rank(2) {
+                let stream = rank.stream();
+                assert!(receive(&rank, &consumer, &stream)?.is_some());
+                drop(consumer);
+            } else {
+                let labels = receive_all(&rank, &consumer)?;
+                check(labels, &expected(0, rank.rank, seed, 3, Kind::Broadcast), seed);
+            }
+            join(threads)?;
+            open.finish()
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn producers_are_told_when_nobody_wants_more() {
+    let ranks = ranks(2, 40);
+    let done = on_all(&ranks, 40, |rank| {
+        let mut open = rank.open(1, &[0])?;
+        drop(open.take_inbox(ExchangeId(0))?);
+        let producer = open.take_outbox(ExchangeId(0))?;
+        let stream = rank.stream();
+        let mut number = 0;
+        while producer.is_wanted() {
+            let label = Label { exchange: 0, from: rank.rank, producer: 0, number };
+            send(&rank, &producer, label, (LABEL_BYTES, Destination::All), &stream)?;
+            number += 1;
+        }
+        producer.finish();
+        open.finish()
+    });
+    done.into_iter().for_each(|result| result.unwrap());
+}
+
+#[test]
+fn a_rank_that_opens_late_finds_what_was_sent_to_it() {
+    for seed in 50..53 {
+        let ranks = ranks(2, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            if rank.rank == Rank(1) {
+                // Not before the other one has told of it for a while, in rounds of a query between the two.
+                take_part(&rank, 7, seed, (&[(0, Kind::Broadcast)], &[0]))?;
+                return take_part(&rank, 1, seed, (&[(0, Kind::Shuffle)], &[0]));
+            }
+            let other = rank.clone();
+            let early = std::thread::spawn(move || take_part(&other, 1, seed, (&[(0, Kind::Shuffle)], &[0])));
+            take_part(&rank, 7, seed, (&[(0, Kind::Broadcast)], &[0]))?;
+            early.join().unwrap()
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn a_delay_is_no_failure() {
+    for (seed, point) in
+        (60..).zip([FaultPoint::BeforeGather, FaultPoint::AfterGather, FaultPoint::BeforeTransfers])
+    {
+        let ranks = ranks_with(3, seed, options(), |communicator| {
+            if communicator.rank() == Rank(1) {
+                (0..10).for_each(|number| communicator.fail_at(point, 2 * number, Fault::Delay(50)));
+            }
+        });
+        let done = on_all(&ranks, seed, move |rank| {
+            take_part(&rank, 1, seed, (&[(0, Kind::Shuffle), (1, Kind::Gather)], &[1, 0]))
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn queries_one_after_another_leave_nothing_behind() {
+    let seed = 70;
+    let ranks = ranks(2, seed);
+    for query in 0..20 {
+        let done =
+            on_all(&ranks, seed, move |rank| take_part(&rank, query, seed, (&[(0, Kind::Shuffle)], &[0])));
+        done.into_iter().for_each(|result| result.unwrap());
+    }
+    // All of the region is there for one exchange.
+    let whole = 64 * BOX_BYTES;
+    for rank in &ranks {
+        // As soon as the device has come to where the last blocks were let go of: each attempt lets it do something.
+        let mut extents = (0..10_000).map(|_| rank.network.region().allocate_extent(whole));
+        assert!(extents.any(|extent| extent.is_ok()));
+    }
+}
+
+#[test]
+fn what_there_is_no_room_for_is_refused_and_no_more() {
+    let ranks = ranks(1, 0);
+    let ids: Vec<u32> = (0..=EXCHANGES_MAX as u32).collect();
+    let refused = |exchanges: &[u32]| ranks[0].open(1, exchanges).err().unwrap();
+    let error = refused(&ids);
+    assert_eq!(error.kind, ErrorKind::OutOfMemory);
+    assert!(error.message.contains("too many exchanges"), "{error}");
+    // There is memory for half as many.
+    let error = refused(&ids[..40]);
+    assert!(error.message.contains("exchanges have too little memory"), "{error}");
+    take_part(&ranks[0], 1, 0, (&[(0, Kind::Shuffle)], &[0])).unwrap();
+    let mut open = ranks[0].open(2, &[0]).unwrap();
+    let producer = open.take_outbox(ExchangeId(0)).unwrap();
+    let stream = ranks[0].stream();
+    let error = producer.reserve(BLOCK_BYTES_MAX + 1, stream.stream()).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::NotSupported, "{error}");
+    assert!(open.take_outbox(ExchangeId(0)).is_err() && open.take_inbox(ExchangeId(1)).is_err());
+    producer.finish();
+    open.finish().unwrap();
+}

@@ -1,0 +1,246 @@
+//! Rows that are spread over ranks come as they were, each once.
+
+use pystachio_plan::{DataType, ErrorKind};
+
+use super::*;
+use crate::{
+    device::{CellType, Chunk, Column, StringCell},
+    operation::{HashPartitioning, Queue, column_schema, to_arrow},
+};
+
+/// Cells of a row: a key, a decimal, a date, a text.
+type Row = (Option<i64>, Option<i128>, i32, Option<String>);
+
+fn types() -> Vec<DataType> {
+    vec![DataType::Int64, DataType::Decimal { precision: 30, scale: 2 }, DataType::Date, DataType::Text]
+}
+
+fn rows(numbers: &mut Numbers, count: usize) -> Vec<Row> {
+    let mut row = || {
+        let key = (numbers.below(8) > 0).then(|| numbers.below(50) as i64 - 25);
+        let decimal = (numbers.below(5) > 0).then(|| i128::from(numbers.below(1 << 30)) << 60);
+        let text = (numbers.below(4) > 0).then(|| "blå ".repeat(numbers.below(6) as usize));
+        (key, decimal, numbers.below(20_000) as i32, text)
+    };
+    (0..count).map(|_| row()).collect()
+}
+
+fn column<T: bytemuck::Pod>(
+    queue: &Queue,
+    data_type: &DataType,
+    cells: &[T],
+    valid: Option<Vec<bool>>,
+) -> Column {
+    let flags = valid.map(|valid| valid.into_iter().map(u8::from).collect::<Vec<u8>>());
+    let column = Column {
+        data_type: data_type.clone(),
+        cell_type: CellType::of(data_type).unwrap(),
+        values: queue.upload(cells).unwrap(),
+        validity: flags.map(|flags| queue.upload(&flags).unwrap()),
+        strings: Vec::new(),
+    };
+    queue.spoil_nulls(&column, cells.len());
+    column
+}
+
+fn chunk_of(queue: &Queue, rows: &[Row]) -> Chunk {
+    let types = types();
+    let valid = |is_valid: fn(&Row) -> bool| Some(rows.iter().map(is_valid).collect());
+    let keys: Vec<i64> = rows.iter().map(|row| row.0.unwrap_or(0)).collect();
+    let decimals: Vec<[u64; 2]> =
+        rows.iter().map(|row| row.1.unwrap_or(0)).map(|value| [value as u64, (value >> 64) as u64]).collect();
+    let dates: Vec<i32> = rows.iter().map(|row| row.2).collect();
+    let text: String = rows.iter().filter_map(|row| row.3.as_deref()).collect();
+    let bytes = queue.upload(text.as_bytes()).unwrap();
+    let mut address = bytes.address();
+    let cells: Vec<StringCell> = rows
+        .iter()
+        .map(|row| {
+            let length = row.3.as_ref().map_or(0, String::len) as u32;
+            address += u64::from(length);
+            StringCell { address: address - u64::from(length), length, reserved: 0 }
+        })
+        .collect();
+    let text = column(queue, &types[3], &cells, valid(|row| row.3.is_some()));
+    let columns = vec![
+        column(queue, &types[0], &keys, valid(|row| row.0.is_some())),
+        column(queue, &types[1], &decimals, valid(|row| row.1.is_some())),
+        column(queue, &types[2], &dates, None),
+        Column { strings: vec![bytes], ..text },
+    ];
+    Chunk { row_count: rows.len(), columns }
+}
+
+/// A line a row of a chunk.
+fn lines(queue: &Queue, chunk: &Chunk) -> Vec<String> {
+    let batch = to_arrow(queue, chunk, &column_schema(&types())).unwrap();
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| arrow::util::display::ArrayFormatter::try_new(column, &Default::default()).unwrap())
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|column| format!("{}|", column.value(row))).collect())
+        .collect()
+}
+
+/// A queue for a query of a rank.
+fn query_queue(rank: &TestRank) -> Queue {
+    Queue::new(&DeviceMemory::new(rank.memory.platform().clone(), 64 << 20)).unwrap()
+}
+
+/// How all ranks of a test send.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Hash(bool),
+    Broadcast,
+    Gather,
+}
+
+/// What one rank sent and got, as lines; of what it got its keys and the chunks' counts.
+struct Moved {
+    sent: Vec<String>,
+    received: Vec<String>,
+}
+
+fn move_rows(rank: &TestRank, seed: u64, way: Way) -> Result<Moved> {
+    let mut open = rank.open(1, &[0])?;
+    let first = open.take_outbox(ExchangeId(0))?;
+    let consumer = open.take_inbox(ExchangeId(0))?;
+    let spawn = |number: u64| {
+        let (rank, producer) = (rank.clone(), first.clone());
+        std::thread::spawn(move || {
+            let queue = query_queue(&rank);
+            let mut numbers = Numbers::new(seed * 100 + u64::from(rank.rank.0) * 10 + number);
+            let mut sent = Vec::new();
+            for _ in 0..4 {
+                let count = numbers.below(300) as usize;
+                let chunk = chunk_of(&queue, &rows(&mut numbers, count));
+                sent.extend(lines(&queue, &chunk));
+                let routing = match way {
+                    Way::Hash(nulls_match) => Routing::Hash { keys: &chunk.columns[..1], nulls_match },
+                    Way::Broadcast => Routing::Broadcast,
+                    Way::Gather => Routing::Gather(Rank(0)),
+                };
+                producer.send(&queue, &chunk, &routing)?;
+            }
+            producer.finish();
+            Ok::<_, Error>(sent)
+        })
+    };
+    let threads: Vec<_> = (0..2).map(spawn).collect();
+    first.finish();
+    let queue = query_queue(rank);
+    let mut received = Vec::new();
+    while let Some(block) = consumer.take(queue.stream())? {
+        received.extend(lines(&queue, &block.unpack(&queue, &types())?));
+    }
+    let mut sent = Vec::new();
+    for thread in threads {
+        sent.extend(thread.join().unwrap()?);
+    }
+    open.finish()?;
+    Ok(Moved { sent, received })
+}
+
+fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn rows_come_as_they_were_and_equal_keys_together() {
+    for seed in 0..4 {
+        for rank_count in 1..=4 {
+            for way in [Way::Hash(true), Way::Hash(false), Way::Broadcast, Way::Gather] {
+                let name = format!("seed {seed}, {rank_count} ranks, {way:?}");
+                let ranks = ranks(rank_count, seed);
+                let moved: Vec<Moved> = on_all(&ranks, seed, move |rank| move_rows(&rank, seed, way))
+                    .into_iter()
+                    .map(|moved| moved.unwrap_or_else(|error| panic!("{name}: {error}")))
+                    .collect();
+                let sent = sorted(moved.iter().flat_map(|moved| moved.sent.iter().cloned()));
+                let received = |rank: &Moved| sorted(rank.received.iter().cloned());
+                match way {
+                    Way::Broadcast => {
+                        moved.iter().for_each(|rank| assert!(received(rank) == sent, "{name}"));
+                    }
+                    Way::Gather => {
+                        assert!(received(&moved[0]) == sent, "{name}");
+                        assert!(moved[1..].iter().all(|rank| rank.received.is_empty()), "{name}");
+                    }
+                    Way::Hash(nulls_match) => {
+                        let all = sorted(moved.iter().flat_map(|moved| moved.received.iter().cloned()));
+                        assert!(all == sent, "{name}");
+                        check_keys(&moved, nulls_match, &name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// No key is on two ranks, unless it is NULL and matches nothing; and every rank has some.
+fn check_keys(moved: &[Moved], nulls_match: bool, name: &str) {
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    for (rank, moved) in moved.iter().enumerate() {
+        assert!(moved.received.len() > 20, "{name}: rows are not spread");
+        for key in moved.received.iter().filter_map(|line| line.split('|').next()) {
+            if !key.is_empty() || nulls_match {
+                assert_eq!(*owners.entry(key).or_insert(rank), rank, "{name}: key {key:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ranks_rows_are_in_all_partitions_when_they_spill() {
+    let memory = DeviceMemory::new(Arc::new(EmulatedPlatform::new()), 64 << 20);
+    let queue = Queue::new(&memory).unwrap();
+    let keys: Vec<i64> = (0..10_000).collect();
+    let keys = column(&queue, &DataType::Int64, &keys, None);
+    let by = |partition_count, level| HashPartitioning { partition_count, level, nulls_match: true };
+    let spread = queue
+        .partition(std::slice::from_ref(&keys), 10_000, by(4, crate::operation::EXCHANGE_LEVEL))
+        .unwrap();
+    let of_rank = queue.gather(&keys, &spread.rows).unwrap();
+    let count = spread.bounds[1];
+    let partitioned = queue.partition(&[of_rank], count, by(32, 0)).unwrap();
+    for bounds in partitioned.bounds.windows(2) {
+        let rows = bounds[1] - bounds[0];
+        assert!((count / 64..count / 16).contains(&rows), "{rows} of {count}");
+    }
+}
+
+#[test]
+fn a_row_that_no_block_has_room_for_is_an_error_and_a_large_chunk_is_several_blocks() {
+    let ranks = ranks(1, 0);
+    let mut open = ranks[0].open(1, &[0]).unwrap();
+    let producer = open.take_outbox(ExchangeId(0)).unwrap();
+    let queue = query_queue(&ranks[0]);
+    let row = |length: usize| (Some(1), None, 2, Some("x".repeat(length)));
+    let chunk = chunk_of(&queue, &[row(10), row(BLOCK_BYTES_MAX as usize)]);
+    let error = producer.send(&queue, &chunk, &Routing::Broadcast).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::NotSupported);
+    assert!(error.message.contains("a row is larger than a block"), "{error}");
+    // Half of the rows have nearly all of the text.
+    let chunk =
+        chunk_of(&queue, &(0..40).map(|number| row(if number < 20 { 700 } else { 1 })).collect::<Vec<_>>());
+    let consumer = open.take_inbox(ExchangeId(0)).unwrap();
+    let expected = lines(&queue, &chunk);
+    let sending = std::thread::spawn(move || {
+        producer.send(&queue, &chunk, &Routing::Broadcast).unwrap();
+        producer.finish();
+    });
+    let queue = query_queue(&ranks[0]);
+    let (mut received, mut blocks) = (Vec::new(), 0);
+    while let Some(block) = consumer.take(queue.stream()).unwrap() {
+        received.extend(lines(&queue, &block.unpack(&queue, &types()).unwrap()));
+        blocks += 1;
+    }
+    sending.join().unwrap();
+    assert_eq!(received, expected);
+    assert!((5..=12).contains(&blocks), "{blocks}");
+    open.finish().unwrap();
+}
