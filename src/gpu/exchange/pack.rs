@@ -44,6 +44,9 @@ pub enum Routing<'a> {
     Gather(Rank),
 }
 
+/// Rows of a chunk, and who gets them.
+type Share = (Destination, Range<usize>);
+
 /// Some rows of a chunk that make a block.
 #[derive(Clone, Debug)]
 struct Piece {
@@ -96,7 +99,7 @@ impl OutboxProducer {
         queue: &Queue,
         chunk: &Chunk,
         (keys, nulls_match): (&[Column], bool),
-    ) -> Result<(Chunk, Vec<(Destination, Range<usize>)>)> {
+    ) -> Result<(Chunk, Vec<Share>)> {
         let partition_count = self.rank_count();
         if partition_count > PARTITIONS_MAX {
             let message = format!(
@@ -130,12 +133,7 @@ impl PackedChunk {
     }
 
     /// Ranges of rows cut into pieces that blocks have room for, in their order. Waits if there is text.
-    fn pieces(
-        &self,
-        queue: &Queue,
-        ranges: Vec<(Destination, Range<usize>)>,
-        block_bytes_max: u64,
-    ) -> Result<Vec<Piece>> {
+    fn pieces(&self, queue: &Queue, ranges: Vec<Share>, block_bytes_max: u64) -> Result<Vec<Piece>> {
         let mut ranges = ranges;
         // Each time a piece that is too large has half of its rows at most, until it has one.
         loop {
@@ -160,7 +158,7 @@ impl PackedChunk {
     }
 
     /// Finds out how much text ranges have.
-    fn measure(&self, queue: &Queue, ranges: &[(Destination, Range<usize>)]) -> Result<Vec<Piece>> {
+    fn measure(&self, queue: &Queue, ranges: &[Share]) -> Result<Vec<Piece>> {
         let mut pieces: Vec<Piece> = ranges
             .iter()
             .map(|(destination, rows)| Piece {
