@@ -847,3 +847,31 @@ fn large_decimals_are_moved_and_leave_the_device() {
         batch.column(0).as_primitive::<arrow::datatypes::Decimal256Type>().iter().collect();
     assert_eq!(found, values);
 }
+
+#[test]
+fn texts_one_after_another_get_their_cells_by_their_lengths() {
+    let queue = queue();
+    let mut numbers = Numbers(SEED);
+    for row_count in [0, 1, 7, 300, 5000] {
+        let values: Vec<Option<String>> = (0..row_count)
+            .map(|_| (numbers.next(5) > 0).then(|| "ab".repeat(numbers.next(4) as usize)))
+            .collect();
+        let column = texts(&queue, &values);
+        let measured = queue.measure_text(&column, row_count).unwrap();
+        let lengths = measured.lengths.clone();
+        let packed = queue.copy_text(&column, row_count, measured, None).unwrap();
+        let text = packed.bytes.slice(0, packed.total_bytes);
+        let cells = queue.place_text(&lengths, &text, row_count).unwrap();
+        let placed = Column { values: cells, strings: vec![text], ..column.clone() };
+        let batch = |column: Column| {
+            let chunk = Chunk { row_count, columns: vec![column] };
+            to_arrow(&queue, &chunk, &column_schema(&[DataType::Text])).unwrap()
+        };
+        assert_eq!(batch(placed), batch(column), "{row_count} rows");
+        if packed.total_bytes > 0 {
+            let short = packed.bytes.slice(0, packed.total_bytes - 1);
+            let error = queue.place_text(&lengths, &short, row_count).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Protocol);
+        }
+    }
+}

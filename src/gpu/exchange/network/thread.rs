@@ -1,0 +1,542 @@
+//! The one thread of a rank that takes part in rounds.
+//!
+//! ```text
+//! wait: until there is news, another rank waits, or the interval is over      ┐ and meanwhile, again and again: what the device has
+//! gather: tell what this rank has, hear what all have                         │ written, what transfers have brought, who has opened or
+//! apply: who gives up, who has ended, which blocks move; begin the transfers  ┘ given up a query
+//! ```
+//!
+//! All ranks agree on rounds by taking part in them: the n-th of one is the n-th of all. A rank with news begins one at once; one without
+//! joins within [`NetworkOptions::round_interval`] while it knows of a query anywhere, and within [`NetworkOptions::idle_interval`]
+//! otherwise. So a rank that has not heard of a query yet does not hold up those that have for longer than that, and one that died
+//! is found although no query runs.
+//!
+//! Invariants: every wait of this thread is a look at everything, a short pause, and patience that ends. What a rank told it keeps: blocks that
+//! were offered stay until a table says whether they move, and room only grows until then.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crossbeam::channel::Receiver;
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{NetworkOptions, NetworkShared, OpenQuery};
+use crate::exchange::{
+    Awaited, Communicator, ExchangeKey, QueryId, Rank, ReceivePart, SendPart,
+    communicator::peer_error,
+    message::{
+        ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
+        ExchangeEntry,
+    },
+    patience::Patience,
+    query::{Exchange, QueryHealth},
+    region::RegionBlock,
+    round::{blocks_of, next_first_sender, taken_blocks},
+};
+
+/// Groups of transfers that are on their way at once: one moves while the next round is agreed on. More would only let the table that
+/// decides be older.
+const GROUPS_MAX: usize = 2;
+/// How many times as long as for a rank's part in a gather its part in a group is waited for: of a rank that is gone the gather tells, and names
+/// no other one that only waits for it too.
+const TRANSFERS_PATIENCE: u32 = 2;
+/// Pause between looks at a device or network that is expected to have done something soon: a tenth of what a round of 16 MB takes
+/// over the fastest link.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
+/// And after a while without that: what a rank may be late by, beside rounds that took milliseconds already.
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1);
+/// Blocks that are on their way together.
+struct Group {
+    sent: Vec<(ExchangeKey, Arc<Exchange>, Vec<Arc<RegionBlock>>)>,
+    received: Vec<(Arc<Exchange>, Rank, RegionBlock)>,
+    patience: Patience,
+}
+
+/// An exchange that some rank has not ended.
+struct OpenExchange {
+    exchange: Arc<Exchange>,
+    first_sender: Rank,
+}
+
+/// What the thread has.
+pub(super) struct NetworkThread {
+    communicator: Box<dyn Communicator>,
+    rank: Rank,
+    shape: ControlShape,
+    options: NetworkOptions,
+    shared: Arc<NetworkShared>,
+    woken: Receiver<()>,
+    round: u64,
+    queries: BTreeMap<QueryId, OpenQuery>,
+    exchanges: BTreeMap<ExchangeKey, OpenExchange>,
+    /// On their way, oldest first.
+    groups: VecDeque<Group>,
+    groups_over: u64,
+    /// Queries that all ranks have ended, which end here when so many groups are over.
+    ending: Vec<(u64, Arc<QueryHealth>)>,
+    last_told: ControlBlock,
+    /// Whether a rank told of a query in the last round.
+    are_queries_anywhere: bool,
+}
+
+/// Why rounds end without a failure.
+enum Farewell {
+    /// This rank leaves.
+    Ours,
+    Of(Rank),
+}
+
+/// What a look found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expectation {
+    /// A device or network is at work.
+    Something,
+    Nothing,
+}
+
+impl NetworkThread {
+    /// A thread that has not begun.
+    pub(super) fn new(
+        communicator: Box<dyn Communicator>,
+        options: NetworkOptions,
+        shared: Arc<NetworkShared>,
+        woken: Receiver<()>,
+    ) -> Self {
+        Self {
+            rank: communicator.rank(),
+            shape: ControlShape {
+                generation: options.generation,
+                rank_count: communicator.rank_count(),
+                block_bytes_max: options.block_bytes_max,
+            },
+            communicator,
+            options,
+            shared,
+            woken,
+            round: 0,
+            queries: BTreeMap::new(),
+            exchanges: BTreeMap::new(),
+            groups: VecDeque::new(),
+            groups_over: 0,
+            ending: Vec::new(),
+            last_told: ControlBlock::default(),
+            are_queries_anywhere: false,
+        }
+    }
+
+    /// Takes part in rounds until they are over.
+    pub(super) fn run(mut self) {
+        let rounds = catch_unwind(AssertUnwindSafe(|| self.take_part()));
+        let error = match rounds {
+            Ok(Ok(Farewell::Ours)) => {
+                Error::new(ErrorKind::Unavailable, "this rank takes part in no more exchanges")
+            }
+            Ok(Ok(Farewell::Of(rank))) => peer_error(rank, "takes part in no more exchanges"),
+            Ok(Err(error)) => error,
+            Err(payload) => Error::internal(panic_text(&*payload)),
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| self.end(&error)));
+        if let Err(payload) = ended {
+            tracing::error!("the end of rank {}'s exchanges failed: {}", self.rank, panic_text(&*payload));
+        }
+    }
+
+    /// Fails what is open, and tells other ranks where the network has a way to.
+    fn end(&mut self, error: &Error) {
+        self.communicator.abort(error);
+        let stream = self.communicator.stream();
+        // The network may read and write until then.
+        for group in self.groups.drain(..) {
+            let blocks = group.sent.iter().flat_map(|(_, _, blocks)| blocks.iter().map(|block| &**block));
+            for block in blocks.chain(group.received.iter().map(|(_, _, block)| block)) {
+                if let Err(error) = block.use_until_now(stream) {
+                    tracing::error!("{error}");
+                }
+            }
+        }
+        let opened = {
+            let mut state = self.shared.lock();
+            state.over = Some(error.clone());
+            std::mem::take(&mut state.opened)
+        };
+        let queries = std::mem::take(&mut self.queries).into_values();
+        for query in queries.chain(opened) {
+            query.health.fail(error.clone(), false);
+            query.exchanges.iter().for_each(|exchange| exchange.wake_drivers());
+        }
+        self.ending.drain(..).for_each(|(_, health)| health.fail(error.clone(), false));
+        self.exchanges.clear();
+    }
+
+    fn take_part(&mut self) -> Result<Farewell> {
+        loop {
+            let block = self.wait_for_round()?;
+            let table = self.gather(block)?;
+            if let Some(farewell) = self.farewell(&table) {
+                return Ok(farewell);
+            }
+            self.apply(&table)?;
+            self.round += 1;
+        }
+    }
+
+    /// What to tell, as soon as a round is due.
+    fn wait_for_round(&mut self) -> Result<ControlBlock> {
+        let begun = Instant::now();
+        let mut pauses = Pauses::default();
+        loop {
+            let found = self.look()?;
+            let now = Instant::now();
+            let block = self.compose(now);
+            let interval = match self.are_queries_anywhere || !self.queries.is_empty() {
+                true => self.options.round_interval,
+                false => self.options.idle_interval,
+            };
+            let passed = now.saturating_duration_since(begun);
+            let is_due = block != self.last_told || passed >= interval || self.communicator.is_awaited();
+            if is_due {
+                return Ok(block);
+            }
+            let pause = match found {
+                Expectation::Something => pauses.next(),
+                Expectation::Nothing => {
+                    interval.saturating_sub(passed).clamp(POLL_INTERVAL, self.options.idle_interval)
+                }
+            };
+            self.pause(pause);
+        }
+    }
+
+    /// Tells a block, and hears those of all ranks.
+    fn gather(&mut self, block: ControlBlock) -> Result<Vec<ControlBlock>> {
+        self.communicator.begin_gather(&self.shape.encode(self.rank, self.round, &block))?;
+        self.last_told = block;
+        let mut patience = Patience::new(self.options.silence_max, Instant::now());
+        let mut pauses = Pauses::default();
+        let told = loop {
+            if let Some(told) = self.communicator.poll_gather()? {
+                break told;
+            }
+            self.look()?;
+            if patience.is_over(Instant::now()) {
+                return Err(self.silence(Awaited::Gather));
+            }
+            self.pause(pauses.next());
+        };
+        if told.len() != self.shape.rank_count {
+            return Err(Error::internal(format!("a gather of {} ranks", told.len())));
+        }
+        let decode = |(rank, bytes): (u16, &Vec<u8>)| self.shape.decode(Rank(rank), self.round, bytes);
+        (0..).zip(&told).map(decode).collect()
+    }
+
+    fn silence(&mut self, awaited: Awaited) -> Error {
+        let missing = self.communicator.missing_ranks(awaited);
+        let waited = format!("for {:?}, in round {}", self.options.silence_max, self.round);
+        match missing.as_slice() {
+            [] => Error::new(ErrorKind::Peer, format!("some rank did not answer {waited}")),
+            [rank] => peer_error(*rank, format!("did not answer {waited}")),
+            ranks => {
+                let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+                Error::new(ErrorKind::Peer, format!("ranks {} did not answer {waited}", ranks.join(", ")))
+            }
+        }
+    }
+
+    fn pause(&self, time: Duration) {
+        // Whether somebody woke it or not: the next look finds what there is.
+        let _ = self.woken.recv_timeout(time);
+    }
+
+    /// Looks at everything that goes on beside rounds.
+    fn look(&mut self) -> Result<Expectation> {
+        let now = Instant::now();
+        self.look_at_queries(now);
+        let mut found = Expectation::Nothing;
+        for OpenExchange { exchange, .. } in self.exchanges.values() {
+            let is_packing = exchange.outbox.settle(now)?;
+            let is_settling = exchange.inbox.settle()?;
+            if is_packing || is_settling {
+                found = Expectation::Something;
+            }
+        }
+        if !self.groups.is_empty() {
+            self.look_at_groups(now)?;
+            found = Expectation::Something;
+        }
+        self.end_queries();
+        Ok(found)
+    }
+
+    /// Takes in queries that were opened, and fails those that are not wanted or that a rank has not joined.
+    fn look_at_queries(&mut self, now: Instant) {
+        let opened = std::mem::take(&mut self.shared.lock().opened);
+        for query in opened {
+            for exchange in &query.exchanges {
+                // Not all ranks begin with the same sender.
+                let open = OpenExchange { exchange: exchange.clone(), first_sender: self.rank };
+                self.exchanges.insert(exchange.key, open);
+            }
+            self.queries.insert(query.health.id, query);
+        }
+        for query in self.queries.values_mut() {
+            let health = &query.health;
+            if let Err(error) = health.stop.check() {
+                health.fail(error, true);
+            }
+            if let Some(rank) = query.have_joined.iter().position(|has_joined| !has_joined)
+                && query.patience.is_over(now)
+            {
+                let error = peer_error(
+                    Rank(rank as u16),
+                    format!("did not begin query {} within {:?}", health.id.0, self.options.join_max),
+                );
+                health.fail(error, true);
+            }
+            if health.failure().is_some() && !query.is_over {
+                query.is_over = true;
+                query.exchanges.iter().for_each(|exchange| exchange.wake_drivers());
+            }
+        }
+    }
+
+    /// Hands over what has come, and lets go of what was sent.
+    fn look_at_groups(&mut self, now: Instant) -> Result<()> {
+        let over = self.communicator.poll_transfers()?;
+        while self.groups_over < over {
+            let Some(group) = self.groups.pop_front() else { break };
+            self.groups_over += 1;
+            for (_, exchange, blocks) in group.sent {
+                blocks.iter().for_each(|block| exchange.counters.note_sent(block.bytes()));
+                drop(blocks);
+                exchange.outbox.note_sent();
+            }
+            for (exchange, from, block) in group.received {
+                exchange.counters.note_received(block.bytes());
+                exchange.inbox.deliver(from, block);
+            }
+            if let Some(next) = self.groups.front_mut() {
+                next.patience.renew(now);
+            }
+        }
+        match self.groups.front_mut().is_some_and(|group| group.patience.is_over(now)) {
+            true => Err(self.silence(Awaited::Transfers)),
+            false => Ok(()),
+        }
+    }
+
+    /// What this rank would tell now.
+    fn compose(&self, now: Instant) -> ControlBlock {
+        // A rank whose groups are as many as may be on their way goes on with rounds, and moves nothing in them.
+        let may_move = self.groups.len() < GROUPS_MAX;
+        let mut blocks_left = if may_move { BLOCKS_A_ROUND_MAX } else { 0 };
+        let mut exchanges: Vec<ExchangeEntry> = Vec::with_capacity(self.exchanges.len());
+        // Where not all can be told, others begin in the next round.
+        let count = self.exchanges.len().max(1);
+        let turn = (self.round % count as u64) as usize;
+        for (key, open) in self.exchanges.iter().cycle().skip(turn).take(self.exchanges.len()) {
+            let Exchange { outbox, inbox, .. } = &*open.exchange;
+            exchanges.push(ExchangeEntry {
+                key: *key,
+                is_ended: outbox.has_ended(),
+                is_closed: inbox.is_closed(),
+                first_sender: open.first_sender,
+                room_bytes: if may_move { inbox.room() } else { 0 },
+                blocks: outbox.offer(&mut blocks_left, now),
+            });
+        }
+        exchanges.sort_by_key(|entry| entry.key);
+        let aborts = self.queries.values().filter_map(|query| {
+            let failure = query.health.failure().filter(|failure| failure.is_ours)?;
+            Some(AbortEntry {
+                query: query.health.id,
+                kind: match failure.error.kind {
+                    ErrorKind::Cancelled => AbortKind::Cancelled,
+                    _ => AbortKind::Failed,
+                },
+                reason: failure.error.message.clone(),
+            })
+        });
+        let aborts = aborts.take(ABORTS_A_ROUND_MAX).collect();
+        ControlBlock { is_leaving: self.shared.lock().is_leaving, exchanges, aborts }
+    }
+
+    /// Whether these were the last rounds.
+    fn farewell(&self, table: &[ControlBlock]) -> Option<Farewell> {
+        if table.get(self.rank.place()).is_some_and(|block| block.is_leaving) {
+            return Some(Farewell::Ours);
+        }
+        let place = table.iter().position(|block| block.is_leaving)?;
+        Some(Farewell::Of(Rank(place as u16)))
+    }
+
+    /// Does what follows from a table.
+    fn apply(&mut self, table: &[ControlBlock]) -> Result<()> {
+        self.are_queries_anywhere =
+            table.iter().any(|block| !block.exchanges.is_empty() || !block.aborts.is_empty());
+        self.note_joined(table);
+        let given_up: BTreeSet<QueryId> =
+            table.iter().flat_map(|block| &block.aborts).map(|abort| abort.query).collect();
+        for (rank, block) in (0..).zip(table) {
+            block.aborts.iter().for_each(|abort| self.give_up(Rank(rank), abort));
+        }
+        let told = table.get(self.rank.place()).map_or(&[][..], |block| &block.exchanges);
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let mut group = Group {
+            sent: Vec::new(),
+            received: Vec::new(),
+            patience: Patience::new(self.options.silence_max * TRANSFERS_PATIENCE, Instant::now()),
+        };
+        for key in told.iter().map(|entry| entry.key).filter(|key| !given_up.contains(&key.query)) {
+            let Some(open) = self.exchanges.get_mut(&key) else {
+                return Err(Error::internal(format!("{key} was told of and is not open")));
+            };
+            move_blocks(table, self.rank, open, &mut group, (&mut sends, &mut receives))?;
+            if table.iter().all(|block| block.exchange(key).is_some_and(|entry| entry.is_ended)) {
+                self.end_exchange(key);
+            }
+        }
+        if !sends.is_empty() || !receives.is_empty() {
+            self.communicator.begin_transfers(&sends, &receives)?;
+            self.groups.push_back(group);
+        }
+        Ok(())
+    }
+
+    fn note_joined(&mut self, table: &[ControlBlock]) {
+        for (rank, block) in table.iter().enumerate() {
+            for entry in &block.exchanges {
+                let query = self.queries.get_mut(&entry.key.query);
+                if let Some(has_joined) = query.and_then(|query| query.have_joined.get_mut(rank)) {
+                    *has_joined = true;
+                }
+            }
+        }
+    }
+
+    /// A rank has given up a query.
+    fn give_up(&mut self, rank: Rank, abort: &AbortEntry) {
+        let error = match abort.kind {
+            AbortKind::Cancelled => Error::new(ErrorKind::Cancelled, "the query was cancelled")
+                .with_detail(format!("Rank {rank} was told so: {}.", abort.reason)),
+            AbortKind::Failed => peer_error(rank, format!("has given up the query: {}", abort.reason)),
+        };
+        let opened = {
+            let mut state = self.shared.lock();
+            state.exchange_counts.remove(&abort.query);
+            // Whoever opens it from now on has the same end, as those who do so just now.
+            state.remember(abort.query, error.clone());
+            let opened = std::mem::take(&mut state.opened);
+            let (opened, others) = opened.into_iter().partition(|query| query.health.id == abort.query);
+            state.opened = others;
+            let opened: Vec<OpenQuery> = opened;
+            opened
+        };
+        for query in self.queries.remove(&abort.query).into_iter().chain(opened) {
+            query.health.fail(error.clone(), false);
+            for exchange in &query.exchanges {
+                self.exchanges.remove(&exchange.key);
+                exchange.wake_drivers();
+            }
+        }
+    }
+
+    /// All ranks have ended an exchange.
+    fn end_exchange(&mut self, key: ExchangeKey) {
+        let Some(open) = self.exchanges.remove(&key) else { return };
+        open.exchange.inbox.end();
+        let of_query = ExchangeKey { query: key.query, ..ExchangeKey::default() };
+        let has_more =
+            self.exchanges.range(of_query..).next().is_some_and(|(next, _)| next.query == key.query);
+        if has_more {
+            return;
+        }
+        self.shared.lock().exchange_counts.remove(&key.query);
+        if let Some(query) = self.queries.remove(&key.query) {
+            // In the round that ends it nothing of it begins to move.
+            self.ending.push((self.groups_over + self.groups.len() as u64, query.health));
+        }
+    }
+
+    /// Ends queries of which nothing is on its way any more.
+    fn end_queries(&mut self) {
+        let over = self.groups_over;
+        self.ending.retain(|(begun, health)| {
+            let is_over = *begun <= over;
+            if is_over {
+                health.end();
+            }
+            !is_over
+        });
+    }
+}
+
+/// What moves of one exchange from and to this rank.
+fn move_blocks(
+    table: &[ControlBlock],
+    rank: Rank,
+    open: &mut OpenExchange,
+    group: &mut Group,
+    (sends, receives): (&mut Vec<SendPart>, &mut Vec<ReceivePart>),
+) -> Result<()> {
+    let exchange = &open.exchange;
+    let key = exchange.key;
+    for place in 0..table.len() {
+        let other = Rank(place as u16);
+        let count = taken_blocks(table, key, other).get(rank.place()).copied().unwrap_or(0);
+        let blocks = exchange.outbox.take(other, count);
+        sends.extend(blocks.iter().map(|block| SendPart {
+            to: other,
+            address: block.address(),
+            bytes: block.bytes(),
+        }));
+        if !blocks.is_empty() {
+            group.sent.push((key, exchange.clone(), blocks));
+        }
+        if table.get(place).and_then(|block| block.exchange(key)).is_some_and(|entry| entry.is_closed) {
+            exchange.outbox.close(other);
+        }
+    }
+    for (place, count) in taken_blocks(table, key, rank).into_iter().enumerate() {
+        let other = Rank(place as u16);
+        for bytes in &blocks_of(table, key, place, rank)[..count] {
+            let Some(block) = exchange.inbox.expect(*bytes) else {
+                return Err(Error::internal(format!(
+                    "{key} has less room than was told: block_bytes={bytes}"
+                )));
+            };
+            receives.push(ReceivePart { from: other, address: block.address(), bytes: *bytes });
+            group.received.push((exchange.clone(), other, block));
+        }
+    }
+    open.first_sender = next_first_sender(table, key, rank, open.first_sender);
+    Ok(())
+}
+
+/// Pauses between looks, longer and longer.
+struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(POLL_INTERVAL)
+    }
+}
+
+impl Pauses {
+    fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(POLL_INTERVAL_MAX);
+        pause
+    }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    format!("the network thread failed: {text}")
+}
