@@ -219,6 +219,39 @@ fn producers_are_told_when_nobody_wants_more() {
 }
 
 #[test]
+fn a_blocks_room_is_not_given_before_it_was_read() {
+    for seed in 90..96 {
+        let ranks = ranks(2, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            let mut open = rank.open(1, &[0])?;
+            let threads = produce(&rank, open.take_outbox(ExchangeId(0))?, (0, seed, Kind::Broadcast));
+            let consumer = open.take_inbox(ExchangeId(0))?;
+            let memory = DeviceMemory::new(rank.memory.platform().clone(), 16 << 20);
+            let lease = memory.lease_stream(StreamPriority::Low)?;
+            let stream = lease.stream();
+            let mut copies = Vec::new();
+            // Nobody waits for the device, which may copy as late as it likes.
+            while let Some(block) = consumer.take(stream)? {
+                let copy = memory.allocate(block.bytes(), stream)?;
+                memory.copy(block.address(), copy.address(), block.bytes(), stream)?;
+                copies.push(copy);
+            }
+            let read = |copy: &crate::device::Buffer| {
+                let bytes: Vec<u8> = memory.download(copy, copy.bytes() as usize, stream)?;
+                Label::read(&bytes).ok_or_else(|| Error::internal("a block that nobody sent"))
+            };
+            let labels = copies.iter().map(read).collect::<Result<Vec<_>>>()?;
+            check(labels, &expected(0, rank.rank, seed, 2, Kind::Broadcast), seed);
+            join(threads)?;
+            open.finish()
+        });
+        for result in done {
+            result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_opens_late_finds_what_was_sent_to_it() {
     for seed in 50..53 {
         let ranks = ranks(2, seed);
