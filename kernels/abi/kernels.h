@@ -40,7 +40,7 @@
     X(finish_large_sums, FinishSums, BLOCK_THREADS) \
     X(accumulate_slots, AccumulateSlots, BLOCK_THREADS) \
     X(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS) \
-    X(accumulate_private_slots, AccumulateSlots, BLOCK_THREADS) \
+    X(accumulate_private_slots, AccumulateSlots, 128) \
     X(flag_slots, TakeSlots, BLOCK_THREADS) \
     X(take_slots, TakeSlots, BLOCK_THREADS) \
     X(measure_sort_words, MeasureSortWords, BLOCK_THREADS) \
