@@ -470,6 +470,26 @@ mod tests {
     }
 
     #[test]
+    fn six_slots_of_five_sums_are_one_share_of_which_each_thread_has_its_own() {
+        let wide = SumWidth::Wide;
+        let (sum, count) = (Accumulator::Sum, Accumulator::Count);
+        // TPC-H's Q1: sums and averages of two columns share theirs, an average more, sums of two products, rows.
+        let calls =
+            [(sum, 0), (sum, 1), (sum, 2), (sum, 3), (sum, 0), (count, 0), (sum, 1), (count, 1), (sum, 4)];
+        let calls = calls.map(|(accumulator, input)| (accumulator, Some(input), wide));
+        let layout = SlotLayout::plan(calls.into_iter().chain([(count, Some(4), wide), (count, None, wide)]));
+        let inputs = layout.unwrap().inputs.into_iter();
+        let input = |InputPlace { null_word, sum_word, .. }| SlotInput {
+            null_word,
+            sum_word,
+            ..SlotInput::default()
+        };
+        let mut inputs: Vec<SlotInput> = inputs.map(input).collect();
+        assert_eq!(inputs.len(), 5);
+        assert_eq!(divide_inputs(&mut inputs, SLOT_CELLS_MAX / (6 * PRIVATE_SLOT_THREADS)), 1);
+    }
+
+    #[test]
     fn slots_are_the_ways_to_choose_places() {
         let keys = [SlotKey::numbers(3), SlotKey { least: -5, value_count: 9, has_null: true }];
         assert_eq!((slot_count(&keys), strides(&keys)), (30, vec![10, 1]));
