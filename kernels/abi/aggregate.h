@@ -70,7 +70,8 @@ static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 
 // Rows of a thread at once.
 #define SLOT_ROWS 4
-// Cells of 64 bits that a block adds in: 36 KB of shared memory, so that six blocks share a multiprocessor.
+// Cells of 64 bits that a block adds in: 36 KB of shared memory, so that six blocks share a multiprocessor. Each of
+// PRIVATE_SLOT_THREADS has 36 of them: rows and five sums of six slots.
 #define SLOT_CELLS_MAX 4608
 // Cells of a slot that a block adds in: its rows, and of every input NULLs and a sum.
 #define SHARE_CELLS_MAX (1 + 2 * SLOT_INPUTS_MAX)

@@ -34,6 +34,10 @@ pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 
 /// Bytes of a word of a slot.
 const SLOT_WORD_BYTES: u64 = 8;
+/// Cells of a slot and share that an input and the rows take.
+const SHARE_CELLS_MIN: u64 = 3;
+/// The same of all inputs.
+const SHARE_CELLS_MAX: u64 = 1 + 2 * SLOT_INPUTS_MAX as u64;
 /// Blocks that add to slots of their own: what multiprocessors hold at once, as each begins with empty slots and ends with
 /// adding them to all others'.
 const SHARING_BLOCKS: u64 = 132 * 6;
@@ -390,9 +394,17 @@ impl Queue {
     }
 }
 
-/// Gives every input its share and cells, as many a share as blocks have room for: one for the rows, for NULLs and for sums of
-/// inputs, at least three. Says how many shares there are.
+/// Gives every input its share and cells: as few shares as blocks have room for, each of about as many cells, as all have as many
+/// blocks. Says how many shares there are. `cells_max`: of a slot and share, at least three.
 fn divide_inputs(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
+    let share_count = fill_shares(inputs, cells_max);
+    let fewer = (SHARE_CELLS_MIN..cells_max.min(SHARE_CELLS_MAX))
+        .find(|cells| fill_shares(inputs, *cells) == share_count);
+    fill_shares(inputs, fewer.unwrap_or(cells_max))
+}
+
+/// Gives one share after another as many inputs as have room in it, beside a cell for the rows. Says how many shares there are.
+fn fill_shares(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
     let (mut share, mut cells) = (0, 1);
     for input in inputs {
         let (null_cells, sum_cells) = (input.input.validity.min(1) as u16, input.sum_word.min(1) as u16);
@@ -467,6 +479,30 @@ mod tests {
                 assert!((cells.len() as u64) < cells_max);
             }
         }
+        // Five and three would be as few shares.
+        let mut sums = [SlotInput { sum_word: 1, ..SlotInput::default() }; 8];
+        assert_eq!(divide_inputs(&mut sums, 6), 2);
+        assert_eq!(sums.map(|input| input.share), [0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn six_slots_of_five_sums_are_one_share_of_which_each_thread_has_its_own() {
+        let wide = SumWidth::Wide;
+        let (sum, count) = (Accumulator::Sum, Accumulator::Count);
+        // TPC-H's Q1: sums and averages of two columns share theirs, an average more, sums of two products, rows.
+        let calls =
+            [(sum, 0), (sum, 1), (sum, 2), (sum, 3), (sum, 0), (count, 0), (sum, 1), (count, 1), (sum, 4)];
+        let calls = calls.map(|(accumulator, input)| (accumulator, Some(input), wide));
+        let layout = SlotLayout::plan(calls.into_iter().chain([(count, Some(4), wide), (count, None, wide)]));
+        let inputs = layout.unwrap().inputs.into_iter();
+        let input = |InputPlace { null_word, sum_word, .. }| SlotInput {
+            null_word,
+            sum_word,
+            ..SlotInput::default()
+        };
+        let mut inputs: Vec<SlotInput> = inputs.map(input).collect();
+        assert_eq!(inputs.len(), 5);
+        assert_eq!(divide_inputs(&mut inputs, SLOT_CELLS_MAX / (6 * PRIVATE_SLOT_THREADS)), 1);
     }
 
     #[test]
