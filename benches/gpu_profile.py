@@ -22,6 +22,8 @@ from harness.libpq import QueryError, Session
 PROFILERS = ("ncu", "/usr/local/cuda/bin/ncu")
 # Ending writes a line for each launch.
 END_S_MAX = 120
+# Runs of a query, of which the last is measured: what stays on the device is there from the third on.
+RUNS = 4
 # Until every process of the server has its settings anew.
 RELOAD_S = 1
 DURATION = "gpu__time_duration.sum"
@@ -109,7 +111,7 @@ def run_profile(bench):
                 begin = time.perf_counter()
                 # Fills caches; what it launches is not looked at.
                 peer.session.run("SET pystachio.timeline = on")
-                for _ in range(2):
+                for _ in range(RUNS):
                     peer.receive(sql)
                     counts.append(_noted_launches(peer))
                 noted.append((name, len(counts) - 1))
