@@ -39,9 +39,12 @@ use crate::{
 
 /// Rows that a chunk has at least, where a table has them: what an operator costs a chunk, whatever its size,
 /// is then small against what it costs a row.
-const CHUNK_ROWS_MIN: usize = 16 << 20;
-/// Chunks that every reader has at least, where a table has them.
-const CHUNKS_PER_READER: usize = 2;
+const CHUNK_ROWS_MIN: usize = 32 << 20;
+/// What a chunk may take of what may be ahead of the query, in shares of a reader: readers of chunks that are as large as that take
+/// turns.
+const SHARES_OF_CHUNK: u64 = 2;
+/// And at most this part of it.
+const CHUNK_PART_OF_AHEAD: u64 = 4;
 /// A scan of this part of the device's cache is taken to stay there; pages are larger decompressed.
 const CACHE_PART_OF_SCAN: u64 = 2;
 
@@ -161,8 +164,9 @@ impl ScanSource {
         let part_size = match query.settings.chunking {
             true => PartSize {
                 rows_min: CHUNK_ROWS_MIN,
-                bytes_max: ahead_bytes / (reader_count * CHUNKS_PER_READER) as u64,
-                count_min: reader_count * CHUNKS_PER_READER,
+                bytes_max: (ahead_bytes / reader_count as u64 * SHARES_OF_CHUNK)
+                    .min(ahead_bytes / CHUNK_PART_OF_AHEAD),
+                count_min: reader_count,
             },
             false => PartSize { rows_min: usize::MAX, bytes_max: u64::MAX, count_min: 1 },
         };
