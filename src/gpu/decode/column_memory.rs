@@ -25,6 +25,12 @@ pub(super) struct ColumnMemory {
     entry_count: usize,
 }
 
+/// The pages that the text of chunks' cells points into, if they have any.
+pub(super) fn text_buffers(plans: &[ChunkPlan<'_>]) -> Vec<Buffer> {
+    let of_text = plans.iter().filter(|plan| plan.conversion.cell_type == CellType::String);
+    of_text.flat_map(|plan| plan.chunk.page_buffers()).cloned().collect()
+}
+
 impl ColumnMemory {
     /// Memory for so many rows of a column's chunks, and where each of these is decoded into. Of what becomes codes, the
     /// dictionaries of all chunks have places, or none has.
@@ -121,12 +127,7 @@ impl ColumnMemory {
             cell_type: first.conversion.cell_type,
             values,
             validity,
-            strings: match first.conversion.cell_type {
-                CellType::String => {
-                    plans.iter().flat_map(|plan| plan.chunk.page_buffers()).cloned().collect()
-                }
-                _ => Vec::new(),
-            },
+            strings: text_buffers(plans),
         };
         Ok(match (self.entry_count, self.entries) {
             (0, entries) => {

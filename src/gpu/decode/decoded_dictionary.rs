@@ -107,7 +107,7 @@ impl<'a> DictionaryPlace<'a> {
             return Ok(None);
         }
         let variant = plan.variant();
-        if let Some(decoded) = plan.chunk.dictionary.get() {
+        if let Some(decoded) = plan.chunk.kept.dictionary.get() {
             if !decoded.is_as(&variant) {
                 return Ok(None);
             }
@@ -157,7 +157,7 @@ impl<'a> DictionaryPlace<'a> {
         let Self::New(made) = self else { return Ok(()) };
         queue.memory().publish(made.buffers(), queue.stream())?;
         if made.buffers().all(Buffer::try_disown) {
-            let _ = chunk.dictionary.set(made);
+            let _ = chunk.kept.dictionary.set(made);
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl CodeEntries {
             return Ok(Self { entries: entries.clone(), flags: flags.clone(), count });
         }
         let numbers: Vec<u64> = members.iter().map(|member| member.decoded.number).collect();
-        let kept = lock_whole(&first.chunk.joined)
+        let kept = lock_whole(&first.chunk.kept.joined)
             .as_ref()
             .filter(|kept| kept.members == numbers)
             .map(|JoinedDictionaries { entries, .. }| entries.clone());
@@ -239,7 +239,7 @@ impl CodeEntries {
             queue.memory().publish(made.buffers(), queue.stream())?;
             if made.buffers().all(Buffer::try_disown) {
                 let joined = JoinedDictionaries { members: numbers, entries: made.clone() };
-                *lock_whole(&first.chunk.joined) = Some(joined);
+                *lock_whole(&first.chunk.kept.joined) = Some(joined);
             }
         }
         Ok(made)

@@ -61,22 +61,19 @@ pub struct ResidentChunk {
     pub(super) index: Option<Buffer>,
     /// As what all of it has been decoded without a fault.
     pub(super) known_good: Arc<KnownGood>,
-    /// The dictionary's entries, once they were decoded for a form that is known to be good.
+    /// What is kept beside its pages once they are known to be good.
+    pub(super) kept: KeptWithChunk,
+}
+
+/// What stays with a chunk that is known to be good.
+#[derive(Debug, Default)]
+pub(super) struct KeptWithChunk {
+    /// The dictionary's entries, once they were decoded.
     pub(super) dictionary: OnceLock<DecodedDictionary>,
     /// The entries of its dictionary and those of the chunks that it was last decoded to codes with.
     pub(super) joined: Mutex<Option<JoinedDictionaries>>,
-    /// Its pages as kernels are given them, once they are known to be good; absent within where they can't stay.
+    /// Its pages as kernels are given them; absent within where they can't stay.
     pub(super) descriptors: OnceLock<Option<Box<PageDescriptors>>>,
-}
-
-/// The pages of a chunk on the device.
-pub(super) struct ResidentPages {
-    pub(super) pages: PageList,
-    pub(super) layouts: Vec<PageLayout>,
-    pub(super) encoded: Option<Buffer>,
-    pub(super) decompressed: Option<Buffer>,
-    pub(super) index: Option<Buffer>,
-    pub(super) known_good: Arc<KnownGood>,
 }
 
 /// As what all rows of a chunk have been decoded without a fault: they will be again, and so will some of them.
@@ -133,13 +130,6 @@ fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Cod
 }
 
 impl ResidentChunk {
-    /// A chunk of which no more is there than its pages.
-    pub(super) fn of_pages(parts: ResidentPages) -> Self {
-        let ResidentPages { pages, layouts, encoded, decompressed, index, known_good } = parts;
-        let (dictionary, joined, descriptors) = (OnceLock::new(), Mutex::default(), OnceLock::new());
-        Self { pages, layouts, encoded, decompressed, index, known_good, dictionary, joined, descriptors }
-    }
-
     /// Device memory that it takes, with what may stay beside its pages.
     pub fn bytes(&self) -> u64 {
         self.buffer_bytes() + self.dictionary_bytes() + self.joined_bytes() + self.descriptor_bytes()
@@ -171,9 +161,10 @@ impl ResidentChunk {
     /// What is set aside for what may stay beside its pages and not used.
     #[cfg(test)]
     pub(crate) fn unused_bytes(&self) -> u64 {
-        let dictionary = self.dictionary.get().map_or(0, DecodedDictionary::bytes);
-        let joined = lock_whole(&self.joined).as_ref().map_or(0, JoinedDictionaries::bytes);
-        let descriptors = self.descriptors.get().and_then(Option::as_deref).map_or(0, PageDescriptors::bytes);
+        let dictionary = self.kept.dictionary.get().map_or(0, DecodedDictionary::bytes);
+        let joined = lock_whole(&self.kept.joined).as_ref().map_or(0, JoinedDictionaries::bytes);
+        let descriptors =
+            self.kept.descriptors.get().and_then(Option::as_deref).map_or(0, PageDescriptors::bytes);
         self.bytes() - self.buffer_bytes() - (dictionary + joined + descriptors)
     }
 
@@ -358,9 +349,8 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        let (pages, known_good) = (self.pages, Arc::default());
-        let parts = ResidentPages { pages, layouts, encoded, decompressed, index, known_good };
-        Ok(ResidentChunk::of_pages(parts))
+        let (pages, known_good, kept) = (self.pages, Arc::default(), KeptWithChunk::default());
+        Ok(ResidentChunk { pages, layouts, encoded, decompressed, index, known_good, kept })
     }
 }
 
@@ -524,13 +514,14 @@ fn decompress_on_host(
 impl ResidentChunk {
     /// A chunk without pages that takes so many bytes.
     pub(crate) fn for_tests(memory: &DeviceMemory, bytes: u64) -> Self {
-        Self::of_pages(ResidentPages {
+        Self {
             pages: PageList::default(),
             layouts: Vec::new(),
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
             index: None,
             known_good: Arc::default(),
-        })
+            kept: KeptWithChunk::default(),
+        }
     }
 }

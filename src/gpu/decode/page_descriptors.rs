@@ -102,22 +102,22 @@ impl PageDescriptors {
     /// Faults of the device, and `Cancelled`.
     pub(super) fn of<'a>(queue: &Queue, plan: &ChunkPlan<'a>) -> Result<Option<&'a Self>> {
         let chunk = plan.chunk;
-        if chunk.descriptors.get().is_none() {
+        if chunk.kept.descriptors.get().is_none() {
             match Self::make(queue, plan)? {
-                Made::Never => drop(chunk.descriptors.set(None)),
+                Made::Never => drop(chunk.kept.descriptors.set(None)),
                 Made::NotNow => {}
                 Made::Now(made) => {
                     queue.memory().publish([&made.buffer].into_iter(), queue.stream())?;
                     if made.buffer.try_disown() {
-                        drop(chunk.descriptors.set(Some(made)));
+                        drop(chunk.kept.descriptors.set(Some(made)));
                     }
                 }
             }
         }
-        let known = chunk.descriptors.get().and_then(Option::as_deref);
+        let known = chunk.kept.descriptors.get().and_then(Option::as_deref);
         let known = known.filter(|known| known.variant == plan.variant());
         if let Some(known) = known {
-            let dictionary = chunk.dictionary.get().into_iter().flat_map(DecodedDictionary::buffers);
+            let dictionary = chunk.kept.dictionary.get().into_iter().flat_map(DecodedDictionary::buffers);
             Buffer::use_all_on(dictionary.chain([&known.buffer]), queue.stream())?;
         }
         Ok(known)
@@ -131,7 +131,7 @@ impl PageDescriptors {
         let variant = plan.variant();
         let mut column = plan.conversion.page_column();
         if let Some(dictionary) = plan.dictionary() {
-            let Some(decoded) = chunk.dictionary.get().filter(|decoded| decoded.is_as(&variant)) else {
+            let Some(decoded) = chunk.kept.dictionary.get().filter(|decoded| decoded.is_as(&variant)) else {
                 return Ok(Made::NotNow);
             };
             column.dictionary = decoded.entries.address();

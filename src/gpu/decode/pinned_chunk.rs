@@ -6,7 +6,7 @@ use pystachio_files::PageList;
 use pystachio_plan::Result;
 
 use super::{
-    load::{KnownGood, ResidentChunk, ResidentPages},
+    load::{KeptWithChunk, KnownGood, ResidentChunk},
     page_layout::PageLayout,
 };
 use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
@@ -77,13 +77,14 @@ impl PinnedChunk {
             offset += bytes;
             Ok(Some(buffer))
         };
-        Ok(ResidentChunk::of_pages(ResidentPages {
+        Ok(ResidentChunk {
             encoded: part(self.encoded_bytes)?,
             decompressed: part(self.decompressed_bytes)?,
             index: part(self.index_bytes)?,
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
             known_good: self.known_good.clone(),
-        }))
+            kept: KeptWithChunk::default(),
+        })
     }
 }

@@ -7,13 +7,14 @@ use pystachio_plan::{Error, Result};
 use super::{
     abi::{DecodeCells, DecodePages, LAUNCH_RANGES, column_flags},
     chunk_plan::ChunkPlan,
+    column_memory::text_buffers,
     decoded_dictionary::{CodeEntries, DictionaryMember},
     page_batch::CellLists,
     page_descriptors::{PageDescriptors, RangeList, RangeTarget},
     row_groups::{ColumnRequest, PageCounts, PendingColumns},
 };
 use crate::{
-    device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column},
+    device::{AnyColumn, Buffer, CODE_BYTES, CodedColumn, Column},
     operation::{Queue, Status},
 };
 
@@ -96,7 +97,7 @@ impl<'a> ResidentColumns<'a> {
 }
 
 fn member_of<'a>(plan: &'a ChunkPlan<'_>) -> Option<DictionaryMember<'a>> {
-    let decoded = plan.chunk.dictionary.get().filter(|decoded| decoded.is_as(&plan.variant()))?;
+    let decoded = plan.chunk.kept.dictionary.get().filter(|decoded| decoded.is_as(&plan.variant()))?;
     Some(DictionaryMember { chunk: plan.chunk, decoded, entry_count: plan.entry_count() })
 }
 
@@ -134,12 +135,7 @@ impl ResidentColumn<'_> {
             cell_type: first.conversion.cell_type,
             values,
             validity,
-            strings: match first.conversion.cell_type {
-                CellType::String => {
-                    self.plans.iter().flat_map(|plan| plan.chunk.page_buffers()).cloned().collect()
-                }
-                _ => Vec::new(),
-            },
+            strings: text_buffers(self.plans),
         };
         Ok(match entries {
             Some(CodeEntries { entries, flags, count }) => AnyColumn::Codes(CodedColumn {

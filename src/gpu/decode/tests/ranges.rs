@@ -235,7 +235,7 @@ fn entries_of_dictionaries_stay_with_chunks_that_are_known_to_be_good() {
                 let found = values(queue, &cells, row_count as usize);
                 assert!(*first.get_or_insert_with(|| found.clone()) == found, "{} {round}", file.context);
             }
-            kept += chunks[0].iter().filter(|chunk| chunk.dictionary.get().is_some()).count();
+            kept += chunks[0].iter().filter(|chunk| chunk.kept.dictionary.get().is_some()).count();
         }
     }
     assert!(kept > 20 && coded > 20, "{kept} {coded}");
@@ -310,12 +310,12 @@ fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
                 }
             }
             for chunk in chunks.iter().flatten() {
-                match chunk.descriptors.get() {
+                match chunk.kept.descriptors.get() {
                     Some(Some(_)) => kept += 1,
                     Some(None) => refused += 1,
                     None => {}
                 }
-                joined += usize::from(lock_whole(&chunk.joined).is_some());
+                joined += usize::from(lock_whole(&chunk.kept.joined).is_some());
                 // What was set aside holds it.
                 let _ = chunk.unused_bytes();
             }
