@@ -153,14 +153,19 @@ pub(super) fn relation(
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, query, depth)
         }
-        PlanOperator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
-            let place = describe(query, "Aggregate".to_owned(), depth);
+        PlanOperator::Aggregate { input, groups, aggregates, phase } => {
+            let description = match phase {
+                AggregatePhase::Whole => "Aggregate",
+                AggregatePhase::Partial => "Partial aggregate",
+                AggregatePhase::Final => "Final aggregate",
+            };
+            let place = describe(query, description.to_owned(), depth);
             // A group is dropped whole.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
             let route = route.below(place).past(computed, input).through(groups);
             let input = self::relation(input, route, query, depth + 1)?;
-            aggregate((place, input), groups, aggregates, relation.columns(), query)
+            aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
         }
         PlanOperator::Sort { input, keys } => sort(input, keys, None, query, depth),
         PlanOperator::Limit { input, offset, count } => {
@@ -177,9 +182,7 @@ pub(super) fn relation(
             Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
-        PlanOperator::Aggregate { phase: AggregatePhase::Partial | AggregatePhase::Final, .. }
-        | PlanOperator::Exchange { .. }
-        | PlanOperator::Scan { extent: ScanExtent::Dealt, .. } => {
+        PlanOperator::Exchange { .. } | PlanOperator::Scan { extent: ScanExtent::Dealt, .. } => {
             Err(Error::new(ErrorKind::NotSupported, "the GPU engine has no ranks"))
         }
     }
@@ -274,7 +277,7 @@ fn union(
 fn aggregate(
     (place, mut input): (usize, Operator),
     groups: &[NamedExpression],
-    aggregates: &[AggregateCall],
+    (aggregates, phase): (&[AggregateCall], AggregatePhase),
     columns: Columns,
     query: &mut Query,
 ) -> Result<Operator> {
@@ -297,15 +300,8 @@ fn aggregate(
                 arguments.len() - 1
             })
         });
-        // Equal values change neither the least nor the greatest.
-        let counts_values =
-            matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
-        calls.push(Call {
-            function: call.function,
-            argument,
-            distinct: call.distinct && counts_values,
-            data_type: call.data_type.clone(),
-        });
+        let typed = argument.and_then(|place| Some((place, arguments.get(place)?.data_type())));
+        calls.push(Call::new(call, typed, phase)?);
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);
