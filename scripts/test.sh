@@ -139,7 +139,7 @@ run_emulated() {
         "$project_root/scripts/cluster.sh" create emulated "$stage")
     emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
     "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || outcome=1
-    for suite in data generated views tpch spec optimized writers; do suites+=(--suite "$suite"); done
+    for suite in data generated views tpch spec optimized ranks writers; do suites+=(--suite "$suite"); done
     differential "$(differential_database "$emulated")" --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" \
         "${suites[@]}" --counts "$results/emulated.json" || outcome=1
     "$project_root/scripts/cluster.sh" stop emulated

@@ -30,6 +30,8 @@ mod peer;
 mod ranked_engine;
 mod stream;
 
+#[cfg(test)]
+pub(super) use self::one_process::ranks_over;
 pub use self::{
     one_process::ranks_of_one_process,
     peer::RankPeer,

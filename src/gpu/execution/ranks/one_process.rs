@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     device::Platform,
-    exchange::{BLOCK_ALIGNMENT, ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, Rank},
+    exchange::{
+        BLOCK_ALIGNMENT, ExchangeNetwork, ExchangeRegion, LocalCommunicator, LocalHub, NetworkOptions, Rank,
+    },
     execution::{DeviceEngine, DeviceOptions, query::QUERIES_MAX},
 };
 
@@ -35,10 +37,21 @@ pub fn ranks_of_one_process(
     catalog: &Arc<FileCatalog>,
     ranked: RankedOptions,
 ) -> Result<RankedEngine> {
+    let network = NetworkOptions { silence_max: SILENCE_MAX, ..NetworkOptions::default() };
+    ranks_over(platforms, (options, catalog, ranked), network, |_| {})
+}
+
+/// The same with a network of other options, each of whose ends is prepared.
+pub(in crate::execution) fn ranks_over(
+    platforms: Vec<Arc<dyn Platform>>,
+    (options, catalog, ranked): (&DeviceOptions, &Arc<FileCatalog>, RankedOptions),
+    network: NetworkOptions,
+    prepare: impl Fn(&mut LocalCommunicator),
+) -> Result<RankedEngine> {
     let hub = LocalHub::new(platforms.len());
     let mut ranks = Vec::with_capacity(platforms.len());
     for (number, platform) in (0..).zip(platforms) {
-        ranks.push(start_rank(&hub, Rank(number), platform, options)?);
+        ranks.push(start_rank(&hub, (Rank(number), platform), options, (network, &prepare))?);
     }
     let with_catalog = |engine: DeviceEngine| engine.with_catalog(catalog.clone());
     let mut ranks = ranks.into_iter().map(|(engine, network)| (with_catalog(engine), network));
@@ -50,19 +63,19 @@ pub fn ranks_of_one_process(
 
 fn start_rank(
     hub: &LocalHub,
-    rank: Rank,
-    platform: Arc<dyn Platform>,
+    (rank, platform): (Rank, Arc<dyn Platform>),
     options: &DeviceOptions,
+    (network, prepare): (NetworkOptions, &impl Fn(&mut LocalCommunicator)),
 ) -> Result<(DeviceEngine, Arc<ExchangeNetwork>)> {
     let region_bytes = options.memory_bytes / REGION_PART;
     let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
     let block_bytes = region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BLOCKS_OF_EXCHANGE);
-    let defaults = NetworkOptions::default();
     let block_bytes_max =
-        (block_bytes / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).clamp(BLOCK_ALIGNMENT, defaults.block_bytes_max);
-    let network_options = NetworkOptions { block_bytes_max, silence_max: SILENCE_MAX, ..defaults };
-    let communicator = hub.connect(rank, &region, u64::from(rank.0))?;
-    let network = ExchangeNetwork::start(Box::new(communicator), region, network_options)?;
+        (block_bytes / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).clamp(BLOCK_ALIGNMENT, network.block_bytes_max);
+    let mut communicator = hub.connect(rank, &region, u64::from(rank.0))?;
+    prepare(&mut communicator);
+    let options_of_network = NetworkOptions { block_bytes_max, ..network };
+    let network = ExchangeNetwork::start(Box::new(communicator), region, options_of_network)?;
     let left = |bytes: u64| bytes - bytes / REGION_PART;
     let device = DeviceOptions {
         memory_bytes: options.memory_bytes - region_bytes,

@@ -3,6 +3,7 @@
 use pystachio_plan::{ErrorKind, Function, Value};
 
 use super::*;
+use crate::exchange::{Communicator, Fault, FaultPoint, Rank};
 
 fn table() -> Table {
     Table::made(Shape { seed: 91, row_count: 4000, key_count: 500, repeated_percent: 0, null_percent: 0 })
@@ -74,6 +75,78 @@ fn a_query_that_is_stopped_ends_on_all_ranks() {
     assert!(is_distributed(&answer));
 }
 
+/// A network in which one rank has a fault at some round.
+fn with_fault(
+    rank_count: usize,
+    of: Rank,
+    (point, after, fault): (FaultPoint, u64, Fault),
+    silence_max: Duration,
+) -> RankedFixture {
+    let idle_interval = Duration::from_millis(20);
+    let network = NetworkOptions { silence_max, idle_interval, ..NetworkOptions::default() };
+    RankedFixture::over_network(RankShape::new(rank_count), network, |communicator| {
+        if communicator.rank() == of {
+            communicator.fail_at(point, after, fault);
+        }
+    })
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_query_by_its_name_and_rank_0_goes_on_alone() {
+    let table = table();
+    let points = [FaultPoint::BeforeGather, FaultPoint::AfterGather, FaultPoint::AmidTransfers];
+    let mut failed_count = 0;
+    for (point, after) in points.iter().flat_map(|point| [0, 3, 9].map(|after| (*point, after))) {
+        let silence = Duration::from_secs(30);
+        let ranks = with_fault(3, Rank(1), (point, after, Fault::Death), silence);
+        for _ in 0..2 {
+            match ranks.run(plan(sorted_by(table.scan(0), &[(int64(3), false)]))) {
+                Ok(answer) => assert_eq!(answer.rows.len(), 4000),
+                Err(error) => {
+                    failed_count += 1;
+                    let message = error.message.as_str();
+                    assert!(message.contains("rank 1"), "{:?}: {message}", error.kind);
+                }
+            }
+        }
+        // However it ended.
+        while let Err(error) = ranks.run(plan(table.scan(0))) {
+            assert!(error.message.contains("rank 1"), "{point:?} {after}: {error}");
+        }
+    }
+    assert!(failed_count > 0, "no rank died while a query ran");
+}
+
+#[test]
+fn a_slow_rank_is_waited_for_and_a_silent_one_is_not() {
+    let table = table();
+    let slow = (FaultPoint::BeforeTransfers, 0, Fault::Delay(3000));
+    let ranks = with_fault(3, Rank(2), slow, Duration::from_secs(60));
+    let rows = sorted(ranks.run(plan(table.scan(0))).unwrap().rows);
+    assert_eq!(rows, sorted(Fixture::new(PLENTY_BYTES).run(plan(table.scan(0))).unwrap().rows));
+    let silent = (FaultPoint::BeforeTransfers, 0, Fault::Silence);
+    let ranks = with_fault(3, Rank(2), silent, Duration::from_secs(2));
+    let error = ranks.run(plan(table.scan(0))).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Peer, "{error}");
+    assert!(error.message.contains("rank 2"), "{error}");
+}
+
+#[test]
+fn rows_that_came_before_they_are_wanted_are_spilled_where_there_is_no_room() {
+    let shape =
+        |seed| Shape { seed, row_count: 30_000, key_count: 20_000, repeated_percent: 0, null_percent: 2 };
+    let (left, right) = (Table::made(shape(95)), Table::made(shape(96)));
+    let make = || {
+        let keys = [(int64(0), int64(10))];
+        plan(joined(JoinKind::Full, [left.scan(0), right.scan(10)], &keys, JoinSide::Right))
+    };
+    let ranks = RankedFixture::new(RankShape { memory_bytes: 3 << 20, ..RankShape::new(2) });
+    let answer = ranks.run(make()).unwrap();
+    assert!(is_distributed(&answer));
+    assert!(counter(&answer, "rows_spilled") > 0, "{:?}", answer.metrics.operators);
+    assert_eq!(sorted(answer.rows), sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows));
+}
+
 #[test]
 fn a_stream_that_is_dropped_stops_all_ranks() {
     let table = table();
@@ -133,7 +206,8 @@ fn queries_side_by_side_on_all_ranks_have_their_own_rows() {
         for place in 0..9 {
             let (ranks, grouped, expected) = (&ranks, &grouped, &expected);
             scope.spawn(move || {
-                let answer = ranks.run(grouped([0, 2, 3][place % 3])).unwrap();
+                let plan = grouped([0, 2, 3][place % 3]);
+                let answer = ranks.answer(plan, StopFlag::default()).unwrap();
                 assert_eq!(sorted(answer.rows), expected[place % 3], "query {place}");
             });
         }

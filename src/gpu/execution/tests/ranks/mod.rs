@@ -15,7 +15,10 @@ use pystachio_plan::{
 };
 
 use super::*;
-use crate::execution::{RankedEngine, RankedOptions, ranks_of_one_process};
+use crate::{
+    exchange::{LocalCommunicator, NetworkOptions},
+    execution::{RankedEngine, RankedOptions, ranks::ranks_over, ranks_of_one_process},
+};
 
 /// No query takes as long, on a machine that does other things too.
 const QUERY_TIME_MAX: Duration = Duration::from_secs(120);
@@ -63,6 +66,25 @@ impl RankedFixture {
     }
 
     fn over(platforms: Vec<Arc<dyn Platform>>, shape: RankShape) -> Self {
+        Self::with(shape, |options, ranked| {
+            ranks_of_one_process(platforms, options, &Arc::default(), ranked).unwrap()
+        })
+    }
+
+    /// Ranks on devices that work at once, over a network of these options, each of whose ends is prepared.
+    fn over_network(
+        shape: RankShape,
+        network: NetworkOptions,
+        prepare: impl Fn(&mut LocalCommunicator),
+    ) -> Self {
+        let platform = |_| Arc::new(EmulatedPlatform::at_once()) as Arc<dyn Platform>;
+        let platforms = (0..shape.rank_count).map(platform).collect();
+        Self::with(shape, |options, ranked| {
+            ranks_over(platforms, (options, &Arc::default(), ranked), network, prepare).unwrap()
+        })
+    }
+
+    fn with(shape: RankShape, make: impl FnOnce(&DeviceOptions, RankedOptions) -> RankedEngine) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
             cache_bytes: 0,
@@ -72,7 +94,7 @@ impl RankedFixture {
             spill_directory: folder.path().to_owned(),
             affinity: Affinity::default(),
         };
-        let engine = ranks_of_one_process(platforms, &options, &Arc::default(), shape.options).unwrap();
+        let engine = make(&options, shape.options);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         Self { engine, runtime, _folder: folder }
@@ -82,10 +104,16 @@ impl RankedFixture {
         self.run_until(plan, StopFlag::default())
     }
 
+    fn run_until(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
+        let answer = self.answer(plan, stop);
+        self.wait_idle();
+        answer
+    }
+
     /// # Panics
     ///
     /// If it takes too long.
-    fn run_until(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
+    fn answer(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
         self.runtime.block_on(async {
             let run = async {
                 let mut stream = self.engine.run(request(plan), stop).await?;
@@ -97,6 +125,14 @@ impl RankedFixture {
             };
             tokio::time::timeout(QUERY_TIME_MAX, run).await.expect("it takes too long")
         })
+    }
+
+    /// Waits for rank 0's threads of queries that were answered. They leave nothing behind.
+    fn wait_idle(&self) {
+        while self.engine.first().query_counts().1 > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.engine.first().memory().used_bytes(), 0, "device memory is left over");
     }
 }
 
