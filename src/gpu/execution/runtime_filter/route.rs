@@ -261,3 +261,33 @@ pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
         Operator::UnionAll { inputs, .. } => inputs.iter().all(|(input, _)| is_selective(input)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(scope: FilterScope) -> FilterRoute {
+        FilterRoute::from_join(&Arc::default(), &[Some(ColumnId(1))], scope)
+    }
+
+    #[test]
+    fn a_filter_of_one_ranks_rows_passes_no_exchange_at_which_rows_move() {
+        let keys = vec![Expression::column(ColumnId(1), DataType::Int64)];
+        let moving = [
+            ExchangeKind::Hash { keys: keys.clone() },
+            ExchangeKind::Broadcast,
+            ExchangeKind::Gather,
+            ExchangeKind::Merge { keys: Vec::new() },
+        ];
+        for kind in &moving {
+            assert!(route(FilterScope::Share).across(kind).is_empty(), "{kind:?}");
+            assert!(!route(FilterScope::Complete).across(kind).is_empty(), "{kind:?}");
+            // Of two filters each goes its own way.
+            let both = route(FilterScope::Share).and(route(FilterScope::Complete));
+            assert!(both.has_share() && !both.across(kind).has_share(), "{kind:?}");
+        }
+        for keys in [Vec::new(), keys] {
+            assert!(route(FilterScope::Share).across(&ExchangeKind::Own { keys }).has_share());
+        }
+    }
+}

@@ -194,7 +194,7 @@ fn rows_that_a_limit_does_not_want_are_not_waited_for() {
 #[test]
 fn queries_side_by_side_on_all_ranks_have_their_own_rows() {
     let table = table();
-    let ranks = RankedFixture::new(RankShape { memory_bytes: 32 << 20, ..RankShape::new(2) });
+    let ranks = RankedFixture::as_hosted(RankShape { memory_bytes: 32 << 20, ..RankShape::new(2) });
     let grouped = |id: u32| {
         let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
         plan(aggregated(table.scan(0), &[(20, int64(id))], vec![count], 4000.0))

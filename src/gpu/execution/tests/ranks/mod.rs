@@ -66,6 +66,19 @@ impl RankedFixture {
     }
 
     fn over(platforms: Vec<Arc<dyn Platform>>, shape: RankShape) -> Self {
+        // So that ranks of few queries are soon gone.
+        let idle_interval = Duration::from_millis(5);
+        let silence_max = QUERY_TIME_MAX;
+        let network = NetworkOptions { idle_interval, silence_max, ..NetworkOptions::default() };
+        Self::with(shape, |options, ranked| {
+            ranks_over(platforms, (options, &Arc::default(), ranked), network, |_| {}).unwrap()
+        })
+    }
+
+    /// As a host makes them.
+    fn as_hosted(shape: RankShape) -> Self {
+        let platform = |_| Arc::new(EmulatedPlatform::new()) as Arc<dyn Platform>;
+        let platforms = (0..shape.rank_count).map(platform).collect();
         Self::with(shape, |options, ranked| {
             ranks_of_one_process(platforms, options, &Arc::default(), ranked).unwrap()
         })
