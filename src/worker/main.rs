@@ -158,7 +158,7 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     })?;
     if options.ranks > 1 && options.device != Device::Emulated {
         let message = format!(
-            "ranks on GPUs are not there yet: device={}, ranks={}",
+            "only the emulated device has ranks, ranks on GPUs are not there yet: device={}, ranks={}",
             options.device.name(),
             options.ranks
         );

@@ -58,6 +58,17 @@ fn rows_of_a_table_that_ranks_share_come_once() {
 }
 
 #[test]
+fn a_query_that_one_rank_answers_sooner_is_not_shared() {
+    let [table, _] = tables();
+    let ranks = |policy| RankShape { options: RankedOptions::of(policy), ..RankShape::new(2) };
+    for (policy, is_shared) in [(RankPolicy::Fastest, false), (RankPolicy::All, true)] {
+        let answer = RankedFixture::new(ranks(policy)).run(plan(table.scan(0))).unwrap();
+        assert_eq!((answer.rows.len(), is_distributed(&answer)), (3000, is_shared), "{policy:?}");
+        assert_eq!(counter(&answer, "rows_sent") > 0, is_shared, "{:?}", answer.metrics.operators);
+    }
+}
+
+#[test]
 fn joins_of_every_kind_meet_their_rows() {
     let [left, right] = tables();
     for kind in JOIN_KINDS {
