@@ -55,7 +55,7 @@ unended() {
 # The engine's tests over an emulated device that works late, in the orders of some seeds (src/gpu/device/emulated): few of
 # them, or, with --whole, more and all tests. A seed that fails is named above what failed; PYSTACHIO_EMULATED=seed=N repeats it.
 run_orders() {
-    local outcome=0 number count=2 filters=(device:: operation:: spill:: execution::tests::{join::kinds,sorts,aggregate::kinds,scan::row_groups,scan::storage,scan::tiers}::)
+    local outcome=0 number count=2 filters=(device:: operation:: spill:: execution::tests::{join::kinds,sorts,aggregate::kinds,scan::row_groups,scan::storage,scan::tiers,ranks::plans}::)
     if [[ $share == 1 ]]; then
         count=6
         filters=(device:: operation:: decode:: spill:: execution:: --skip mutants)
@@ -139,7 +139,7 @@ run_emulated() {
         "$project_root/scripts/cluster.sh" create emulated "$stage")
     emulated=$("$project_root/scripts/cluster.sh" conninfo emulated)
     "$project_root/regress/run.sh" "$config" "$emulated_folder" "$results/emulated-regress.json" || outcome=1
-    for suite in data generated views tpch spec optimized writers; do suites+=(--suite "$suite"); done
+    for suite in data generated views tpch spec optimized ranks writers; do suites+=(--suite "$suite"); done
     differential "$(differential_database "$emulated")" --data "$emulated_folder/edges" --tpch "$emulated_folder/tpch" \
         "${suites[@]}" --counts "$results/emulated.json" || outcome=1
     "$project_root/scripts/cluster.sh" stop emulated

@@ -7,7 +7,7 @@ CONNINFO must name a database that may be filled. --data: a folder for a copy of
 read. --tpch: a folder with TPC-H as Parquet, made with pystachio.tpch_generate if it is empty.
 Suites: cases (the case files of src/cases, on PostgreSQL alone), data (the tables load alike), generated, edges, literals,
 letters (upper and lower case), arrays, statements (kept while files change), tpch, spec (TPC-H with char(n)), optimized,
-spill (a device with little memory), rewrites, estimates, writers (files that other libraries wrote).
+spill (a device with little memory), ranks (several that share each query), rewrites, estimates, writers (files that other libraries wrote).
 --share: of the long suites only such a share of their queries runs, which the seed chooses; 1 by default.
 --self-check needs no pystachio: heap is compared with heap, which must agree, and with changed data, which must not.
 """
@@ -28,11 +28,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from differential import cases, edges, generate, letters, statements, views, writers  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
-from harness.explain import plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
+from harness.explain import engine_operators, plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
 SUITES = ["cases", "data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
-          "spill", "rewrites", "estimates", "writers"]
+          "spill", "ranks", "rewrites", "estimates", "writers"]
 # The least share of queries that must run as one scan, in percent, by suite: it may only be raised.
 PUSHED_PERCENT_MIN = {"tpch": 100, "spec": 100, "letters": 100, "generated": 73, "views": 75, "set_operations": 20, "edges": 95, "arrays": 96}
 # The least share of TPC-H that must run on a server's device, where it has one, in percent: it may only be raised.
@@ -44,6 +44,11 @@ ESTIMATE_FACTOR_MAX = 10
 ESTIMATES_PERCENT_MIN = 80
 # A device's memory in suite spill: a sixteenth of what TPC-H at SF 0.01 takes when it is decoded.
 SPILL_MEMORY = "1MB"
+# Ranks that share the queries of suite ranks.
+RANK_COUNTS = (1, 2, 4)
+# How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
+RANKED_QUERIES_MIN = 22
+EXCHANGES = ("Shuffle", "Broadcast", "Gather", "Merge")
 # What must spill there: build sides, groups, different values and orders that are larger than that.
 SPILL_QUERIES = {
     "join": "SELECT count(*), sum(l_quantity), min(o_comment), max(p_name) FROM lineitem JOIN orders ON l_orderkey = o_orderkey "
@@ -507,6 +512,31 @@ def run_spill(conninfo, options):
     return claims
 
 
+def run_ranks(conninfo, options):
+    """The 22 queries on one, two and four ranks that share each of them: the same text, and rows do change ranks."""
+    claims = Claims("ranks")
+    with Session(conninfo, ["SET statement_timeout = '600s'"]) as session:
+        schemas = tables.ranked_foreign(session, options.tpch, RANK_COUNTS)
+    for count, schema in schemas:
+        exchanged = []
+        pair = Pair(conninfo, "tpch_heap", schema, (), ["SET pystachio.engine_choice = gpu"])
+        for name, sql in tpch_queries(pair.expected):
+            if options.only and options.only not in name:
+                continue
+            compare(pair, claims, f"{name} on {count} ranks", sql, True)
+            operators = outcome_of(lambda: engine_operators(pair.actual, sql))
+            if isinstance(operators, QueryError):
+                claims.record(f"{name} on {count} ranks runs", str(operators))
+            elif any(operator.startswith(EXCHANGES) for operator in operators):
+                exchanged.append(name)
+        pair.close()
+        print(f"ranks: rows of {len(exchanged)} queries change ranks on {count}")
+        if not options.only:
+            wanted = RANKED_QUERIES_MIN if count > 1 else 0
+            claims.check(f"queries use {count} ranks", len(exchanged) >= wanted if wanted else not exchanged, str(exchanged))
+    return claims
+
+
 def without_representatives(result):
     """The result of a set operation without what PostgreSQL 17 and later leave to the plan: which of several equal values stands
     for them all where these print differently, and the type modifier of a column (that of the first operand, or none)."""
@@ -679,10 +709,10 @@ def main():
         claims = self_check(options.conninfo, options)
         write_counts(options.counts, claims)
         return claims.summary()
-    wanted = {"tpch", "views", "optimized", "spill", "rewrites", "spec", "estimates"} & set(suites)
+    wanted = {"tpch", "views", "optimized", "spill", "ranks", "rewrites", "spec", "estimates"} & set(suites)
     if wanted:
         if not options.tpch:
-            parser.error("suites tpch, views, spec, optimized, spill, rewrites and estimates need --tpch FOLDER")
+            parser.error("suites tpch, views, spec, optimized, spill, ranks, rewrites and estimates need --tpch FOLDER")
         prepare_tpch(options.conninfo, options.tpch, wanted | {"tpch"})
     tallies = []
     status = 0

@@ -39,6 +39,14 @@ def ran_on(session, query):
     return places, sum(node.get("Spilled Bytes", 0) for node in nodes)
 
 
+def engine_operators(session, query):
+    """Runs `query` (one statement that EXPLAIN takes): the lines of the engine's own operators, over all scans."""
+    text = session.run("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query).scalar()
+    nodes = []
+    _collect_plans(json.loads(text)[0]["Plan"], nodes)
+    return [line.strip() for node in nodes for line in node.get("Engine Operators", [])]
+
+
 class PlanOperator:
     """An operator of the pushed plan: `estimate` and `actual` rows (None if not told), and whether operators above
     kept it from giving all of its rows."""

@@ -138,6 +138,21 @@ def spilling_foreign(session, folder, memory):
     tpch_foreign(session, pieces, "tpch_spill", "spilling")
 
 
+def ranked_foreign(session, folder, ranks):
+    """Imports TPC-H in small row groups through servers whose emulated devices are so many ranks, which share every query: the schemas."""
+    pieces = f"{folder}-ranks"
+    session.run(f"SELECT * FROM pystachio.tpch_generate('{pieces}', 0.01, overwrite => true, row_group_rows => 2048)")
+    schemas = []
+    for count in ranks:
+        server, schema = f"ranks_{count}", f"tpch_ranks_{count}"
+        session.run(f"SET client_min_messages = warning; DROP SERVER IF EXISTS {server} CASCADE; RESET client_min_messages")
+        session.run(f"CREATE SERVER {server} FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '512MB', "
+                    f"ranks '{count}', rank_policy 'all')")
+        tpch_foreign(session, pieces, schema, server)
+        schemas.append((count, schema))
+    return schemas
+
+
 def import_statement(folder, schema, server="pystachio", limit=""):
     """The statement that imports the Parquet files of `folder`, whose path may be longer than a name can be."""
     return f"IMPORT FOREIGN SCHEMA files {limit} FROM SERVER {server} INTO {schema} OPTIONS (path '{folder}')"

@@ -24,6 +24,7 @@ CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout '900ms'
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout '-1');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (device_timeout 'long');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (ranks '0');
+CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (rank_policy 'some');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (log_level 'loud');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'nearest');
 CREATE SERVER bad FOREIGN DATA WRAPPER pystachio OPTIONS (affinity 'numa,nvme0:first');

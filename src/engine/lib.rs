@@ -37,7 +37,7 @@ use pystachio_plan::{
     QueryRequest, QueryTimeline, Result, SampleRequest, TableDescription,
 };
 
-/// An engine: one rank on one device.
+/// An engine: of one device, or of several that share queries as ranks.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
     /// Describes a table from the footers of its files, which are cached by file identity.

@@ -56,8 +56,11 @@ impl StopFlag {
         self.0.is_stopped.load(Ordering::Relaxed) || self.0.whole.as_ref().is_some_and(Self::is_stopped)
     }
 
-    /// Says that the request waits until other requests have ended or given up memory.
+    /// Says that the request, whatever part of it this is, waits until other requests have ended or given up memory.
     pub fn wait_for_turn(&self) -> TurnWait {
+        if let Some(whole) = &self.0.whole {
+            return whole.wait_for_turn();
+        }
         self.0.waits_for_turn.send_replace(true);
         TurnWait(self.clone())
     }
@@ -77,6 +80,16 @@ impl Drop for TurnWait {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_waits_for_the_turn_of_the_whole() {
+        let whole = StopFlag::default();
+        let waits = whole.turn_waits();
+        let waiting = whole.of_part().of_part().wait_for_turn();
+        assert!(*waits.borrow());
+        drop(waiting);
+        assert!(!*waits.borrow());
+    }
 
     #[test]
     fn a_part_stops_alone_and_with_the_whole() {

@@ -3,7 +3,8 @@
 //! | object | option | value |
 //! |---|---|---|
 //! | server | `device` | `auto` (default), `cpu`, `cuda`, `emulated` |
-//! | server | `ranks` | engine processes, 1 (default) to 64 |
+//! | server | `ranks` | devices that share queries, 1 (default) to 64 |
+//! | server | `rank_policy` | `fastest` (default): a query runs on one rank where that is expected to be faster; `all`: on all ranks, if it can |
 //! | server | `devices` | which GPU: its ordinal; default: `0` |
 //! | server | `threads` | of an engine, 1 to 1024; default: the processors of the machine |
 //! | server | `memory` | of an engine, with a unit: `4GB`; default: half of the machine's |
@@ -51,6 +52,7 @@ const DEVICE_TIMEOUT_S: u32 = 60;
 const SERVER_OPTIONS: &[&str] = &[
     "device",
     "ranks",
+    "rank_policy",
     "devices",
     "threads",
     "memory",
@@ -64,6 +66,7 @@ const SERVER_OPTIONS: &[&str] = &[
 const TABLE_OPTIONS: &[&str] = &["path", "paths"];
 const COLUMN_OPTIONS: &[&str] = &["column_name"];
 const DEVICES: &[&str] = &["auto", "cpu", "cuda", "emulated"];
+const RANK_POLICIES: &[&str] = &["fastest", "all"];
 const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 const UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
 
@@ -102,8 +105,10 @@ pub struct ServerOptions {
     pub server_name: String,
     /// Where its engines compute.
     pub device: Device,
-    /// How many engines it has.
+    /// How many devices share its queries.
     pub ranks: u32,
+    /// Which queries they share: one of [`RANK_POLICIES`].
+    pub rank_policy: String,
     /// Which devices, where there is a choice; at least one.
     pub devices: Vec<u32>,
     /// Threads of an engine.
@@ -175,6 +180,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         server_name,
         device: Device::Auto,
         ranks: 1,
+        rank_policy: "fastest".into(),
         devices: vec![0],
         threads: machine().threads,
         memory_bytes: (machine().memory_bytes / 2).max(MEMORY_BYTES_MIN),
@@ -190,6 +196,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         match name.as_str() {
             "device" => parsed.device = parse_device(value)?,
             "ranks" => parsed.ranks = parse_count(name, value, RANKS_MAX)?,
+            "rank_policy" => parsed.rank_policy = parse_choice(name, value, RANK_POLICIES)?.into(),
             "devices" => parsed.devices = parse_ordinals(name, value)?,
             "threads" => parsed.threads = parse_count(name, value, THREADS_MAX)?,
             "memory" => parsed.memory_bytes = parse_bytes(name, value, MEMORY_BYTES_MIN)?,

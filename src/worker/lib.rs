@@ -8,7 +8,7 @@
 //! - `server.rs`: the socket, one session a connection
 //! - `session.rs`: requests in, answers out, cancellation
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
-//! - `paired.rs`: a device's engine and the CPU engine; `choice.rs`: which is expected to be faster
+//! - `paired.rs`: a device's engine, or that of ranks which share queries, and the CPU engine; `choice.rs`: which is expected to be faster
 //! - `frames.rs`: whole frames from and to a socket
 //! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
 //! - `counters.rs`, `process.rs`: what the process knows about itself

@@ -11,8 +11,8 @@ use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{Engine, locking::end_process_by};
 use pystachio_gpu::{
     affinity::Affinity,
-    device::{CallWatch, EmulatedPlatform},
-    execution::{DeviceEngine, DeviceOptions},
+    device::{CallWatch, EmulatedPlatform, Platform},
+    execution::{DeviceEngine, DeviceOptions, RankedEngine, RankedOptions, ranks_of_one_process},
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
@@ -156,19 +156,28 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
         cache_bytes: options.cache_bytes,
         spill_directory: spill.path().to_owned(),
     })?;
+    if options.ranks > 1 && options.device != Device::Emulated {
+        let message = format!(
+            "only the emulated device has ranks, ranks on GPUs are not there yet: device={}, ranks={}",
+            options.device.name(),
+            options.ranks
+        );
+        let hint = "Set the server option ranks to '1', or device to 'emulated'.";
+        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(hint));
+    }
     match options.device {
         Device::Cpu => Ok((Arc::new(cpu), None)),
         Device::Emulated => {
-            let device = open_emulated(options, spill).inspect_err(|error| tracing::error!("{error}"));
+            let device = open_emulated(options, spill, &cpu).inspect_err(|error| tracing::error!("{error}"));
             Ok(paired("emulated", device, cpu))
         }
         Device::Cuda => {
-            let device = open_gpu(options, spill)
+            let device = open_gpu(options, spill, &cpu)
                 .inspect_err(|error| tracing::error!("{error}"))
                 .map_err(|error| error.with_hint("Set the server option device to 'cpu' or 'auto'."));
             Ok(paired("cuda", device, cpu))
         }
-        Device::Auto => match open_gpu(options, spill) {
+        Device::Auto => match open_gpu(options, spill, &cpu) {
             Ok(device) => Ok(paired("cuda", Ok(device), cpu)),
             Err(reason) => {
                 tracing::info!("{reason}");
@@ -178,8 +187,8 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
     }
 }
 
-fn paired(device_name: &'static str, device: Result<DeviceEngine>, cpu: CpuEngine) -> StartedEngine {
-    let calls = device.as_ref().ok().map(|device| device.memory().platform().calls());
+fn paired(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> StartedEngine {
+    let calls = device.as_ref().ok().map(|device| device.first().memory().platform().calls());
     (Arc::new(PairedEngine::new(device_name, device, cpu)), calls)
 }
 
@@ -205,15 +214,30 @@ fn device_options(options: &Options, spill: &SpillFolder, device_bytes: u64) -> 
 }
 
 /// The emulated device has as much memory as the server, and what the server's cache may have of it is enough for
-/// its cache.
-fn open_emulated(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
+/// its cache. Ranks have a part of it each.
+fn open_emulated(options: &Options, spill: &SpillFolder, cpu: &CpuEngine) -> Result<RankedEngine> {
     let device_options = device_options(options, spill, options.memory_bytes)?;
     let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
     let device_options = DeviceOptions { cache_bytes, ..device_options };
-    Ok(DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options))
+    if options.ranks == 1 {
+        let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
+        return Ok(RankedEngine::alone(device.with_catalog(cpu.catalog().clone())));
+    }
+    let part = |bytes: u64| bytes / options.ranks as u64;
+    let of_rank = DeviceOptions {
+        memory_bytes: part(device_options.memory_bytes),
+        cache_bytes: part(device_options.cache_bytes),
+        pinned_cache_bytes: part(device_options.pinned_cache_bytes),
+        host_bytes: part(device_options.host_bytes),
+        ..device_options
+    };
+    let platforms = (0..options.ranks).map(|_| Arc::new(EmulatedPlatform::new()) as Arc<dyn Platform>);
+    let ranked = RankedOptions::of(options.rank_policy);
+    tracing::info!(ranks = options.ranks, policy = ?options.rank_policy, "emulated ranks are open");
+    ranks_of_one_process(platforms.collect(), &of_rank, cpu.catalog(), ranked)
 }
 
-fn open_gpu(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
+fn open_gpu(options: &Options, spill: &SpillFolder, cpu: &CpuEngine) -> Result<RankedEngine> {
     let platform = CudaPlatform::open(options.device_ordinal)?;
     let addresses = platform.gpu_addresses()?;
     let affinity = Affinity::of_host(&addresses, options.device_ordinal as usize, options.affinity.clone());
@@ -223,7 +247,8 @@ fn open_gpu(options: &Options, spill: &SpillFolder) -> Result<DeviceEngine> {
     let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
     let (gpu, ordinal) = (platform.description(), options.device_ordinal);
     tracing::info!(gpu, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");
-    Ok(DeviceEngine::new(Arc::new(platform), &device_options))
+    let device = DeviceEngine::new(Arc::new(platform), &device_options);
+    Ok(RankedEngine::alone(device.with_catalog(cpu.catalog().clone())))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -4,7 +4,8 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use pystachio_plan::{AffinityRule, Error, ErrorKind, MemorySize, Result};
+use pystachio_gpu::exchange::RANKS_MAX;
+use pystachio_plan::{AffinityRule, Error, ErrorKind, MemorySize, RankPolicy, Result};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,18 @@ pub enum Device {
     Emulated,
 }
 
+impl Device {
+    /// What it is called on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+            Self::Emulated => "emulated",
+        }
+    }
+}
+
 /// How to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -37,6 +50,10 @@ pub struct Options {
     pub socket: PathBuf,
     /// What runs the plans.
     pub device: Device,
+    /// How many ranks share a query, at least 1.
+    pub ranks: usize,
+    /// Which queries they share.
+    pub rank_policy: RankPolicy,
     /// Threads that compute, at least 1.
     pub threads: usize,
     /// Bytes that queries may reserve.
@@ -61,13 +78,15 @@ pub struct Options {
 
 /// How the executable is called.
 pub const USAGE: &str = "\
-usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES --cache BYTES
+usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy POLICY --threads N --memory BYTES --cache BYTES
                         --device-ordinal N --device-memory SIZE --pinned-cache BYTES
                         --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER
        pystachio-engine --version | --help
 
   --socket           path of the Unix socket; its folder must be this user's alone
   --device           auto, cpu, cuda or emulated
+  --ranks            devices that share queries; more than 1 on the emulated device alone, which is divided among them
+  --rank-policy      fastest: a query runs on one rank where that is expected to be faster; all: on all, if it can
   --threads          threads that compute, 1 to 1024
   --memory           bytes that queries may reserve
   --cache            bytes that decoded columns may hold between queries; 0: no cache
@@ -82,9 +101,11 @@ usage: pystachio-engine --socket PATH --device DEVICE --threads N --memory BYTES
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 14] = [
     "socket",
     "device",
+    "ranks",
+    "rank-policy",
     "threads",
     "memory",
     "cache",
@@ -127,6 +148,8 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
     let [
         socket,
         device,
+        ranks,
+        rank_policy,
         threads,
         memory,
         cache,
@@ -142,9 +165,15 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
     if !(1..=THREADS_MAX).contains(&threads) {
         return Err(invalid(format!("--threads is out of range: threads={threads}, range=1..{THREADS_MAX}")));
     }
+    let ranks: usize = parse_number("ranks", required("ranks", ranks)?)?;
+    if !(1..=RANKS_MAX).contains(&ranks) {
+        return Err(invalid(format!("--ranks is out of range: ranks={ranks}, range=1..{RANKS_MAX}")));
+    }
     Ok(Command::Serve(Options {
         socket: required("socket", socket)?.into(),
         device: parse_device(&required("device", device)?)?,
+        ranks,
+        rank_policy: parse_rank_policy(&required("rank-policy", rank_policy)?)?,
         threads: threads as usize,
         memory_bytes: parse_number("memory", required("memory", memory)?)?,
         cache_bytes: parse_number("cache", required("cache", cache)?)?,
@@ -176,6 +205,14 @@ fn parse_device(device: &str) -> Result<Device> {
     }
 }
 
+fn parse_rank_policy(policy: &str) -> Result<RankPolicy> {
+    match policy {
+        "fastest" => Ok(RankPolicy::Fastest),
+        "all" => Ok(RankPolicy::All),
+        other => Err(invalid(format!("unknown policy of ranks: rank-policy={other}, valid=fastest, all"))),
+    }
+}
+
 fn parse_number<T: FromStr>(name: &str, value: String) -> Result<T> {
     value.parse().map_err(|_| invalid(format!("--{name} is not a whole number: value={value}")))
 }
@@ -201,13 +238,14 @@ mod tests {
         parse_arguments(line.split_whitespace().map(str::to_owned))
     }
 
-    const WHOLE: &str = "--socket /s --device cpu --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
+    const WHOLE: &str = "--socket /s --device cpu --ranks 4 --rank-policy all --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
                          --device-memory 50% --pinned-cache 30 --device-timeout 60 --affinity numa,sda:1 --spill-directory /tmp --name pystachio";
 
     #[test]
     fn whole_line_is_read() {
         let Command::Serve(options) = parse(WHOLE).unwrap() else { panic!("not a serve command") };
         assert_eq!(options.threads, 2);
+        assert_eq!((options.ranks, options.rank_policy), (4, RankPolicy::All));
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!((options.memory_bytes, options.cache_bytes, options.pinned_cache_bytes), (100, 0, 30));
         assert_eq!((options.device_ordinal, options.device_memory), (1, MemorySize::Percent(50)));
@@ -217,8 +255,8 @@ mod tests {
 
     #[test]
     fn unknown_argument_lists_the_valid_ones() {
-        let error = parse(&format!("{WHOLE} --ranks 2")).unwrap_err();
-        assert!(error.message.contains("--ranks") && error.message.contains("--spill-directory"));
+        let error = parse(&format!("{WHOLE} --hosts 2")).unwrap_err();
+        assert!(error.message.contains("--hosts") && error.message.contains("--spill-directory"));
     }
 
     #[test]
@@ -231,6 +269,8 @@ mod tests {
         assert!(parse(&WHOLE.replace("ordinal 1", "ordinal -1")).unwrap_err().message.contains("value=-1"));
         assert!(parse(&WHOLE.replace("numa", "near")).unwrap_err().message.contains("value=near"));
         assert!(parse(&WHOLE.replace("threads=2", "threads=0")).unwrap_err().message.contains("range"));
+        assert!(parse(&WHOLE.replace("ranks 4", "ranks 0")).unwrap_err().message.contains("range"));
+        assert!(parse(&WHOLE.replace("policy all", "policy some")).unwrap_err().message.contains("valid="));
     }
 
     #[test]

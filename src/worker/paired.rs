@@ -1,4 +1,4 @@
-//! A device's engine with the CPU engine beside it.
+//! A device's engine, or that of some ranks, with the CPU engine beside it.
 //!
 //! The CPU engine describes, samples and writes files, and runs what it is expected to run faster (`choice.rs`)
 //! and what no kernel of the device has. A query changes to it only before its first row, so rows come from
@@ -12,7 +12,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_cpu::CpuEngine;
 use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
-use pystachio_gpu::execution::DeviceEngine;
+use pystachio_gpu::execution::RankedEngine;
 use pystachio_plan::{
     CacheEntry, EngineChoice, EngineEstimates, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest,
     OptimizeRequest, OptimizedColumn, QueryMetrics, QueryRequest, QueryTimeline, Result, SampleRequest,
@@ -27,7 +27,7 @@ const CPU_NAME: &str = "cpu";
 /// A device's engine, or why there is none, and the CPU engine.
 pub struct PairedEngine {
     device_name: &'static str,
-    device: Result<Arc<DeviceEngine>>,
+    device: Result<Arc<RankedEngine>>,
     cpu: CpuEngine,
 }
 
@@ -38,11 +38,10 @@ struct Decision {
 }
 
 impl PairedEngine {
-    /// `device` is an error if it was asked for and is not there: queries then fail with it. Both engines keep the
-    /// footers that either has read.
-    pub fn new(device_name: &'static str, device: Result<DeviceEngine>, cpu: CpuEngine) -> Self {
-        let device = device.map(|device| Arc::new(device.with_catalog(cpu.catalog().clone())));
-        Self { device_name, device, cpu }
+    /// `device` is an error if it was asked for and is not there: queries then fail with it. Its ranks have the CPU engine's
+    /// catalog, so that both engines keep the footers that either has read.
+    pub fn new(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> Self {
+        Self { device_name, device: device.map(Arc::new), cpu }
     }
 
     async fn decide(&self, request: &QueryRequest) -> Decision {
@@ -157,18 +156,19 @@ impl Engine for PairedEngine {
     }
 
     fn cache(&self) -> Vec<CacheEntry> {
-        let device = self.device.as_ref().map(|device| device.cache_entries()).unwrap_or_default();
+        let device = self.device.as_ref().map(|device| device.first().cache_entries()).unwrap_or_default();
         device.into_iter().chain(self.cpu.cache()).collect()
     }
 
     fn timeline(&self) -> Vec<QueryTimeline> {
-        self.device.as_ref().map(|device| device.timelines()).unwrap_or_default()
+        self.device.as_ref().map(|device| device.first().timelines()).unwrap_or_default()
     }
 
     fn status(&self) -> EngineStatus {
         let mut status = EngineStatus { device: self.device_name.to_owned(), ..self.cpu.status() };
         match &self.device {
             Ok(device) => {
+                let device = device.first();
                 let (run, running) = device.query_counts();
                 status.queries_run += run;
                 status.queries_running += running;
@@ -212,7 +212,11 @@ impl ResultStream for NamedStream {
 #[cfg(test)]
 mod tests {
     use pystachio_cpu::CpuOptions;
-    use pystachio_gpu::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
+    use pystachio_gpu::{
+        affinity::Affinity,
+        device::EmulatedPlatform,
+        execution::{DeviceEngine, DeviceOptions},
+    };
 
     use super::*;
 
@@ -229,13 +233,15 @@ mod tests {
             spill_directory: folder.path().to_owned(),
             affinity: Affinity::default(),
         };
+        let cpu = CpuEngine::new(cpu).unwrap();
         let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device);
-        let paired = PairedEngine::new("emulated", Ok(device), CpuEngine::new(cpu).unwrap());
+        let device = RankedEngine::alone(device.with_catalog(cpu.catalog().clone()));
+        let paired = PairedEngine::new("emulated", Ok(device), cpu);
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
         let files = FileSet { paths: vec![path.to_owned()] };
         paired.describe(&files).await.unwrap();
         let device = paired.device.as_ref().unwrap();
-        let [by_cpu, by_device] = [paired.cpu.catalog(), device.catalog()]
+        let [by_cpu, by_device] = [paired.cpu.catalog(), device.first().catalog()]
             .map(|catalog| catalog.open_all(&files).unwrap().remove(0).footer);
         assert!(Arc::ptr_eq(&by_cpu, &by_device));
     }

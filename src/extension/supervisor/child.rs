@@ -44,6 +44,8 @@ impl EngineProcess {
         command
             .arg(format!("--socket={}", home.socket().display()))
             .arg(format!("--device={}", options.device))
+            .arg(format!("--ranks={}", options.ranks))
+            .arg(format!("--rank-policy={}", options.rank_policy))
             .arg(format!("--threads={}", options.threads))
             .arg(format!("--memory={}", options.memory_bytes))
             .arg(format!("--cache={}", options.cache_bytes))

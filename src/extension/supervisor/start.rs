@@ -9,7 +9,11 @@ use pgrx::bgworkers::{BackgroundWorkerBuilder, BgWorkerStartTime};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{EngineHome, EnginePhase, worker};
-use crate::{options::ServerOptions, pg::wait::wait_time, settings};
+use crate::{
+    options::{Device, ServerOptions},
+    pg::wait::wait_time,
+    settings,
+};
 
 /// How often a backend that waits for its engine tries to connect.
 const CONNECT_POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -89,8 +93,10 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
 fn check_supported(home: &EngineHome) -> Result<()> {
     let ServerOptions { server_name, device, ranks, devices, .. } = &home.options;
     let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
-    if *ranks > 1 {
-        let message = format!("server \"{server_name}\": device '{device}' has one rank, not {ranks}");
+    if *ranks > 1 && *device != Device::Emulated {
+        let message = format!(
+            "server \"{server_name}\": ranks on GPUs are not there yet: device '{device}' has one rank, not {ranks}"
+        );
         return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}ranks '1').")));
     }
     if let [first, _, ..] = devices.as_slice() {

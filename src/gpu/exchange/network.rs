@@ -178,6 +178,11 @@ impl ExchangeNetwork {
         self.rank_count
     }
 
+    /// No block is larger.
+    pub fn block_bytes_max(&self) -> u64 {
+        self.options.block_bytes_max
+    }
+
     /// The memory of its exchanges.
     pub fn region(&self) -> &ExchangeRegion {
         &self.region

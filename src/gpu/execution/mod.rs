@@ -4,15 +4,16 @@
 //! - `compile`: a plan becomes a tree of sources
 //! - `scan`, `join`, `aggregate`, `sort`: these operators; `rows.rs`: filter, project, limit, union and values
 //! - `runtime_filter`: what joins know of keys, and which scans get to know it
+//! - `exchange`: where rows come from other ranks and go to them; `ranks`: a query on all of them
 //! - `expressions`: what is computed of rows, once an entry where a column comes as codes
 //! - `query`: drivers, what a query may use of memory, and rows that operators hold
 //!
 //! ```text
-//!   engine ─► compile ─► scan, join, aggregate, sort, rows ─┬─► query ─► runtime_filter      an arrow is an import; what is
-//!                                                           └─► expressions                 farther right may be imported too
+//!   ranks ─► engine ─► compile ─► scan, join, aggregate, sort, exchange, rows ─┬─► query ─► runtime_filter      an arrow is an import; what is
+//!                                                                              └─► expressions                 farther right may be imported too
 //! ```
 //!
-//! One way leads back: the drivers of a query share its readers, its cache and its fragments, so `Query` has a field for
+//! One way leads back: the drivers of a query share its readers, its cache, its fragments and its exchanges, so `Query` has a field for
 //! each. No operator knows another, but for an aggregate, which ends as a projection of `rows.rs`.
 //!
 //! ```text
@@ -31,15 +32,19 @@
 //! Text whose dictionary has few entries goes from operator to operator as codes; what holds rows,
 //! sorts, hashes a build side or gives rows away makes cells of them.
 //!
+//! Of a plan for several ranks every exchange cuts the tree: what is below is pulled by a driver of its own.
+//!
 //! Deliberately absent: anything that runs what no kernel has: `NotSupported` says so before the first
 //! row, and the host runs such a plan on another engine.
 
 mod aggregate;
 mod compile;
 mod engine;
+mod exchange;
 mod expressions;
 mod join;
 mod query;
+mod ranks;
 mod rows;
 mod runtime_filter;
 mod scan;
@@ -48,6 +53,8 @@ mod sort;
 mod tests;
 
 pub use engine::{DeviceEngine, DeviceOptions};
+pub use exchange::RankPart;
+pub use ranks::{RankPeer, RankedEngine, RankedOptions, ranks_of_one_process};
 
 use std::time::Instant;
 

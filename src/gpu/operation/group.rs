@@ -1,6 +1,6 @@
 //! Groups of rows and what is computed of them.
 
-use pystachio_plan::{DataType, Error, ErrorKind, Result};
+use pystachio_plan::{Aggregate, DataType, Error, ErrorKind, Result, partial_type};
 
 use super::{
     Queue, RowNumbers,
@@ -49,9 +49,6 @@ pub enum Accumulator {
     Any = 4,
 }
 
-/// Digits that a sum may have more than its addends: no device holds 10^11 rows.
-const SUM_DIGITS: u8 = 11;
-
 /// How sums are held while they are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SumWidth {
@@ -69,13 +66,20 @@ impl SumWidth {
     /// `NotSupported` for types that no kernel sums.
     pub fn of(addends: &DataType) -> Result<Self> {
         match addends {
-            DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX - SUM_DIGITS => {
-                Ok(Self::Large)
+            DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => {
+                Ok(Self::of_sums(&partial_type(Aggregate::Sum, Some(addends), addends)))
             }
-            DataType::Int16 | DataType::Int32 | DataType::Int64 | DataType::Decimal { .. } => Ok(Self::Wide),
             other => {
                 Err(Error::new(ErrorKind::NotSupported, format!("no kernel sums values of type {other}")))
             }
+        }
+    }
+
+    /// What partial sums of a type take, and sums of them.
+    pub fn of_sums(sums: &DataType) -> Self {
+        match sums {
+            DataType::Decimal { precision, .. } if *precision > DECIMAL128_DIGITS_MAX => Self::Large,
+            _ => Self::Wide,
         }
     }
 

@@ -8,22 +8,23 @@
 //!     └──► group and value, for every argument of a DISTINCT aggregate ─► groups ─► partial results ─┘
 //! ```
 //!
+//! Of a plan for several ranks the partial results of a rank are what comes out (`AggregatePhase::Partial`), or what comes in
+//! (`AggregatePhase::Final`): neither is another way to add rows up, but another type or accumulator of a call.
+//!
 //! Invariants: partial sums have 128 bits where the addends' digits prove that enough, and 256 elsewhere, so that the
-//! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits. Partial results of
-//! one kind leave those of the other as they are: zero for counts, NULL for the rest.
+//! order of chunks does not change whether a sum fits its type, unless it comes near to 256 bits: as `partial_type` of the
+//! plan language says. Partial results of one kind leave those of the other as they are: zero for counts, NULL for the rest.
 
 use std::ops::RangeInclusive;
 
-use pystachio_plan::{Aggregate, DataType, Error, Result};
+use pystachio_plan::{Aggregate, AggregateCall, AggregatePhase, DataType, Error, Result, partial_type};
 
 use super::{
     groups::{Groups, MergedValue, Merger},
     slot_groups::SlotGroups,
 };
 use crate::{
-    device::{
-        AnyColumn, CellType, Chunk, CodedColumn, Column, DECIMAL128_DIGITS_MAX, DECIMAL256_DIGITS_MAX, Rows,
-    },
+    device::{AnyColumn, CellType, Chunk, CodedColumn, Column, Rows},
     execution::{Driver, Operator, Source, expressions::RowProgram, rows::project},
     operation::{
         Accumulation, Accumulator, FEW_SLOTS_MAX, Grouping, Queue, SLOT_KEYS_MAX, SlotKey, SlotLayout,
@@ -34,11 +35,16 @@ use crate::{
 /// One aggregate of a plan.
 #[derive(Clone, Debug)]
 pub(in crate::execution) struct Call {
-    pub(in crate::execution) function: Aggregate,
+    accumulator: Accumulator,
     /// Which column of the inputs; `None` for `count(*)`.
-    pub(in crate::execution) argument: Option<usize>,
-    pub(in crate::execution) distinct: bool,
-    pub(in crate::execution) data_type: DataType,
+    argument: Option<usize>,
+    /// Whether equal inputs count once.
+    distinct: bool,
+    /// How its sum is held while rows are added.
+    width: SumWidth,
+    /// The type of partial results.
+    partial_type: DataType,
+    data_type: DataType,
 }
 
 /// One row a group.
@@ -67,49 +73,48 @@ enum Pass {
 }
 
 impl Call {
-    fn accumulator(&self) -> Accumulator {
-        match self.function {
-            Aggregate::Count => Accumulator::Count,
-            Aggregate::Sum => Accumulator::Sum,
-            Aggregate::Min | Aggregate::BoolAnd => Accumulator::Min,
-            Aggregate::Max | Aggregate::BoolOr => Accumulator::Max,
-            Aggregate::AnyValue => Accumulator::Any,
-        }
+    /// An aggregate of a plan, whose argument is a column of the inputs of some type.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for a sum of what no kernel sums.
+    pub(in crate::execution) fn new(
+        call: &AggregateCall,
+        argument: Option<(usize, &DataType)>,
+        phase: AggregatePhase,
+    ) -> Result<Self> {
+        let (place, argument_type) = argument.unzip();
+        let accumulator = match (call.function, phase) {
+            // Partial counts are added up.
+            (Aggregate::Count, AggregatePhase::Final) | (Aggregate::Sum, _) => Accumulator::Sum,
+            (Aggregate::Count, AggregatePhase::Whole | AggregatePhase::Partial) => Accumulator::Count,
+            (Aggregate::Min | Aggregate::BoolAnd, _) => Accumulator::Min,
+            (Aggregate::Max | Aggregate::BoolOr, _) => Accumulator::Max,
+            (Aggregate::AnyValue, _) => Accumulator::Any,
+        };
+        let partial_type = match (phase, argument_type) {
+            // What comes is partial results, and stays that until the last of a group has come.
+            (AggregatePhase::Final, Some(partial)) => partial.clone(),
+            _ => partial_type(call.function, argument_type, &call.data_type),
+        };
+        let width = match (accumulator, phase, argument_type) {
+            (Accumulator::Sum, AggregatePhase::Whole | AggregatePhase::Partial, Some(addends)) => {
+                SumWidth::of(addends)?
+            }
+            _ => SumWidth::of_sums(&partial_type),
+        };
+        let (distinct, data_type) = (call.counts_distinct(), call.data_type.clone());
+        Ok(Self { accumulator, argument: place, distinct, width, partial_type, data_type })
     }
 
     /// How partial results are merged.
-    fn merged(&self, argument_types: &[DataType]) -> Result<MergedValue> {
-        let accumulator = match self.accumulator() {
+    fn merged(&self) -> MergedValue {
+        let accumulator = match self.accumulator {
             Accumulator::Count => Accumulator::Sum,
             other => other,
         };
-        let partial_type = self.partial_type(argument_types)?;
-        Ok(MergedValue { accumulator, partial_type, data_type: self.data_type.clone() })
-    }
-
-    /// The type of partial results.
-    fn partial_type(&self, argument_types: &[DataType]) -> Result<DataType> {
-        let argument = self.argument.and_then(|place| argument_types.get(place));
-        if self.function != Aggregate::Sum || argument.is_none() {
-            return Ok(self.data_type.clone());
-        }
-        let precision = match self.width(argument_types)? {
-            SumWidth::Wide => DECIMAL128_DIGITS_MAX,
-            SumWidth::Large => DECIMAL256_DIGITS_MAX,
-        };
-        let scale = match &self.data_type {
-            DataType::Decimal { scale, .. } => *scale,
-            _ => 0,
-        };
-        Ok(DataType::Decimal { precision, scale })
-    }
-
-    /// How its sum is held while rows are added.
-    fn width(&self, argument_types: &[DataType]) -> Result<SumWidth> {
-        match (self.function, self.argument.and_then(|place| argument_types.get(place))) {
-            (Aggregate::Sum, Some(argument)) => SumWidth::of(argument),
-            _ => Ok(SumWidth::Wide),
-        }
+        let (partial_type, data_type) = (self.partial_type.clone(), self.data_type.clone());
+        MergedValue { accumulator, partial_type, data_type }
     }
 
     fn pass(&self) -> Pass {
@@ -147,10 +152,7 @@ impl AggregateSource {
         let [key] = self.group_types.as_slice() else { return None };
         let is_integer = matches!(CellType::of(key), Ok(CellType::Int16 | CellType::Int32 | CellType::Int64));
         let is_plain = self.calls.iter().all(|call| call.pass() == Pass::Rows);
-        let aggregate = |call: &Call| {
-            let width = call.width(&self.argument_types).unwrap_or(SumWidth::Large);
-            (call.accumulator(), call.argument, width)
-        };
+        let aggregate = |call: &Call| (call.accumulator, call.argument, call.width);
         if is_integer && is_plain { SlotLayout::plan(self.calls.iter().map(aggregate)) } else { None }
     }
 
@@ -169,8 +171,7 @@ impl AggregateSource {
 
     fn read(&mut self, driver: &mut Driver) -> Result<Groups> {
         let key_count = self.group_types.len();
-        let values = self.calls.iter().map(|call| call.merged(&self.argument_types));
-        let merger = Merger { key_count, values: values.collect::<Result<_>>()? };
+        let merger = Merger { key_count, values: self.calls.iter().map(Call::merged).collect() };
         let mut groups = Groups::new(merger, driver.query.memory.claim()?);
         let mut distinct = Vec::new();
         for place in self.distinct_arguments() {
@@ -229,8 +230,8 @@ impl AggregateSource {
                 let types: Vec<_> = self.calls.iter().map(|call| call.data_type.clone()).collect();
                 self.ready = slots.take(queue, key_type, &types)?;
             } else {
-                let types = self.calls.iter().map(|call| call.partial_type(&self.argument_types));
-                if let Some(chunk) = slots.take(queue, key_type, &types.collect::<Result<Vec<_>>>()?)? {
+                let types: Vec<_> = self.calls.iter().map(|call| call.partial_type.clone()).collect();
+                if let Some(chunk) = slots.take(queue, key_type, &types)? {
                     groups.add(driver, chunk)?;
                 }
             }
@@ -258,10 +259,10 @@ impl AggregateSource {
                 inputs.push(queue.cells_of(argument_at(arguments, place)?, rows.row_count)?);
             }
             calls.push(Accumulation {
-                accumulator: call.accumulator(),
+                accumulator: call.accumulator,
                 input: place.and_then(|place| places.iter().position(|known| *known == place)),
-                width: call.width(&self.argument_types)?,
-                result: call.partial_type(&self.argument_types)?,
+                width: call.width,
+                result: call.partial_type.clone(),
             });
         }
         let inputs: Vec<&Column> = inputs.iter().collect();
@@ -284,7 +285,7 @@ impl AggregateSource {
 
     /// Partial results that change nothing.
     fn neutral(&self, queue: &Queue, call: &Call, row_count: usize) -> Result<Column> {
-        match (call.accumulator(), call.argument) {
+        match (call.accumulator, call.argument) {
             (Accumulator::Count, _) => Ok(Column {
                 data_type: DataType::Int64,
                 cell_type: CellType::Int64,
@@ -292,9 +293,7 @@ impl AggregateSource {
                 validity: None,
                 strings: Vec::new(),
             }),
-            (Accumulator::Sum, _) | (_, None) => {
-                queue.nulls(&call.partial_type(&self.argument_types)?, row_count)
-            }
+            (Accumulator::Sum, _) | (_, None) => queue.nulls(&call.partial_type, row_count),
             // As these are: values of the argument.
             (_, Some(place)) => {
                 let data_type = self.argument_types.get(place);

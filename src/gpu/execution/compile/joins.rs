@@ -1,8 +1,11 @@
 //! A join of a plan becomes a source, with the filters that it sends to scans below.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use pystachio_plan::{DataType, Error, ErrorKind, Expression, JoinKey, JoinKind, JoinSide, Relation, Result};
+use pystachio_plan::{
+    DataType, Error, ErrorKind, Expression, FilterScope, JoinKey, JoinKind, JoinSide, Relation, Result,
+    filter_scope,
+};
 
 use super::relations::{build_side, describe, operator, relation, retyped};
 use crate::{
@@ -34,11 +37,11 @@ impl Join<'_> {
             (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
         let (left_route, right_route, filters) = match build_side {
             JoinSide::Left => {
-                let (own, filters) = self.filters(JoinSide::Right, &left_route, query);
+                let (own, filters) = self.filters(JoinSide::Right, &left_route, query)?;
                 (left_route, right_route.and(own), filters)
             }
             JoinSide::Right => {
-                let (own, filters) = self.filters(JoinSide::Left, &right_route, query);
+                let (own, filters) = self.filters(JoinSide::Left, &right_route, query)?;
                 (left_route.and(own), right_route, filters)
             }
         };
@@ -107,7 +110,7 @@ impl Join<'_> {
         probe_side: JoinSide,
         build_route: &FilterRoute,
         query: &Query,
-    ) -> (FilterRoute, Arc<JoinFilters>) {
+    ) -> Result<(FilterRoute, Arc<JoinFilters>)> {
         let filters = Arc::new(JoinFilters::default());
         let build = match probe_side {
             JoinSide::Left => self.right,
@@ -117,10 +120,13 @@ impl Join<'_> {
             && drops_unmatched(self.kind, probe_side)
             && (is_selective(build) || !build_route.is_empty());
         let route = match is_wanted {
-            true => FilterRoute::from_join(&filters, &key_columns(self.keys, probe_side)),
+            true => {
+                let scope = build_scope(build, build_route, query)?;
+                FilterRoute::from_join(&filters, &key_columns(self.keys, probe_side), scope)
+            }
             false => FilterRoute::none(),
         };
-        (route.within(&self.side(probe_side).columns()), filters)
+        Ok((route.within(&self.side(probe_side).columns()), filters))
     }
 
     /// The keys of either side, in types that they have in common.
@@ -144,22 +150,49 @@ impl Join<'_> {
     }
 }
 
-/// Where the operators and the scans of a relation that is compiled next will be among the query's.
-struct FirstPlaces {
+/// Of which rows of a build side a filter is. What other ranks have, and what a filter from above that is of this rank's
+/// rows has dropped, is not among them.
+fn build_scope(build: &Relation, build_route: &FilterRoute, query: &Query) -> Result<FilterScope> {
+    match query.exchanges.place() {
+        None => Ok(FilterScope::Complete),
+        Some(_) if build_route.has_share() => Ok(FilterScope::Share),
+        Some(_) => filter_scope(build),
+    }
+}
+
+/// Where the operators, the scans and the exchanges of a relation that is compiled next will be among the query's.
+pub(super) struct FirstPlaces {
     operator: usize,
     scan: usize,
+    exchange: usize,
 }
 
 impl FirstPlaces {
-    fn of(query: &mut Query) -> Self {
-        Self { operator: query.metrics_mut().operators.len(), scan: query.readers.scan_count() }
+    pub(super) fn of(query: &mut Query) -> Self {
+        Self {
+            operator: query.metrics_mut().operators.len(),
+            scan: query.readers.scan_count(),
+            exchange: query.exchanges.count(),
+        }
+    }
+
+    /// The scans of the relation that was compiled then, and has just ended, by their numbers among the query's. Those below an exchange
+    /// are the exchange's.
+    pub(super) fn scans_until(&self, end: &Self, query: &Query) -> Vec<usize> {
+        let below = query.exchanges.scans_between(self.exchange, end.exchange);
+        (self.scan..end.scan).filter(|scan| !below.iter().any(|scans| scans.contains(scan))).collect()
+    }
+
+    /// All scans until then, those below exchanges too.
+    pub(super) fn all_scans_until(&self, end: &Self) -> Range<usize> {
+        self.scan..end.scan
     }
 
     /// The place of the relation that was compiled then, and ends at `end`, as the build side of a join. `None` for what is
     /// no fragment: there is nothing to read, or the query does without.
     fn fragment(&self, join: usize, end: &Self, query: &Query) -> Option<FragmentPlace> {
-        let scans = self.scan..end.scan;
-        let rank = query.readers.last_rank(scans.clone())?;
+        let scans = self.scans_until(end, query);
+        let rank = query.readers.last_rank(&scans)?;
         let filters = query.reduced.passing(self.operator);
         query.settings.concurrent_builds.then_some(FragmentPlace { join, rank, scans, filters })
     }

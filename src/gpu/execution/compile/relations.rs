@@ -8,7 +8,10 @@ use pystachio_plan::{
     Result, ScanExtent, SortKey, Value, columns_above_scans,
 };
 
-use super::joins::Join;
+use super::{
+    exchanges::{Exchange, rank_place, unread},
+    joins::{FirstPlaces, Join},
+};
 use crate::{
     execution::{
         Columns, Operator, Query, Source,
@@ -34,7 +37,12 @@ const DEPTH_MAX: usize = 500;
 pub(in crate::execution) fn compile(plan: &Plan, query: &mut Query) -> Result<Operator> {
     query.scan_ranks = scan_ranks(&plan.root);
     query.columns_above_scans = columns_above_scans(plan);
-    let root = relation(&plan.root, FilterRoute::none(), query, 0)?;
+    let first = FirstPlaces::of(query);
+    let mut root = relation(&plan.root, FilterRoute::none(), query, 0)?;
+    if !query.exchanges.gives_rows() {
+        // Other ranks want what is below exchanges, and that alone.
+        root = unread(root, (NO_OPERATOR, &first), query);
+    }
     let outputs = plan
         .outputs
         .iter()
@@ -114,11 +122,15 @@ pub(super) fn relation(
         return Err(Error::new(ErrorKind::NotSupported, message));
     }
     match &relation.operator {
-        PlanOperator::Scan { table, files, columns: scan_columns, filters, extent: ScanExtent::Whole } => {
+        PlanOperator::Scan { table, files, columns: scan_columns, filters, extent } => {
             let place = describe(query, format!("Scan {table}"), depth);
+            let dealt_to = match extent {
+                ScanExtent::Whole => None,
+                ScanExtent::Dealt => Some(rank_place(query)?),
+            };
             let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
             let rank = rank.unwrap_or(usize::MAX);
-            let scan_place = ScanPlace { operator: place, rank, route: route.below(place) };
+            let scan_place = ScanPlace { operator: place, rank, route: route.below(place), dealt_to };
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
             Ok(operator(source.columns(), source, place))
         }
@@ -153,14 +165,19 @@ pub(super) fn relation(
             let join = Join { kind: *kind, left, right, keys, residual: residual.as_ref(), build: *build };
             join.compile(route, query, depth)
         }
-        PlanOperator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole } => {
-            let place = describe(query, "Aggregate".to_owned(), depth);
+        PlanOperator::Aggregate { input, groups, aggregates, phase } => {
+            let description = match phase {
+                AggregatePhase::Whole => "Aggregate",
+                AggregatePhase::Partial => "Partial aggregate",
+                AggregatePhase::Final => "Final aggregate",
+            };
+            let place = describe(query, description.to_owned(), depth);
             // A group is dropped whole.
             let inputs = aggregates.iter().flat_map(|call| call.argument.iter().chain(&call.filter));
             let computed = groups.iter().map(|named| &named.expression).chain(inputs);
             let route = route.below(place).past(computed, input).through(groups);
             let input = self::relation(input, route, query, depth + 1)?;
-            aggregate((place, input), groups, aggregates, relation.columns(), query)
+            aggregate((place, input), groups, (aggregates, *phase), relation.columns(), query)
         }
         PlanOperator::Sort { input, keys } => sort(input, keys, None, query, depth),
         PlanOperator::Limit { input, offset, count } => {
@@ -171,16 +188,19 @@ pub(super) fn relation(
                 (PlanOperator::Sort { input, keys }, Some(count)) => {
                     sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
                 }
+                (PlanOperator::Exchange { input, id, kind }, Some(count)) => {
+                    let exchange = Exchange { id: *id, input, kind };
+                    let count = skip.saturating_add(count);
+                    exchange.compile(FilterRoute::none(), Some(count), query, depth + 1)?
+                }
                 _ => self::relation(input, FilterRoute::none(), query, depth + 1)?,
             };
             let columns = input.columns.clone();
             Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
-        PlanOperator::Aggregate { phase: AggregatePhase::Partial | AggregatePhase::Final, .. }
-        | PlanOperator::Exchange { .. }
-        | PlanOperator::Scan { extent: ScanExtent::Dealt, .. } => {
-            Err(Error::new(ErrorKind::NotSupported, "the GPU engine has no ranks"))
+        PlanOperator::Exchange { input, id, kind } => {
+            Exchange { id: *id, input, kind }.compile(route, None, query, depth)
         }
     }
 }
@@ -194,7 +214,17 @@ fn sort(
     depth: usize,
 ) -> Result<Operator> {
     let place = describe(query, "Sort".to_owned(), depth);
-    let mut input = relation(input, FilterRoute::none(), query, depth + 1)?;
+    let input = relation(input, FilterRoute::none(), query, depth + 1)?;
+    sorted((place, input), keys, row_count_max, query)
+}
+
+/// Rows in order, or the first of them.
+pub(super) fn sorted(
+    (place, mut input): (usize, Operator),
+    keys: &[SortKey],
+    row_count_max: Option<usize>,
+    query: &mut Query,
+) -> Result<Operator> {
     input.expect_whole();
     let values: Vec<_> = keys.iter().map(|key| key.expression.clone()).collect();
     let program = Program::compile(&values, &input.columns, &query.parameters)?;
@@ -274,7 +304,7 @@ fn union(
 fn aggregate(
     (place, mut input): (usize, Operator),
     groups: &[NamedExpression],
-    aggregates: &[AggregateCall],
+    (aggregates, phase): (&[AggregateCall], AggregatePhase),
     columns: Columns,
     query: &mut Query,
 ) -> Result<Operator> {
@@ -297,15 +327,8 @@ fn aggregate(
                 arguments.len() - 1
             })
         });
-        // Equal values change neither the least nor the greatest.
-        let counts_values =
-            matches!(call.function, pystachio_plan::Aggregate::Count | pystachio_plan::Aggregate::Sum);
-        calls.push(Call {
-            function: call.function,
-            argument,
-            distinct: call.distinct && counts_values,
-            data_type: call.data_type.clone(),
-        });
+        let typed = argument.and_then(|place| Some((place, arguments.get(place)?.data_type())));
+        calls.push(Call::new(call, typed, phase)?);
     }
     let argument_types = arguments.iter().map(|argument| argument.data_type().clone()).collect();
     values.extend(arguments);

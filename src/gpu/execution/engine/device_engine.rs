@@ -27,6 +27,7 @@ use crate::{
     device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
     execution::{
         compile::compile,
+        exchange::{Exchanges, RankPart},
         join::Fragments,
         query::{Driver, NO_OPERATOR, Query, QueryMemory, Threads},
         runtime_filter::ReducedOperators,
@@ -129,23 +130,51 @@ impl DeviceEngine {
     ///
     /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`pystachio_engine::Engine::run`].
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        self.queries_running.fetch_add(1, Ordering::Relaxed);
-        let guard =
-            Arc::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() });
-        let first = self.prepare(request.clone(), stop.clone(), guard.clone())?;
+        let guard = self.note_running();
+        let first = self.prepare(request.clone(), (stop.clone(), None), guard.clone())?;
         let has_begun = first.driver.query.fragments.has_begun();
         let stream = match DeviceStream::start(first).await {
             Err(error) if error.kind == ErrorKind::OutOfMemory && has_begun.load(Ordering::Relaxed) => {
                 let device = DeviceSettings { concurrent_builds: false, ..request.device };
-                DeviceStream::start(self.prepare(QueryRequest { device, ..request }, stop, guard)?).await
+                DeviceStream::start(self.prepare(QueryRequest { device, ..request }, (stop, None), guard)?)
+                    .await
             }
             started => started,
         };
         Ok(Box::new(stream?))
     }
 
-    /// A query before its start.
-    fn prepare(&self, request: QueryRequest, stop: StopFlag, guard: Arc<RunningGuard>) -> Result<Run> {
+    /// Starts a rank's part in a query that was distributed, and waits for its first rows, which rank 0 alone gives, or its end.
+    /// The other ranks are told of what it fails with.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeviceEngine::run`]; `Peer` for what other ranks fail with.
+    pub async fn run_part(
+        &self,
+        request: QueryRequest,
+        part: RankPart,
+        stop: StopFlag,
+    ) -> Result<Box<dyn ResultStream>> {
+        let guard = self.note_running();
+        // What a rank fails with stops what it does for the query, and not what its host does.
+        let prepared = self.prepare(request, (stop.of_part(), Some(part.clone())), guard);
+        let run = prepared.inspect_err(|error| part.refuse(error))?;
+        Ok(Box::new(DeviceStream::start(run).await?))
+    }
+
+    fn note_running(&self) -> Arc<RunningGuard> {
+        self.queries_running.fetch_add(1, Ordering::Relaxed);
+        Arc::new(RunningGuard { running: self.queries_running.clone(), run: self.queries_run.clone() })
+    }
+
+    /// A query before its start, which a rank may have a part in.
+    fn prepare(
+        &self,
+        request: QueryRequest,
+        (stop, part): (StopFlag, Option<RankPart>),
+        guard: Arc<RunningGuard>,
+    ) -> Result<Run> {
         let techniques = MemoryTechniques::of(request.device);
         let memory = self.memory.open_account().with_techniques(techniques).until(stop.clone());
         let queue = Queue::for_driver(&memory)?;
@@ -158,13 +187,18 @@ impl DeviceEngine {
             false => (queue, None),
         };
         let queue = queue.with_deferred_faults();
-        let query = Arc::new(self.query(&request, queue.memory(), stop.clone()));
+        let query = Arc::new(self.query(&request, queue.memory(), (stop.clone(), part)));
         let driver = Driver::new(query, queue, stop, NO_OPERATOR);
         Ok(Run { request, driver, timeline, guard: Box::new(guard) })
     }
 
     /// A query whose plan is not compiled yet.
-    fn query(&self, request: &QueryRequest, memory: &DeviceMemory, stop: StopFlag) -> Query {
+    fn query(
+        &self,
+        request: &QueryRequest,
+        memory: &DeviceMemory,
+        (stop, part): (StopFlag, Option<RankPart>),
+    ) -> Query {
         let settings = request.device;
         let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
         let place = self.reader_place.clone();
@@ -176,6 +210,7 @@ impl DeviceEngine {
             memory: query_memory,
             threads: self.reader_place.threads.clone(),
             fragments: Fragments::default(),
+            exchanges: Exchanges::new(part, stop.clone()),
             cache: match settings.pinned_memory {
                 true => self.cache.clone(),
                 false => self.cache.without_host(),
@@ -202,7 +237,7 @@ impl DeviceEngine {
     ///
     /// As of [`DeviceEngine::run`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        let mut query = self.query(request, &self.memory.open_account(), StopFlag::default());
+        let mut query = self.query(request, &self.memory.open_account(), (StopFlag::default(), None));
         compile(&request.plan, &mut query)?;
         let mut metrics = std::mem::take(query.metrics_mut());
         metrics.operators.clear();

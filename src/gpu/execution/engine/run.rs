@@ -134,6 +134,7 @@ impl Worker {
         let result = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         // The other drivers end, then readers, and the memory is others'.
         driver.query.fragments.end();
+        driver.query.exchanges.end();
         drop(driver);
         // What came before an error is given before it.
         if let Err(error) = give_spooled(spool, &sender).and(result) {
@@ -220,10 +221,14 @@ impl Output<'_> {
     fn execute(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
         let result = self.give_rows(driver, spool);
         let result = driver.first_failure(result);
+        // What has failed elsewhere first counts, and the other ranks are told.
+        let result = result.map_err(|error| driver.query.exchanges.fail(error));
         driver.query.fragments.end();
+        driver.query.exchanges.end();
         // An error of this has been reported already, or comes with the last word.
         let ended = driver.queue.wait();
         driver.merge_metrics();
+        count_moved(&driver.query);
         if let Some(watched) = &self.watched {
             watched.finish(driver, self.started.elapsed());
         }
@@ -243,12 +248,15 @@ impl Output<'_> {
     }
 
     fn give_rows(&self, driver: &mut Driver, spool: &mut Spool) -> Result<()> {
-        let mut root = self.compile(driver)?;
+        let compiled = self.compile(driver);
+        let mut root = compiled.inspect_err(|error| driver.query.exchanges.refuse(error))?;
         let query = driver.query.clone();
         {
             let _waits = query.stop.wait_for_turn();
             query.memory.admit(&query.stop)?;
         }
+        query.exchanges.open()?;
+        query.exchanges.begin(&query)?;
         query.fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);
         while let Some(chunk) = root.next_chunk(driver)? {
@@ -266,7 +274,9 @@ impl Output<'_> {
             }
         }
         // Also of chunks of which no row was left.
-        driver.check_faults()
+        driver.check_faults()?;
+        drop(root);
+        driver.while_waiting(|_| query.exchanges.finish())
     }
 
     /// Gives a batch to the reader; or to the spool, where earlier ones are, or where the reader has stopped and others wait for
@@ -316,6 +326,20 @@ impl Output<'_> {
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
         metrics.spilled_bytes = query.memory.store.written_bytes();
+    }
+}
+
+/// Notes with the exchanges what they have moved.
+fn count_moved(query: &Query) {
+    let moved = query.exchanges.take_moved();
+    let mut metrics = lock_whole(&query.metrics);
+    for (place, moved) in moved {
+        let Some(operator) = metrics.operators.get_mut(place) else { continue };
+        operator.count("bytes_sent", moved.sent_bytes);
+        operator.count("blocks_sent", moved.sent_blocks);
+        operator.count("bytes_received", moved.received_bytes);
+        operator.count("send_wait_us", moved.producers_waited_us);
+        operator.count("receive_wait_us", moved.consumers_waited_us);
     }
 }
 

@@ -22,7 +22,6 @@
 //! Deliberately absent: fragments that give rows while they run.
 
 use std::{
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Condvar, Mutex, MutexGuard,
@@ -77,8 +76,8 @@ pub(in crate::execution) struct FragmentPlace {
     pub(in crate::execution) join: usize,
     /// The place in which the query wants the last of its scans.
     pub(in crate::execution) rank: usize,
-    /// Its scans, by their numbers among the query's.
-    pub(in crate::execution) scans: Range<usize>,
+    /// Its scans, by their numbers among the query's; without those below exchanges.
+    pub(in crate::execution) scans: Vec<usize>,
     /// The filters from outside of it that its scans wait for.
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
@@ -223,7 +222,7 @@ impl Fragment {
         // A panic ends the query, not the process.
         let work = AssertUnwindSafe(|| {
             let read = self.read(query, unread);
-            query.readers.finish_all(self.place.scans.clone());
+            query.readers.finish_all(&self.place.scans);
             read
         });
         let read = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
@@ -265,7 +264,7 @@ impl Fragments {
     ) -> BuildFragment {
         let begins = place.is_some();
         let nowhere =
-            || FragmentPlace { join: NO_OPERATOR, rank: usize::MAX, scans: 0..0, filters: Vec::new() };
+            || FragmentPlace { join: NO_OPERATOR, rank: usize::MAX, scans: Vec::new(), filters: Vec::new() };
         let fragment = Arc::new(Fragment {
             place: place.unwrap_or_else(nowhere),
             stop: stop.of_part(),

@@ -3,6 +3,7 @@
 //! ```text
 //! Query ─┬─ driver of the query's own thread: stream, metrics, faults ─► the root, chunk by chunk
 //!        ├─ driver of a fragment (`join/fragment.rs`): the same       ─► a build side, as a whole
+//!        ├─ drivers of an exchange (`exchange`): the same             ─► the rows below it, to other ranks; and those of others
 //!        └─ readers (`scan/readers.rs`), which all drivers wait for
 //! ```
 //!
@@ -31,6 +32,7 @@ use super::{
 };
 use crate::{
     execution::{
+        exchange::Exchanges,
         join::Fragments,
         runtime_filter::ReducedOperators,
         scan::{ChunkCache, ReaderPool},
@@ -44,7 +46,7 @@ use crate::{
 ///
 /// # Ordering
 ///
-/// Drivers and readers have ended when it is dropped: [`Fragments::end`] first.
+/// Drivers and readers have ended when it is dropped: [`Fragments::end`] and [`Exchanges::end`] first.
 pub(in crate::execution) struct Query {
     /// Queries of an engine are numbered in the order of their start.
     pub(in crate::execution) number: u64,
@@ -58,6 +60,8 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) readers: ReaderPool,
     /// Build sides that may have drivers of their own.
     pub(in crate::execution) fragments: Fragments,
+    /// What is sent to other ranks and comes from them.
+    pub(in crate::execution) exchanges: Exchanges,
     /// The place in which the query will want each scan, by the address of its relation.
     pub(in crate::execution) scan_ranks: HashMap<usize, usize>,
     /// Between which integers the values of scanned columns lie, as far as footers tell: to know what may be expected, and not to

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Queries that are sure of memory at once; the next one waits.
-const QUERIES_MAX: u64 = 4;
+pub(in crate::execution) const QUERIES_MAX: u64 = 4;
 /// The part of a query's minimum that operators hold.
 const HELD_PART: u64 = 2;
 /// The part of what there is that is decoded ahead.
@@ -150,7 +150,7 @@ impl QueryMemory {
     }
 
     /// Bytes that leave the device at once, or come back to be partitioned anew, as things are.
-    pub(super) fn block_bytes(&self) -> u64 {
+    pub(in crate::execution) fn block_bytes(&self) -> u64 {
         self.bytes_within(BLOCK_PART_OF_AVAILABLE, BLOCK_PART_OF_MINIMUM)
     }
 

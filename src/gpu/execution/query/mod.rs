@@ -6,7 +6,7 @@
 //! - `held.rs`: rows that an operator holds, and their way off the device
 //!
 //! Every room of operators imports this one, and so do `compile` and `engine`. `Query` in turn has one value of each room whose state the drivers share: the scans'
-//! readers and cache, the joins' fragments, and which operators filters reduce. Nothing else here knows another room.
+//! readers and cache, the joins' fragments, the exchanges, and which operators filters reduce. Nothing else here knows another room.
 //!
 //! Deliberately absent: operators, and the device's memory itself (`device/memory`).
 
@@ -18,6 +18,6 @@ mod threads;
 pub(super) use self::{
     driver::{Driver, NO_OPERATOR, Query, failure_of_panic},
     held::{Held, Spilling, for_each_block, groups_within},
-    memory::{PARTITION_LEVELS_MAX, PARTITIONS, QueryMemory, ROWS_MAX},
+    memory::{PARTITION_LEVELS_MAX, PARTITIONS, QUERIES_MAX, QueryMemory, ROWS_MAX},
     threads::{StartedWork, Threads},
 };

@@ -9,13 +9,17 @@
 //! match anyway, and computes nothing that could fail: PostgreSQL's error for a row that matches nothing is an error
 //! here too. In which order joins and the conditions of a scan are evaluated is no promise of PostgreSQL's.
 //!
-//! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
+//! With several ranks a filter is of the rows that this rank's build side has (`FilterScope`), and passes no exchange at which rows
+//! move unless every rank has all of them: what matches nothing here may match there. Nor may a filter be sent on as one of all rows that
+//! comes of a build side which such a filter has reduced.
+//!
+//! Deliberately absent: the union of all ranks' filters, which could pass; limits and sorts, below which filters would change which rows there are or be worth little.
 
 use std::sync::Arc;
 
 use pystachio_plan::{
-    Aggregate, AggregateCall, ColumnId, DataType, Expression, Function, JoinKey, JoinKind, JoinSide,
-    NamedExpression, Operator, Relation, ScanColumn, could_fail,
+    Aggregate, AggregateCall, ColumnId, DataType, ExchangeKind, Expression, FilterScope, Function, JoinKey,
+    JoinKind, JoinSide, NamedExpression, Operator, Relation, ScanColumn, could_fail,
 };
 
 use super::filter::{JoinFilters, RuntimeFilter, ScanRuntimeFilter};
@@ -33,6 +37,8 @@ pub(in crate::execution) struct FilterRoute {
 #[derive(Clone)]
 struct Wanted {
     join: Arc<JoinFilters>,
+    /// Of which rows of the join's build side it is.
+    scope: FilterScope,
     /// Places of the join's keys, and what column each is here.
     keys: Vec<(usize, ColumnId)>,
     /// Operators that it has passed.
@@ -67,11 +73,27 @@ impl FilterRoute {
         self.wanted.is_empty()
     }
 
-    /// The filters that a join sends to a side with these columns. `keys` are what the join compares there.
-    pub(in crate::execution) fn from_join(join: &Arc<JoinFilters>, keys: &[Option<ColumnId>]) -> Self {
+    /// The filters that a join sends to a side with these columns. `keys` are what the join compares there; `scope` says of which
+    /// rows of the other side.
+    pub(in crate::execution) fn from_join(
+        join: &Arc<JoinFilters>,
+        keys: &[Option<ColumnId>],
+        scope: FilterScope,
+    ) -> Self {
         let known = keys.iter().enumerate().filter_map(|(place, id)| id.map(|id| (place, id)));
-        let wanted = Wanted { join: join.clone(), keys: known.collect(), passed: Vec::new() };
+        let wanted = Wanted { join: join.clone(), scope, keys: known.collect(), passed: Vec::new() };
         Self { wanted: if wanted.keys.is_empty() { Vec::new() } else { vec![wanted] } }
+    }
+
+    /// Whether a filter is of the rows of one rank only.
+    pub(in crate::execution) fn has_share(&self) -> bool {
+        self.wanted.iter().any(|wanted| wanted.scope == FilterScope::Share)
+    }
+
+    /// Below an exchange: without the filters of one rank's rows where rows go to others.
+    pub(in crate::execution) fn across(mut self, kind: &ExchangeKind) -> Self {
+        self.wanted.retain(|wanted| wanted.scope.passes(kind));
+        self
     }
 
     /// The filters of both routes.
@@ -131,7 +153,7 @@ impl FilterRoute {
     ) -> Vec<ScanRuntimeFilter> {
         let wanted = self
             .within(&columns.iter().map(|column| (column.id, column.data_type.clone())).collect::<Vec<_>>());
-        let filters = wanted.wanted.into_iter().map(|Wanted { join, keys, passed }| {
+        let filters = wanted.wanted.into_iter().map(|Wanted { join, keys, passed, .. }| {
             let (places, ids): (Vec<usize>, Vec<ColumnId>) = keys.into_iter().unzip();
             let key_columns =
                 ids.iter().filter_map(|id| columns.iter().position(|column| column.id == *id)).filter_map(
@@ -237,5 +259,35 @@ pub(in crate::execution) fn is_selective(relation: &Relation) -> bool {
             JoinKind::Full => false,
         },
         Operator::UnionAll { inputs, .. } => inputs.iter().all(|(input, _)| is_selective(input)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(scope: FilterScope) -> FilterRoute {
+        FilterRoute::from_join(&Arc::default(), &[Some(ColumnId(1))], scope)
+    }
+
+    #[test]
+    fn a_filter_of_one_ranks_rows_passes_no_exchange_at_which_rows_move() {
+        let keys = vec![Expression::column(ColumnId(1), DataType::Int64)];
+        let moving = [
+            ExchangeKind::Hash { keys: keys.clone() },
+            ExchangeKind::Broadcast,
+            ExchangeKind::Gather,
+            ExchangeKind::Merge { keys: Vec::new() },
+        ];
+        for kind in &moving {
+            assert!(route(FilterScope::Share).across(kind).is_empty(), "{kind:?}");
+            assert!(!route(FilterScope::Complete).across(kind).is_empty(), "{kind:?}");
+            // Of two filters each goes its own way.
+            let both = route(FilterScope::Share).and(route(FilterScope::Complete));
+            assert!(both.has_share() && !both.across(kind).has_share(), "{kind:?}");
+        }
+        for keys in [Vec::new(), keys] {
+            assert!(route(FilterScope::Share).across(&ExchangeKind::Own { keys }).has_share());
+        }
     }
 }

@@ -135,6 +135,12 @@ pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
         .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
 }
 
+/// Bytes of all of a row group's columns, as they are in the file.
+pub(super) fn row_group_bytes(row_group: &RowGroupMetaData) -> u64 {
+    let bytes = row_group.columns().iter().map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0));
+    bytes.fold(0, u64::saturating_add)
+}
+
 /// What loading a column chunk takes on the device: its bytes, and once more decompressed.
 fn loading_bytes(chunk: &ColumnChunkMetaData) -> u64 {
     let decompressed = match chunk.compression_codec() {

@@ -22,7 +22,6 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard},
     time::Duration,
@@ -208,8 +207,9 @@ impl ReaderPool {
     }
 
     /// The last place in which the query wants one of some scans, by the order in which they were added; `None` of none.
-    pub(in crate::execution) fn last_rank(&self, scans: Range<usize>) -> Option<usize> {
-        self.shared.lock().scans.get(scans)?.iter().map(|scan| scan.rank).max()
+    pub(in crate::execution) fn last_rank(&self, scans: &[usize]) -> Option<usize> {
+        let state = self.shared.lock();
+        scans.iter().filter_map(|number| state.scans.get(*number)).map(|scan| scan.rank).max()
     }
 
     /// Device memory that decoding a part takes at most, of whatever scan.
@@ -257,14 +257,15 @@ impl ReaderPool {
 
     /// Says that no more parts of a scan are wanted.
     pub(super) fn finish(&self, scan: ScanNumber) {
-        self.finish_all(scan.0..scan.0 + 1);
+        self.finish_all(&[scan.0]);
     }
 
     /// Says that no more parts of some scans are wanted, by the order in which they were added.
-    pub(in crate::execution) fn finish_all(&self, scans: Range<usize>) {
+    pub(in crate::execution) fn finish_all(&self, scans: &[usize]) {
         let mut state = self.shared.lock();
         let mut ahead = Vec::new();
-        for known in state.scans.get_mut(scans).into_iter().flatten().filter(|scan| !scan.is_dropped) {
+        for number in scans {
+            let Some(known) = state.scans.get_mut(*number).filter(|scan| !scan.is_dropped) else { continue };
             known.is_dropped = true;
             ahead.push((std::mem::take(&mut known.done), std::mem::take(&mut known.loaded)));
         }

@@ -23,8 +23,9 @@ use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, Sc
 
 use super::{
     chunk_cache::ChunkCache,
+    dealing::deal,
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts},
+    parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts, row_group_bytes},
     pieces::PIECE_ROWS_MIN,
     readers::{ReadParts, ScanNumber},
     rows::{LoadedRowGroup, ReadRowGroups},
@@ -32,7 +33,7 @@ use super::{
 use crate::{
     decode::check_column,
     device::{CellType, Rows},
-    execution::{Columns, Driver, Query, Source, runtime_filter::FilterRoute},
+    execution::{Columns, Driver, Query, Source, exchange::RankPlace, runtime_filter::FilterRoute},
     file_systems::FileSystems,
     operation::Queue,
 };
@@ -62,6 +63,8 @@ pub(in crate::execution) struct ScanPlace {
     pub(in crate::execution) rank: usize,
     /// What joins above will know of its rows.
     pub(in crate::execution) route: FilterRoute,
+    /// The rank whose row groups it reads; without it, all.
+    pub(in crate::execution) dealt_to: Option<RankPlace>,
 }
 
 /// What of a part was loaded ahead, by the row group's place in the part.
@@ -124,27 +127,38 @@ impl ScanSource {
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
         let mut ranges = ColumnRanges::of(columns);
-        for file in query.files.open(table, files)? {
+        let files = query.files.open(table, files)?;
+        let all_row_groups = files.iter().flat_map(|file| file.footer.metadata().row_groups());
+        let mut owners = place
+            .dealt_to
+            .map(|RankPlace { rank_count, .. }| deal(all_row_groups.map(row_group_bytes), rank_count))
+            .map(Vec::into_iter);
+        for file in files {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile::new(file, leaves));
             let count = file.file.footer.metadata().num_row_groups();
             query.metrics_mut().files_total += 1;
             query.metrics_mut().row_groups_total += count as u64;
-            let before = row_groups.len();
+            let mut has_rows = false;
             for index in 0..count {
+                let owner = owners.as_mut().and_then(Iterator::next);
                 let row_group = file.file.footer.metadata().row_group(index);
                 let bounds = RowGroupBounds::new(&file.file.footer, row_group, columns, &file.leaves);
                 if refutes(filters, &bounds, &query.parameters) {
                     query.metrics_mut().row_groups_pruned += 1;
                 } else if row_group.num_rows() > 0 {
+                    has_rows = true;
+                    ranges.add(&bounds);
+                    if owner != place.dealt_to.map(|place| place.rank) {
+                        continue;
+                    }
                     let row_count = chunk_rows(row_group)?;
                     let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
-                    ranges.add(&bounds);
                     let rows = 0..row_count;
                     row_groups.push(RowGroup { file: file.clone(), index, row_count, rows, bytes });
                 }
             }
-            if row_groups.len() == before && count > 0 {
+            if !has_rows && count > 0 {
                 query.metrics_mut().files_pruned += 1;
             }
         }

@@ -3,6 +3,7 @@
 //! - `scan`, `join`, `aggregate`, `sorts.rs`: the same rows with any memory, as plain loops compute them
 //! - `expressions`: text that comes as codes
 //! - `query`, `engine`: devices that are late or fail, queries side by side, and what is told of them
+//! - `ranks`: several devices that share a query
 //! - `watched.rs`: a device whose calls are counted, and may fail
 //!
 //! Every table is made of a seed, which is printed.
@@ -12,6 +13,7 @@ mod engine;
 mod expressions;
 mod join;
 mod query;
+mod ranks;
 mod scan;
 mod sorts;
 mod watched;

@@ -1,0 +1,108 @@
+//! An exchange of a plan: what is below becomes a fragment that sends, what is above gets a source of what comes.
+
+use pystachio_plan::{Error, ErrorKind, ExchangeId, ExchangeKind, Expression, Relation, Result};
+
+use super::{
+    joins::FirstPlaces,
+    relations::{describe, operator, relation, sorted},
+};
+use crate::{
+    exchange::Rank,
+    execution::{
+        Operator, Query,
+        exchange::{ExchangeSource, OwnSource, RankPlace, ReceivedRows, SendingFragment, Target},
+        expressions::RowProgram,
+        query::NO_OPERATOR,
+        rows::UnionSource,
+        runtime_filter::FilterRoute,
+    },
+};
+
+/// An exchange of a plan.
+pub(super) struct Exchange<'a> {
+    pub(super) id: ExchangeId,
+    pub(super) input: &'a Relation,
+    pub(super) kind: &'a ExchangeKind,
+}
+
+/// The rank that a plan is compiled for.
+///
+/// # Errors
+///
+/// `NotSupported` where there is only one.
+pub(super) fn rank_place(query: &Query) -> Result<RankPlace> {
+    let alone = || {
+        Error::new(ErrorKind::NotSupported, "a plan for several ranks has come to an engine without others")
+    };
+    query.exchanges.place().ok_or_else(alone)
+}
+
+/// No rows, in place of a relation that was compiled and that nobody reads on this rank.
+pub(super) fn unread(below: Operator, (place, first): (usize, &FirstPlaces), query: &mut Query) -> Operator {
+    let end = FirstPlaces::of(query);
+    query.readers.finish_all(&first.scans_until(&end, query));
+    let columns = below.columns.clone();
+    drop(below);
+    operator(columns, UnionSource { inputs: Vec::new(), current: 0 }, place)
+}
+
+impl Exchange<'_> {
+    /// The source of what comes to this rank, of which only the first rows are wanted where `row_count_max` says how many.
+    pub(super) fn compile(
+        &self,
+        route: FilterRoute,
+        row_count_max: Option<usize>,
+        query: &mut Query,
+        depth: usize,
+    ) -> Result<Operator> {
+        let rank = rank_place(query)?;
+        let Self { id, input, kind } = self;
+        let place = describe(query, self.description(), depth);
+        let first = FirstPlaces::of(query);
+        let below = relation(input, route.below(place).across(kind), query, depth + 1)?;
+        let compile = |keys: &[Expression]| RowProgram::compile(keys, &below.columns, &query.parameters);
+        let target = match kind {
+            ExchangeKind::Hash { keys } => Target::Owner(Box::new(compile(keys)?)),
+            ExchangeKind::Broadcast => Target::All,
+            ExchangeKind::Gather | ExchangeKind::Merge { .. } => Target::First,
+            ExchangeKind::Own { keys } if keys.is_empty() && rank.rank != Rank(0) => {
+                return Ok(unread(below, (place, &first), query));
+            }
+            ExchangeKind::Own { keys } => {
+                let keys = if keys.is_empty() { None } else { Some(compile(keys)?) };
+                let columns = below.columns.clone();
+                return Ok(operator(columns, OwnSource { input: below, keys, place: rank }, place));
+            }
+        };
+        let end = FirstPlaces::of(query);
+        let columns = below.columns.clone();
+        let received = ReceivedRows::new(below.types());
+        let scans = first.scans_until(&end, query);
+        let mut sending = SendingFragment { input: below, target, operator: place, scans };
+        sending.input.expect_whole();
+        query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
+        // What is held, and what is on its way off the device.
+        for _ in 0..2 {
+            query.memory.add_holder();
+        }
+        let source = ExchangeSource::new(received);
+        match kind {
+            ExchangeKind::Merge { keys } => {
+                let unordered = operator(columns, source, NO_OPERATOR);
+                sorted((place, unordered), keys, row_count_max, query)
+            }
+            _ => Ok(operator(columns, source, place)),
+        }
+    }
+
+    fn description(&self) -> String {
+        let id = self.id.0;
+        match self.kind {
+            ExchangeKind::Hash { .. } => format!("Shuffle {id}"),
+            ExchangeKind::Broadcast => format!("Broadcast {id}"),
+            ExchangeKind::Gather => format!("Gather {id}"),
+            ExchangeKind::Merge { .. } => format!("Merge {id}"),
+            ExchangeKind::Own { .. } => format!("Own {id}"),
+        }
+    }
+}

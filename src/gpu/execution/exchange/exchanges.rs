@@ -1,0 +1,317 @@
+//! All exchanges of a query on one rank: planned, opened, run and ended.
+//!
+//! ```text
+//! compile: add ─► admitted ─► open, or refuse ─► begin: two drivers an exchange ─► finish: all ranks have sent all, or give up
+//!                                                                   └► fail: on all ranks
+//! ```
+//!
+//! Invariants: a query is opened or refused on every rank that has begun to prepare it, so that no other one waits for it in
+//! vain. What fails first on this rank is what the query fails with here.
+
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
+};
+
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_plan::{Error, ErrorKind, Result};
+use tokio::sync::watch;
+
+use super::{received::ReceivedRows, sending::SendingFragment};
+use crate::{
+    exchange::{
+        BLOCK_ALIGNMENT, ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, QueryExchanges, QueryId,
+        Rank,
+    },
+    execution::query::{QUERIES_MAX, Query, StartedWork, failure_of_panic},
+};
+
+/// What threads that send and receive are called.
+const THREAD_NAME: &str = "pystachio-exchange";
+/// Blocks that a box of an exchange has room for at most: more would only wait longer for their turn.
+const BOX_BLOCKS_MAX: u64 = 4;
+/// Boxes of an exchange: for what goes out and for what comes.
+const BOXES: u64 = 2;
+
+/// A rank's part in a query that all ranks run.
+#[derive(Clone)]
+pub struct RankPart {
+    /// The rank's own end of the network.
+    pub network: Arc<ExchangeNetwork>,
+    /// The query's number, the same on all ranks.
+    pub query: QueryId,
+    /// Told `true` when the query has its memory here and its exchanges are open: on rank 0, the others begin then.
+    pub begun: Option<Arc<watch::Sender<bool>>>,
+}
+
+/// A rank among all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::execution) struct RankPlace {
+    pub(in crate::execution) rank: Rank,
+    pub(in crate::execution) rank_count: usize,
+}
+
+impl RankPart {
+    fn place(&self) -> RankPlace {
+        RankPlace { rank: self.network.rank(), rank_count: self.network.rank_count() }
+    }
+
+    /// Tells the other ranks that this one does not take part, and why.
+    pub(in crate::execution) fn refuse(&self, error: &Error) {
+        // Where the query has failed already, or the network, they know.
+        let _ = self.network.refuse_query(self.query, error);
+    }
+}
+
+/// An exchange of a plan that was compiled.
+struct PlannedExchange {
+    id: ExchangeId,
+    /// Its place in the metrics.
+    operator: usize,
+    sending: SendingFragment,
+    received: Arc<ReceivedRows>,
+}
+
+/// The exchanges of one query on one rank; of a query that one rank runs alone, none.
+pub(in crate::execution) struct Exchanges {
+    part: Option<RankPart>,
+    /// Stops all that the query does on this rank.
+    stop: StopFlag,
+    failure: OnceLock<Error>,
+    /// Whole wherever a panic leaves it: lists, of which one has an entry less.
+    state: Mutex<ExchangesState>,
+}
+
+#[derive(Default)]
+struct ExchangesState {
+    /// Those whose drivers have not begun.
+    planned: Vec<PlannedExchange>,
+    /// The scans below each exchange that was compiled, by their numbers among the query's.
+    scans: Vec<Range<usize>>,
+    /// From opening to the end.
+    open: Option<QueryExchanges>,
+    /// Each exchange's place in the metrics, and what came by it.
+    begun: Vec<(ExchangeId, usize, Arc<ReceivedRows>)>,
+    threads: Vec<StartedWork>,
+    /// Whether the other ranks know that the query is opened here, or that it is not.
+    is_announced: bool,
+    /// What was moved, once it is known for good.
+    moved: Vec<(usize, ExchangeMetrics)>,
+}
+
+impl ExchangesState {
+    /// What is open, for its end.
+    fn take_open(&mut self) -> Option<QueryExchanges> {
+        let open = self.open.take()?;
+        let moved = |(id, operator, _): &(ExchangeId, usize, _)| Some((*operator, open.metrics(*id)?));
+        self.moved = self.begun.iter().filter_map(moved).collect();
+        Some(open)
+    }
+}
+
+impl Exchanges {
+    /// Those of a query that a rank has a part in, or that is no other rank's. `stop` stops the query on this rank, and
+    /// nothing else.
+    pub(in crate::execution) fn new(part: Option<RankPart>, stop: StopFlag) -> Self {
+        Self { part, stop, failure: OnceLock::new(), state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ExchangesState> {
+        lock_whole(&self.state)
+    }
+
+    /// The rank, if there are several.
+    pub(in crate::execution) fn place(&self) -> Option<RankPlace> {
+        self.part.as_ref().map(RankPart::place)
+    }
+
+    /// Whether the rows of the plan's root are this rank's to give.
+    pub(in crate::execution) fn gives_rows(&self) -> bool {
+        self.place().is_none_or(|place| place.rank == Rank(0))
+    }
+
+    /// How many exchanges were compiled.
+    pub(in crate::execution) fn count(&self) -> usize {
+        self.lock().scans.len()
+    }
+
+    /// The scans below the exchanges that were compiled after so many and before as many.
+    pub(in crate::execution) fn scans_between(&self, first: usize, end: usize) -> Vec<Range<usize>> {
+        self.lock().scans.get(first..end).unwrap_or_default().to_vec()
+    }
+
+    /// Adds an exchange that was compiled, whose fragment has these scans.
+    pub(in crate::execution) fn add(
+        &self,
+        id: pystachio_plan::ExchangeId,
+        operator: usize,
+        (sending, received): (SendingFragment, Arc<ReceivedRows>),
+        scans: Range<usize>,
+    ) {
+        let mut state = self.lock();
+        state.scans.push(scans);
+        state.planned.push(PlannedExchange { id: ExchangeId(id.0), operator, sending, received });
+    }
+
+    /// Tells the other ranks that the query can't be prepared here.
+    pub(in crate::execution) fn refuse(&self, error: &Error) {
+        let is_announced = std::mem::replace(&mut self.lock().is_announced, true);
+        if let Some(part) = self.part.as_ref().filter(|_| !is_announced) {
+            part.refuse(error);
+        }
+    }
+
+    /// Opens the exchanges of a query that was compiled.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ExchangeNetwork::open_query`], after which the other ranks know.
+    pub(in crate::execution) fn open(&self) -> Result<()> {
+        let Some(RankPart { network, query, begun }) = &self.part else { return Ok(()) };
+        let state = self.lock();
+        let count = state.planned.len().max(1) as u64;
+        let block_bytes = network.block_bytes_max();
+        // Queries at once have room for as many exchanges beside one another, each with a part of it.
+        let (_, region_bytes) = network.region().range();
+        let share = region_bytes / (QUERIES_MAX * BOXES * count) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
+        let box_bytes = share.clamp(block_bytes, BOX_BLOCKS_MAX * block_bytes);
+        let spec = |planned: &PlannedExchange| ExchangeSpec {
+            id: planned.id,
+            outbox_bytes: box_bytes,
+            inbox_bytes: box_bytes,
+        };
+        let specs: Vec<ExchangeSpec> = state.planned.iter().map(spec).collect();
+        drop(state);
+        let opened = network.open_query(*query, &specs, self.stop.clone());
+        let open = opened.inspect_err(|error| self.refuse(error))?;
+        let mut state = self.lock();
+        state.is_announced = true;
+        state.open = Some(open);
+        if let Some(begun) = begun {
+            begun.send_replace(true);
+        }
+        Ok(())
+    }
+
+    /// Begins to send and to receive.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` where there can be no thread.
+    pub(in crate::execution) fn begin(&self, query: &Arc<Query>) -> Result<()> {
+        let mut state = self.lock();
+        let ExchangesState { planned, open, begun, threads, .. } = &mut *state;
+        let Some(open) = open else { return Ok(()) };
+        for PlannedExchange { id, operator, sending, received } in planned.drain(..) {
+            let (outbox, inbox) = (open.take_outbox(id)?, open.take_inbox(id)?);
+            begun.push((id, operator, received.clone()));
+            let of_query = query.clone();
+            threads.push(query.threads.start(THREAD_NAME, move || {
+                // What it fails with is noted.
+                let _ = guarded(&of_query, || sending.send(&of_query, outbox));
+            })?);
+            if received.is_unwanted() {
+                continue;
+            }
+            let of_query = query.clone();
+            threads.push(query.threads.start(THREAD_NAME, move || {
+                let result = guarded(&of_query, || received.receive(&of_query, inbox, operator));
+                received.end(result);
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Notes why the query does not go on here, tells the other ranks, and stops all drivers of it. Returns what it fails with: what was noted
+    /// first.
+    pub(in crate::execution) fn fail(&self, error: Error) -> Error {
+        if self.part.is_none() {
+            return error;
+        }
+        let first = self.failure.get_or_init(|| error).clone();
+        if let Some(open) = &self.lock().open {
+            open.abort(&first);
+        }
+        self.stop.stop();
+        first
+    }
+
+    /// Waits until all ranks have sent all, when this rank has read what it wants. If that was not all, the other ranks are told
+    /// that it does.
+    ///
+    /// # Errors
+    ///
+    /// What the query failed with, on a rank that gives no rows. A rank that has given all of its rows does not fail any more.
+    pub(in crate::execution) fn finish(&self) -> Result<()> {
+        if self.part.is_none() {
+            return Ok(());
+        }
+        let result = self.wait_finished();
+        match result {
+            Err(error) if self.gives_rows() => {
+                tracing::debug!("after the last row of a query: {error}");
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn wait_finished(&self) -> Result<()> {
+        let threads = {
+            let mut state = self.lock();
+            let is_unread = state.begun.iter().any(|(_, _, received)| !received.is_read());
+            if self.gives_rows() && is_unread {
+                if let Some(open) = &state.open {
+                    open.abort(&Error::new(ErrorKind::Cancelled, "no more rows are wanted"));
+                }
+                self.stop.stop();
+            }
+            std::mem::take(&mut state.threads)
+        };
+        threads.into_iter().for_each(StartedWork::join);
+        if let Some(error) = self.failure.get() {
+            return Err(error.clone());
+        }
+        let open = self.lock().take_open();
+        open.map_or(Ok(()), QueryExchanges::finish)
+    }
+
+    /// Stops what runs, and waits for its threads. The other ranks are told if they have not ended the query too.
+    pub(in crate::execution) fn end(&self) {
+        if self.part.is_none() {
+            return;
+        }
+        let (planned, threads, open) = {
+            let mut state = self.lock();
+            let open = state.take_open();
+            (std::mem::take(&mut state.planned), std::mem::take(&mut state.threads), open)
+        };
+        if !threads.is_empty() {
+            self.stop.stop();
+        }
+        drop(planned);
+        // Drivers that wait for an exchange find that it was given up.
+        drop(open);
+        threads.into_iter().for_each(StartedWork::join);
+    }
+
+    /// What exchanges have moved, by their places in the metrics, after the end. Once.
+    pub(in crate::execution) fn take_moved(&self) -> Vec<(usize, ExchangeMetrics)> {
+        std::mem::take(&mut self.lock().moved)
+    }
+}
+
+impl Drop for Exchanges {
+    fn drop(&mut self) {
+        let never_begun = || Error::new(ErrorKind::Cancelled, "the query was given up before it had begun");
+        self.refuse(&self.failure.get().cloned().unwrap_or_else(never_begun));
+    }
+}
+
+/// The work of a thread: what it fails with, the query fails with. A panic ends the query, not the process.
+fn guarded(query: &Arc<Query>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    let result = result.unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
+    result.map_err(|error| query.exchanges.fail(error))
+}

@@ -1,0 +1,48 @@
+//! Another rank, as rank 0 sees it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use pystachio_engine::StopFlag;
+use pystachio_plan::{QueryMetrics, QueryRequest, Result};
+
+use crate::{
+    exchange::{ExchangeNetwork, QueryId, Rank},
+    execution::{DeviceEngine, RankPart},
+};
+
+/// Another rank, wherever it is.
+#[async_trait]
+pub trait RankPeer: Send + Sync + 'static {
+    /// Which one.
+    fn rank(&self) -> Rank;
+
+    /// Runs its part in a query whose plan was distributed, from its start to its end there. Dropping the future or stopping `stop` stops it; the
+    /// rank tells the others of that, and of what it fails with, by the exchange network.
+    ///
+    /// # Errors
+    ///
+    /// What the query failed with: on that rank, or as `Peer` on another one; `Unavailable` if the rank can't be reached.
+    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics>;
+}
+
+/// A rank of this process.
+pub(super) struct LocalPeer {
+    pub(super) engine: DeviceEngine,
+    pub(super) network: Arc<ExchangeNetwork>,
+}
+
+#[async_trait]
+impl RankPeer for LocalPeer {
+    fn rank(&self) -> Rank {
+        self.network.rank()
+    }
+
+    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
+        let part = RankPart { network: self.network.clone(), query, begun: None };
+        let mut stream = self.engine.run_part(request, part, stop).await?;
+        // It has no rows to give.
+        while stream.next_batch().await?.is_some() {}
+        Ok(stream.metrics())
+    }
+}

@@ -1,0 +1,195 @@
+//! Rank 0's rows, and what came of the query on the other ranks.
+
+use std::{sync::Arc, time::Duration};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use async_trait::async_trait;
+use pystachio_engine::{ResultStream, StopFlag};
+use pystachio_plan::{Error, ErrorKind, OperatorMetrics, QueryMetrics, Result};
+use tokio::{sync::watch, task::JoinHandle};
+
+use super::peer::RankPeer;
+use crate::exchange::{QueryId, Rank};
+
+/// How long the outcome of other ranks is waited for when rank 0 is done: they have heard in a round that the query is over, and end what their
+/// threads have at hand.
+const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// A query that runs on other ranks. Dropping it stops it on all of them.
+pub(super) struct PeerRuns {
+    runs: Vec<(Rank, JoinHandle<Result<QueryMetrics>>)>,
+    /// Stops the query on all ranks.
+    stop: StopFlag,
+}
+
+impl Drop for PeerRuns {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+impl PeerRuns {
+    /// Starts a query on other ranks as soon as it has begun on rank 0.
+    pub(super) fn start(
+        peers: &[Arc<dyn RankPeer>],
+        query: QueryId,
+        request: &pystachio_plan::QueryRequest,
+        stop: StopFlag,
+        begun: &watch::Sender<bool>,
+    ) -> Self {
+        let run = |peer: &Arc<dyn RankPeer>| {
+            let (peer, request, stop) = (peer.clone(), request.clone(), stop.clone());
+            let (rank, mut begun) = (peer.rank(), begun.subscribe());
+            let run = tokio::spawn(async move {
+                if begun.wait_for(|has_begun| *has_begun).await.is_err() {
+                    return Err(Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query"));
+                }
+                peer.run(query, request, stop).await
+            });
+            (rank, run)
+        };
+        Self { runs: peers.iter().map(run).collect(), stop }
+    }
+
+    /// What came of the query on each rank, as far as that is known soon.
+    async fn outcomes(&mut self) -> Vec<(Rank, Result<QueryMetrics>)> {
+        let mut outcomes = Vec::with_capacity(self.runs.len());
+        let deadline = tokio::time::Instant::now() + OUTCOME_WAIT_MAX;
+        for (rank, run) in std::mem::take(&mut self.runs) {
+            let outcome = match tokio::time::timeout_at(deadline, run).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(error)) => Err(Error::internal(format!("its part of the query panicked: {error}"))),
+                Err(_) => Err(Error::new(ErrorKind::Peer, format!("rank {rank} has not ended the query"))),
+            };
+            outcomes.push((rank, outcome));
+        }
+        outcomes
+    }
+
+    /// What the query fails with, where rank 0 fails so: that, unless another rank's failure is the reason.
+    pub(super) async fn reason_of(&mut self, error: Error) -> Error {
+        if !is_of_others(error.kind) {
+            return error;
+        }
+        self.stop.stop();
+        let failed = |(rank, outcome): (Rank, Result<QueryMetrics>)| Some((rank, outcome.err()?));
+        let mut failures = self.outcomes().await.into_iter().filter_map(failed);
+        let own = failures.find(|(_, error)| !is_of_others(error.kind));
+        own.map_or(error, |(rank, error)| named(rank, error))
+    }
+}
+
+/// Whether a rank that fails so only says that it was told to end.
+fn is_of_others(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Peer | ErrorKind::Cancelled)
+}
+
+/// Another rank's error. What is wrong with values or files is wrong on whichever rank finds it, and is told as one rank would.
+fn named(rank: Rank, error: Error) -> Error {
+    let is_of_rank = matches!(
+        error.kind,
+        ErrorKind::FileNotFound
+            | ErrorKind::FilePermission
+            | ErrorKind::FileAccess
+            | ErrorKind::NotSupported
+            | ErrorKind::OutOfMemory
+            | ErrorKind::Protocol
+            | ErrorKind::Unavailable
+            | ErrorKind::Device
+            | ErrorKind::Internal
+    );
+    match is_of_rank {
+        true => Error { message: format!("rank {rank}: {}", error.message), ..error },
+        false => error,
+    }
+}
+
+/// Batches of rank 0, of a query that runs on all ranks.
+pub(super) struct RankedStream {
+    pub(super) stream: Box<dyn ResultStream>,
+    pub(super) peers: PeerRuns,
+    /// What the other ranks have counted, after the last batch.
+    pub(super) counted: Vec<QueryMetrics>,
+}
+
+#[async_trait]
+impl ResultStream for RankedStream {
+    fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        match self.stream.next_batch().await {
+            Ok(Some(batch)) => Ok(Some(batch)),
+            Ok(None) => {
+                // Rank 0 has all rows: whatever else comes of the others changes nothing.
+                let ended = self.peers.outcomes().await;
+                self.counted.extend(ended.into_iter().filter_map(|(_, outcome)| outcome.ok()));
+                Ok(None)
+            }
+            Err(error) => Err(self.peers.reason_of(error).await),
+        }
+    }
+
+    fn metrics(&self) -> QueryMetrics {
+        let mut sum = self.stream.metrics();
+        // The plan that ran has other operators than the one that was asked for.
+        sum.actual_rows.clear();
+        self.counted.iter().for_each(|counted| add_rank(&mut sum, counted));
+        sum
+    }
+}
+
+/// Adds what another rank has counted. What every rank finds in the same footers is counted once.
+fn add_rank(sum: &mut QueryMetrics, rank: &QueryMetrics) {
+    sum.bytes_read += rank.bytes_read;
+    sum.cache_hits += rank.cache_hits;
+    sum.cache_misses += rank.cache_misses;
+    sum.spilled_bytes += rank.spilled_bytes;
+    sum.memory_peak_bytes = sum.memory_peak_bytes.max(rank.memory_peak_bytes);
+    rank.storage_paths.iter().for_each(|path| sum.add_storage_path(*path));
+    for (sum, rank) in sum.operators.iter_mut().zip(&rank.operators) {
+        add_operator(sum, rank);
+    }
+}
+
+/// Rows and counts of all ranks together, and the time of the slowest.
+fn add_operator(sum: &mut OperatorMetrics, rank: &OperatorMetrics) {
+    if let Some(row_count) = rank.row_count {
+        *sum.row_count.get_or_insert(0) += row_count;
+    }
+    sum.elapsed_us = sum.elapsed_us.max(rank.elapsed_us);
+    rank.counters.iter().for_each(|(name, count)| sum.count(name, *count));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_values_is_told_as_one_rank_would() {
+        let value = Error::new(ErrorKind::DivisionByZero, "division by zero");
+        assert_eq!(named(Rank(2), value.clone()), value);
+        let memory = named(Rank(2), Error::new(ErrorKind::OutOfMemory, "no room"));
+        assert_eq!((memory.kind, memory.message.as_str()), (ErrorKind::OutOfMemory, "rank 2: no room"));
+    }
+
+    #[test]
+    fn rows_of_all_ranks_are_added_and_the_slowest_is_waited_for() {
+        let operator = |rows, elapsed| OperatorMetrics {
+            row_count: Some(rows),
+            elapsed_us: Some(elapsed),
+            ..OperatorMetrics::default()
+        };
+        let rank = |rows, elapsed| QueryMetrics {
+            bytes_read: 10,
+            row_groups_total: 4,
+            operators: vec![operator(rows, elapsed)],
+            ..QueryMetrics::default()
+        };
+        let mut sum = rank(3, 7);
+        add_rank(&mut sum, &rank(4, 5));
+        assert_eq!((sum.bytes_read, sum.row_groups_total), (20, 4));
+        assert_eq!(sum.operators, [operator(7, 7)]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Queries on several emulated ranks give what one rank gives.
+//!
+//! - `plans.rs`: plans made by hand, one for each way rows change ranks
+//! - `random.rs`: plans at random, with costs at random
+//! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
+
+mod failures;
+mod plans;
+mod random;
+
+use std::time::Duration;
+
+use pystachio_plan::{
+    AggregatePhase, ExchangeCosts, JoinKey, JoinSide, NamedExpression, RankPolicy, SortKey,
+};
+
+use super::*;
+use crate::{
+    exchange::{LocalCommunicator, NetworkOptions},
+    execution::{RankedEngine, RankedOptions, ranks::ranks_over, ranks_of_one_process},
+};
+
+/// No query takes as long, on a machine that does other things too.
+const QUERY_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// Ranks on emulated devices, with their folder for spill files.
+struct RankedFixture {
+    engine: RankedEngine,
+    runtime: tokio::runtime::Runtime,
+    _folder: tempfile::TempDir,
+}
+
+/// How ranks are made.
+#[derive(Clone, Copy)]
+struct RankShape {
+    rank_count: usize,
+    /// Of each.
+    memory_bytes: u64,
+    /// In which order devices work; without one, as the environment says.
+    seed: Option<u64>,
+    options: RankedOptions,
+}
+
+/// All queries on all ranks, every table dealt.
+fn on_all() -> RankedOptions {
+    let costs = ExchangeCosts { whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
+    RankedOptions { policy: RankPolicy::All, costs }
+}
+
+impl RankShape {
+    fn new(rank_count: usize) -> Self {
+        Self { rank_count, memory_bytes: PLENTY_BYTES / 4, seed: None, options: on_all() }
+    }
+}
+
+impl RankedFixture {
+    fn new(shape: RankShape) -> Self {
+        let platform = |number: usize| {
+            let platform = match shape.seed {
+                None => EmulatedPlatform::new(),
+                Some(seed) => EmulatedPlatform::with_seed(seed.wrapping_mul(1000) + number as u64),
+            };
+            Arc::new(platform) as Arc<dyn Platform>
+        };
+        Self::over((0..shape.rank_count).map(platform).collect(), shape)
+    }
+
+    fn over(platforms: Vec<Arc<dyn Platform>>, shape: RankShape) -> Self {
+        // So that ranks of few queries are soon gone.
+        let idle_interval = Duration::from_millis(5);
+        let silence_max = QUERY_TIME_MAX;
+        let network = NetworkOptions { idle_interval, silence_max, ..NetworkOptions::default() };
+        Self::with(shape, |options, ranked| {
+            ranks_over(platforms, (options, &Arc::default(), ranked), network, |_| {}).unwrap()
+        })
+    }
+
+    /// As a host makes them.
+    fn as_hosted(shape: RankShape) -> Self {
+        let platform = |_| Arc::new(EmulatedPlatform::new()) as Arc<dyn Platform>;
+        let platforms = (0..shape.rank_count).map(platform).collect();
+        Self::with(shape, |options, ranked| {
+            ranks_of_one_process(platforms, options, &Arc::default(), ranked).unwrap()
+        })
+    }
+
+    /// Ranks on devices that work at once, over a network of these options, each of whose ends is prepared.
+    fn over_network(
+        shape: RankShape,
+        network: NetworkOptions,
+        prepare: impl Fn(&mut LocalCommunicator),
+    ) -> Self {
+        let platform = |_| Arc::new(EmulatedPlatform::at_once()) as Arc<dyn Platform>;
+        let platforms = (0..shape.rank_count).map(platform).collect();
+        Self::with(shape, |options, ranked| {
+            ranks_over(platforms, (options, &Arc::default(), ranked), network, prepare).unwrap()
+        })
+    }
+
+    fn with(shape: RankShape, make: impl FnOnce(&DeviceOptions, RankedOptions) -> RankedEngine) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = DeviceOptions {
+            cache_bytes: 0,
+            pinned_cache_bytes: 0,
+            memory_bytes: shape.memory_bytes,
+            host_bytes: shape.memory_bytes,
+            spill_directory: folder.path().to_owned(),
+            affinity: Affinity::default(),
+        };
+        let engine = make(&options, shape.options);
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
+        Self { engine, runtime, _folder: folder }
+    }
+
+    fn run(&self, plan: Plan) -> Result<Answer> {
+        self.run_until(plan, StopFlag::default())
+    }
+
+    fn run_until(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
+        let answer = self.answer(plan, stop);
+        self.wait_idle();
+        answer
+    }
+
+    /// # Panics
+    ///
+    /// If it takes too long.
+    fn answer(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
+        self.runtime.block_on(async {
+            let run = async {
+                let mut stream = self.engine.run(request(plan), stop).await?;
+                let mut rows = Vec::new();
+                while let Some(batch) = stream.next_batch().await? {
+                    rows.extend(batch_rows(&batch));
+                }
+                Ok(Answer { rows, metrics: stream.metrics() })
+            };
+            tokio::time::timeout(QUERY_TIME_MAX, run).await.expect("it takes too long")
+        })
+    }
+
+    /// Waits for rank 0's threads of queries that were answered. They leave nothing behind.
+    fn wait_idle(&self) {
+        while self.engine.first().query_counts().1 > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(self.engine.first().memory().used_bytes(), 0, "device memory is left over");
+    }
+}
+
+/// Whether rows have changed ranks.
+fn is_distributed(answer: &Answer) -> bool {
+    let exchanges = ["Shuffle", "Broadcast", "Gather", "Merge", "Own"];
+    let descriptions = answer.metrics.operators.iter().map(|operator| &operator.description);
+    descriptions.into_iter().any(|text| exchanges.iter().any(|exchange| text.starts_with(exchange)))
+}
+
+fn joined(
+    kind: JoinKind,
+    sides: [Arc<Relation>; 2],
+    keys: &[(Expression, Expression)],
+    build: JoinSide,
+) -> Arc<Relation> {
+    let [left, right] = sides;
+    let key = |(left, right): &(Expression, Expression)| JoinKey { left: left.clone(), right: right.clone() };
+    let rows = left.estimate.rows.max(right.estimate.rows);
+    let keys = keys.iter().map(key).collect();
+    Relation::new(Operator::Join { kind, left, right, keys, residual: None, build }, rows)
+}
+
+fn aggregated(
+    input: Arc<Relation>,
+    groups: &[(u32, Expression)],
+    aggregates: Vec<AggregateCall>,
+    rows: f64,
+) -> Arc<Relation> {
+    let named = |(id, expression): &(u32, Expression)| NamedExpression {
+        id: ColumnId(*id),
+        expression: expression.clone(),
+    };
+    let groups = groups.iter().map(named).collect();
+    Relation::new(Operator::Aggregate { input, groups, aggregates, phase: AggregatePhase::Whole }, rows)
+}
+
+fn sorted_by(input: Arc<Relation>, keys: &[(Expression, bool)]) -> Arc<Relation> {
+    let key = |(expression, descending): &(Expression, bool)| SortKey {
+        expression: expression.clone(),
+        descending: *descending,
+        nulls_first: *descending,
+    };
+    let rows = input.estimate.rows;
+    Relation::new(Operator::Sort { input, keys: keys.iter().map(key).collect() }, rows)
+}
+
+fn limited(input: Arc<Relation>, offset: i64, count: i64) -> Arc<Relation> {
+    let number = |value| Some(Expression::literal(pystachio_plan::Value::Int(value), DataType::Int64));
+    let rows = input.estimate.rows.min(count as f64);
+    Relation::new(Operator::Limit { input, offset: number(offset), count: number(count) }, rows)
+}

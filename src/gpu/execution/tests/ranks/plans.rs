@@ -1,0 +1,174 @@
+//! Plans made by hand.
+
+use pystachio_plan::Function;
+
+use super::*;
+
+fn shape(seed: u64, row_count: usize) -> Shape {
+    Shape { seed, row_count, key_count: 400, repeated_percent: 3, null_percent: 5 }
+}
+
+fn tables() -> [Table; 2] {
+    [Table::made(shape(81, 3000)), Table::made(shape(82, 1500))]
+}
+
+/// Whether the rows of a plan have an order.
+#[derive(Clone, Copy, PartialEq)]
+enum Rows {
+    InOrder,
+    InAny,
+}
+
+/// How many ranks, the memory of each, and in which order their devices work.
+type RankCase = (usize, u64, Option<u64>);
+
+/// Runs a plan on one rank and on several, with plenty of memory and with little.
+fn check_ranks(make: impl Fn() -> Plan, rows: Rows, context: &str) {
+    let shapes = [
+        (1, PLENTY_BYTES / 4, None),
+        (2, PLENTY_BYTES / 4, None),
+        (3, PLENTY_BYTES / 4, Some(7)),
+        (4, PLENTY_BYTES / 4, None),
+        (3, 6 << 20, Some(8)),
+    ];
+    check_shapes(make, rows, (&shapes, context));
+}
+
+/// The same, on so many ranks with so much memory each and in these orders.
+fn check_shapes(make: impl Fn() -> Plan, rows: Rows, (shapes, context): (&[RankCase], &str)) {
+    let in_order = |answer: Answer| match rows {
+        Rows::InOrder => answer.rows,
+        Rows::InAny => sorted(answer.rows),
+    };
+    let expected = in_order(Fixture::new(PLENTY_BYTES).run(make()).unwrap());
+    for (rank_count, memory_bytes, seed) in shapes.iter().copied() {
+        let context = format!("{context}, ranks {rank_count}, memory {memory_bytes}, seed {seed:?}");
+        let shape = RankShape { memory_bytes, seed, ..RankShape::new(rank_count) };
+        let answer = RankedFixture::new(shape).run(make());
+        let answer = answer.unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(is_distributed(&answer), rank_count > 1, "{context}: {:?}", answer.metrics.operators);
+        assert_eq!(in_order(answer), expected, "{context}");
+    }
+}
+
+#[test]
+fn rows_of_a_table_that_ranks_share_come_once() {
+    let [table, _] = tables();
+    check_ranks(|| plan(table.scan(0)), Rows::InAny, "scan");
+}
+
+#[test]
+fn a_query_that_one_rank_answers_sooner_is_not_shared() {
+    let [table, _] = tables();
+    let ranks = |policy| RankShape { options: RankedOptions::of(policy), ..RankShape::new(2) };
+    for (policy, is_shared) in [(RankPolicy::Fastest, false), (RankPolicy::All, true)] {
+        let answer = RankedFixture::new(ranks(policy)).run(plan(table.scan(0))).unwrap();
+        assert_eq!((answer.rows.len(), is_distributed(&answer)), (3000, is_shared), "{policy:?}");
+        assert_eq!(counter(&answer, "rows_sent") > 0, is_shared, "{:?}", answer.metrics.operators);
+    }
+}
+
+#[test]
+fn joins_of_every_kind_meet_their_rows() {
+    let [left, right] = tables();
+    for kind in JOIN_KINDS {
+        for build in [JoinSide::Left, JoinSide::Right] {
+            let make = || {
+                let sides = [left.scan(0), right.scan(10)];
+                plan(joined(kind, sides, &[(int64(0), int64(10))], build))
+            };
+            let shapes = [(2, PLENTY_BYTES / 4, Some(7)), (3, 6 << 20, None)];
+            check_shapes(make, Rows::InAny, (&shapes, &format!("{kind:?}, build {build:?}")));
+        }
+    }
+}
+
+#[test]
+fn texts_are_keys_of_joins_and_groups_on_all_ranks() {
+    let [left, right] = tables();
+    let make = || {
+        let few = limited(sorted_by(right.scan(10), &[(int64(13), false)]), 0, 50);
+        let both = joined(JoinKind::Inner, [left.scan(0), few], &[(text(1), text(11))], JoinSide::Right);
+        let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
+        plan(aggregated(both, &[(20, text(1)), (21, int64(0))], vec![count], 500.0))
+    };
+    check_ranks(make, Rows::InAny, "texts");
+}
+
+#[test]
+fn aggregates_of_all_rows_of_groups_and_of_different_values() {
+    let [table, _] = tables();
+    let calls = |distinct: bool| {
+        let wide = DataType::Decimal { precision: 38, scale: 0 };
+        let calls = vec![
+            aggregate_call(30, Aggregate::Count, Some(int64(2)), DataType::Int64),
+            aggregate_call(31, Aggregate::Sum, Some(int64(2)), wide),
+        ];
+        calls.into_iter().map(|call| AggregateCall { distinct, ..call }).collect::<Vec<_>>()
+    };
+    for distinct in [false, true] {
+        for groups in [vec![], vec![(20, int64(0))], vec![(20, text(1)), (21, int64(0))]] {
+            for rows in [3.0, 3000.0] {
+                let make = || plan(aggregated(table.scan(0), &groups, calls(distinct), rows));
+                let shapes = [(2, 6 << 20, Some(7)), (4, PLENTY_BYTES / 4, None)];
+                let context = format!("distinct {distinct}, {groups:?}, {rows} rows");
+                check_shapes(make, Rows::InAny, (&shapes, &context));
+            }
+        }
+    }
+}
+
+#[test]
+fn orders_and_first_rows_are_those_of_all_ranks() {
+    let [table, _] = tables();
+    let keys = [(text(1), true), (int64(3), false)];
+    check_ranks(|| plan(sorted_by(table.scan(0), &keys)), Rows::InOrder, "sort");
+    let first = || plan(limited(sorted_by(table.scan(0), &keys), 5, 40));
+    check_ranks(first, Rows::InOrder, "first rows");
+    let counted = || {
+        let some = limited(table.scan(0), 10, 200);
+        plan(aggregated(some, &[], vec![aggregate_call(30, Aggregate::Count, None, DataType::Int64)], 1.0))
+    };
+    check_ranks(counted, Rows::InAny, "some rows");
+}
+
+/// The second join's filter is of what one rank has. Below the shuffle of the first join it would drop rows of other ranks.
+#[test]
+fn filters_of_one_ranks_keys_stay_where_they_hold() {
+    let [left, right] = tables();
+    let third = Table::made(shape(83, 600));
+    let make = || {
+        let is_few = Expression::predicate(
+            Function::Less,
+            vec![int64(22), Expression::literal(pystachio_plan::Value::Int(0), DataType::Int64)],
+        );
+        let below = joined(
+            JoinKind::Inner,
+            [left.scan(0), right.scan(10)],
+            &[(int64(0), int64(10))],
+            JoinSide::Right,
+        );
+        let few = third.filtered(20, &[is_few]);
+        plan(joined(JoinKind::Inner, [below, few], &[(int64(3), int64(23))], JoinSide::Right))
+    };
+    check_ranks(make, Rows::InAny, "two joins");
+}
+
+/// One side of the upper join needs what the other side needs, in another order, with little room in every box.
+#[test]
+fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
+    let [left, right] = tables();
+    let make = || {
+        let sides = |first: u32| {
+            let sides = [left.scan(first), right.scan(first + 10)];
+            joined(JoinKind::Inner, sides, &[(int64(first), int64(first + 10))], JoinSide::Left)
+        };
+        let grouped = |first: u32| {
+            let count = aggregate_call(first + 30, Aggregate::Count, None, DataType::Int64);
+            aggregated(sides(first), &[(first + 20, int64(first + 13))], vec![count], 1500.0)
+        };
+        let keys = [(int64(20), int64(120))];
+        plan(joined(JoinKind::Full, [grouped(0), grouped(100)], &keys, JoinSide::Right))
+    };
+    check_ranks(make, Rows::InAny, "the same twice");
+}

@@ -1,0 +1,253 @@
+//! Plans at random, with costs at random so that rows change ranks now here and now there.
+
+use pystachio_plan::{Function, Value};
+
+use super::*;
+
+/// Plans of one run; `PYSTACHIO_TEST_PLANS` asks for more.
+const PLANS: u64 = 40;
+
+type Typed = (ColumnId, DataType);
+
+struct Generator<'a> {
+    random: Random,
+    tables: &'a [Table],
+    next_id: u32,
+}
+
+impl Generator<'_> {
+    fn id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.random.below(100) < percent
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.random.below(from.len() as u64) as usize].clone()
+    }
+
+    fn rows(&mut self) -> f64 {
+        10f64.powi(self.random.below(7) as i32)
+    }
+
+    fn above(&mut self, operator: Operator) -> Arc<Relation> {
+        let rows = self.rows();
+        Relation::new(operator, rows)
+    }
+
+    fn column(&mut self, columns: &[Typed], data_type: &DataType) -> Option<Expression> {
+        let known: Vec<Typed> = columns.iter().filter(|(_, known)| known == data_type).cloned().collect();
+        if known.is_empty() {
+            return None;
+        }
+        let (id, data_type) = self.pick(&known);
+        Some(Expression::column(id, data_type))
+    }
+
+    fn scan(&mut self) -> Arc<Relation> {
+        let first = self.next_id + 1;
+        self.next_id += 4;
+        let place = self.random.below(self.tables.len() as u64) as usize;
+        let mut conditions = Vec::new();
+        if self.chance(40) {
+            conditions.push(self.condition(&[(ColumnId(first + 2), DataType::Int64)]));
+        }
+        let mut relation = self.tables[place].filtered(first, &conditions);
+        let rows = self.rows();
+        Arc::make_mut(&mut relation).estimate.rows = rows;
+        relation
+    }
+
+    fn condition(&mut self, columns: &[Typed]) -> Expression {
+        let bound = Expression::literal(Value::Int(self.random.below(1000) as i64 - 500), DataType::Int64);
+        match self.column(columns, &DataType::Int64) {
+            None => Expression::literal(Value::Bool(true), DataType::Bool),
+            Some(column) if self.chance(50) => Expression::predicate(Function::Less, vec![column, bound]),
+            Some(column) => Expression::predicate(Function::Less, vec![bound, column]),
+        }
+    }
+
+    fn relation(&mut self, depth: u64) -> Arc<Relation> {
+        if depth == 0 {
+            return self.scan();
+        }
+        match self.random.below(12) {
+            0..=4 => self.join(depth - 1),
+            5..=7 => self.aggregate(depth - 1),
+            8 => {
+                let input = self.relation(depth - 1);
+                let predicate = self.condition(&input.columns());
+                self.above(Operator::Filter { input, predicate })
+            }
+            9 => self.union(depth - 1),
+            10 => {
+                let input = self.relation(depth - 1);
+                self.first_rows(input)
+            }
+            _ => self.scan(),
+        }
+    }
+
+    fn join(&mut self, depth: u64) -> Arc<Relation> {
+        let right_depth = self.random.below(depth + 1);
+        let (left, right) = (self.relation(depth), self.relation(right_depth));
+        let kind = if self.chance(40) { JoinKind::Inner } else { self.pick(&JOIN_KINDS) };
+        let key_count = if kind == JoinKind::NullAwareAnti { 1 } else { 1 + self.random.below(2) };
+        let mut keys = Vec::new();
+        for _ in 0..key_count {
+            let data_type = if self.chance(70) { DataType::Int64 } else { DataType::Text };
+            let sides = (self.column(&left.columns(), &data_type), self.column(&right.columns(), &data_type));
+            if let (Some(left), Some(right)) = sides {
+                keys.push(JoinKey { left, right });
+            }
+        }
+        if keys.is_empty() {
+            return left;
+        }
+        let build = if self.chance(50) { JoinSide::Left } else { JoinSide::Right };
+        let residual = None;
+        let joined = self.above(Operator::Join { kind, left, right, keys, residual, build });
+        // Joins of joins of joins would have no end of rows.
+        if depth > 0 { self.aggregate_of(joined) } else { joined }
+    }
+
+    fn aggregate(&mut self, depth: u64) -> Arc<Relation> {
+        let input = self.relation(depth);
+        self.aggregate_of(input)
+    }
+
+    fn aggregate_of(&mut self, input: Arc<Relation>) -> Arc<Relation> {
+        let columns = input.columns();
+        let mut groups = Vec::new();
+        for _ in 0..self.random.below(3) {
+            let (id, data_type) = self.pick(&columns);
+            groups.push((self.id(), Expression::column(id, data_type)));
+        }
+        let distinct = self.chance(20);
+        let same = self.column(&columns, &DataType::Int64);
+        let mut calls = vec![aggregate_call(self.id(), Aggregate::Count, None, DataType::Int64)];
+        if distinct && same.is_some() {
+            calls.clear();
+        }
+        for _ in 0..1 + self.random.below(3) {
+            let argument = if distinct { same.clone() } else { self.column(&columns, &DataType::Int64) };
+            let Some(argument) = argument else { continue };
+            let choice = if distinct { self.random.below(2) } else { self.random.below(4) };
+            let (function, data_type) = match choice {
+                0 => (Aggregate::Count, DataType::Int64),
+                1 => (Aggregate::Sum, DataType::Decimal { precision: 38, scale: 0 }),
+                2 => (Aggregate::Min, DataType::Int64),
+                _ => (Aggregate::Max, DataType::Int64),
+            };
+            let filter = (!distinct && self.chance(20)).then(|| self.condition(&columns));
+            let call = aggregate_call(self.id(), function, Some(argument), data_type);
+            calls.push(AggregateCall { distinct, filter, ..call });
+        }
+        let rows = self.rows();
+        aggregated(input, &groups, calls, rows)
+    }
+
+    fn union(&mut self, depth: u64) -> Arc<Relation> {
+        let mut inputs = Vec::new();
+        for _ in 0..2 + self.random.below(2) {
+            let input = self.relation(depth.min(1));
+            let ids = input.columns().into_iter();
+            let numbers: Vec<ColumnId> =
+                ids.filter(|(_, data_type)| *data_type == DataType::Int64).map(|(id, _)| id).collect();
+            if !numbers.is_empty() {
+                let ids = vec![self.pick(&numbers), self.pick(&numbers)];
+                inputs.push((input, ids));
+            }
+        }
+        if inputs.is_empty() {
+            return self.scan();
+        }
+        let columns = vec![(ColumnId(self.id()), DataType::Int64), (ColumnId(self.id()), DataType::Int64)];
+        self.above(Operator::UnionAll { inputs, columns })
+    }
+
+    /// In an order that leaves no choice.
+    fn sorted(&mut self, input: Arc<Relation>) -> Arc<Relation> {
+        let mut keys = Vec::new();
+        for (id, data_type) in input.columns() {
+            keys.push((Expression::column(id, data_type), self.chance(50)));
+        }
+        let turn = self.random.below(keys.len() as u64) as usize;
+        keys.rotate_left(turn);
+        sorted_by(input, &keys)
+    }
+
+    fn first_rows(&mut self, input: Arc<Relation>) -> Arc<Relation> {
+        let sorted = self.sorted(input);
+        let (offset, count) = (self.random.below(20) as i64, self.random.below(200) as i64);
+        limited(sorted, offset, count)
+    }
+
+    fn costs(&mut self) -> ExchangeCosts {
+        let mut costs = ExchangeCosts::default();
+        if self.chance(70) {
+            costs.whole_scan_bytes_max = 0;
+        }
+        if self.chance(80) {
+            let size = |random: &mut Random, least: f64| least * 10f64.powi(random.below(8) as i32);
+            costs.exchange_s = size(&mut self.random, 1e-9);
+            costs.link_bytes_per_s = size(&mut self.random, 1e3);
+            costs.build_row_s = size(&mut self.random, 1e-12);
+            costs.group_row_s = size(&mut self.random, 1e-12);
+        }
+        costs
+    }
+}
+
+#[test]
+fn plans_at_random_give_what_one_rank_gives() {
+    let first: u64 =
+        std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let count =
+        std::env::var("PYSTACHIO_TEST_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANS);
+    let shape = |seed, row_count, key_count| Shape {
+        seed,
+        row_count,
+        key_count,
+        repeated_percent: 2,
+        null_percent: 4,
+    };
+    let tables = [shape(1, 700, 300), shape(2, 240, 100), shape(3, 0, 1), shape(4, 90, 30)].map(Table::made);
+    let alone = Fixture::new(PLENTY_BYTES);
+    let mut distributed_count = 0;
+    for seed in first..first + count {
+        let mut generator = Generator { random: Random::new(seed), tables: &tables, next_id: 0 };
+        let depth = 1 + generator.random.below(3);
+        let mut root = generator.relation(depth);
+        let in_order = generator.chance(30);
+        if in_order {
+            root = generator.sorted(root);
+            if generator.chance(60) {
+                root = limited(root, generator.random.below(5) as i64, generator.random.below(100) as i64);
+            }
+        }
+        let costs = generator.costs();
+        let rank_count = 2 + generator.random.below(3) as usize;
+        let shape = RankShape {
+            seed: generator.chance(60).then_some(seed),
+            memory_bytes: if generator.chance(30) { 8 << 20 } else { PLENTY_BYTES / 4 },
+            options: RankedOptions { costs, ..on_all() },
+            ..RankShape::new(rank_count)
+        };
+        let in_any = |rows| if in_order { rows } else { sorted(rows) };
+        let expected = alone.run(plan(root.clone()));
+        let found = RankedFixture::new(shape).run(plan(root.clone()));
+        let context = format!("seed {seed}, ranks {rank_count}");
+        match (expected, found) {
+            (Ok(expected), Ok(found)) => {
+                distributed_count += u64::from(is_distributed(&found));
+                assert_eq!(in_any(found.rows), in_any(expected.rows), "{context}");
+            }
+            (expected, found) => panic!("{context}: {:?}, {:?}", expected.err(), found.err()),
+        }
+    }
+    assert!(distributed_count * 2 > count, "{distributed_count} of {count} plans ran on several ranks");
+}
