@@ -28,7 +28,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from differential import cases, edges, generate, letters, statements, views, writers  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, differences, write_counts  # noqa: E402
-from harness.explain import engine_operators, plan_operators, plan_shape, ran_on, runs_on  # noqa: E402
+from harness.explain import plan_operators, plan_shape, ran_on, ranks_of, runs_on  # noqa: E402
 from harness.libpq import QueryError, Result, Session  # noqa: E402
 
 SUITES = ["cases", "data", "generated", "views", "edges", "literals", "letters", "arrays", "statements", "set_operations", "tpch", "spec", "optimized",
@@ -48,7 +48,6 @@ SPILL_MEMORY = "1MB"
 RANK_COUNTS = (1, 2, 4)
 # How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
 RANKED_QUERIES_MIN = 22
-EXCHANGES = ("Shuffle", "Broadcast", "Gather", "Merge")
 # What must spill there: build sides, groups, different values and orders that are larger than that.
 SPILL_QUERIES = {
     "join": "SELECT count(*), sum(l_quantity), min(o_comment), max(p_name) FROM lineitem JOIN orders ON l_orderkey = o_orderkey "
@@ -524,12 +523,18 @@ def run_ranks(conninfo, options):
             if options.only and options.only not in name:
                 continue
             compare(pair, claims, f"{name} on {count} ranks", sql, True)
-            operators = outcome_of(lambda: engine_operators(pair.actual, sql))
-            if isinstance(operators, QueryError):
-                claims.record(f"{name} on {count} ranks runs", str(operators))
-            elif any(operator.startswith(EXCHANGES) for operator in operators):
+            scans = outcome_of(lambda: ranks_of(pair.actual, sql))
+            if isinstance(scans, QueryError):
+                claims.record(f"{name} on {count} ranks runs", str(scans))
+                continue
+            for ranks, planned, moved in (scan for scan in scans if scan[0].startswith(f"all {count};")):
                 exchanged.append(name)
+                # Every exchange of the plan, and every rank's part in it.
+                parts = [line for line in moved if line.startswith("  rank ")]
+                claims.check(f"{name} on {count} ranks says what moves", planned and len(moved) - len(parts) == len(planned)
+                             and len(parts) == count * len(planned), f"{ranks} {planned} {moved}")
         pair.close()
+        exchanged = sorted(set(exchanged))
         print(f"ranks: rows of {len(exchanged)} queries change ranks on {count}")
         if not options.only:
             wanted = RANKED_QUERIES_MIN if count > 1 else 0

@@ -4,6 +4,10 @@ import json
 import re
 
 
+# A line of a plan: an exchange that moves rows, its number and its reason.
+EXCHANGE = r" *(Shuffle|Broadcast|Gather|Merge) \d+.*: \w"
+
+
 class PlanShape:
     """`one_scan`: a single Foreign Scan, with InitPlans that are single Foreign Scans too."""
 
@@ -39,12 +43,14 @@ def ran_on(session, query):
     return places, sum(node.get("Spilled Bytes", 0) for node in nodes)
 
 
-def engine_operators(session, query):
-    """Runs `query` (one statement that EXPLAIN takes): the lines of the engine's own operators, over all scans."""
+def ranks_of(session, query):
+    """Runs `query` (one statement that EXPLAIN takes): by scan that says which ranks ran it, what it says, the plan's exchanges with
+    the reason for each, and what they moved."""
     text = session.run("EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + query).scalar()
     nodes = []
     _collect_plans(json.loads(text)[0]["Plan"], nodes)
-    return [line.strip() for node in nodes for line in node.get("Engine Operators", [])]
+    planned = [[line.strip() for line in node.get("Rank Plan", []) if re.match(EXCHANGE, line)] for node in nodes]
+    return [(node["Ranks"], plan, node.get("Exchanges", [])) for node, plan in zip(nodes, planned) if "Ranks" in node]
 
 
 class PlanOperator:

@@ -17,10 +17,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, Error, Literal, MemorySpace, Plan, Value};
+use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 13;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -518,6 +518,65 @@ pub struct QueryMetrics {
     pub device_work: Option<DeviceWork>,
     /// The rows of the plan's operators, in preorder, if asked for; `None` where the engine can't tell.
     pub actual_rows: Vec<Option<ActualRows>>,
+    /// How it runs on the server's ranks, if asked for and if there are several.
+    pub ranks: Option<RanksReport>,
+    /// What exchanges have moved, by rank and then in the order of the plan, if asked for.
+    pub exchanges: Vec<ExchangeTraffic>,
+}
+
+/// How a query runs on the ranks of a server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RanksReport {
+    /// How many ranks there are.
+    pub rank_count: u32,
+    /// What they do.
+    pub choice: RankChoice,
+    /// Time that the query is expected to take on one rank.
+    pub one_rank_us: u64,
+    /// And on all of them; absent if it can't be distributed.
+    pub all_ranks_us: Option<u64>,
+    /// The rows of the operators of the plan that all ranks run, in preorder, of all ranks together; of a run.
+    pub actual_rows: Vec<Option<ActualRows>>,
+}
+
+/// Which ranks run a query.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RankChoice {
+    /// All.
+    All {
+        /// What each of them runs.
+        plan: Box<Plan>,
+        /// What is expected of its exchanges.
+        exchanges: Vec<ExchangeFacts>,
+    },
+    /// Rank 0 alone.
+    First {
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// What an exchange has moved on one rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangeTraffic {
+    /// The rank's number.
+    pub rank: u32,
+    /// The exchange's kind and number, in words.
+    pub exchange: String,
+    /// Rows that the rank has given to it; one that every rank gets counts once.
+    pub sent_rows: u64,
+    /// Bytes of blocks that the rank has sent, to itself too, once for each rank that got them.
+    pub sent_bytes: u64,
+    /// Rows that came.
+    pub received_rows: u64,
+    /// Bytes of blocks that came.
+    pub received_bytes: u64,
+    /// From the first block that the rank sent or got to the last.
+    pub moving_us: u64,
+    /// Time in which what gives rows waited for room.
+    pub send_wait_us: u64,
+    /// Time in which what takes them waited for blocks.
+    pub receive_wait_us: u64,
 }
 
 /// What a device did for a query, over all its streams.
@@ -631,6 +690,11 @@ impl QueryMetrics {
 }
 
 impl OperatorMetrics {
+    /// A counter; 0 if nothing was added to it.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, sum)| *sum)
+    }
+
     /// Adds to a counter.
     pub fn count(&mut self, name: &str, value: u64) {
         match self.counters.iter_mut().find(|(known, _)| known == name) {

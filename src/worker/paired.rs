@@ -119,6 +119,7 @@ impl Engine for PairedEngine {
     async fn preview(&self, request: QueryRequest) -> Result<QueryMetrics> {
         let Decision { is_device, estimates } = self.decide(&request).await;
         let metrics = self.cpu.preview(request.clone()).await?;
+        let mut ranks = None;
         let device = match &self.device {
             Ok(device) if is_device => {
                 let device = device.clone();
@@ -126,13 +127,17 @@ impl Engine for PairedEngine {
                 let preview = tokio::task::spawn_blocking(move || device.preview(&request)).await;
                 match preview {
                     Ok(Err(refusal)) if is_refusal(&refusal) => refused_name(&refusal),
+                    Ok(Ok(preview)) => {
+                        ranks = preview.ranks;
+                        self.device_name.to_owned()
+                    }
                     _ => self.device_name.to_owned(),
                 }
             }
             _ if is_device => self.device_name.to_owned(),
             _ => CPU_NAME.to_owned(),
         };
-        Ok(QueryMetrics { device, estimates, ..metrics })
+        Ok(QueryMetrics { device, estimates, ranks, ..metrics })
     }
 
     async fn sample(&self, request: SampleRequest) -> Result<Box<dyn ResultStream>> {

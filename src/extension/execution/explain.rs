@@ -9,6 +9,12 @@
 //!   Not Pushed Down: …                         VERBOSE
 //!   Runs On: cuda                              COSTS; Ran On: ANALYZE
 //!   Expected Times: cpu 93 ms, cuda 12 ms
+//!   Ranks: all 4; expected: 12 ms on all, 40 ms on one      of servers with several
+//!   Rank Plan:
+//!     Merge …: the order of all ranks' rows
+//!   Exchanges:                               ANALYZE
+//!     Shuffle 0: rows=6000 bytes=96000 skew=1.02
+//!       rank 0: sent …
 //!   Engine Time: 12.3 ms (…)                   ANALYZE
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
@@ -17,8 +23,8 @@ use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    ActualRows, DeviceWork, EngineEstimates, OperatorMetrics, PlanFacts, QueryMetrics, QueryRequest,
-    plan_lines,
+    ActualRows, DeviceWork, EngineEstimates, ExchangeTraffic, OperatorMetrics, PlanFacts, QueryMetrics,
+    QueryRequest, RankChoice, RanksReport, plan_lines,
 };
 
 use super::{
@@ -88,16 +94,32 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.memory_peak_bytes = now.memory_peak_bytes.max(before.memory_peak_bytes);
     now.spilled_bytes += before.spilled_bytes;
     now.device_work = sum_work(before.device_work, now.device_work);
-    now.actual_rows = match now.actual_rows.len() == before.actual_rows.len() {
-        true => now
-            .actual_rows
-            .iter()
-            .zip(&before.actual_rows)
-            .map(|(now, before)| sum_rows(*before, *now))
-            .collect(),
-        false => Vec::new(),
-    };
+    now.actual_rows = sum_all_rows(&before.actual_rows, &now.actual_rows);
+    if let Some(report) = &mut now.ranks {
+        let before = before.ranks.as_ref().map_or(&[][..], |before| &before.actual_rows);
+        report.actual_rows = sum_all_rows(before, &report.actual_rows);
+    }
+    for traffic in &mut now.exchanges {
+        let is_same =
+            |known: &&ExchangeTraffic| (known.rank, &known.exchange) == (traffic.rank, &traffic.exchange);
+        let Some(before) = before.exchanges.iter().find(is_same) else { continue };
+        traffic.sent_rows += before.sent_rows;
+        traffic.sent_bytes += before.sent_bytes;
+        traffic.received_rows += before.received_rows;
+        traffic.received_bytes += before.received_bytes;
+        traffic.moving_us += before.moving_us;
+        traffic.send_wait_us += before.send_wait_us;
+        traffic.receive_wait_us += before.receive_wait_us;
+    }
     now
+}
+
+/// Of operators of one plan; nothing if the plans differ.
+fn sum_all_rows(before: &[Option<ActualRows>], now: &[Option<ActualRows>]) -> Vec<Option<ActualRows>> {
+    match now.len() == before.len() {
+        true => now.iter().zip(before).map(|(now, before)| sum_rows(*before, *now)).collect(),
+        false => Vec::new(),
+    }
 }
 
 fn sum_work(before: Option<DeviceWork>, now: Option<DeviceWork>) -> Option<DeviceWork> {
@@ -148,6 +170,7 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
     };
     if let Ok(metrics) = client::preview(pg_sys::Oid::from(private.server_oid), request) {
         write_device(writer, "Runs On", &metrics);
+        write_ranks(writer, &metrics, 1);
         write_reading(writer, &metrics);
     }
 }
@@ -168,6 +191,72 @@ fn write_device(writer: &Writer, label: &str, metrics: &QueryMetrics) {
     }
 }
 
+/// Which ranks run it and why, and what they run.
+fn write_ranks(writer: &Writer, metrics: &QueryMetrics, run_count: u64) {
+    let Some(report) = &metrics.ranks else { return };
+    let RanksReport { rank_count, choice, one_rank_us, all_ranks_us, actual_rows } = report;
+    let expected = match all_ranks_us {
+        Some(all_ranks_us) => {
+            format!("; expected: {} on all, {} on one", micros(*all_ranks_us), micros(*one_rank_us))
+        }
+        None => String::new(),
+    };
+    match choice {
+        RankChoice::All { plan, exchanges } => {
+            writer.text("Ranks", &format!("all {rank_count}{expected}"));
+            let facts = PlanFacts { estimates: true, actual_rows, run_count, exchanges };
+            writer.lines("Rank Plan", &plan_lines(plan, facts));
+        }
+        RankChoice::First { reason } => {
+            writer.text("Ranks", &format!("1 of {rank_count}: {reason}{expected}"));
+        }
+    }
+}
+
+/// What each exchange has moved, and on each rank.
+fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool) {
+    let mut by_exchange: Vec<(&str, Vec<&ExchangeTraffic>)> = Vec::new();
+    for of_rank in traffic {
+        match by_exchange.iter_mut().find(|(exchange, _)| *exchange == of_rank.exchange) {
+            Some((_, known)) => known.push(of_rank),
+            None => by_exchange.push((&of_rank.exchange, vec![of_rank])),
+        }
+    }
+    let mut lines = Vec::new();
+    for (exchange, of_ranks) in by_exchange {
+        let received: u64 = of_ranks.iter().map(|traffic| traffic.received_bytes).sum();
+        let most = of_ranks.iter().map(|traffic| traffic.received_bytes).max().unwrap_or(0);
+        let mean = received as f64 / of_ranks.len() as f64;
+        let skew = if received == 0 { 1.0 } else { most as f64 / mean };
+        let rows: u64 = of_ranks.iter().map(|traffic| traffic.sent_rows).sum();
+        lines.push(format!("{exchange}: rows={rows} bytes={received} skew={skew:.2}"));
+        for traffic in of_ranks {
+            lines.push(format!("  {}", traffic_line(traffic, with_times)));
+        }
+    }
+    if !lines.is_empty() {
+        writer.lines("Exchanges", &lines);
+    }
+}
+
+fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
+    let ExchangeTraffic { rank, sent_rows, sent_bytes, received_rows, received_bytes, .. } = traffic;
+    let mut line = format!(
+        "rank {rank}: sent rows={sent_rows} bytes={sent_bytes}, received rows={received_rows} bytes={received_bytes}"
+    );
+    if with_times {
+        // Bytes a microsecond are megabytes a second.
+        let bytes = traffic.received_bytes.max(traffic.sent_bytes);
+        if traffic.moving_us > 0 {
+            let rate = bytes as f64 / traffic.moving_us as f64 / 1000.0;
+            line += &format!(", {rate:.2} GB/s in {}", micros(traffic.moving_us));
+        }
+        let [to_send, to_receive] = [traffic.send_wait_us, traffic.receive_wait_us].map(micros);
+        line += &format!(", waited to send {to_send}, to receive {to_receive}");
+    }
+    line
+}
+
 fn write_reading(writer: &Writer, metrics: &QueryMetrics) {
     writer.number("Files", metrics.files_total);
     if metrics.files_pruned > 0 {
@@ -186,6 +275,8 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool, hides_counts:
         return write_hidden(writer);
     }
     write_device(writer, "Ran On", metrics);
+    write_ranks(writer, metrics, cost.run_count);
+    write_traffic(writer, &metrics.exchanges, with_times);
     writer.number("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);
     writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));

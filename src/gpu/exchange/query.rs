@@ -51,6 +51,8 @@ pub struct ExchangeMetrics {
     pub producers_waited_us: u64,
     /// Microseconds that consumers waited for blocks, all together.
     pub consumers_waited_us: u64,
+    /// Microseconds from the first block that was sent or came to the last.
+    pub moving_us: u64,
 }
 
 /// Counts of an exchange, which all of its threads add to.
@@ -62,17 +64,26 @@ pub(super) struct Counters {
     received_blocks: AtomicU64,
     producers_waited_us: AtomicU64,
     consumers_waited_us: AtomicU64,
+    /// When the first block was sent or came, and the last.
+    moved: Mutex<Option<(Instant, Instant)>>,
 }
 
 impl Counters {
     pub(super) fn note_sent(&self, bytes: u64) {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.sent_blocks.fetch_add(1, Ordering::Relaxed);
+        self.note_moved();
     }
 
     pub(super) fn note_received(&self, bytes: u64) {
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.received_blocks.fetch_add(1, Ordering::Relaxed);
+        self.note_moved();
+    }
+
+    fn note_moved(&self) {
+        let now = Instant::now();
+        lock_whole(&self.moved).get_or_insert((now, now)).1 = now;
     }
 
     pub(super) fn note_producer_waited(&self, begun: Instant) {
@@ -92,6 +103,7 @@ impl Counters {
             received_blocks: of(&self.received_blocks),
             producers_waited_us: of(&self.producers_waited_us),
             consumers_waited_us: of(&self.consumers_waited_us),
+            moving_us: lock_whole(&self.moved).map_or(0, |(first, last)| (last - first).as_micros() as u64),
         }
     }
 }

@@ -33,6 +33,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use self::placement::Placement;
 use crate::{ExchangeId, Plan, RELATION_DEPTH_MAX, Relation, Result, prune_columns};
 
@@ -79,7 +81,7 @@ pub struct Distributed {
 }
 
 /// What is expected of an exchange, and why it is there.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeFacts {
     /// Which exchange.
     pub id: ExchangeId,

@@ -17,7 +17,8 @@ use pystachio_engine::{
     spool::{READER_STOPPED, Spool},
 };
 use pystachio_plan::{
-    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, QueryMetrics, QueryRequest, Result,
+    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, ExchangeTraffic, QueryMetrics, QueryRequest,
+    Result,
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -321,6 +322,7 @@ impl Output<'_> {
         *metrics = counted;
         if !with_operators {
             metrics.operators.clear();
+            metrics.exchanges.clear();
         }
         metrics.actual_rows = actual_rows;
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
@@ -331,10 +333,22 @@ impl Output<'_> {
 
 /// Notes with the exchanges what they have moved.
 fn count_moved(query: &Query) {
-    let moved = query.exchanges.take_moved();
+    let (rank, moved) = (query.exchanges.place(), query.exchanges.take_moved());
     let mut metrics = lock_whole(&query.metrics);
+    let QueryMetrics { operators, exchanges, .. } = &mut *metrics;
     for (place, moved) in moved {
-        let Some(operator) = metrics.operators.get_mut(place) else { continue };
+        let Some(operator) = operators.get_mut(place) else { continue };
+        exchanges.push(ExchangeTraffic {
+            rank: rank.map_or(0, |place| place.rank.0.into()),
+            exchange: operator.description.clone(),
+            sent_rows: operator.counter("rows_sent"),
+            sent_bytes: moved.sent_bytes,
+            received_rows: operator.row_count.unwrap_or(0),
+            received_bytes: moved.received_bytes,
+            moving_us: moved.moving_us,
+            send_wait_us: moved.producers_waited_us,
+            receive_wait_us: moved.consumers_waited_us,
+        });
         operator.count("bytes_sent", moved.sent_bytes);
         operator.count("blocks_sent", moved.sent_blocks);
         operator.count("bytes_received", moved.received_bytes);

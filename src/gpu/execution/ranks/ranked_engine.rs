@@ -8,8 +8,8 @@ use std::sync::{
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_size};
 use pystachio_plan::{
-    DistributeRequest, ErrorKind, ExchangeCosts, Operator, Plan, QueryMetrics, QueryRequest, RankPolicy,
-    Result, ScanFigures, distribute,
+    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, Operator, Plan, QueryMetrics, QueryRequest,
+    RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute,
 };
 use tokio::sync::watch;
 
@@ -108,23 +108,33 @@ impl RankedEngine {
     /// As of [`DeviceEngine::run`], with the rank's number in the message where it is another one's; `Peer` for a rank that was lost.
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let Some(others) = &self.others else { return self.first.run(request, stop).await };
-        let Some(plan) = others.plan_for_all(&request, self.first.catalog()).await else {
-            return self.first.run(request, stop).await;
-        };
-        let distributed = QueryRequest { plan, ..request.clone() };
-        match self.run_on_all(others, distributed, stop.clone()).await {
-            Err(refusal) if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) => {
-                tracing::info!(reason = %refusal, "query runs on one rank");
-                self.first.run(request, stop).await
+        let (asked, catalog, chooser) = (request.clone(), self.first.catalog().clone(), others.chooser());
+        // Footers may have to be read.
+        let chosen = tokio::task::spawn_blocking(move || chooser.choose(&asked, &catalog)).await;
+        let mut report = chosen.unwrap_or_else(|error| {
+            others.chooser().on_first(format!("its plan was not distributed: {error}"))
+        });
+        if let RankChoice::All { plan, .. } = &report.choice {
+            let distributed = QueryRequest { plan: Plan::clone(plan), ..request.clone() };
+            let with_report = request.with_metrics.then(|| report.clone());
+            match self.run_on_all(others, distributed, with_report, stop.clone()).await {
+                Err(refusal) if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) => {
+                    tracing::info!(reason = %refusal, "query runs on one rank");
+                    report.choice = RankChoice::First { reason: refusal.message };
+                }
+                result => return result,
             }
-            result => result,
         }
+        let report = request.with_metrics.then_some(report);
+        let stream = self.first.run(request, stop).await?;
+        Ok(Box::new(RankedStream { stream, peers: None, report, counted: Vec::new() }))
     }
 
     async fn run_on_all(
         &self,
         others: &OtherRanks,
         request: QueryRequest,
+        report: Option<RanksReport>,
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
         let query = QueryId(others.next_query.fetch_add(1, Ordering::Relaxed));
@@ -133,7 +143,9 @@ impl RankedEngine {
         let mut peers = PeerRuns::start(&others.peers, query, &request, of_all.clone(), &begun);
         let part = RankPart { network: others.network.clone(), query, begun: Some(begun) };
         match self.first.run_part(request, part, of_all).await {
-            Ok(stream) => Ok(Box::new(RankedStream { stream, peers, counted: Vec::new() })),
+            Ok(stream) => {
+                Ok(Box::new(RankedStream { stream, peers: Some(peers), report, counted: Vec::new() }))
+            }
             Err(error) => Err(peers.reason_of(error).await),
         }
     }
@@ -144,33 +156,71 @@ impl RankedEngine {
     ///
     /// As of [`DeviceEngine::preview`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
-        self.first.preview(request)
+        let metrics = self.first.preview(request)?;
+        let report = |others: &OtherRanks| others.chooser().choose(request, self.first.catalog());
+        Ok(QueryMetrics { ranks: self.others.as_ref().map(report), ..metrics })
     }
 }
 
 impl OtherRanks {
-    /// The plan for all ranks; `None` if rank 0 is to run the query alone. What is wrong with the files, whoever runs it reports.
-    async fn plan_for_all(&self, request: &QueryRequest, catalog: &Arc<FileCatalog>) -> Option<Plan> {
+    fn chooser(&self) -> RankChooser {
+        RankChooser { network: self.network.clone(), options: self.options }
+    }
+}
+
+/// Who says which ranks run a query.
+struct RankChooser {
+    network: Arc<ExchangeNetwork>,
+    options: RankedOptions,
+}
+
+impl RankChooser {
+    /// What the ranks are to do. What is wrong with the files, whoever runs the query reports. Blocks.
+    fn choose(&self, request: &QueryRequest, catalog: &FileCatalog) -> RanksReport {
         if let Some(error) = self.network.failure() {
             tracing::warn!(reason = %error, "query runs on one rank: the network of ranks has ended");
-            return None;
+            return self.on_first(format!("the network of ranks has ended: {}", error.message));
         }
-        let (asked, catalog) = (request.clone(), catalog.clone());
-        // Footers may have to be read.
-        let figures = tokio::task::spawn_blocking(move || scan_figures(&asked, &catalog)).await;
-        let scans = figures.ok()?.ok()?;
+        let scans = match scan_figures(request, catalog) {
+            Ok(scans) => scans,
+            Err(error) => return self.on_first(error.message),
+        };
         let RankedOptions { policy, costs } = &self.options;
-        let distributed =
-            distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy });
-        match distributed {
-            Ok(distributed) => {
-                let is_on_one = distributed.one_rank.is_some() || distributed.exchanges.is_empty();
-                (!is_on_one).then_some(distributed.plan)
-            }
+        match distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy }) {
+            Ok(distributed) => self.report(distributed),
             Err(error) => {
                 tracing::error!(reason = %error, "query runs on one rank: its plan was not distributed");
-                None
+                self.on_first(format!("its plan was not distributed: {}", error.message))
             }
+        }
+    }
+
+    fn report(&self, distributed: Distributed) -> RanksReport {
+        let Distributed { plan, one_rank, exchanges, one_rank_s, all_ranks_s } = distributed;
+        let choice = match one_rank {
+            Some(reason) => RankChoice::First { reason: reason.to_string() },
+            None if exchanges.is_empty() => {
+                RankChoice::First { reason: "no rank has to exchange rows".into() }
+            }
+            None => RankChoice::All { plan: Box::new(plan), exchanges },
+        };
+        let micros = |seconds: f64| (seconds * 1e6) as u64;
+        RanksReport {
+            choice,
+            one_rank_us: micros(one_rank_s),
+            all_ranks_us: all_ranks_s.is_finite().then(|| micros(all_ranks_s)),
+            ..self.on_first(String::new())
+        }
+    }
+
+    /// Rank 0 alone, of which no time is known.
+    fn on_first(&self, reason: String) -> RanksReport {
+        RanksReport {
+            rank_count: self.network.rank_count() as u32,
+            choice: RankChoice::First { reason },
+            one_rank_us: 0,
+            all_ranks_us: None,
+            actual_rows: Vec::new(),
         }
     }
 }

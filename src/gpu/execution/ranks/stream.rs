@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_engine::{ResultStream, StopFlag};
-use pystachio_plan::{Error, ErrorKind, OperatorMetrics, QueryMetrics, Result};
+use pystachio_plan::{ActualRows, Error, ErrorKind, OperatorMetrics, QueryMetrics, RanksReport, Result};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::peer::RankPeer;
@@ -104,10 +104,13 @@ fn named(rank: Rank, error: Error) -> Error {
     }
 }
 
-/// Batches of rank 0, of a query that runs on all ranks.
+/// Batches of rank 0, of a query of a server with several ranks.
 pub(super) struct RankedStream {
     pub(super) stream: Box<dyn ResultStream>,
-    pub(super) peers: PeerRuns,
+    /// The other ranks, if they have a part in it.
+    pub(super) peers: Option<PeerRuns>,
+    /// How it runs, if that was asked for.
+    pub(super) report: Option<RanksReport>,
     /// What the other ranks have counted, after the last batch.
     pub(super) counted: Vec<QueryMetrics>,
 }
@@ -123,20 +126,31 @@ impl ResultStream for RankedStream {
             Ok(Some(batch)) => Ok(Some(batch)),
             Ok(None) => {
                 // Rank 0 has all rows: whatever else comes of the others changes nothing.
-                let ended = self.peers.outcomes().await;
-                self.counted.extend(ended.into_iter().filter_map(|(_, outcome)| outcome.ok()));
+                if let Some(peers) = &mut self.peers {
+                    let ended = peers.outcomes().await;
+                    self.counted.extend(ended.into_iter().filter_map(|(_, outcome)| outcome.ok()));
+                }
                 Ok(None)
             }
-            Err(error) => Err(self.peers.reason_of(error).await),
+            Err(error) => Err(match &mut self.peers {
+                Some(peers) => peers.reason_of(error).await,
+                None => error,
+            }),
         }
     }
 
     fn metrics(&self) -> QueryMetrics {
         let mut sum = self.stream.metrics();
-        // The plan that ran has other operators than the one that was asked for.
-        sum.actual_rows.clear();
         self.counted.iter().for_each(|counted| add_rank(&mut sum, counted));
-        sum
+        let mut report = self.report.clone();
+        if self.peers.is_some() {
+            // The plan that ran has other operators than the one that was asked for.
+            let actual_rows = std::mem::take(&mut sum.actual_rows);
+            if let Some(report) = &mut report {
+                report.actual_rows = actual_rows;
+            }
+        }
+        QueryMetrics { ranks: report, ..sum }
     }
 }
 
@@ -150,6 +164,13 @@ fn add_rank(sum: &mut QueryMetrics, rank: &QueryMetrics) {
     rank.storage_paths.iter().for_each(|path| sum.add_storage_path(*path));
     for (sum, rank) in sum.operators.iter_mut().zip(&rank.operators) {
         add_operator(sum, rank);
+    }
+    sum.exchanges.extend_from_slice(&rank.exchanges);
+    for (sum, rank) in sum.actual_rows.iter_mut().zip(&rank.actual_rows) {
+        *sum = sum.zip(*rank).map(|(sum, rank)| ActualRows {
+            row_count: sum.row_count + rank.row_count,
+            is_reduced: sum.is_reduced || rank.is_reduced,
+        });
     }
 }
 
