@@ -6,7 +6,7 @@ use pystachio_gpu::{
     device::{Event, Platform, Stream, StreamLease, StreamPriority},
     exchange::{Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart},
 };
-use pystachio_plan::{Error, Result};
+use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     NcclId, NcclOptions, check_environment,
@@ -141,6 +141,42 @@ impl NcclCommunicator {
         Ok(())
     }
 
+    /// How many groups are over.
+    fn look_at_groups(&mut self) -> Result<u64> {
+        if self.groups.is_empty() {
+            // What the library found out since then is known to nobody else.
+            self.transfers.as_ref().ok_or_else(aborted)?.is_ready()?;
+            return Ok(self.groups_over);
+        }
+        self.platform.use_context()?;
+        self.enqueue_groups()?;
+        while let Some(Group { phase: Phase::Running(event), .. }) = self.groups.front() {
+            let event = *event;
+            if !self.platform.has_reached(event)? {
+                break;
+            }
+            self.platform.release_event(event);
+            self.groups.pop_front();
+            self.groups_over += 1;
+        }
+        Ok(self.groups_over)
+    }
+
+    /// An error that names the rank that is gone, as far as that is known: the library tells only that one is.
+    fn named(&mut self, error: Error) -> Error {
+        if error.kind != ErrorKind::Peer {
+            return error;
+        }
+        let mut ranks = self.missing_ranks(Awaited::Gather);
+        if ranks.is_empty() {
+            ranks = self.missing_ranks(Awaited::Transfers);
+        }
+        match ranks.as_slice() {
+            [rank] => Error { message: format!("rank {rank} is gone: {}", error.message), ..error },
+            _ => error,
+        }
+    }
+
     /// Ranks that a group moves parts from or to, but for this one.
     fn others_of(&self, group: &Group) -> Vec<Rank> {
         let sends = group.sends.iter().map(|part| part.to);
@@ -194,38 +230,24 @@ impl Communicator for NcclCommunicator {
 
     fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
         self.platform.use_context()?;
-        self.gather.as_mut().ok_or_else(aborted)?.begin(block)
+        let begun = self.gather.as_mut().ok_or_else(aborted)?.begin(block);
+        begun.map_err(|error| self.named(error))
     }
 
     fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
-        self.gather.as_mut().ok_or_else(aborted)?.poll()
+        let told = self.gather.as_mut().ok_or_else(aborted)?.poll();
+        told.map_err(|error| self.named(error))
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
         self.platform.use_context()?;
         let (sends, receives) = (sends.to_vec(), receives.to_vec());
         self.groups.push_back(Group { sends, receives, phase: Phase::Waiting });
-        self.enqueue_groups()
+        self.enqueue_groups().map_err(|error| self.named(error))
     }
 
     fn poll_transfers(&mut self) -> Result<u64> {
-        if self.groups.is_empty() {
-            // What the library found out since then is known to nobody else.
-            self.transfers.as_ref().ok_or_else(aborted)?.is_ready()?;
-            return Ok(self.groups_over);
-        }
-        self.platform.use_context()?;
-        self.enqueue_groups()?;
-        while let Some(Group { phase: Phase::Running(event), .. }) = self.groups.front() {
-            let event = *event;
-            if !self.platform.has_reached(event)? {
-                break;
-            }
-            self.platform.release_event(event);
-            self.groups.pop_front();
-            self.groups_over += 1;
-        }
-        Ok(self.groups_over)
+        self.look_at_groups().map_err(|error| self.named(error))
     }
 
     fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {

@@ -44,6 +44,8 @@ const ABORT_MAX: Duration = Duration::from_secs(3);
 pub(super) struct Connection {
     library: &'static NcclLibrary,
     handle: ncclComm_t,
+    /// Where the library was told to write the handle. Nothing says that it does so no more.
+    _place: Box<ncclComm_t>,
 }
 
 // SAFETY: a communicator belongs to no thread; whoever has the connection alone uses it.
@@ -107,12 +109,13 @@ impl Connection {
         config.maxCTAs = UNDEFINED;
         config.netName = ptr::null();
         config.splitShare = UNDEFINED;
-        let mut handle: ncclComm_t = ptr::null_mut();
+        let mut place: Box<ncclComm_t> = Box::new(ptr::null_mut());
         let (count, number) = (i32::try_from(rank_count).unwrap_or(i32::MAX), i32::from(rank.0));
         // SAFETY: the pointers are to live values; what the library keeps of them it copies.
         let status =
-            unsafe { (library.comm_init_rank_config)(&raw mut handle, count, id, number, &raw mut config) };
-        let connection = Self { library, handle };
+            unsafe { (library.comm_init_rank_config)(&raw mut *place, count, id, number, &raw mut config) };
+        let handle = *place;
+        let connection = Self { library, handle, _place: place };
         match status {
             SUCCESS | IN_PROGRESS if !handle.is_null() => Ok(connection),
             status => {
@@ -166,7 +169,7 @@ impl Connection {
     }
 
     fn add_parts(&self, sends: &[SendPart], receives: &[ReceivePart], stream: CUstream) -> Result<()> {
-        let Self { library, handle } = self;
+        let Self { library, handle, .. } = self;
         let data_type = ncclDataType_t::ncclUint8;
         for SendPart { to, address, bytes } in sends {
             let (source, count, peer) = (*address as *const c_void, *bytes as usize, i32::from(to.0));
@@ -204,9 +207,9 @@ pub(super) fn abort_all(connections: Vec<Connection>) -> bool {
         let sender = sender.clone();
         let abort = move || {
             let connection = connection;
-            let Connection { library, handle } = connection;
+            let Connection { library, handle, .. } = &connection;
             // SAFETY: nobody else has the communicator any more.
-            let status = unsafe { (library.comm_abort)(handle) };
+            let status = unsafe { (library.comm_abort)(*handle) };
             if status != SUCCESS {
                 tracing::error!("{}", error_of(library, "end a connection", status));
             }

@@ -104,9 +104,19 @@ impl Default for NcclOptions {
         Self {
             // Two processes that began at once needed half a second for a connection; those that begin again load the kernels first.
             connect_max: Duration::from_secs(20),
-            registers_region: true,
+            // Not before it is known to be faster, and to end as well.
+            registers_region: false,
         }
     }
+}
+
+/// Whether the library is there, whatever the environment.
+///
+/// # Errors
+///
+/// `Unavailable` if it is not, or is too old.
+pub fn check_library() -> Result<()> {
+    NcclLibrary::get().map(|_| ())
 }
 
 /// # Errors

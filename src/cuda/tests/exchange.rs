@@ -24,10 +24,7 @@ use std::{
 };
 
 use gpu::ranks::{Member, RankProcess};
-use pystachio_cuda::{
-    CudaPlatform,
-    nccl::{NcclId, NcclOptions},
-};
+use pystachio_cuda::{CudaPlatform, nccl::check_library};
 use pystachio_gpu::exchange::{NetworkOptions, Rank};
 
 /// No rank of a test takes as long.
@@ -46,8 +43,9 @@ const GENERATION: &str = "PYSTACHIO_TEST_GENERATION";
 /// What one rank does in a test.
 type Part = fn(&Member, &Path);
 
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("transfers", transfers::move_parts),
+    ("registered", transfers::move_registered_parts),
     ("absence", transfers::be_absent_or_give_up),
     ("blocks", blocks::move_blocks),
     ("many", blocks::move_many_exchanges),
@@ -69,13 +67,10 @@ fn are_gpus_there() -> bool {
         return false;
     }
     let reason = match CudaPlatform::count() {
-        Ok(count) if count >= 2 => {
-            // Without the environment of a rank the library is not asked; what else is wrong with it ranks say themselves.
-            match NcclId::new().err().filter(|error| error.message.contains("libnccl")) {
-                None => return true,
-                Some(error) => error.to_string(),
-            }
-        }
+        Ok(count) if count >= 2 => match check_library() {
+            Ok(()) => return true,
+            Err(error) => error.to_string(),
+        },
         Ok(count) => format!("there are {count} GPUs, and two are needed"),
         Err(error) => error.to_string(),
     };
@@ -111,6 +106,7 @@ fn on_two_gpus(part: &str) {
     for (rank, done) in done.into_iter().enumerate() {
         done.unwrap_or_else(|reason| panic!("{part}, rank {rank}: {reason}"));
     }
+    ranks.iter().for_each(RankProcess::show_steps);
 }
 
 /// Threads that are ranks do their part.
@@ -146,9 +142,7 @@ fn a_process_that_is_a_rank() {
     let folder = Path::new(&folder);
     let number = |name| variable(name).and_then(|value| value.parse::<u16>().ok()).expect("a number");
     let rank_count = usize::from(number(RANK_COUNT));
-    let open = |rank: u16| {
-        Member::on_gpu(Rank(rank), rank_count, folder, REGION_BYTES, NcclOptions::default()).expect("a rank")
-    };
+    let open = |rank: u16| Member::on_gpu(Rank(rank), rank_count, folder, REGION_BYTES).expect("a rank");
     if part == "threads" {
         for part in [transfers::move_parts, blocks::move_blocks] as [Part; 2] {
             // Each part has names of its own for what it leaves in the folder.
@@ -172,6 +166,11 @@ fn parts_of_any_size_arrive_between_emulated_ranks() {
 #[test]
 fn parts_of_any_size_arrive_between_gpus() {
     on_two_gpus("transfers");
+}
+
+#[test]
+fn parts_of_a_registered_region_arrive_between_gpus() {
+    on_two_gpus("registered");
 }
 
 #[test]
@@ -214,6 +213,7 @@ fn ranks_may_be_threads_of_one_process() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut process = start_rank("threads", 0, folder.path(), 0);
     process.wait(RANK_TIME_MAX).unwrap_or_else(|reason| panic!("{reason}"));
+    process.show_steps();
 }
 
 #[test]

@@ -183,6 +183,7 @@ impl Part {
 }
 
 type Sending = thread::JoinHandle<Result<()>>;
+type Work = Box<dyn FnOnce(&Part) -> Result<()> + Send>;
 
 fn part(member: &Member, options: NetworkOptions) -> Part {
     let network = network(member, options);
@@ -190,7 +191,7 @@ fn part(member: &Member, options: NetworkOptions) -> Part {
 }
 
 /// Does things on threads of a rank; all must go well.
-fn all_at_once(part: &Part, work: Vec<Box<dyn FnOnce(&Part) -> Result<()> + Send>>) {
+fn all_at_once(part: &Part, work: Vec<Work>) {
     thread::scope(|scope| {
         let threads: Vec<_> = work.into_iter().map(|work| scope.spawn(|| work(part))).collect();
         for thread in threads {
@@ -225,7 +226,7 @@ pub fn move_many_exchanges(member: &Member, folder: &Path) {
     let kinds = [Kind::Shuffle, Kind::OneSender, Kind::Broadcast, Kind::Shuffle, Kind::Gather];
     let run = |query: u64| {
         let work = move |part: &Part| part.run(query, &kinds, &[0, 1, 2, 3, 4]);
-        Box::new(work) as Box<dyn FnOnce(&Part) -> Result<()> + Send>
+        Box::new(work) as Work
     };
     all_at_once(&part, (1..5).map(run).collect());
     member.meet(folder, "many");

@@ -74,6 +74,7 @@ pub fn replace_rank(signal: i32) {
     assert!(again.is_some(), "{}\n{}", survivor.log_end(), replacement.log_end());
     for rank in [&mut survivor, &mut replacement] {
         rank.wait(RANK_TIME_MAX).unwrap_or_else(|reason| panic!("{reason}"));
+        rank.show_steps();
     }
     assert!(took < AGAIN_MAX, "it took {took:?} to go on");
 }

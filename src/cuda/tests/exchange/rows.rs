@@ -22,8 +22,11 @@ fn types() -> Vec<DataType> {
     vec![DataType::Int64, DataType::Int64, DataType::Text]
 }
 
-/// Key, value and text of a row; the same whoever asks.
-fn row(rank: usize, chunk: usize, number: usize) -> (Option<i64>, i64, Option<String>) {
+/// Key, value and text.
+type Row = (Option<i64>, i64, Option<String>);
+
+/// A row, the same whoever asks.
+fn row(rank: usize, chunk: usize, number: usize) -> Row {
     let seed = mixed(&[rank as u64, chunk as u64, number as u64]);
     let key = (!seed.is_multiple_of(9)).then_some((seed % 4000) as i64 - 1000);
     let text = (seed % 5 != 1).then(|| "blå ".repeat((seed >> 20) as usize % 5));
@@ -41,14 +44,13 @@ fn upload<T: bytemuck::Pod>(queue: &Queue, values: &[T]) -> Buffer {
 
 fn column(queue: &Queue, place: usize, values: Buffer, valid: Option<Vec<u8>>) -> Column {
     let data_type = types().swap_remove(place);
-    let column = Column {
+    Column {
         cell_type: CellType::of(&data_type).unwrap(),
         data_type,
         values,
         validity: valid.map(|flags| upload(queue, &flags)),
         strings: Vec::new(),
-    };
-    column
+    }
 }
 
 fn chunk(queue: &Queue, rank: usize, chunk: usize) -> Chunk {
@@ -67,9 +69,7 @@ fn chunk(queue: &Queue, rank: usize, chunk: usize) -> Chunk {
             StringCell { address: start, length, reserved: 0 }
         })
         .collect();
-    let valid = |is_valid: fn(&(Option<i64>, i64, Option<String>)) -> bool| {
-        Some(rows.iter().map(|row| u8::from(is_valid(row))).collect())
-    };
+    let valid = |is_valid: fn(&Row) -> bool| Some(rows.iter().map(|row| u8::from(is_valid(row))).collect());
     let text = column(queue, 2, upload(queue, &cells), valid(|row| row.2.is_some()));
     let columns = vec![
         column(queue, 0, upload(queue, &keys), valid(|row| row.0.is_some())),

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pystachio_cuda::nccl::NcclOptions;
 use pystachio_gpu::exchange::{Awaited, Communicator, Rank, ReceivePart, SendPart};
 use pystachio_plan::Error;
 
@@ -41,7 +42,16 @@ fn block(rank: usize, number: u64) -> Vec<u8> {
 
 /// Groups of parts of any size, two on their way at once, and a gather beside each.
 pub fn move_parts(member: &Member, _folder: &Path) {
-    let mut communicator = member.connect(0).expect("a communicator");
+    move_parts_by(member, NcclOptions::default());
+}
+
+/// The same in a region that the library knows.
+pub fn move_registered_parts(member: &Member, _folder: &Path) {
+    move_parts_by(member, NcclOptions { registers_region: true, ..NcclOptions::default() });
+}
+
+fn move_parts_by(member: &Member, options: NcclOptions) {
+    let mut communicator = member.connect_by(0, options).expect("a communicator");
     let communicator = &mut *communicator;
     say(member, "connected");
     for number in 1..=20 {

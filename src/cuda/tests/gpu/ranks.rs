@@ -27,7 +27,7 @@ use pystachio_gpu::{
 use pystachio_plan::{Error, Result};
 
 /// How often files and processes are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
 /// How long a rank waits for rank 0's id: the other process opens its GPU meanwhile.
 const ID_MAX: Duration = Duration::from_secs(30);
 /// How long ranks wait for each other at one point.
@@ -35,8 +35,8 @@ const MEET_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the end of a log that are shown.
 const LOG_END_BYTES: u64 = 4000;
 
-/// What a rank connects by: its region, and the number of the generation.
-type Connect = dyn Fn(&ExchangeRegion, u64) -> Result<Box<dyn Communicator>> + Send + Sync;
+/// What a rank connects by: its region, the number of the generation, and how, where that is NCCL's to choose.
+type Connect = dyn Fn(&ExchangeRegion, u64, NcclOptions) -> Result<Box<dyn Communicator>> + Send + Sync;
 
 /// One rank. Cheap to clone.
 #[derive(Clone)]
@@ -59,7 +59,7 @@ impl Member {
             };
             let (platform, rank, hubs) = (Arc::new(platform), Rank(number as u16), hubs.clone());
             let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
-            let connect = move |region: &ExchangeRegion, generation| {
+            let connect = move |region: &ExchangeRegion, generation, _| {
                 let mut hubs = hubs.lock().map_err(|_| Error::internal("another rank panicked"))?;
                 let hub = hubs.entry(generation).or_insert_with(|| LocalHub::new(rank_count));
                 Ok(Box::new(hub.connect(rank, region, seed)?) as Box<dyn Communicator>)
@@ -70,18 +70,12 @@ impl Member {
     }
 
     /// A rank on the GPU of its number. All of them have the same folder.
-    pub fn on_gpu(
-        rank: Rank,
-        rank_count: usize,
-        folder: &Path,
-        region_bytes: u64,
-        options: NcclOptions,
-    ) -> Result<Self> {
+    pub fn on_gpu(rank: Rank, rank_count: usize, folder: &Path, region_bytes: u64) -> Result<Self> {
         let gpu = Arc::new(CudaPlatform::open(u32::from(rank.0))?);
         let platform: Arc<dyn Platform> = gpu.clone();
         let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
         let folder = folder.to_owned();
-        let connect = move |region: &ExchangeRegion, generation| {
+        let connect = move |region: &ExchangeRegion, generation, options| {
             let id = agree_on_id(&folder, rank, generation)?;
             let communicator = NcclCommunicator::connect(&gpu, region, &id, (rank, rank_count), options)?;
             Ok(Box::new(communicator) as Box<dyn Communicator>)
@@ -91,7 +85,12 @@ impl Member {
 
     /// Connects with all other ranks.
     pub fn connect(&self, generation: u64) -> Result<Box<dyn Communicator>> {
-        (self.connect)(&self.region, generation)
+        self.connect_by(generation, NcclOptions::default())
+    }
+
+    /// The same with options of NCCL's.
+    pub fn connect_by(&self, generation: u64, options: NcclOptions) -> Result<Box<dyn Communicator>> {
+        (self.connect)(&self.region, generation, options)
     }
 
     /// Takes part in rounds.
@@ -202,6 +201,11 @@ impl RankProcess {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Prints what it said of its steps.
+    pub fn show_steps(&self) {
+        self.log_end().lines().filter(|line| line.starts_with("rank ")).for_each(|line| println!("{line}"));
     }
 
     /// The end of what it printed.
