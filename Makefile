@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-shuffle gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -62,6 +62,9 @@ bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 
 
 bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERIES=, STEPS=, …: see the script)
 	@scripts/bench-gpu.sh
+
+bench-shuffle: ## Exchanges between GPUs: tests, then GB/s against what the network can do (DEVICE=emulated without GPUs)
+	@scripts/bench-shuffle.sh
 
 test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
 	@scripts/test-gpu.sh

@@ -1,5 +1,7 @@
 //! The GPU that the tests of this folder run on.
 
+pub mod ranks;
+
 use pystachio_cuda::CudaPlatform;
 
 /// Whether a variable of the environment is 1.
@@ -8,6 +10,7 @@ pub fn is_set(name: &str) -> bool {
 }
 
 /// The GPU. Without one says so, and with `PYSTACHIO_REQUIRE_GPU=1` fails.
+#[allow(dead_code, reason = "not every test has just one")]
 pub fn open() -> Option<CudaPlatform> {
     CudaPlatform::open(0)
         .inspect_err(|error| {

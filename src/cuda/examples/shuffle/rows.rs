@@ -1,0 +1,150 @@
+//! Rows through an exchange.
+
+use std::{path::Path, sync::Arc, thread, time::Instant};
+
+use pystachio_cuda::nccl::NcclOptions;
+use pystachio_engine::StopFlag;
+use pystachio_gpu::{
+    device::{CellType, Chunk, Column, DeviceMemory},
+    exchange::{
+        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, NetworkOptions, QueryId, Routing,
+    },
+    operation::Queue,
+};
+use pystachio_plan::{DataType, Result};
+use serde_json::{Value, json};
+
+use super::{MB, Options, ranks::Member};
+
+/// Memory beside the region: chunks that are sent, spread and unpacked.
+const MEMORY_BYTES: u64 = 16 << 30;
+const EMULATED_MEMORY_BYTES: u64 = 512 << 20;
+/// An outbox and an inbox: some rounds' bytes.
+const BOX_BYTES: u64 = 1 << 30;
+const EMULATED_BOX_BYTES: u64 = 16 << 20;
+/// Columns with which each technique is turned off.
+const VARIANT_COLUMNS: usize = 4;
+
+pub fn box_bytes(options: &Options) -> u64 {
+    if options.is_emulated { EMULATED_BOX_BYTES } else { BOX_BYTES }
+}
+
+/// What is turned off.
+#[derive(Clone)]
+pub struct Variant {
+    name: &'static str,
+    columns: usize,
+    network: NetworkOptions,
+    nccl: NcclOptions,
+}
+
+/// All numbers of columns, then each technique turned off; in a registered region just as many columns as those have.
+pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
+    let network = match options.is_emulated {
+        true => NetworkOptions { block_bytes_max: MB, gather_bytes_min: MB, ..NetworkOptions::default() },
+        false => NetworkOptions::default(),
+    };
+    let with = |name, columns, network| Variant { name, columns, network, nccl };
+    if nccl.registers_region {
+        return vec![with("registered", VARIANT_COLUMNS, network)];
+    }
+    let small = NetworkOptions { block_bytes_max: 4 * MB, round_bytes_max: 16 * MB, ..network };
+    let at_once = NetworkOptions { gather_bytes_min: 0, ..network };
+    let of_columns = options.columns.iter().map(|columns| with("all", *columns, network));
+    let without =
+        [with("no gathering", VARIANT_COLUMNS, at_once), with("small rounds", VARIANT_COLUMNS, small)];
+    of_columns.chain(without).collect()
+}
+
+/// Connects, and moves the rows of all ranks some times.
+pub fn measure(
+    member: &Member,
+    options: &Options,
+    folder: &Path,
+    (generation, variant): (u64, Variant),
+) -> Value {
+    let communicator = member.connect_by(generation, variant.nccl).unwrap_or_else(|error| panic!("{error}"));
+    let network = NetworkOptions { generation, ..variant.network };
+    let network = ExchangeNetwork::start(communicator, member.region.clone(), network);
+    let network = Arc::new(network.unwrap_or_else(|error| panic!("{error}")));
+    let memory = member.memory(if options.is_emulated { EMULATED_MEMORY_BYTES } else { MEMORY_BYTES });
+    let chunk_bytes = 8 * (options.chunk_rows * variant.columns) as u64;
+    let chunks = (options.rows_bytes / chunk_bytes).max(1);
+    let (mut seconds, mut metrics) = (Vec::new(), ExchangeMetrics::default());
+    for run in 0..=options.runs {
+        member.meet(folder, &format!("rows-{generation}-{run}"));
+        // The first one commits memory.
+        let count = if run == 0 { chunks.min(4) } else { chunks };
+        let begun = Instant::now();
+        metrics = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, variant.columns))
+            .unwrap_or_else(|error| panic!("{error}"));
+        seconds.push(begun.elapsed().as_secs_f64());
+    }
+    seconds.remove(0);
+    member.meet(folder, &format!("rows-{generation}-end"));
+    let rows_bytes = chunks * chunk_bytes;
+    let off_rank = rows_bytes / member.rank_count as u64 * (member.rank_count as u64 - 1);
+    json!({
+        "kind": "rows", "variant": variant.name, "columns": variant.columns, "bytes": off_rank,
+        "rows_bytes": rows_bytes, "seconds": seconds, "blocks": metrics.sent_blocks,
+        "producers_waited_s": metrics.producers_waited_us as f64 / 1e6,
+        "consumers_waited_s": metrics.consumers_waited_us as f64 / 1e6,
+    })
+}
+
+/// Sends a chunk so many times, and takes what comes.
+fn shuffle(
+    network: &ExchangeNetwork,
+    memory: &DeviceMemory,
+    (query, chunks): (u64, u64),
+    (row_count, columns): (usize, usize),
+) -> Result<ExchangeMetrics> {
+    let box_bytes = network.region().range().1 / 2 - 32 * MB;
+    let box_bytes = box_bytes.min(BOX_BYTES);
+    let spec = ExchangeSpec { id: ExchangeId(0), outbox_bytes: box_bytes, inbox_bytes: box_bytes };
+    let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default())?;
+    let (producer, consumer) = (open.take_outbox(ExchangeId(0))?, open.take_inbox(ExchangeId(0))?);
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || -> Result<()> {
+            let queue = Queue::new(memory)?;
+            let chunk = chunk(&queue, row_count, columns)?;
+            for _ in 0..chunks {
+                let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
+                producer.send(&queue, &chunk, &routing)?;
+            }
+            producer.finish();
+            Ok(())
+        });
+        let queue = Queue::new(memory)?;
+        let types = vec![DataType::Int64; columns];
+        while let Some(block) = consumer.take(queue.stream())? {
+            drop(block.unpack(&queue, &types)?);
+        }
+        sending.join().unwrap()
+    })?;
+    let metrics = open.metrics(ExchangeId(0)).unwrap_or_default();
+    open.finish()?;
+    Ok(metrics)
+}
+
+/// Columns of numbers, each with memory of its own.
+fn chunk(queue: &Queue, row_count: usize, columns: usize) -> Result<Chunk> {
+    let (memory, stream) = (queue.memory(), queue.stream());
+    let keys: Vec<u64> = (0..row_count as u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    let keys = memory.upload(&keys, stream)?;
+    let column = |values| Column {
+        data_type: DataType::Int64,
+        cell_type: CellType::Int64,
+        values,
+        validity: None,
+        strings: Vec::new(),
+    };
+    let copy = |_| {
+        let values = memory.allocate(keys.bytes(), stream)?;
+        memory.copy(keys.address(), values.address(), keys.bytes(), stream)?;
+        Ok(column(values))
+    };
+    let others = (1..columns).map(copy).collect::<Result<Vec<_>>>()?;
+    let columns = std::iter::once(column(keys.clone())).chain(others).collect();
+    Ok(Chunk { row_count, columns })
+}

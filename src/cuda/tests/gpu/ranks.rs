@@ -1,0 +1,229 @@
+//! Ranks of tests and benchmarks: a process for each GPU, or threads with emulated devices.
+//!
+//! Processes find each other in a folder: rank 0 leaves the id of each generation there, and whoever has come to a point leaves a file
+//! of that name.
+
+#![allow(dead_code, reason = "tests and benchmarks use parts of it")]
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use pystachio_cuda::{
+    CudaPlatform,
+    nccl::{ENVIRONMENT, NcclCommunicator, NcclId, NcclOptions},
+};
+use pystachio_gpu::{
+    device::{DeviceMemory, EmulatedPlatform, Platform},
+    exchange::{Communicator, ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, Rank},
+};
+use pystachio_plan::{Error, Result};
+
+/// How often files and processes are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_micros(200);
+/// How long a rank waits for rank 0's id: the other process opens its GPU meanwhile.
+const ID_MAX: Duration = Duration::from_secs(30);
+/// How long ranks wait for each other at one point.
+const MEET_MAX: Duration = Duration::from_secs(60);
+/// Bytes of the end of a log that are shown.
+const LOG_END_BYTES: u64 = 4000;
+
+/// What a rank connects by: its region, the number of the generation, and how, where that is NCCL's to choose.
+type Connect = dyn Fn(&ExchangeRegion, u64, NcclOptions) -> Result<Box<dyn Communicator>> + Send + Sync;
+
+/// One rank. Cheap to clone.
+#[derive(Clone)]
+pub struct Member {
+    pub rank: Rank,
+    pub rank_count: usize,
+    pub platform: Arc<dyn Platform>,
+    pub region: ExchangeRegion,
+    connect: Arc<Connect>,
+}
+
+impl Member {
+    /// Ranks of this process, with emulated devices that work at once (seed 0) or in an order that the seed chooses.
+    pub fn emulated(rank_count: usize, seed: u64, region_bytes: u64) -> Result<Vec<Self>> {
+        let hubs = Arc::new(Mutex::new(BTreeMap::<u64, LocalHub>::new()));
+        let member = |number: usize| {
+            let platform = match seed {
+                0 => EmulatedPlatform::at_once(),
+                seed => EmulatedPlatform::with_seed(seed * 1000 + number as u64),
+            };
+            let (platform, rank, hubs) = (Arc::new(platform), Rank(number as u16), hubs.clone());
+            let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
+            let connect = move |region: &ExchangeRegion, generation, _| {
+                let mut hubs = hubs.lock().map_err(|_| Error::internal("another rank panicked"))?;
+                let hub = hubs.entry(generation).or_insert_with(|| LocalHub::new(rank_count));
+                Ok(Box::new(hub.connect(rank, region, seed)?) as Box<dyn Communicator>)
+            };
+            Ok(Self { rank, rank_count, platform, region, connect: Arc::new(connect) })
+        };
+        (0..rank_count).map(member).collect()
+    }
+
+    /// A rank on the GPU of its number. All of them have the same folder.
+    pub fn on_gpu(rank: Rank, rank_count: usize, folder: &Path, region_bytes: u64) -> Result<Self> {
+        let gpu = Arc::new(CudaPlatform::open(u32::from(rank.0))?);
+        let platform: Arc<dyn Platform> = gpu.clone();
+        let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
+        let folder = folder.to_owned();
+        let connect = move |region: &ExchangeRegion, generation, options| {
+            let id = agree_on_id(&folder, rank, generation)?;
+            let communicator = NcclCommunicator::connect(&gpu, region, &id, (rank, rank_count), options)?;
+            Ok(Box::new(communicator) as Box<dyn Communicator>)
+        };
+        Ok(Self { rank, rank_count, platform, region, connect: Arc::new(connect) })
+    }
+
+    /// Connects with all other ranks.
+    pub fn connect(&self, generation: u64) -> Result<Box<dyn Communicator>> {
+        self.connect_by(generation, NcclOptions::default())
+    }
+
+    /// The same with options of NCCL's.
+    pub fn connect_by(&self, generation: u64, options: NcclOptions) -> Result<Box<dyn Communicator>> {
+        (self.connect)(&self.region, generation, options)
+    }
+
+    /// Takes part in rounds.
+    pub fn network(&self, options: NetworkOptions) -> Result<Arc<ExchangeNetwork>> {
+        let communicator = self.connect(options.generation)?;
+        Ok(Arc::new(ExchangeNetwork::start(communicator, self.region.clone(), options)?))
+    }
+
+    /// Waits until all ranks have come here: who leaves a network ends it for all.
+    pub fn meet(&self, folder: &Path, name: &str) {
+        leave_file(folder, &format!("{name}-{}", self.rank), b"");
+        for place in 0..self.rank_count {
+            let other = format!("{name}-{}", Rank(place as u16));
+            assert!(wait_for_file(folder, &other, MEET_MAX).is_some(), "{other} does not come");
+        }
+    }
+
+    /// Memory beside the region.
+    pub fn memory(&self, bytes: u64) -> DeviceMemory {
+        DeviceMemory::new(self.platform.clone(), bytes)
+    }
+}
+
+/// The id of a generation, which rank 0 makes.
+fn agree_on_id(folder: &Path, rank: Rank, generation: u64) -> Result<NcclId> {
+    let name = format!("id-{generation}");
+    if rank == Rank(0) {
+        let id = NcclId::new()?;
+        leave_file(folder, &name, &id.to_bytes());
+        return Ok(id);
+    }
+    match wait_for_file(folder, &name, ID_MAX) {
+        Some(bytes) => NcclId::from_bytes(&bytes),
+        None => Err(Error::internal(format!("rank 0 left no {name} within {ID_MAX:?}"))),
+    }
+}
+
+/// Leaves a file, whole at once.
+pub fn leave_file(folder: &Path, name: &str, content: &[u8]) {
+    let unfinished = folder.join(format!(".{name}"));
+    let left = fs::write(&unfinished, content).and_then(|()| fs::rename(&unfinished, folder.join(name)));
+    assert!(left.is_ok(), "{name}: {left:?}");
+}
+
+/// A file's content as soon as it is there.
+pub fn wait_for_file(folder: &Path, name: &str, limit: Duration) -> Option<Vec<u8>> {
+    let begun = Instant::now();
+    loop {
+        match fs::read(folder.join(name)) {
+            Ok(content) => return Some(content),
+            Err(_) if begun.elapsed() < limit => thread::sleep(LOOK_INTERVAL),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// A process that is a rank. It ends when this is dropped.
+pub struct RankProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+impl RankProcess {
+    /// This program once more, with other arguments and more in its environment; what it prints goes to a log.
+    pub fn start(arguments: &[&str], environment: &[(&str, String)], log: PathBuf) -> io::Result<Self> {
+        let file = File::create(&log)?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(arguments)
+            .envs(ENVIRONMENT)
+            .envs(environment.iter().map(|(name, value)| (*name, value)));
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        Ok(Self { child: command.spawn()?, log })
+    }
+
+    /// Waits until it has ended well.
+    ///
+    /// # Errors
+    ///
+    /// The end of its log, where it failed or took too long.
+    pub fn wait(&mut self, limit: Duration) -> std::result::Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("{status}: {}", self.log_end())),
+                Ok(None) if begun.elapsed() < limit => thread::sleep(LOOK_INTERVAL),
+                Ok(None) => return Err(format!("not over after {limit:?}: {}", self.log_end())),
+                Err(error) => return Err(format!("{error}: {}", self.log_end())),
+            }
+        }
+    }
+
+    /// Whether it has ended, in whatever way.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends it a signal.
+    #[expect(unsafe_code, reason = "signals are the system's")]
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the process is a child of this one that nobody has waited for.
+        let sent = unsafe { libc::kill(self.child.id() as i32, signal) };
+        assert_eq!(sent, 0, "a signal to rank process {}", self.child.id());
+    }
+
+    /// Ends it at once, whether it runs or was stopped.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Prints what it said of its steps.
+    pub fn show_steps(&self) {
+        self.log_end().lines().filter(|line| line.starts_with("rank ")).for_each(|line| println!("{line}"));
+    }
+
+    /// The end of what it printed.
+    pub fn log_end(&self) -> String {
+        let read = || {
+            let mut file = File::open(&self.log)?;
+            let bytes = file.metadata()?.len();
+            file.seek(SeekFrom::Start(bytes.saturating_sub(LOG_END_BYTES)))?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            io::Result::Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        read().unwrap_or_else(|error| error.to_string())
+    }
+}
+
+impl Drop for RankProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
