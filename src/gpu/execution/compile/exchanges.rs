@@ -59,7 +59,14 @@ impl Exchange<'_> {
         let Self { id, input, kind } = self;
         let place = describe(query, self.description(), depth);
         let first = FirstPlaces::of(query);
-        let below = relation(input, route.below(place).across(kind), query, depth + 1)?;
+        if kind.moves_rows() {
+            query.exchanges.enter();
+        }
+        let below = relation(input, route.below(place).across(kind), query, depth + 1);
+        if kind.moves_rows() {
+            query.exchanges.leave();
+        }
+        let below = below?;
         let compile = |keys: &[Expression]| RowProgram::compile(keys, &below.columns, &query.parameters);
         let target = match kind {
             ExchangeKind::Hash { keys } => Target::Owner(Box::new(compile(keys)?)),
@@ -78,7 +85,8 @@ impl Exchange<'_> {
         let columns = below.columns.clone();
         let received = ReceivedRows::new(below.types());
         let scans = first.scans_until(&end, query);
-        let mut sending = SendingFragment { input: below, target, operator: place, scans };
+        let filters = query.reduced.passing(place);
+        let mut sending = SendingFragment { input: below, target, operator: place, scans, filters };
         sending.input.expect_whole();
         query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
         // What is held, and what is on its way off the device.

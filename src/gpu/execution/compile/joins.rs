@@ -11,12 +11,16 @@ use super::relations::{build_side, describe, operator, relation, retyped};
 use crate::{
     execution::{
         Columns, Operator, Query,
+        exchange::{KeyGiver, SharedKeys},
         expressions::{RowProgram, columns_of, places_of},
         join::{FragmentPlace, JoinSource, Matching, Residual, UnreadBuild},
         runtime_filter::{FilterRoute, JoinFilters, drops_unmatched, is_selective, key_columns, passes_join},
     },
     program::Filter,
 };
+
+/// Rows of a build side whose keys ranks give each other: a few hundred megabytes to each.
+const SHARED_ROWS_MAX: f64 = 5e7;
 
 /// A join of a plan.
 pub(super) struct Join<'a> {
@@ -35,14 +39,14 @@ impl Join<'_> {
         let route = route.below(place);
         let (left_route, right_route) =
             (self.route(JoinSide::Left, &route), self.route(JoinSide::Right, &route));
-        let (left_route, right_route, filters) = match build_side {
+        let (left_route, right_route, filters, shared) = match build_side {
             JoinSide::Left => {
-                let (own, filters) = self.filters(JoinSide::Right, &left_route, query)?;
-                (left_route, right_route.and(own), filters)
+                let (own, filters, shared) = self.filters(JoinSide::Right, &left_route, query)?;
+                (left_route, right_route.and(own), filters, shared)
             }
             JoinSide::Right => {
-                let (own, filters) = self.filters(JoinSide::Left, &right_route, query)?;
-                (left_route.and(own), right_route, filters)
+                let (own, filters, shared) = self.filters(JoinSide::Left, &right_route, query)?;
+                (left_route.and(own), right_route, filters, shared)
             }
         };
         let first = FirstPlaces::of(query);
@@ -83,7 +87,12 @@ impl Join<'_> {
         for _ in 0..2 {
             query.memory.add_holder();
         }
-        let unread = UnreadBuild { matching, operator: build, filters };
+        let shared = shared.filter(|shared| shared.filters.has_targets());
+        if let Some(shared) = &shared {
+            query.exchanges.add_keys(place, shared.clone());
+        }
+        let shared = shared.map(KeyGiver);
+        let unread = UnreadBuild { matching, operator: build, filters, shared };
         let build = query.fragments.add(unread, build_place, &query.stop);
         Ok(operator(columns, JoinSource::new(build, probe), place))
     }
@@ -110,7 +119,7 @@ impl Join<'_> {
         probe_side: JoinSide,
         build_route: &FilterRoute,
         query: &Query,
-    ) -> Result<(FilterRoute, Arc<JoinFilters>)> {
+    ) -> Result<(FilterRoute, Arc<JoinFilters>, Option<Arc<SharedKeys>>)> {
         let filters = Arc::new(JoinFilters::default());
         let build = match probe_side {
             JoinSide::Left => self.right,
@@ -119,14 +128,23 @@ impl Join<'_> {
         let is_wanted = query.settings.runtime_filters
             && drops_unmatched(self.kind, probe_side)
             && (is_selective(build) || !build_route.is_empty());
-        let route = match is_wanted {
-            true => {
-                let scope = build_scope(build, build_route, query)?;
-                FilterRoute::from_join(&filters, &key_columns(self.keys, probe_side), scope)
+        let (mut route, mut shared) = (FilterRoute::none(), None);
+        if is_wanted {
+            let (scope, keys) = (build_scope(build, build_route, query)?, key_columns(self.keys, probe_side));
+            route = FilterRoute::from_join(&filters, &keys, scope);
+            if scope == FilterScope::Share && self.shares_keys(build, query) {
+                let types = |key: &JoinKey| common_type(key.left.data_type(), key.right.data_type());
+                let of_all = SharedKeys::new(self.keys.iter().map(types).collect::<Result<_>>()?);
+                route = route.and(FilterRoute::from_all_ranks(&of_all.filters, &keys));
+                shared = Some(of_all);
             }
-            false => FilterRoute::none(),
-        };
-        Ok((route.within(&self.side(probe_side).columns()), filters))
+        }
+        Ok((route.within(&self.side(probe_side).columns()), filters, shared))
+    }
+
+    /// Whether ranks give each other the keys of the build side: all ranks read it, and it is not too large for that, as far as the plan knows.
+    fn shares_keys(&self, build: &Relation, query: &Query) -> bool {
+        query.exchanges.is_read_on_all_ranks() && build.estimate.rows <= SHARED_ROWS_MAX
     }
 
     /// The keys of either side, in types that they have in common.

@@ -18,8 +18,9 @@ use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
-use super::{received::ReceivedRows, sending::SendingFragment};
+use super::{received::ReceivedRows, sending::SendingFragment, shared_keys::SharedKeys};
 use crate::{
+    device::Claim,
     exchange::{
         BLOCK_ALIGNMENT, ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, QueryExchanges, QueryId,
         Rank,
@@ -31,6 +32,8 @@ use crate::{
 const THREAD_NAME: &str = "pystachio-exchange";
 /// Blocks that a box of an exchange has room for at most: more would only wait longer for their turn.
 const BOX_BLOCKS_MAX: u64 = 4;
+/// Exchanges of keys are numbered from here on: no plan has as many.
+const FIRST_SHARED_ID: u32 = 1 << 31;
 /// Boxes of an exchange: for what goes out and for what comes.
 const BOXES: u64 = 2;
 
@@ -73,6 +76,13 @@ struct PlannedExchange {
     received: Arc<ReceivedRows>,
 }
 
+/// Keys that ranks share, and the place of their join in the metrics.
+struct PlannedKeys {
+    id: ExchangeId,
+    operator: usize,
+    keys: Arc<SharedKeys>,
+}
+
 /// The exchanges of one query on one rank; of a query that one rank runs alone, none.
 pub(in crate::execution) struct Exchanges {
     part: Option<RankPart>,
@@ -87,6 +97,14 @@ pub(in crate::execution) struct Exchanges {
 struct ExchangesState {
     /// Those whose drivers have not begun.
     planned: Vec<PlannedExchange>,
+    /// Keys that are shared, as they were compiled: the same on all ranks, in the same order.
+    shared: Vec<PlannedKeys>,
+    /// Threads that take shared keys.
+    key_threads: Vec<StartedWork>,
+    /// For filters of shared keys, until the query ends.
+    claims: Vec<Claim>,
+    /// How many exchanges at which rows move are above what is being compiled.
+    depth: usize,
     /// The scans below each exchange that was compiled, by their numbers among the query's.
     scans: Vec<Range<usize>>,
     /// From opening to the end.
@@ -154,6 +172,33 @@ impl Exchanges {
         state.planned.push(PlannedExchange { id: ExchangeId(id.0), operator, sending, received });
     }
 
+    /// Compiles what is below an exchange at which rows move.
+    pub(in crate::execution) fn enter(&self) {
+        self.lock().depth += 1;
+    }
+
+    /// Ends what [`Self::enter`] began.
+    pub(in crate::execution) fn leave(&self) {
+        self.lock().depth -= 1;
+    }
+
+    /// Whether all ranks read what is being compiled: rank 0 alone reads what is above all exchanges.
+    pub(in crate::execution) fn is_read_on_all_ranks(&self) -> bool {
+        self.lock().depth > 0
+    }
+
+    /// Adds keys that ranks share for a join that was compiled.
+    pub(in crate::execution) fn add_keys(&self, operator: usize, keys: Arc<SharedKeys>) {
+        let mut state = self.lock();
+        let id = ExchangeId(FIRST_SHARED_ID + state.shared.len() as u32);
+        state.shared.push(PlannedKeys { id, operator, keys });
+    }
+
+    /// Keeps a claim until the query ends.
+    pub(in crate::execution) fn keep_claim(&self, claim: Claim) {
+        self.lock().claims.push(claim);
+    }
+
     /// Tells the other ranks that the query can't be prepared here.
     pub(in crate::execution) fn refuse(&self, error: &Error) {
         let is_announced = std::mem::replace(&mut self.lock().is_announced, true);
@@ -170,18 +215,16 @@ impl Exchanges {
     pub(in crate::execution) fn open(&self) -> Result<()> {
         let Some(RankPart { network, query, begun }) = &self.part else { return Ok(()) };
         let state = self.lock();
-        let count = state.planned.len().max(1) as u64;
+        let count = (state.planned.len() + state.shared.len()).max(1) as u64;
         let block_bytes = network.block_bytes_max();
         // Queries at once have room for as many exchanges beside one another, each with a part of it.
         let (_, region_bytes) = network.region().range();
         let share = region_bytes / (QUERIES_MAX * BOXES * count) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
         let box_bytes = share.clamp(block_bytes, BOX_BLOCKS_MAX * block_bytes);
-        let spec = |planned: &PlannedExchange| ExchangeSpec {
-            id: planned.id,
-            outbox_bytes: box_bytes,
-            inbox_bytes: box_bytes,
-        };
-        let specs: Vec<ExchangeSpec> = state.planned.iter().map(spec).collect();
+        let spec = |id| ExchangeSpec { id, outbox_bytes: box_bytes, inbox_bytes: box_bytes };
+        let of_rows = state.planned.iter().map(|planned| planned.id);
+        let of_keys = state.shared.iter().map(|planned| planned.id);
+        let specs: Vec<ExchangeSpec> = of_rows.chain(of_keys).map(spec).collect();
         drop(state);
         let opened = network.open_query(*query, &specs, self.stop.clone());
         let open = opened.inspect_err(|error| self.refuse(error))?;
@@ -201,8 +244,17 @@ impl Exchanges {
     /// `Internal` where there can be no thread.
     pub(in crate::execution) fn begin(&self, query: &Arc<Query>) -> Result<()> {
         let mut state = self.lock();
-        let ExchangesState { planned, open, begun, threads, .. } = &mut *state;
+        let ExchangesState { planned, shared, open, begun, threads, key_threads, .. } = &mut *state;
         let Some(open) = open else { return Ok(()) };
+        for PlannedKeys { id, operator, keys } in &*shared {
+            let (outbox, inbox) = (open.take_outbox(*id)?, open.take_inbox(*id)?);
+            keys.begin(outbox);
+            let (of_query, keys, operator) = (query.clone(), keys.clone(), *operator);
+            key_threads.push(query.threads.start(THREAD_NAME, move || {
+                // What it fails with is noted.
+                let _ = guarded(&of_query, || keys.receive(&of_query, inbox, operator));
+            })?);
+        }
         for PlannedExchange { id, operator, sending, received } in planned.drain(..) {
             let (outbox, inbox) = (open.take_outbox(id)?, open.take_inbox(id)?);
             begun.push((id, operator, received.clone()));
@@ -270,6 +322,13 @@ impl Exchanges {
             std::mem::take(&mut state.threads)
         };
         threads.into_iter().for_each(StartedWork::join);
+        // Build sides that were not read until now are not read at all.
+        let key_threads = {
+            let mut state = self.lock();
+            state.shared.iter().for_each(|planned| planned.keys.give_up());
+            std::mem::take(&mut state.key_threads)
+        };
+        key_threads.into_iter().for_each(StartedWork::join);
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }
@@ -285,7 +344,10 @@ impl Exchanges {
         let (planned, threads, open) = {
             let mut state = self.lock();
             let open = state.take_open();
-            (std::mem::take(&mut state.planned), std::mem::take(&mut state.threads), open)
+            state.shared.iter().for_each(|planned| planned.keys.give_up());
+            let mut threads = std::mem::take(&mut state.threads);
+            threads.append(&mut state.key_threads);
+            (std::mem::take(&mut state.planned), threads, open)
         };
         if !threads.is_empty() {
             self.stop.stop();
@@ -294,6 +356,9 @@ impl Exchanges {
         // Drivers that wait for an exchange find that it was given up.
         drop(open);
         threads.into_iter().for_each(StartedWork::join);
+        let mut state = self.lock();
+        state.claims.clear();
+        state.shared.clear();
     }
 
     /// What exchanges have moved, by their places in the metrics, after the end. Once.

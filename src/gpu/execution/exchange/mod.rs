@@ -10,12 +10,15 @@
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
 //! - `sending.rs`: the fragment below an exchange
 //! - `received.rs`: rows that came, held or spilled until somebody asks for them
+//! - `shared_keys.rs`: keys of a build side that all ranks give to one another, for filters that pass exchanges
 //! - `source.rs`: what is above an exchange reads; and `Own`, at which nothing moves
 //!
 //! Every rank runs the same tree, but for the root: rank 0 alone reads it. All fragments run at once, each by a driver with a
 //! thread of its own, and each inbox is emptied by another one, whatever is read above it and in which order. What the receiving
 //! driver gets no claim for it spills. So a rank that wants the rows of one exchange first keeps no other rank waiting for the room of another
 //! one: nobody waits for a reader, and what is left to wait for is what is below, which is a tree.
+//!
+//! A fragment whose scans may have filters of joins above begins when these are settled, or have not been for a while.
 //!
 //! Rows are sent when all faults of the work before are known to be none: what a rank gets is what no fault has spoiled. A
 //! fragment that nobody reads any more, on no rank, ends after the rows at hand.
@@ -32,6 +35,7 @@
 mod exchanges;
 mod received;
 mod sending;
+mod shared_keys;
 mod source;
 
 pub use self::exchanges::RankPart;
@@ -39,5 +43,6 @@ pub(super) use self::{
     exchanges::{Exchanges, RankPlace},
     received::ReceivedRows,
     sending::{SendingFragment, Target},
+    shared_keys::{KeyGiver, SharedKeys},
     source::{ExchangeSource, OwnSource},
 };

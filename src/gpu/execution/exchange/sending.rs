@@ -3,6 +3,7 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use pystachio_plan::Result;
@@ -13,6 +14,7 @@ use crate::{
         Driver, Operator,
         expressions::RowProgram,
         query::{Query, failure_of_panic},
+        runtime_filter::RuntimeFilter,
     },
 };
 
@@ -34,7 +36,14 @@ pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) operator: usize,
     /// Its scans, by their numbers among the query's.
     pub(in crate::execution) scans: Vec<usize>,
+    /// The filters from above that its scans may have.
+    pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
+
+/// How long a fragment waits for filters at most: it is right without them, and this is longer than most build sides take.
+const FILTER_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it looks.
+const FILTER_WAIT_INTERVAL: Duration = Duration::from_micros(200);
 
 impl SendingFragment {
     /// Sends all rows by a driver of its own, as long as a rank wants more.
@@ -67,7 +76,21 @@ impl SendingFragment {
         }
     }
 
+    /// Waits until the filters of its scans are settled; there may be none then.
+    fn wait_for_filters(&self, driver: &mut Driver, outbox: &OutboxProducer) -> Result<()> {
+        let begun = Instant::now();
+        let is_settled = || self.filters.iter().all(|filter| filter.is_settled());
+        driver.while_waiting(|driver| {
+            while !is_settled() && begun.elapsed() < FILTER_WAIT_MAX && outbox.is_wanted() {
+                driver.check_cancelled()?;
+                std::thread::sleep(FILTER_WAIT_INTERVAL);
+            }
+            Ok(())
+        })
+    }
+
     fn send_rows(self, driver: &mut Driver, outbox: &OutboxProducer) -> Result<()> {
+        self.wait_for_filters(driver, outbox)?;
         let Self { mut input, target, operator, .. } = self;
         while outbox.is_wanted() {
             let Some(rows) = input.next(driver)? else { break };

@@ -20,6 +20,7 @@ use crate::{
     device::{Buffer, Chunk, Claim, Column},
     execution::{
         Driver, Operator,
+        exchange::KeyGiver,
         query::{Held, Spilling, for_each_block},
         runtime_filter::{JoinFilters, MeasuredKeys},
     },
@@ -33,6 +34,8 @@ pub(in crate::execution) struct UnreadBuild {
     pub(in crate::execution) operator: Operator,
     /// For the probe side's scans.
     pub(in crate::execution) filters: Arc<JoinFilters>,
+    /// For scans that only keys of all ranks make a filter for.
+    pub(in crate::execution) shared: Option<KeyGiver>,
 }
 
 /// A build side that was read to its end.
@@ -255,11 +258,14 @@ impl UnreadBuild {
 
     /// Sends the scans what they wait for of a build side that is held.
     fn publish(&self, driver: &Driver, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
-        if !self.filters.are_wanted() {
+        if !self.filters.are_wanted() && self.shared.is_none() {
             return Ok(0);
         }
         let queue = &driver.queue;
         let keys = self.matching.build_keys(queue, chunk)?;
+        if let Some(KeyGiver(shared)) = &self.shared {
+            shared.give(queue, |give| give(&keys, chunk.row_count))?;
+        }
         let mut measured = MeasuredKeys::default();
         measured.add(queue, &keys, chunk.row_count)?;
         self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
@@ -275,11 +281,15 @@ impl UnreadBuild {
     ) -> Result<Claim> {
         let queue = &driver.queue;
         let mut claim = driver.query.memory.claim()?;
-        self.filters.publish(queue, measured, &mut claim, |insert| {
+        let all_keys = |give: &mut dyn FnMut(&[Column], usize) -> Result<()>| {
             for_each_block(driver, build.whole(), |chunk| {
-                insert(&self.matching.build_keys(queue, &chunk)?, chunk.row_count)
+                give(&self.matching.build_keys(queue, &chunk)?, chunk.row_count)
             })
-        })?;
+        };
+        if let Some(KeyGiver(shared)) = &self.shared {
+            shared.give(queue, all_keys)?;
+        }
+        self.filters.publish(queue, measured, &mut claim, all_keys)?;
         Ok(claim)
     }
 }

@@ -102,6 +102,18 @@ impl JoinFilters {
         filter
     }
 
+    /// Whether any scan is to get one.
+    pub(in crate::execution) fn has_targets(&self) -> bool {
+        !lock_whole(&self.targets).is_empty()
+    }
+
+    /// Settles what is not settled: there is no filter.
+    pub(in crate::execution) fn give_up(&self) {
+        for target in &*lock_whole(&self.targets) {
+            let _ = target.filter.known.set(None);
+        }
+    }
+
     /// Whether scans wait for any.
     pub(in crate::execution) fn are_wanted(&self) -> bool {
         let targets = lock_whole(&self.targets);

@@ -11,9 +11,10 @@
 //!
 //! With several ranks a filter is of the rows that this rank's build side has (`FilterScope`), and passes no exchange at which rows
 //! move unless every rank has all of them: what matches nothing here may match there. Nor may a filter be sent on as one of all rows that
-//! comes of a build side which such a filter has reduced.
+//! comes of a build side which such a filter has reduced. For scans below such exchanges the ranks share the keys of all
+//! (`exchange/shared_keys.rs`).
 //!
-//! Deliberately absent: the union of all ranks' filters, which could pass; limits and sorts, below which filters would change which rows there are or be worth little.
+//! Deliberately absent: limits and sorts, below which filters would change which rows there are or be worth little.
 
 use std::sync::Arc;
 
@@ -43,6 +44,9 @@ struct Wanted {
     keys: Vec<(usize, ColumnId)>,
     /// Operators that it has passed.
     passed: Vec<usize>,
+    /// Whether it is made of the keys of all ranks, and whether it is worth that already: it has passed an exchange that a
+    /// filter of one rank's keys does not.
+    shared: Option<bool>,
 }
 
 /// Operators whose rows a filter may have reduced.
@@ -81,8 +85,16 @@ impl FilterRoute {
         scope: FilterScope,
     ) -> Self {
         let known = keys.iter().enumerate().filter_map(|(place, id)| id.map(|id| (place, id)));
-        let wanted = Wanted { join: join.clone(), scope, keys: known.collect(), passed: Vec::new() };
+        let (keys, passed) = (known.collect::<Vec<_>>(), Vec::new());
+        let wanted = Wanted { join: join.clone(), scope, keys, passed, shared: None };
         Self { wanted: if wanted.keys.is_empty() { Vec::new() } else { vec![wanted] } }
+    }
+
+    /// The same, made of the keys of all ranks: for scans that no filter of one rank's keys reaches.
+    pub(in crate::execution) fn from_all_ranks(join: &Arc<JoinFilters>, keys: &[Option<ColumnId>]) -> Self {
+        let mut route = Self::from_join(join, keys, FilterScope::Complete);
+        route.wanted.iter_mut().for_each(|wanted| wanted.shared = Some(false));
+        route
     }
 
     /// Whether a filter is of the rows of one rank only.
@@ -93,6 +105,10 @@ impl FilterRoute {
     /// Below an exchange: without the filters of one rank's rows where rows go to others.
     pub(in crate::execution) fn across(mut self, kind: &ExchangeKind) -> Self {
         self.wanted.retain(|wanted| wanted.scope.passes(kind));
+        if !FilterScope::Share.passes(kind) {
+            let shared = self.wanted.iter_mut().filter_map(|wanted| wanted.shared.as_mut());
+            shared.for_each(|is_worth_it| *is_worth_it = true);
+        }
         self
     }
 
@@ -153,7 +169,8 @@ impl FilterRoute {
     ) -> Vec<ScanRuntimeFilter> {
         let wanted = self
             .within(&columns.iter().map(|column| (column.id, column.data_type.clone())).collect::<Vec<_>>());
-        let filters = wanted.wanted.into_iter().map(|Wanted { join, keys, passed, .. }| {
+        let arrived = wanted.wanted.into_iter().filter(|wanted| wanted.shared != Some(false));
+        let filters = arrived.map(|Wanted { join, keys, passed, .. }| {
             let (places, ids): (Vec<usize>, Vec<ColumnId>) = keys.into_iter().unzip();
             let key_columns =
                 ids.iter().filter_map(|id| columns.iter().position(|column| column.id == *id)).filter_map(

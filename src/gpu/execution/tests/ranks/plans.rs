@@ -154,6 +154,35 @@ fn filters_of_one_ranks_keys_stay_where_they_hold() {
     check_ranks(make, Rows::InAny, "two joins");
 }
 
+/// Both sides of the join are shuffled: what one rank knows of the build side's keys says nothing of the rows that it sends away.
+#[test]
+fn filters_of_all_ranks_keys_pass_exchanges() {
+    let [left, right] = tables();
+    let is_few = || {
+        let tenth = Expression::literal(pystachio_plan::Value::Int(150), DataType::Int64);
+        Expression::predicate(Function::Less, vec![int64(13), tenth])
+    };
+    let make = || {
+        // The plan takes it for as many rows as there are: it is not small enough to be on every rank.
+        let few = right.filtered(10, &[is_few()]);
+        let few = Relation::new(few.operator.clone(), 1500.0);
+        let both =
+            joined(JoinKind::Inner, [left.scan(0), few], &[(int64(0), int64(10))], JoinSide::Right);
+        let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
+        plan(aggregated(both, &[(20, int64(3))], vec![count], 3000.0))
+    };
+    let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+    for (rank_count, seed) in [(4, None), (4, Some(5)), (3, Some(6))] {
+        let answer = RankedFixture::new(RankShape { seed, ..RankShape::new(rank_count) }).run(make()).unwrap();
+        let dropped: u64 = ["bitmap_rows_dropped", "bloom_rows_dropped"]
+            .iter()
+            .map(|name| answer.metrics.operators.iter().map(|operator| operator.counter(name)).sum::<u64>())
+            .sum();
+        assert!(dropped > 1000, "{dropped} {:?}", answer.metrics.operators);
+        assert_eq!(sorted(answer.rows), expected);
+    }
+}
+
 /// One side of the upper join needs what the other side needs, in another order, with little room in every box.
 #[test]
 fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
