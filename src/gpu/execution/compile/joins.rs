@@ -19,9 +19,6 @@ use crate::{
     program::Filter,
 };
 
-/// Rows of a build side whose keys ranks give each other: a few hundred megabytes to each.
-const SHARED_ROWS_MAX: f64 = 5e7;
-
 /// A join of a plan.
 pub(super) struct Join<'a> {
     pub(super) kind: JoinKind,
@@ -132,7 +129,8 @@ impl Join<'_> {
         if is_wanted {
             let (scope, keys) = (build_scope(build, build_route, query)?, key_columns(self.keys, probe_side));
             route = FilterRoute::from_join(&filters, &keys, scope);
-            if scope == FilterScope::Share && self.shares_keys(build, query) {
+            // Ranks give each other the keys where all of them read the build side.
+            if scope == FilterScope::Share && query.exchanges.is_read_on_all_ranks() {
                 let types = |key: &JoinKey| common_type(key.left.data_type(), key.right.data_type());
                 let of_all = SharedKeys::new(self.keys.iter().map(types).collect::<Result<_>>()?);
                 route = route.and(FilterRoute::from_all_ranks(&of_all.filters, &keys));
@@ -140,11 +138,6 @@ impl Join<'_> {
             }
         }
         Ok((route.within(&self.side(probe_side).columns()), filters, shared))
-    }
-
-    /// Whether ranks give each other the keys of the build side: all ranks read it, and it is not too large for that, as far as the plan knows.
-    fn shares_keys(&self, build: &Relation, query: &Query) -> bool {
-        query.exchanges.is_read_on_all_ranks() && build.estimate.rows <= SHARED_ROWS_MAX
     }
 
     /// The keys of either side, in types that they have in common.

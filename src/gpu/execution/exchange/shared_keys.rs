@@ -29,6 +29,10 @@ use crate::{
     operation::Queue,
 };
 
+/// Keys that a rank gives at most: a few hundred megabytes to each other one, for a filter of at most as many bits as these have bytes. What
+/// a plan expects of a build side says little of it.
+const GIVEN_ROWS_MAX: usize = 1 << 25;
+
 /// What ranks know together of the keys of a join's build side.
 pub(in crate::execution) struct SharedKeys {
     /// For scans below exchanges of the probe side.
@@ -83,7 +87,8 @@ impl SharedKeys {
         }
     }
 
-    /// Gives this rank's keys to all ranks: `give_keys` passes those of all rows on, in as many pieces as it likes.
+    /// Gives this rank's keys to all ranks, unless they are too many: `give_keys` passes those of all rows on, in as many pieces as it
+    /// likes.
     ///
     /// # Errors
     ///
@@ -91,9 +96,14 @@ impl SharedKeys {
     pub(in crate::execution) fn give(
         &self,
         queue: &Queue,
+        row_count: usize,
         give_keys: impl FnOnce(&mut dyn FnMut(&[Column], usize) -> Result<()>) -> Result<()>,
     ) -> Result<()> {
         let Giving::Open(outbox) = std::mem::replace(&mut *self.lock(), Giving::Over) else { return Ok(()) };
+        if row_count > GIVEN_ROWS_MAX {
+            outbox.finish();
+            return Ok(());
+        }
         let send = |keys: &[Column], row_count: usize, is_end: u8| {
             let mark = Column {
                 data_type: DataType::Bool,

@@ -264,7 +264,7 @@ impl UnreadBuild {
         let queue = &driver.queue;
         let keys = self.matching.build_keys(queue, chunk)?;
         if let Some(KeyGiver(shared)) = &self.shared {
-            shared.give(queue, |give| give(&keys, chunk.row_count))?;
+            shared.give(queue, chunk.row_count, |give| give(&keys, chunk.row_count))?;
         }
         let mut measured = MeasuredKeys::default();
         measured.add(queue, &keys, chunk.row_count)?;
@@ -287,7 +287,7 @@ impl UnreadBuild {
             })
         };
         if let Some(KeyGiver(shared)) = &self.shared {
-            shared.give(queue, all_keys)?;
+            shared.give(queue, build.whole().row_count(), all_keys)?;
         }
         self.filters.publish(queue, measured, &mut claim, all_keys)?;
         Ok(claim)

@@ -166,14 +166,14 @@ fn filters_of_all_ranks_keys_pass_exchanges() {
         // The plan takes it for as many rows as there are: it is not small enough to be on every rank.
         let few = right.filtered(10, &[is_few()]);
         let few = Relation::new(few.operator.clone(), 1500.0);
-        let both =
-            joined(JoinKind::Inner, [left.scan(0), few], &[(int64(0), int64(10))], JoinSide::Right);
+        let both = joined(JoinKind::Inner, [left.scan(0), few], &[(int64(0), int64(10))], JoinSide::Right);
         let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
         plan(aggregated(both, &[(20, int64(3))], vec![count], 3000.0))
     };
     let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
     for (rank_count, seed) in [(4, None), (4, Some(5)), (3, Some(6))] {
-        let answer = RankedFixture::new(RankShape { seed, ..RankShape::new(rank_count) }).run(make()).unwrap();
+        let answer =
+            RankedFixture::new(RankShape { seed, ..RankShape::new(rank_count) }).run(make()).unwrap();
         let dropped: u64 = ["bitmap_rows_dropped", "bloom_rows_dropped"]
             .iter()
             .map(|name| answer.metrics.operators.iter().map(|operator| operator.counter(name)).sum::<u64>())
