@@ -213,6 +213,9 @@ fn write_ranks(writer: &Writer, metrics: &QueryMetrics, run_count: u64) {
     }
 }
 
+/// Time in which an exchange moves something at least for its rate to be shown.
+const RATED_US_MIN: u64 = 1000;
+
 /// What each exchange has moved, and on each rank.
 fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool) {
     let mut by_exchange: Vec<(&str, Vec<&ExchangeTraffic>)> = Vec::new();
@@ -247,7 +250,8 @@ fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
     if with_times {
         // Bytes a microsecond are megabytes a second.
         let bytes = traffic.received_bytes.max(traffic.sent_bytes);
-        if traffic.moving_us > 0 {
+        // A few blocks on their way together say nothing of how fast the network is.
+        if traffic.moving_us >= RATED_US_MIN {
             let rate = bytes as f64 / traffic.moving_us as f64 / 1000.0;
             line += &format!(", {rate:.2} GB/s in {}", micros(traffic.moving_us));
         }
