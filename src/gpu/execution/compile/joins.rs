@@ -14,7 +14,9 @@ use crate::{
         exchange::{KeyGiver, SharedKeys},
         expressions::{RowProgram, columns_of, places_of},
         join::{FragmentPlace, JoinSource, Matching, Residual, UnreadBuild},
-        runtime_filter::{FilterRoute, JoinFilters, drops_unmatched, is_selective, key_columns, passes_join},
+        runtime_filter::{
+            FilterGiver, FilterRoute, JoinFilters, drops_unmatched, is_selective, key_columns, passes_join,
+        },
     },
     program::Filter,
 };
@@ -89,7 +91,7 @@ impl Join<'_> {
             query.exchanges.add_keys(place, shared.clone());
         }
         let shared = shared.map(KeyGiver);
-        let unread = UnreadBuild { matching, operator: build, filters, shared };
+        let unread = UnreadBuild { matching, operator: build, filters: FilterGiver(filters), shared };
         let build = query.fragments.add(unread, build_place, &query.stop);
         Ok(operator(columns, JoinSource::new(build, probe), place))
     }

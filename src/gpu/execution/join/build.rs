@@ -8,8 +8,6 @@
 //! Invariants: filters are settled before anybody gets what was read. All of it can be done by one driver, and the rest of
 //! the join by another (`fragment.rs`), which uses the rows after [`ReadBuild::publish`] and [`ReadBuild::use_on`].
 
-use std::sync::Arc;
-
 use pystachio_plan::{DataType, JoinKind, Result};
 
 use super::{
@@ -22,7 +20,7 @@ use crate::{
         Driver, Operator,
         exchange::KeyGiver,
         query::{Held, Spilling, for_each_block},
-        runtime_filter::{JoinFilters, MeasuredKeys},
+        runtime_filter::{FilterGiver, MeasuredKeys},
     },
     operation::Queue,
     spill::SpilledPartitions,
@@ -33,7 +31,7 @@ pub(in crate::execution) struct UnreadBuild {
     pub(in crate::execution) matching: Matching,
     pub(in crate::execution) operator: Operator,
     /// For the probe side's scans.
-    pub(in crate::execution) filters: Arc<JoinFilters>,
+    pub(in crate::execution) filters: FilterGiver,
     /// For scans that only keys of all ranks make a filter for.
     pub(in crate::execution) shared: Option<KeyGiver>,
 }
@@ -213,7 +211,7 @@ impl UnreadBuild {
         let mut held = Held::default();
         let mut spilled: Option<Spilling<'_>> = None;
         let mut measured = MeasuredKeys::default();
-        let measures = self.matching.has_keys() && self.filters.are_wanted();
+        let measures = self.matching.has_keys() && self.filters.0.are_wanted();
         let mut measure = |queue: &Queue, chunk: &Chunk| match measures {
             true => measured.add(queue, &self.matching.build_keys(queue, chunk)?, chunk.row_count),
             false => Ok(()),
@@ -258,7 +256,7 @@ impl UnreadBuild {
 
     /// Sends the scans what they wait for of a build side that is held.
     fn publish(&self, driver: &Driver, chunk: &Chunk, claim: &mut Claim) -> Result<u64> {
-        if !self.filters.are_wanted() && self.shared.is_none() {
+        if !self.filters.0.are_wanted() && self.shared.is_none() {
             return Ok(0);
         }
         let queue = &driver.queue;
@@ -268,7 +266,7 @@ impl UnreadBuild {
         }
         let mut measured = MeasuredKeys::default();
         measured.add(queue, &keys, chunk.row_count)?;
-        self.filters.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
+        self.filters.0.publish(queue, &measured, claim, |insert| insert(&keys, chunk.row_count))
     }
 
     /// Sends the scans what they wait for of a build side that was spilled: its rows come back for it, block by block,
@@ -289,7 +287,7 @@ impl UnreadBuild {
         if let Some(KeyGiver(shared)) = &self.shared {
             shared.give(queue, build.whole().row_count(), all_keys)?;
         }
-        self.filters.publish(queue, measured, &mut claim, all_keys)?;
+        self.filters.0.publish(queue, measured, &mut claim, all_keys)?;
         Ok(claim)
     }
 }

@@ -80,6 +80,15 @@ pub(in crate::execution) struct JoinFilters {
     targets: Mutex<Vec<Target>>,
 }
 
+/// The filters of a build side that nobody has read. When it is dropped, read or not, nobody waits for them any more.
+pub(in crate::execution) struct FilterGiver(pub(in crate::execution) Arc<JoinFilters>);
+
+impl Drop for FilterGiver {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
 /// A filter and what it is made of.
 struct Target {
     /// Places of the join's keys.
@@ -421,6 +430,16 @@ fn conditions(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_build_side_that_was_given_up() {
+        let filters = Arc::new(JoinFilters::default());
+        let filter = filters.filter_for(&[0], 10);
+        let giver = FilterGiver(filters);
+        assert!(!filter.is_settled());
+        drop(giver);
+        assert!(filter.is_settled() && !filter.is_used());
+    }
 
     #[test]
     fn a_filter_that_lets_most_rows_pass_is_not_asked_any_more() {

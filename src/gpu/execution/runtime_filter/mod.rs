@@ -11,6 +11,6 @@ mod filter;
 mod route;
 
 pub(super) use self::{
-    filter::{JoinFilters, MeasuredKeys, RuntimeFilter, ScanRuntimeFilter, TestedRows},
+    filter::{FilterGiver, JoinFilters, MeasuredKeys, RuntimeFilter, ScanRuntimeFilter, TestedRows},
     route::{FilterRoute, ReducedOperators, drops_unmatched, is_selective, key_columns, passes_join},
 };
