@@ -68,10 +68,22 @@ static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 #define SLOT_INPUTS_MAX 8
 #define SLOT_OUTPUTS_MAX 16
 
-// Slots of which every thread of a block keeps a sum of its own: what 48 KB of shared memory hold.
+// Rows of a thread at once.
+#define SLOT_ROWS 4
+// Cells of 64 bits that a block adds in: 36 KB of shared memory, so that six blocks share a multiprocessor. Each of
+// PRIVATE_SLOT_THREADS has 36 of them: rows and five sums of six slots.
+#define SLOT_CELLS_MAX 4608
+// Cells of a slot that a block adds in: its rows, and of every input NULLs and a sum.
+#define SHARE_CELLS_MAX (1 + 2 * SLOT_INPUTS_MAX)
+// Threads of a block each of which has cells of its own.
+#define PRIVATE_SLOT_THREADS 128
+// Slots of which every thread of a block keeps cells of its own.
 #define PRIVATE_SLOTS_MAX 12
-// Slots of which a block keeps a sum: 16 KB of shared memory, so that eight blocks share a multiprocessor.
+// Slots of which a block keeps cells.
 #define BLOCK_SLOTS_MAX 1024
+static_assert(3 * PRIVATE_SLOTS_MAX * PRIVATE_SLOT_THREADS <= SLOT_CELLS_MAX, "there is room for the cells of one input");
+static_assert(3 * BLOCK_SLOTS_MAX <= SLOT_CELLS_MAX, "there is room for the cells of one input");
+static_assert(SLOT_CELLS_MAX / PRIVATE_SLOT_THREADS <= PRIVATE_SLOT_THREADS, "a thread has one carry at most");
 
 // Where a key has its places. That of NULL is behind all others.
 typedef struct SlotKey {
@@ -86,8 +98,12 @@ typedef struct SlotInput {
     ColumnView input;   // integers of up to 128 bits, if a sum is wanted
     uint32_t null_word; // counts the rows in which it is NULL
     uint32_t sum_word;  // the first of two, or 0: only counted
+    uint16_t share;     // which blocks add it: those of this number, modulo share_count
+    uint16_t null_cell; // of the share's cells that which counts NULLs, or 0 if there are none
+    uint16_t sum_cell;  // of the share's cells that of the sum, after null_cell, or 0
+    uint16_t reserved;
 } SlotInput;
-static_assert(sizeof(SlotInput) == 32, "SlotInput has 32 bytes");
+static_assert(sizeof(SlotInput) == 40, "SlotInput has 40 bytes");
 
 // accumulate_slots, accumulate_block_slots, accumulate_private_slots
 typedef struct AccumulateSlots {
@@ -98,11 +114,11 @@ typedef struct AccumulateSlots {
     uint32_t slot_words;
     uint32_t key_count;   // without one all rows are of slot 0
     uint32_t input_count;
-    uint32_t reserved;
+    uint32_t share_count; // parts of the inputs, of which a block adds one; cell 0 of each counts rows, and the first's is added
     SlotKey keys[SLOT_KEYS_MAX];
     SlotInput inputs[SLOT_INPUTS_MAX];
 } AccumulateSlots;
-static_assert(sizeof(AccumulateSlots) == 496, "AccumulateSlots has 496 bytes");
+static_assert(sizeof(AccumulateSlots) == 560, "AccumulateSlots has 560 bytes");
 
 // A key of the slots that are taken.
 typedef struct SlotKeyTarget {

@@ -182,14 +182,12 @@ typedef struct PageColumn {
 } PageColumn;
 static_assert(sizeof(PageColumn) == 176, "PageColumn has 176 bytes");
 
-// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings; decode_indexes, decode_deltas,
-// decode_large_deltas, convert_values, convert_large_values
+// index_deltas, index_runs; decode_levels, locate_strings, decode_prefixes, build_strings
 typedef struct DecodePages {
     uint64_t pages;   // EncodedPage
     uint64_t columns; // PageColumn
     uint64_t states;  // PageState, one a page
-    uint64_t list;    // uint32_t [grid]: the pages to handle; PageSlice [grid] where cells are written. index_deltas and
-                      // index_runs have only `pages`, and handle all
+    uint64_t list;    // uint32_t [grid]: the pages to handle. index_deltas and index_runs have only `pages`, and handle all
     uint64_t status;
 } DecodePages;
 static_assert(sizeof(DecodePages) == 40, "DecodePages has 40 bytes");
@@ -202,6 +200,37 @@ typedef struct PageSlice {
     uint32_t target_row; // of the column, for the first of them
 } PageSlice;
 static_assert(sizeof(PageSlice) == 16, "PageSlice has 16 bytes");
+
+// Some consecutive rows of a chunk whose descriptors stay on the device, as far as slices of one kernel have them.
+typedef struct DecodeRange {
+    uint64_t pages;  // EncodedPage of the chunk
+    uint64_t states; // PageState of the chunk
+    uint64_t column; // PageColumn; what follows here is put in its place
+    uint64_t slices; // PageSlice: target_row is a row of the chunk
+    uint64_t values; // PageColumn.values
+    uint32_t first_slice; // of the slices that have rows of the range, and that it is the blocks' turn
+    uint32_t first_block; // that has it
+    uint32_t first_row; // of the chunk
+    uint32_t end_row;
+    uint32_t target_row; // of the column, for first_row
+    uint32_t first_code; // PageColumn.first_code
+    uint32_t null_code;  // PageColumn.null_code
+    uint32_t flags;      // more of PageColumn.flags
+} DecodeRange;
+static_assert(sizeof(DecodeRange) == 72, "DecodeRange has 72 bytes");
+
+// Ranges that are given with the launch.
+#define LAUNCH_RANGES 32
+
+// decode_indexes, decode_deltas, decode_large_deltas, convert_values, convert_large_values
+typedef struct DecodeCells {
+    DecodePages pages;    // `list`: PageSlice [grid]. All but `status` are 0 if there are ranges
+    uint64_t more_ranges; // DecodeRange [range_count], if they are more than LAUNCH_RANGES
+    uint32_t range_count; // by first_block
+    uint32_t reserved;
+    DecodeRange ranges[LAUNCH_RANGES];
+} DecodeCells;
+static_assert(sizeof(DecodeCells) == 2360, "DecodeCells has 2360 bytes");
 
 // A page, or a part of one, to decompress.
 typedef struct CompressedPage {

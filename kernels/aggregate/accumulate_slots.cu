@@ -1,247 +1,264 @@
 // Groups whose place is computed of their keys: integers that lie close together, codes of dictionaries, group numbers.
 //
-// Grid:    any number of blocks; threads stride over rows or slots. In accumulate_block_slots and accumulate_private_slots a
-//          block adds one input, or the rows, so that the grid is a multiple of input_count + 1.
+// Grid:    any number of blocks, in accumulate_block_slots and accumulate_private_slots a multiple of share_count; threads stride
+//          over the rows, SLOT_ROWS at once.
 // Ordering: sums and counts do not depend on the order of rows.
-// Status:  ERROR_SLOT_RANGE for a key that has no place: it is left out. take_slots: overflow_code for a sum that does not fit
-//          its cell.
-// Traffic: accumulate_slots reads the keys and the inputs of a row, and adds to one slot: a sector or two at a random place.
-//          The others read the keys once for every input, and add in shared memory. take_slots reads the slots that have
-//          rows once.
+// Status:  ERROR_SLOT_RANGE for a key that has no place: it is left out.
+// Traffic: accumulate_slots reads the keys and the inputs of a row, and adds to one slot: a sector or two at a random place, once
+//          for rows of the same slot that a thread has one after another. The others read the keys once a share, mostly once,
+//          and add in shared memory.
 // Source:  direct addressing, as joins of dense keys; a slot's words lie side by side, because the random access costs
-//          more than what is added there. Thread-private sums for few groups as in libcudf's groupby.
+//          more than what is added there. Thread-private sums for few groups as in libcudf's groupby. We differ: sums in shared
+//          memory have 64 bits whatever the addends are, and who makes one overflow counts that beside it. That they are exact
+//          needs no bound of the addends then, which statistics of files could state wrongly.
 #include "../abi/aggregate.h"
 #include "../abi/launch.h"
-#include "../abi/status.h"
-#include "../common/keys.cuh"
+#include "../common/block.cuh"
+#include "slots.cuh"
 
-DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
-DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
-
-DEVICE int128 integer_at(const ColumnView &column, uint64_t row) {
-    switch (column.type) {
-        case CELL_BOOL: return cell_at<uint8_t>(column, row);
-        case CELL_INT16: return cell_at<int16_t>(column, row);
-        case CELL_INT32: return cell_at<int32_t>(column, row);
-        case CELL_INT64: return cell_at<int64_t>(column, row);
-        default: return cell_at<int128>(column, row);
+// The rows, of those in `placed`, after which a thread has another slot, or no more rows. `values` of those before are added to
+// them.
+template <class Value>
+DEVICE uint32_t join_runs(const uint32_t (&slots)[SLOT_ROWS], uint32_t placed, Value (&values)[SLOT_ROWS]) {
+    uint32_t ends = placed;
+#pragma unroll
+    for (uint32_t item = 0; item + 1 < SLOT_ROWS; item++) {
+        if (!SlotRows::has(placed & placed >> 1, item) || slots[item] != slots[item + 1]) continue;
+        values[item + 1] += values[item];
+        ends &= ~(1u << item);
     }
+    return ends;
 }
 
-// Adds to a 128-bit sum that other threads add to. The order of additions does not change the sum, and a sum that
-// overflows wraps; callers prove from the number of rows that it can't, or check the high word.
-DEVICE void add_wide(unsigned long long *words, uint64_t low, uint64_t high) {
-    unsigned long long before = atomicAdd(&words[0], (unsigned long long)low);
-    high += before + low < before;
-    if (high) atomicAdd(&words[1], (unsigned long long)high);
-}
-
-// The slot of a row, or slot_count if it has none.
-DEVICE uint64_t slot_of(const AccumulateSlots &args, uint64_t row) {
-    uint64_t slot = 0;
-    for (uint32_t number = 0; number < args.key_count; number++) {
-        const SlotKey &key = args.keys[number];
-        uint64_t place = key.place_count;
-        if (!cell_is_null(key.key, row)) {
-            place = (uint64_t)integer_key_at(key.key, row) - (uint64_t)key.least;
-            if (place >= key.place_count) {
-                report_error(args.status, ERROR_SLOT_RANGE);
-                return args.slot_count;
-            }
-        }
-        slot += place * key.stride;
+// Adds one to a word of the slots of some rows.
+DEVICE void add_counts(const AccumulateSlots &args, const uint32_t (&slots)[SLOT_ROWS], uint32_t counted, uint32_t word) {
+    uint32_t counts[SLOT_ROWS];
+#pragma unroll
+    for (uint32_t item = 0; item < SLOT_ROWS; item++) counts[item] = 1;
+    const uint32_t ends = join_runs(slots, counted, counts);
+#pragma unroll
+    for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+        if (SlotRows::has(ends, item)) atomicAdd(words_of(args, slots[item]) + word, (unsigned long long)counts[item]);
     }
-    return slot;
-}
-
-DEVICE unsigned long long *words_of(const AccumulateSlots &args, uint64_t slot) {
-    return (unsigned long long *)args.slots + slot * args.slot_words;
-}
-
-DEVICE void add_count(unsigned long long *word, uint64_t count) {
-    if (count) atomicAdd(word, (unsigned long long)count);
 }
 
 KERNEL(accumulate_slots, AccumulateSlots, BLOCK_THREADS) {
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        const uint64_t slot = slot_of(args, row);
-        if (slot >= args.slot_count) continue;
-        unsigned long long *words = words_of(args, slot);
-        atomicAdd(&words[0], 1ull);
+    const uint64_t step = (uint64_t)gridDim.x * BLOCK_THREADS * SLOT_ROWS;
+    uint64_t first = ((uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x) * SLOT_ROWS;
+    for (; first < args.row_count; first += step) {
+        const SlotRows rows = slot_rows(first, 1, args.row_count);
+        uint32_t slots[SLOT_ROWS];
+        const uint32_t placed = find_slots(args, rows, slots);
+        add_counts(args, slots, placed, 0);
         for (uint32_t number = 0; number < args.input_count; number++) {
             const SlotInput &input = args.inputs[number];
-            if (cell_is_null(input.input, row)) {
-                atomicAdd(&words[input.null_word], 1ull);
-            } else if (input.sum_word) {
-                const uint128 value = (uint128)integer_at(input.input, row);
-                add_wide(&words[input.sum_word], (uint64_t)value, (uint64_t)(value >> 64));
+            const uint32_t valid = placed & valid_rows(input.input, rows);
+            if (valid != placed) add_counts(args, slots, placed & ~valid, input.null_word);
+            if (!input.sum_word) continue;
+            int128 values[SLOT_ROWS];
+            if (input.input.type == CELL_INT128) {
+                load_cells<int128>(input.input, rows, valid, values);
+            } else {
+                load_integers(input.input, rows, valid, values);
+            }
+            const uint32_t ends = join_runs(slots, placed, values);
+#pragma unroll
+            for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+                if (SlotRows::has(ends, item)) add_wide(words_of(args, slots[item]) + input.sum_word, values[item]);
             }
         }
     }
 }
 
-// What a block adds: an input, or the rows.
+// What a block adds: the inputs of its share, and the rows if that is the first.
 struct Share {
-    const SlotInput *input; // null: rows
-    uint64_t first_row;
-    uint64_t row_step;
-    bool is_empty;          // no row can add anything
+    uint32_t number;
+    uint32_t first_index; // of the cells that it adds to slots, and the end of them: cells are [cell_count][slot_count]
+    uint32_t index_count;
 };
 
-DEVICE Share share_of_block(const AccumulateSlots &args) {
-    const uint32_t shares = args.input_count + 1;
-    const uint32_t share = blockIdx.x % shares;
-    Share found;
-    found.input = share < args.input_count ? &args.inputs[share] : nullptr;
-    found.first_row = (uint64_t)(blockIdx.x / shares) * BLOCK_THREADS + threadIdx.x;
-    found.row_step = (uint64_t)(gridDim.x / shares) * BLOCK_THREADS;
-    found.is_empty = found.input && !found.input->sum_word && !found.input->input.validity;
-    return found;
+// Finds a block's share and, for all threads once they meet, which words its cells are added to.
+DEVICE Share share_of_block(const AccumulateSlots &args, uint32_t *cell_words) {
+    const uint32_t number = blockIdx.x % args.share_count;
+    uint32_t cell_count = 1;
+    if (threadIdx.x == 0) cell_words[0] = 0;
+    for (uint32_t place = 0; place < args.input_count; place++) {
+        const SlotInput &input = args.inputs[place];
+        if (input.share != number) continue;
+        if (input.null_cell) cell_count = input.null_cell + 1;
+        if (input.sum_cell) cell_count = input.sum_cell + 1;
+        if (threadIdx.x > 0) continue;
+        if (input.null_cell) cell_words[input.null_cell] = input.null_word;
+        if (input.sum_cell) cell_words[input.sum_cell] = input.sum_word;
+    }
+    const uint32_t slot_count = (uint32_t)args.slot_count;
+    return Share{number, number ? slot_count : 0, cell_count * slot_count};
 }
 
-// Whether a row's value has 64 bits. One that has more is added where all blocks add, which is rare.
-DEVICE bool is_narrow(int128 value) { return value == (int128)(int64_t)value; }
-
-DEVICE void add_to_slot(const AccumulateSlots &args, uint64_t slot, const SlotInput &input, uint64_t low, uint64_t high) {
-    if (low | high) add_wide(words_of(args, slot) + input.sum_word, low, high);
+// Adds what a block has in a cell to the slots.
+DEVICE void add_index(const AccumulateSlots &args, const uint32_t *cell_words, uint32_t index, int128 sum) {
+    const uint32_t slot_count = (uint32_t)args.slot_count;
+    add_wide(words_of(args, index % slot_count) + cell_words[index / slot_count], sum);
 }
 
-// For at most BLOCK_SLOTS_MAX slots: sums of 96 bits in shared memory, whose atomics have 32 bits.
-KERNEL(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS) {
-    SHARED uint32_t low_words[BLOCK_SLOTS_MAX];
-    SHARED uint32_t middle_words[BLOCK_SLOTS_MAX];
-    SHARED uint32_t high_words[BLOCK_SLOTS_MAX];
-    SHARED uint32_t counts[BLOCK_SLOTS_MAX];
-    const Share share = share_of_block(args);
-    if (share.is_empty) return;
-    for (uint64_t slot = threadIdx.x; slot < args.slot_count; slot += BLOCK_THREADS) {
-        low_words[slot] = middle_words[slot] = high_words[slot] = counts[slot] = 0;
+// The addends of some rows. One that 64 bits do not hold, which is rare, is added to its slot and zero here.
+DEVICE void load_addends(const AccumulateSlots &args, const SlotInput &input, const SlotRows &rows, uint32_t valid,
+                         const uint32_t (&slots)[SLOT_ROWS], int64_t (&values)[SLOT_ROWS]) {
+    if (input.input.type != CELL_INT128) return load_integers(input.input, rows, valid, values);
+    int128 cells[SLOT_ROWS];
+    load_cells<int128>(input.input, rows, valid, cells);
+#pragma unroll
+    for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+        values[item] = (int64_t)cells[item];
+        if (cells[item] == values[item]) continue;
+        values[item] = 0;
+        add_wide(words_of(args, slots[item]) + input.sum_word, cells[item]);
+    }
+}
+
+// Adds the rows of a block's share to what `sums` has for it: count(cell, slots, counted) and add(cell, slots, values), where
+// zeros change nothing. A cell is the index of its first slot.
+template <uint32_t THREADS, class Sums>
+DEVICE void add_share(const AccumulateSlots &args, const Share &share, Sums &sums) {
+    const uint32_t slot_count = (uint32_t)args.slot_count;
+    const uint64_t step = (uint64_t)(gridDim.x / args.share_count) * THREADS * SLOT_ROWS;
+    uint64_t tile = (uint64_t)(blockIdx.x / args.share_count) * THREADS * SLOT_ROWS;
+    for (; tile < args.row_count; tile += step) {
+        const SlotRows rows = slot_rows(tile + threadIdx.x, THREADS, args.row_count);
+        uint32_t slots[SLOT_ROWS];
+        const uint32_t placed = find_slots(args, rows, slots);
+        sums.count(0, slots, placed);
+        for (uint32_t place = 0; place < args.input_count; place++) {
+            const SlotInput &input = args.inputs[place];
+            if (input.share != share.number) continue;
+            const uint32_t valid = placed & valid_rows(input.input, rows);
+            if (input.null_cell) sums.count(input.null_cell * slot_count, slots, placed & ~valid);
+            if (!input.sum_cell) continue;
+            int64_t values[SLOT_ROWS];
+            load_addends(args, input, rows, valid, slots, values);
+            sums.add(input.sum_cell * slot_count, slots, values);
+        }
+    }
+}
+
+// Sums of a block, each in copies that different threads add to. Shared memory's atomics have 32 bits.
+struct BlockSums {
+    const AccumulateSlots &args;
+    uint32_t *low_words; // [index][copies]
+    uint32_t *high_words;
+    const uint32_t *cell_words;
+    uint32_t copies; // a power of two
+
+    METHOD uint32_t place(uint32_t index) const { return index * copies + threadIdx.x % copies; }
+
+    METHOD void count(uint32_t cell, const uint32_t (&slots)[SLOT_ROWS], uint32_t counted) {
+#pragma unroll
+        for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+            if (SlotRows::has(counted, item)) atomicAdd(&low_words[place(cell + slots[item])], 1u);
+        }
+    }
+
+    METHOD void add(uint32_t cell, const uint32_t (&slots)[SLOT_ROWS], const int64_t (&values)[SLOT_ROWS]) {
+#pragma unroll
+        for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+            const uint32_t low = (uint32_t)values[item], index = cell + slots[item];
+            if (!values[item]) continue;
+            const uint32_t before = atomicAdd(&low_words[place(index)], low);
+            const int64_t rest = (values[item] >> 32) + (before + low < before);
+            if (!rest) continue;
+            const int64_t high = (int64_t)(int32_t)atomicAdd(&high_words[place(index)], (uint32_t)rest) + rest;
+            if (high != (int32_t)high) add_index(args, cell_words, index, (int128)(high < 0 ? -1 : 1) << 64);
+        }
+    }
+
+    METHOD int128 sum(uint32_t index) const {
+        int128 sum = 0;
+        // Each lane begins with another copy: copies of one number lie in one bank.
+        for (uint32_t item = 0; item < copies; item++) {
+            const uint32_t place = index * copies + (threadIdx.x + item) % copies;
+            sum += (int64_t)((uint64_t)high_words[place] << 32 | low_words[place]);
+        }
+        return sum;
+    }
+};
+
+// For at most BLOCK_SLOTS_MAX slots.
+KERNEL_RESIDENT(accumulate_block_slots, AccumulateSlots, BLOCK_THREADS, 5) {
+    SHARED uint32_t low_words[SLOT_CELLS_MAX];
+    SHARED uint32_t high_words[SLOT_CELLS_MAX];
+    SHARED uint32_t cell_words[SHARE_CELLS_MAX];
+    const Share share = share_of_block(args, cell_words);
+    uint32_t copies = WARP_THREADS;
+    while (share.index_count * copies > SLOT_CELLS_MAX) copies /= 2;
+    for (uint32_t place = threadIdx.x; place < share.index_count * copies; place += BLOCK_THREADS) {
+        low_words[place] = high_words[place] = 0;
     }
     __syncthreads();
-    for (uint64_t row = share.first_row; row < args.row_count; row += share.row_step) {
-        const uint64_t slot = slot_of(args, row);
-        if (slot >= args.slot_count) continue;
-        if (!share.input || cell_is_null(share.input->input, row)) {
-            atomicAdd(&counts[slot], 1u);
-            continue;
-        }
-        if (!share.input->sum_word) continue;
-        const int128 value = integer_at(share.input->input, row);
-        if (!is_narrow(value)) {
-            add_to_slot(args, slot, *share.input, (uint64_t)value, (uint64_t)((uint128)value >> 64));
-            continue;
-        }
-        const uint32_t low = (uint32_t)value;
-        const uint32_t before = atomicAdd(&low_words[slot], low);
-        const uint64_t rest = (uint64_t)(uint32_t)((uint64_t)value >> 32) + ((uint32_t)(before + low) < before);
-        const uint32_t middle = (uint32_t)rest;
-        uint32_t high = (uint32_t)(rest >> 32) + (value < 0 ? ~0u : 0u);
-        if (middle) {
-            const uint32_t known = atomicAdd(&middle_words[slot], middle);
-            high += (uint32_t)(known + middle) < known;
-        }
-        if (high) atomicAdd(&high_words[slot], high);
-    }
+    BlockSums sums{args, low_words, high_words, cell_words, copies};
+    add_share<BLOCK_THREADS>(args, share, sums);
     __syncthreads();
-    for (uint64_t slot = threadIdx.x; slot < args.slot_count; slot += BLOCK_THREADS) {
-        add_count(words_of(args, slot) + (share.input ? share.input->null_word : 0), counts[slot]);
-        if (!share.input || !share.input->sum_word) continue;
-        const uint64_t low = (uint64_t)middle_words[slot] << 32 | low_words[slot];
-        add_to_slot(args, slot, *share.input, low, (uint64_t)(int64_t)(int32_t)high_words[slot]);
+    for (uint32_t index = share.first_index + threadIdx.x; index < share.index_count; index += BLOCK_THREADS) {
+        add_index(args, cell_words, index, sums.sum(index));
     }
 }
+
+// Sums of a thread. Who makes one overflow says so for the block.
+struct PrivateSums {
+    int64_t *sums;     // [index][PRIVATE_SLOT_THREADS]
+    uint32_t *carries; // [index]: by how much the sums are too small, in 2^64
+
+    METHOD int64_t &sum(uint32_t index) { return sums[index * PRIVATE_SLOT_THREADS + threadIdx.x]; }
+
+    METHOD void count(uint32_t cell, const uint32_t (&slots)[SLOT_ROWS], uint32_t counted) {
+#pragma unroll
+        for (uint32_t item = 0; item < SLOT_ROWS; item++) sum(cell + slots[item]) += SlotRows::has(counted, item);
+    }
+
+    METHOD void add(uint32_t cell, const uint32_t (&slots)[SLOT_ROWS], const int64_t (&values)[SLOT_ROWS]) {
+        uint32_t overflows = 0;
+#pragma unroll
+        for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+            int64_t &known = sum(cell + slots[item]);
+            const int64_t before = known;
+            const int64_t after = (int64_t)((uint64_t)before + (uint64_t)values[item]);
+            known = after;
+            overflows |= (uint32_t)(((before ^ after) & (values[item] ^ after)) < 0) << item;
+        }
+        if (!overflows) return;
+#pragma unroll
+        for (uint32_t item = 0; item < SLOT_ROWS; item++) {
+            if (SlotRows::has(overflows, item)) atomicAdd(&carries[cell + slots[item]], values[item] < 0 ? ~0u : 1u);
+        }
+    }
+};
 
 // For at most PRIVATE_SLOTS_MAX slots: threads that add to the same few slots would wait for one another.
-KERNEL(accumulate_private_slots, AccumulateSlots, BLOCK_THREADS) {
-    SHARED uint64_t low_words[PRIVATE_SLOTS_MAX][BLOCK_THREADS];
-    SHARED uint32_t high_words[PRIVATE_SLOTS_MAX][BLOCK_THREADS];
-    SHARED uint32_t counts[PRIVATE_SLOTS_MAX][BLOCK_THREADS];
-    const uint32_t thread = threadIdx.x;
-    const Share share = share_of_block(args);
-    if (share.is_empty) return;
-    for (uint32_t slot = 0; slot < args.slot_count; slot++) {
-        low_words[slot][thread] = 0;
-        high_words[slot][thread] = 0;
-        counts[slot][thread] = 0;
-    }
-    for (uint64_t row = share.first_row; row < args.row_count; row += share.row_step) {
-        const uint64_t slot = slot_of(args, row);
-        if (slot >= args.slot_count) continue;
-        if (!share.input || cell_is_null(share.input->input, row)) {
-            counts[slot][thread]++;
-            continue;
-        }
-        if (!share.input->sum_word) continue;
-        const int128 value = integer_at(share.input->input, row);
-        if (!is_narrow(value)) {
-            add_to_slot(args, slot, *share.input, (uint64_t)value, (uint64_t)((uint128)value >> 64));
-            continue;
-        }
-        const uint64_t low = low_words[slot][thread] + (uint64_t)value;
-        high_words[slot][thread] += (low < (uint64_t)value) + (value < 0 ? ~0u : 0u);
-        low_words[slot][thread] = low;
-    }
-    for (uint32_t width = BLOCK_THREADS / 2; width > 0; width /= 2) {
-        __syncthreads();
-        if (thread >= width) continue;
-        for (uint32_t slot = 0; slot < args.slot_count; slot++) {
-            const uint64_t other = low_words[slot][thread + width];
-            const uint64_t low = low_words[slot][thread] + other;
-            high_words[slot][thread] += high_words[slot][thread + width] + (low < other);
-            low_words[slot][thread] = low;
-            counts[slot][thread] += counts[slot][thread + width];
-        }
-    }
+KERNEL(accumulate_private_slots, AccumulateSlots, PRIVATE_SLOT_THREADS) {
+    SHARED int64_t sums[SLOT_CELLS_MAX];
+    SHARED uint32_t carries[SLOT_CELLS_MAX / PRIVATE_SLOT_THREADS];
+    SHARED uint32_t cell_words[SHARE_CELLS_MAX];
+    const Share share = share_of_block(args, cell_words);
+    for (uint32_t index = 0; index < share.index_count; index++) sums[index * PRIVATE_SLOT_THREADS + threadIdx.x] = 0;
+    if (threadIdx.x < share.index_count) carries[threadIdx.x] = 0;
     __syncthreads();
-    if (thread >= args.slot_count) return;
-    add_count(words_of(args, thread) + (share.input ? share.input->null_word : 0), counts[thread][0]);
-    if (!share.input || !share.input->sum_word) return;
-    add_to_slot(args, thread, *share.input, low_words[thread][0], (uint64_t)(int64_t)(int32_t)high_words[thread][0]);
-}
-
-KERNEL(flag_slots, TakeSlots, BLOCK_THREADS) {
-    for (uint64_t slot = first_row(); slot < args.slot_count; slot += row_step()) {
-        ((uint8_t *)args.flags)[slot] = ((const uint64_t *)args.slots)[slot * args.slot_words] != 0;
-    }
-}
-
-DEVICE void write_key(const SlotKeyTarget &key, uint64_t slot, uint64_t row) {
-    const uint64_t place = slot / key.stride % (key.place_count + key.null_places);
-    const bool valid = place != key.place_count;
-    const uint64_t value = valid ? (uint64_t)key.least + place : 0;
-    if (key.validity) ((uint8_t *)key.validity)[row] = valid;
-    switch (key.cell_bytes) {
-        case 2: ((uint16_t *)key.target)[row] = (uint16_t)value; break;
-        case 4: ((uint32_t *)key.target)[row] = (uint32_t)value; break;
-        default: ((uint64_t *)key.target)[row] = value;
-    }
-}
-
-DEVICE void write_output(const TakeSlots &args, const SlotOutput &output, const uint64_t *words, uint64_t row) {
-    const uint64_t count = words[0] - (output.null_word ? words[output.null_word] : 0);
-    if (!output.sum_word) {
-        ((uint64_t *)output.target)[row] = count;
-        return;
-    }
-    ((uint8_t *)output.validity)[row] = count != 0;
-    const uint64_t low = words[output.sum_word], high = words[output.sum_word + 1];
-    const int128 sum = (int128)(((uint128)high << 64) | low);
-    switch (output.cell_bytes) {
-        case 32: ((int256 *)output.target)[row] = int256_of(sum); break;
-        case 16: ((int128 *)output.target)[row] = sum; break;
-        default:
-            ((uint64_t *)output.target)[row] = low;
-            if (!is_narrow(sum)) report_error(args.status, output.overflow_code, output.overflow_detail);
-    }
-}
-
-KERNEL(take_slots, TakeSlots, BLOCK_THREADS) {
-    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        const uint64_t slot = args.numbers ? ((const uint32_t *)args.numbers)[row] : row;
-        const uint64_t *words = (const uint64_t *)args.slots + slot * args.slot_words;
-        for (uint32_t number = 0; number < args.key_count; number++) write_key(args.keys[number], slot, row);
-        for (uint32_t number = 0; number < args.output_count; number++) {
-            write_output(args, args.outputs[number], words, row);
+    PrivateSums private_sums{sums, carries};
+    add_share<PRIVATE_SLOT_THREADS>(args, share, private_sums);
+    __syncthreads();
+    const uint32_t lane = threadIdx.x % WARP_THREADS;
+    const uint32_t warps = PRIVATE_SLOT_THREADS / WARP_THREADS;
+    for (uint32_t index = share.first_index + threadIdx.x / WARP_THREADS; index < share.index_count; index += warps) {
+        // In halves, which do not overflow.
+        uint64_t low = 0;
+        int64_t high = 0;
+        for (uint32_t thread = lane; thread < PRIVATE_SLOT_THREADS; thread += WARP_THREADS) {
+            const int64_t sum = sums[index * PRIVATE_SLOT_THREADS + thread];
+            low += (uint32_t)sum;
+            high += sum >> 32;
         }
+        low = warp_sum(low);
+        high = warp_sum(high);
+        const uint128 carried = (uint128)(int128)(int32_t)carries[index] << 64;
+        const uint128 sum = carried + ((uint128)(int128)high << 32) + low;
+        if (lane == 0) add_index(args, cell_words, index, (int128)sum);
     }
 }

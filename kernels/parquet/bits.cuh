@@ -72,6 +72,12 @@ DEVICE uint32_t short_varint_of(uint32_t word, uint32_t count) {
     return (word & 0x00003fffu) | (word & 0x3fff0000u) >> 2;
 }
 
+// How many bytes a variable-length number has that a word begins with; more than 4 if it does not end there.
+DEVICE uint32_t varint_bytes(uint32_t word) {
+    const uint32_t ends = ~word & 0x80808080u;
+    return ends ? (uint32_t)__ffs((int)ends) / 8 : 5;
+}
+
 // A variable-length number at *at, which moves past it; false if it does not end before `end`.
 DEVICE bool read_varint(uint64_t address, uint32_t end, uint32_t *at, uint64_t *value) {
     uint64_t result = 0;

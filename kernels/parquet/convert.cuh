@@ -16,7 +16,8 @@ DEVICE uint32_t window_place(uint32_t value) { return value + value / 8; }
 struct Slice {
     EncodedPage page;
     PageColumn column;
-    PageState &state;
+    uint64_t state; // PageState
+    uint32_t dense;
     uint64_t status;
     uint64_t data;     // of the first value
     uint32_t capacity; // values that the page has; for SOURCE_SPLIT the distance of a value's bytes, too
@@ -37,7 +38,7 @@ struct ValueBytes {
 DEVICE void fail_value(const Slice &slice, uint64_t row, uint32_t code) {
     if (slice.column.flags & COLUMN_DICTIONARY) {
         ((uint8_t *)slice.column.faults)[row] = (uint8_t)code;
-        slice.state.faulty = 1;
+        ((PageState *)slice.state)->faulty = 1;
     } else {
         report_error(slice.status, code, slice.number);
     }
@@ -279,7 +280,7 @@ struct ConvertString {
 
 template <class Convert>
 DEVICE void convert_rows(const Slice &slice, const PageSlice &place) {
-    const uint32_t dense = slice.state.dense;
+    const uint32_t dense = slice.dense;
     Convert convert;
     for (uint32_t item = 0; item < ROWS_PER_THREAD; item++) {
         const uint32_t within = item * BLOCK_THREADS + threadIdx.x;
@@ -297,18 +298,18 @@ DEVICE void convert_rows(const Slice &slice, const PageSlice &place) {
     }
 }
 
-DEVICE Slice slice_of(const DecodePages &args, const PageSlice &place) {
-    const EncodedPage page = page_at(args, place.page);
-    const PageColumn column = column_at(args, page.column);
-    PageState &state = state_at(args, place.page);
+DEVICE Slice slice_of(const SliceWork &work) {
+    const EncodedPage page = work.page;
+    const PageColumn column = work.column;
     return Slice{page,
                  column,
-                 state,
-                 args.status,
-                 page.values + state.values_offset,
-                 value_capacity(page, state, column.source_bytes),
-                 place.page,
-                 state.wide,
+                 work.state_address,
+                 work.state.dense,
+                 work.status,
+                 page.values + work.state.values_offset,
+                 value_capacity(page, work.state, column.source_bytes),
+                 work.slice.page,
+                 work.state.wide,
                  nullptr,
                  0};
 }

@@ -8,9 +8,11 @@
 // Traffic: a value read and a cell written a row; text that is not all ASCII is read too.
 #include "convert.cuh"
 
-KERNEL_RESIDENT(convert_values, DecodePages, BLOCK_THREADS, 5) {
-    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
-    const Slice slice = slice_of(args, place);
+KERNEL_RESIDENT(convert_values, DecodeCells, BLOCK_THREADS, 5) {
+    SHARED SliceWork work;
+    take_slice(args, work);
+    const PageSlice place = work.slice;
+    const Slice slice = slice_of(work);
     switch (slice.column.conversion) {
         case CONVERT_BITS: convert_rows<ConvertBits>(slice, place); break;
         case CONVERT_INTEGER:
@@ -27,9 +29,11 @@ KERNEL_RESIDENT(convert_values, DecodePages, BLOCK_THREADS, 5) {
 }
 
 // convert_values for columns whose cells have 256 bits, which take more registers.
-KERNEL_RESIDENT(convert_large_values, DecodePages, BLOCK_THREADS, 4) {
-    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
-    const Slice slice = slice_of(args, place);
+KERNEL_RESIDENT(convert_large_values, DecodeCells, BLOCK_THREADS, 4) {
+    SHARED SliceWork work;
+    take_slice(args, work);
+    const PageSlice place = work.slice;
+    const Slice slice = slice_of(work);
     if (slice.column.conversion == CONVERT_WIDE_INTEGER) {
         convert_rows<ConvertLargeInteger>(slice, place);
     } else {

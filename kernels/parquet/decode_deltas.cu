@@ -135,20 +135,20 @@ DEVICE bool decode_window(const EncodedPage &page, uint32_t value_count, ValueWi
 }
 
 // A slice with its values in `values`. Every thread of the block calls it.
-DEVICE Slice decoded_slice(const DecodePages &args, const PageSlice &place, uint64_t *values) {
+DEVICE Slice decoded_slice(const SliceWork &work, uint64_t *values) {
     SHARED uint32_t failed;
     uint32_t first, end;
     if (threadIdx.x == 0) failed = 0;
     __syncthreads();
     {
-        const EncodedPage &page = page_at(args, place.page);
-        const PageState state = state_at(args, place.page);
-        first = values_before(page, state.dense, state.value_count, place.first_row);
-        end = values_before(page, state.dense, state.value_count, place.first_row + place.row_count);
-        if (!decode_window(page, state.value_count, ValueWindow{values, first, end})) failed = 1;
+        const PageSlice &place = work.slice;
+        const uint32_t dense = work.state.dense, value_count = work.state.value_count;
+        first = values_before(work.page, dense, value_count, place.first_row);
+        end = values_before(work.page, dense, value_count, place.first_row + place.row_count);
+        if (!decode_window(work.page, value_count, ValueWindow{values, first, end})) failed = 1;
     }
     __syncthreads();
-    Slice slice = slice_of(args, place);
+    Slice slice = slice_of(work);
     slice.wide = ((const DeltaIndex *)slice.page.index)->wide;
     slice.window = values;
     slice.window_first = first;
@@ -238,32 +238,31 @@ struct ShortRange {
 
 // Whether a page's values are integers with nothing to be done before they are tested against a range of their own bits, and
 // every row has one.
-DEVICE bool has_plain_integers(const DecodePages &args, uint32_t number) {
-    const EncodedPage &page = page_at(args, number);
-    const PageColumn &column = column_at(args, page.column);
-    // All that is looked at is on its way at once: nothing is tested only if something else holds.
-    const uint32_t conversion = column.conversion, form = page.delta_form, dense = state_at(args, number).dense;
+DEVICE bool has_plain_integers(const SliceWork &work) {
+    const PageColumn &column = work.column;
+    const uint32_t conversion = column.conversion, form = work.page.delta_form;
     const uint32_t cell_bytes = column.cell_bytes, shift = column.shift, flags = column.flags;
     const int64_t least = (int64_t)column.least[0], greatest = (int64_t)column.greatest[0];
     const bool is_integer = (conversion == CONVERT_BITS) | (conversion == CONVERT_INTEGER);
     const bool has_values = (least <= INT32_MAX) & (greatest >= INT32_MIN);
     const bool is_short = (form == DELTA_INT32) & (shift == 32) & has_values & ((cell_bytes == 4) | (cell_bytes == 8));
     const bool is_long = (form == DELTA_INT64) & (shift == 0) & (cell_bytes == 8);
-    return is_integer & (is_short | is_long) & ((flags & (COLUMN_UNSIGNED | COLUMN_DICTIONARY)) == 0) & (dense != 0);
+    return is_integer & (is_short | is_long) & ((flags & (COLUMN_UNSIGNED | COLUMN_DICTIONARY)) == 0) & (work.state.dense != 0);
 }
 
 // Decodes and converts a segment of what has_plain_integers, the values from `first` on. What the column and the place have is
 // read late, so that it takes no registers before. Every thread of a warp calls it.
 template <class Number, class Signed, class Range, class Cell>
-DEVICE void decode_plain_segment(const DecodePages &args, const PageSlice &place, const DeltaStream &stream,
-                                 const DeltaSegment &segment, uint32_t first, uint64_t *shared) {
+DEVICE void decode_plain_segment(const SliceWork &work, const DeltaStream &stream, const DeltaSegment &segment, uint32_t first,
+                                 uint64_t *shared) {
     Number values[THREAD_DELTAS];
     ThreadDeltas own;
     if (!decode_segment(stream, segment, first, own, values)) {
-        report_error(args.status, ERROR_PAGE, place.page);
+        report_error(work.status, ERROR_PAGE, work.slice.page);
         return;
     }
-    const PageColumn &column = column_at(args, page_at(args, place.page).column);
+    const PageColumn &column = work.column;
+    const PageSlice &place = work.slice;
     const uint32_t first_row = place.first_row, end_row = first_row + place.row_count;
     int64_t factor = 1;
     if (column.conversion != CONVERT_BITS) {
@@ -278,7 +277,7 @@ DEVICE void decode_plain_segment(const DecodePages &args, const PageSlice &place
                 is_outside = is_outside || (row >= first_row && row < end_row);
                 values[item] = 0;
             }
-            if (is_outside) report_error(args.status, ERROR_VALUE_RANGE, place.page);
+            if (is_outside) report_error(work.status, ERROR_VALUE_RANGE, place.page);
         }
     }
     Cell cells[THREAD_DELTAS];
@@ -296,44 +295,45 @@ DEVICE void decode_plain_segment(const DecodePages &args, const PageSlice &place
 }
 
 // Decodes and converts what has_plain_integers. Every thread of a block calls it.
-DEVICE void decode_plain(const DecodePages &args, const PageSlice &place, uint64_t *shared) {
+DEVICE void decode_plain(const SliceWork &work, uint64_t *shared) {
     const uint32_t warp = threadIdx.x / WARP_THREADS;
-    const EncodedPage &page = page_at(args, place.page);
-    const uint32_t last = (place.first_row + place.row_count - 1) / DELTA_SEGMENT_VALUES;
-    for (uint32_t number = place.first_row / DELTA_SEGMENT_VALUES + warp; number <= last; number += WARPS) {
+    const EncodedPage &page = work.page;
+    const uint32_t end_row = work.slice.first_row + work.slice.row_count;
+    const uint32_t last = (end_row - 1) / DELTA_SEGMENT_VALUES;
+    for (uint32_t number = work.slice.first_row / DELTA_SEGMENT_VALUES + warp; number <= last; number += WARPS) {
         // A page's index has room for the segments of all its rows, so that both are on their way together.
         const DeltaSegment segment = segments_of(page)[number];
         const DeltaIndex index = *(const DeltaIndex *)page.index;
-        const uint32_t value_count = state_at(args, place.page).value_count;
+        const uint32_t value_count = work.state.value_count;
         const DeltaStream stream = stream_of(page, index);
-        const bool has_rows = (index.value_count == value_count) & (place.first_row + place.row_count <= value_count);
+        const bool has_rows = (index.value_count == value_count) & (end_row <= value_count);
         if (!((index.is_sound != 0) & has_rows & (stream.miniblocks != 0) & (stream.miniblock_values != 0) & (segment.block <= stream.end))) {
-            report_error(args.status, ERROR_PAGE, place.page);
+            report_error(work.status, ERROR_PAGE, work.slice.page);
             return;
         }
-        const uint32_t first = number * DELTA_SEGMENT_VALUES, cell_bytes = column_at(args, page.column).cell_bytes;
+        const uint32_t first = number * DELTA_SEGMENT_VALUES, cell_bytes = work.column.cell_bytes;
         uint64_t *own = shared + warp * DELTA_SEGMENT_VALUES;
         if (page.delta_form == DELTA_INT32 && cell_bytes == 4) {
-            decode_plain_segment<uint32_t, int32_t, ShortRange, uint32_t>(args, place, stream, segment, first, own);
+            decode_plain_segment<uint32_t, int32_t, ShortRange, uint32_t>(work, stream, segment, first, own);
         } else if (page.delta_form == DELTA_INT32) {
-            decode_plain_segment<uint32_t, int32_t, ShortRange, uint64_t>(args, place, stream, segment, first, own);
+            decode_plain_segment<uint32_t, int32_t, ShortRange, uint64_t>(work, stream, segment, first, own);
         } else {
-            decode_plain_segment<uint64_t, int64_t, LongRange, uint64_t>(args, place, stream, segment, first, own);
+            decode_plain_segment<uint64_t, int64_t, LongRange, uint64_t>(work, stream, segment, first, own);
         }
     }
 }
 
-KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(decode_deltas, DecodeCells, BLOCK_THREADS, 4) {
     SHARED CellGroup<uint64_t> groups[WINDOW_WORDS / 2];
     uint64_t *values = groups[0].cells;
-    // Read again rather than held where registers are few.
-    const PageSlice &plain = ((const PageSlice *)args.list)[blockIdx.x];
-    if (has_plain_integers(args, plain.page)) {
-        decode_plain(args, plain, values);
+    SHARED SliceWork work;
+    take_slice(args, work);
+    if (has_plain_integers(work)) {
+        decode_plain(work, values);
         return;
     }
-    const PageSlice place = plain;
-    const Slice slice = decoded_slice(args, place, values);
+    const PageSlice place = work.slice;
+    const Slice slice = decoded_slice(work, values);
     const uint32_t conversion = slice.column.conversion;
     if (conversion == CONVERT_BITS || conversion == CONVERT_INTEGER || conversion == CONVERT_NANOSECONDS) {
         convert_rows<ConvertInteger>(slice, place);
@@ -347,10 +347,12 @@ KERNEL_RESIDENT(decode_deltas, DecodePages, BLOCK_THREADS, 4) {
 }
 
 // decode_deltas for columns whose cells have 256 bits, which take more registers.
-KERNEL_RESIDENT(decode_large_deltas, DecodePages, BLOCK_THREADS, 4) {
+KERNEL_RESIDENT(decode_large_deltas, DecodeCells, BLOCK_THREADS, 4) {
     SHARED uint64_t values[WINDOW_WORDS];
-    const PageSlice place = ((const PageSlice *)args.list)[blockIdx.x];
-    const Slice slice = decoded_slice(args, place, values);
+    SHARED SliceWork work;
+    take_slice(args, work);
+    const PageSlice place = work.slice;
+    const Slice slice = decoded_slice(work, values);
     if (slice.column.conversion == CONVERT_WIDE_INTEGER) {
         convert_rows<ConvertLargeInteger>(slice, place);
     } else {

@@ -58,9 +58,18 @@ DEVICE bool open_indexes(const EncodedPage &page, uint64_t data, uint32_t bytes,
 DEVICE bool next_run(RunCursor &cursor) {
     for (uint32_t empty = 0; cursor.left == 0; empty++) {
         if (empty > EMPTY_RUNS_MAX) return false;
-        uint32_t limit = cursor.end - cursor.at > RUN_HEADER_BYTES_MAX ? cursor.at + RUN_HEADER_BYTES_MAX : cursor.end;
+        // A header of up to 4 bytes and the value behind it are on their way at once, and are taken if they are within the data.
+        const uint64_t word = load_u64(cursor.data + cursor.at);
+        const uint32_t header_bytes = varint_bytes((uint32_t)word);
         uint64_t header = 0;
-        if (!read_varint(cursor.data, limit, &cursor.at, &header) || header == 0) return false;
+        if (header_bytes <= 4 && cursor.end - cursor.at >= header_bytes) {
+            header = short_varint_of((uint32_t)word, header_bytes);
+            cursor.at += header_bytes;
+        } else {
+            uint32_t limit = cursor.end - cursor.at > RUN_HEADER_BYTES_MAX ? cursor.at + RUN_HEADER_BYTES_MAX : cursor.end;
+            if (!read_varint(cursor.data, limit, &cursor.at, &header)) return false;
+        }
+        if (header == 0) return false;
         uint64_t bytes_left = cursor.end - cursor.at;
         cursor.packed = (uint32_t)(header & 1);
         cursor.passed = 0;
@@ -77,10 +86,8 @@ DEVICE bool next_run(RunCursor &cursor) {
         } else {
             uint32_t bytes = (cursor.width + 7) / 8;
             if (bytes > bytes_left) return false;
-            cursor.value = 0;
-            for (uint32_t byte = 0; byte < bytes; byte++) {
-                cursor.value |= (uint32_t)load_u8(cursor.data + cursor.at + byte) << (8 * byte);
-            }
+            const uint32_t value = header_bytes <= 4 ? (uint32_t)(word >> (8 * header_bytes)) : load_u32(cursor.data + cursor.at);
+            cursor.value = bytes < 4 ? value & ((1u << (8 * bytes)) - 1) : value;
             cursor.left = header >> 1;
             cursor.at += bytes;
         }

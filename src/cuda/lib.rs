@@ -4,6 +4,7 @@
 //! - `staging.rs`: page-locked memory that every copy from and to the host passes through
 //! - `cufile.rs`: files that the GPU reads by itself
 //! - `nvcomp.rs`: a library that decompresses on the GPU
+//! - `nccl/`: what carries blocks of exchanges between GPUs
 //! - `library.rs`: libraries of the host, which are there and how old
 //! - `fault.rs`: the driver's errors as plan errors
 //!
@@ -14,6 +15,7 @@
 mod cufile;
 mod fault;
 mod library;
+pub mod nccl;
 mod nvcomp;
 mod platform;
 mod staging;

@@ -18,7 +18,8 @@ const TOOLKIT_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/ta
 pub(crate) const DRIVER: &str = "libcuda.so.1";
 /// GPUDirect Storage.
 pub(crate) const CUFILE: &str = "libcufile.so.0";
-const NCCL: &str = "libnccl.so.2";
+/// Collectives between GPUs.
+pub(crate) const NCCL: &str = "libnccl.so.2";
 
 /// The oldest driver that runs the kernels: their compiler is of this version of CUDA.
 const DRIVER_VERSION_MIN: i32 = 13_000;
@@ -108,11 +109,15 @@ fn cufile_version() -> Result<i32, String> {
     }
 }
 
-fn nccl_version() -> Result<i32, String> {
-    let library = open_library(NCCL)?;
+/// The version of NCCL that a library is, as 22803 for 2.28.3.
+///
+/// # Errors
+///
+/// It is no NCCL, or does not tell.
+pub(crate) fn nccl_version(library: &Library) -> Result<i32, String> {
     let mut version = 0;
     // SAFETY: as nccl.h declares it.
-    let tell = unsafe { function::<unsafe extern "C" fn(*mut i32) -> Status>(&library, "ncclGetVersion") }?;
+    let tell = unsafe { function::<unsafe extern "C" fn(*mut i32) -> Status>(library, "ncclGetVersion") }?;
     // SAFETY: it writes a number.
     match unsafe { tell(&raw mut version) } {
         0 => Ok(version),
@@ -133,7 +138,7 @@ pub(crate) fn cuda_version(version: i32) -> String {
 }
 
 /// 22803 is 2.28.3.
-fn nccl_version_text(version: i32) -> String {
+pub(crate) fn nccl_version_text(version: i32) -> String {
     format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
 }
 
@@ -148,7 +153,7 @@ pub fn library_lines() -> Vec<String> {
         Ok(version) => format!("{CUFILE} is of version {}", cuda_version(version)),
         Err(reason) => format!("{CUFILE} {reason}; files are read by the host"),
     };
-    let nccl = match nccl_version() {
+    let nccl = match open_library(NCCL).and_then(|library| nccl_version(&library)) {
         Ok(version) => format!("{NCCL} is of version {}", nccl_version_text(version)),
         Err(reason) => format!("{NCCL} {reason}; one GPU needs none"),
     };

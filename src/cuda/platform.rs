@@ -71,7 +71,7 @@ impl CudaPlatform {
     }
 
     /// Makes the context this thread's, for what may wait for others than the device.
-    fn use_context(&self) -> Result<()> {
+    pub(crate) fn use_context(&self) -> Result<()> {
         // SAFETY: the context lives as long as the process.
         unsafe { ctx::set_current(self.context) }.map_err(|error| from_driver("use its context", error))
     }

@@ -11,9 +11,9 @@ use cudarc::driver::{
     result::device,
     sys::{
         CUdevice, CUdevice_attribute, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
-        CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType, cuMemAddressFree,
-        cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity, cuMemMap, cuMemRelease,
-        cuMemSetAccess, cuMemUnmap,
+        CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
+        CUmemLocationType, cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity,
+        cuMemMap, cuMemRelease, cuMemSetAccess, cuMemUnmap,
     },
 };
 
@@ -44,6 +44,11 @@ impl AddressSpace {
         properties.type_ = CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         properties.location = location;
         properties.allocFlags.gpuDirectRDMACapable = u8::from(is_direct);
+        // What other processes' GPUs may copy from and to, once it is registered with what connects ranks.
+        if has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? {
+            properties.requestedHandleTypes =
+                CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+        }
         access.location = location;
         access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         let mut granularity = 0;

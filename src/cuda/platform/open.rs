@@ -83,6 +83,20 @@ impl CudaPlatform {
         })
     }
 
+    /// How many GPUs there are. No context is made.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is no driver, or no GPU.
+    pub fn count() -> Result<u32> {
+        let unavailable =
+            |reason: String| Error::new(ErrorKind::Unavailable, format!("CUDA is not used: {reason}"));
+        driver_version().map_err(unavailable)?;
+        let count = result::init().and_then(|()| device::get_count());
+        let count = count.map_err(|error| unavailable(from_driver("be counted", error).message))?;
+        Ok(u32::try_from(count).unwrap_or(0))
+    }
+
     /// Name and compute capability.
     pub fn description(&self) -> &str {
         &self.description

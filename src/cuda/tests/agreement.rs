@@ -48,6 +48,27 @@ fn aggregate(accumulator: Accumulator, input: Option<usize>, result: &DataType) 
     Accumulation { accumulator, input, width: SumWidth::Large, result: result.clone() }
 }
 
+/// Sums of a column's integers or decimals by group, with rows and values that are not NULL, in the order of the sums.
+fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> RecordBatch {
+    let scale = match &column.data_type {
+        DataType::Decimal { scale, .. } => *scale,
+        _ => 0,
+    };
+    let grouping = queue.group(keys, row_count, row_count).expect("groups");
+    let sum = DataType::Decimal { precision: 38, scale };
+    let calls = [
+        Accumulation { width: SumWidth::Wide, ..aggregate(Accumulator::Sum, Some(0), &sum) },
+        aggregate(Accumulator::Count, None, &DataType::Int64),
+        aggregate(Accumulator::Count, Some(0), &DataType::Int64),
+    ];
+    let found = queue.accumulate(&grouping, &[column], &calls).expect("sums");
+    let by = |column: &Column| SortColumn { column: column.clone(), descending: false, nulls_first: true };
+    let order =
+        queue.sort(&found.iter().map(by).collect::<Vec<_>>(), grouping.group_count).expect("an order");
+    let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
+    batch(queue, sorted, grouping.group_count)
+}
+
 fn parquet_files() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
     let named = std::env::var("PYSTACHIO_TEST_PARQUET").unwrap_or_default();
@@ -200,6 +221,11 @@ fn operations_agree_over_every_type() {
                 batch(queue, sorted, grouping.group_count)
             }),
         );
+        if SumWidth::of(&decoded.columns[0].data_type) == Ok(SumWidth::Wide) {
+            check("sums of one group", each(&|queue, column| sums(queue, &[], column, rows)));
+            let keys = |column: &Column| [column.clone()];
+            check("sums of groups", each(&|queue, column| sums(queue, &keys(column), column, rows)));
+        }
         check(
             "least and greatest",
             each(&|queue, column| {

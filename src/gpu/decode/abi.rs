@@ -197,7 +197,7 @@ pub(super) struct PageColumn {
 }
 const _: () = assert!(size_of::<PageColumn>() == 176);
 
-/// Arguments of the kernels that decode.
+/// Arguments of the kernels that decode, and do not write cells.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct DecodePages {
@@ -219,6 +219,41 @@ pub(super) struct PageSlice {
     pub(super) target_row: u32,
 }
 const _: () = assert!(size_of::<PageSlice>() == 16);
+
+/// Rows of a chunk whose descriptors stay on the device.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DecodeRange {
+    pub(super) pages: u64,
+    pub(super) states: u64,
+    pub(super) column: u64,
+    pub(super) slices: u64,
+    pub(super) values: u64,
+    pub(super) first_slice: u32,
+    pub(super) first_block: u32,
+    pub(super) first_row: u32,
+    pub(super) end_row: u32,
+    pub(super) target_row: u32,
+    pub(super) first_code: u32,
+    pub(super) null_code: u32,
+    pub(super) flags: u32,
+}
+const _: () = assert!(size_of::<DecodeRange>() == 72);
+
+/// Ranges that are given with the launch.
+pub(super) const LAUNCH_RANGES: usize = 32;
+
+/// Arguments of the kernels that write cells.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(super) struct DecodeCells {
+    pub(super) pages: DecodePages,
+    pub(super) more_ranges: u64,
+    pub(super) range_count: u32,
+    pub(super) reserved: u32,
+    pub(super) ranges: [DecodeRange; LAUNCH_RANGES],
+}
+const _: () = assert!(size_of::<DecodeCells>() == 2360);
 
 /// A page, or a part of one, to decompress.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

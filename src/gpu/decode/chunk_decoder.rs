@@ -5,12 +5,12 @@ use pystachio_plan::Result;
 
 use super::{
     abi::{DeltaForm, EncodedPage, ValueSource, WORD_ROWS, column_flags},
-    chunk_plan::{ChunkPlan, WORD_BYTES, WantedPage, encoding, has_scratch},
+    chunk_plan::{ChunkPlan, DataPage, WORD_BYTES, WantedPage, encoding, has_scratch},
     column_chunk::value_source,
     page_batch::{BatchPage, PageBatch, PageOrigin, SCRATCH_BYTES},
     row_selection::RowSelection,
 };
-use crate::device::{Buffer, CODE_BYTES, CellType};
+use crate::device::{Buffer, CODE_BYTES};
 
 /// Bytes of a string's length in a page.
 const LENGTH_BYTES: u64 = 4;
@@ -116,28 +116,18 @@ impl ChunkDecoder<'_> {
     }
 
     fn add_data_page(&mut self, wanted: WantedPage<'_>, column: u32) -> Result<()> {
-        let WantedPage { page, layout } = wanted;
-        let plan = self.plan;
-        let mut encoded = EncodedPage { column, ..plan.chunk.encoded_page(page, &layout) };
+        let (plan, page) = (self.plan, wanted.page);
+        let DataPage { mut encoded, source, delta_form } = plan.data_page(wanted)?;
+        encoded.column = column;
         if plan.is_optional {
             encoded.words = self.space.take_words(page.row_count);
         }
-        let (source, delta_form) = value_source(encoding(page), plan.physical)
-            .filter(|(source, _)| {
-                // A string's bytes must lie side by side.
-                *source != ValueSource::Split || plan.conversion.cell_type != CellType::String
-            })
-            .ok_or_else(|| plan.not_supported(&format!("encoding {:?}", encoding(page))))?;
         if has_scratch(source, delta_form) {
             encoded.scratch = self.space.take_values(page.row_count);
         }
         if delta_form == DeltaForm::Strings {
             encoded.prefixes = self.space.take_values(page.row_count);
         }
-        let levels_form = layout
-            .levels_form(page, plan.is_optional)
-            .ok_or_else(|| plan.not_supported("levels of an unknown encoding"))?;
-        encoded.levels_form = levels_form as u32;
         let origin = PageOrigin { chunk: self.number, page: page.number };
         let is_optional = plan.is_optional;
         let batch_page = BatchPage { page: encoded, source, delta_form, is_optional, origin };

@@ -1,19 +1,21 @@
 //! What is decided about a chunk before it is decoded.
 
 use parquet::basic::Type as PhysicalType;
-use pystachio_files::{ListedPage, PageEncoding, PageKind};
+use pystachio_files::{ColumnVariant, ListedPage, PageEncoding, PageKind};
 use pystachio_plan::{Error, Result};
 
 use super::{
-    abi::{DeltaForm, ValueSource, WORD_ROWS},
+    abi::{DeltaForm, EncodedPage, ValueSource, WORD_ROWS},
     column_chunk::{ColumnSource, value_source},
     conversion::ColumnConversion,
     fault::ColumnNames,
     load::ResidentChunk,
     page_batch::SCRATCH_BYTES,
     page_layout::PageLayout,
+    row_groups::PageCounts,
     row_selection::RowSelection,
 };
+use crate::device::CellType;
 
 /// Bytes of a validity word.
 pub(super) const WORD_BYTES: u64 = 8;
@@ -38,6 +40,13 @@ pub(super) struct WantedPage<'a> {
     pub(super) layout: PageLayout,
 }
 
+/// A data page as kernels are given it, and how its values are found.
+pub(super) struct DataPage {
+    pub(super) encoded: EncodedPage,
+    pub(super) source: ValueSource,
+    pub(super) delta_form: DeltaForm,
+}
+
 impl<'a> ChunkPlan<'a> {
     pub(super) fn new(
         source: &'a ColumnSource<'a>,
@@ -59,6 +68,52 @@ impl<'a> ChunkPlan<'a> {
 
     pub(super) fn not_supported(&self, what: &str) -> Error {
         self.names.not_supported(self.source.metadata.column_descr(), what)
+    }
+
+    /// A data page as kernels are given it, but for its column and the memory that it needs beside the chunk's own.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for an encoding that no kernel reads.
+    pub(super) fn data_page(&self, wanted: WantedPage<'_>) -> Result<DataPage> {
+        let WantedPage { page, layout } = wanted;
+        let (source, delta_form) = value_source(encoding(page), self.physical)
+            .filter(|(source, _)| {
+                // A string's bytes must lie side by side.
+                *source != ValueSource::Split || self.conversion.cell_type != CellType::String
+            })
+            .ok_or_else(|| self.not_supported(&format!("encoding {:?}", encoding(page))))?;
+        let levels_form = layout
+            .levels_form(page, self.is_optional)
+            .ok_or_else(|| self.not_supported("levels of an unknown encoding"))?;
+        let encoded = EncodedPage {
+            levels_form: levels_form as u32,
+            source: source as u32,
+            delta_form: delta_form as u32,
+            ..self.chunk.encoded_page(page, &layout)
+        };
+        Ok(DataPage { encoded, source, delta_form })
+    }
+
+    /// As what the column is declared.
+    pub(super) fn variant(&self) -> ColumnVariant {
+        ColumnVariant::of(self.source.column)
+    }
+
+    /// Bytes of a cell.
+    pub(super) fn cell_bytes(&self) -> u64 {
+        self.conversion.cell_type.bytes().into()
+    }
+
+    /// Data pages that are decoded, and those that are not.
+    pub(super) fn page_counts(&self) -> PageCounts {
+        let decoded = self.wanted.len() as u64;
+        PageCounts { decoded, skipped: self.chunk.pages.data.len() as u64 - decoded }
+    }
+
+    /// All data pages of the chunk.
+    pub(super) fn all_pages(&self) -> impl Iterator<Item = WantedPage<'a>> {
+        data_pages(self.chunk)
     }
 
     /// The dictionary's page, if there is one.
@@ -89,16 +144,20 @@ impl<'a> ChunkPlan<'a> {
     }
 }
 
+fn data_pages(chunk: &ResidentChunk) -> impl Iterator<Item = WantedPage<'_>> {
+    let layouts = chunk.layouts.iter().skip(usize::from(chunk.pages.dictionary.is_some()));
+    chunk.pages.data.iter().zip(layouts).map(|(page, layout)| WantedPage { page, layout: *layout })
+}
+
 /// The data pages that have rows of a selection.
 fn wanted_pages<'a>(chunk: &'a ResidentChunk, rows: &RowSelection) -> Result<Vec<WantedPage<'a>>> {
-    let layouts = chunk.layouts.iter().skip(usize::from(chunk.pages.dictionary.is_some()));
     let mut wanted = Vec::new();
     let mut found = 0;
-    for (page, layout) in chunk.pages.data.iter().zip(layouts) {
-        let rows = rows.within(page.first_row, page.row_count);
+    for data_page in data_pages(chunk) {
+        let rows = rows.within(data_page.page.first_row, data_page.page.row_count);
         let row_count: usize = rows.map(|rows| rows.row_count as usize).sum();
         if row_count > 0 {
-            wanted.push(WantedPage { page, layout: *layout });
+            wanted.push(data_page);
         }
         found += row_count;
     }

@@ -6,18 +6,18 @@ use pystachio_plan::{Error, Result};
 use super::{
     chunk_decoder::{ChunkCodes, ChunkTarget},
     chunk_plan::ChunkPlan,
-    decoded_dictionary::{DecodedDictionary, DictionaryPlace},
+    decoded_dictionary::{CodeEntries, DecodedDictionary, DictionaryPlace},
 };
 use crate::device::{AnyColumn, Buffer, CODE_BYTES, CellType, CodedColumn, Column, DeviceMemory, Stream};
 
-/// A column's memory. The dictionaries of its chunks lie one after another; behind those of codes there is one entry more,
-/// which is NULL if the data may be.
+/// A column's memory. Entries that do not stay lie one after another; behind those of codes there is one entry more, which is
+/// NULL if the data may be.
 pub(super) struct ColumnMemory {
     /// Cells, or codes.
     values: Buffer,
     /// Of cells.
     validity: Option<Buffer>,
-    /// Cells of the dictionaries, if there is one.
+    /// Cells of dictionaries that do not stay, if there are some.
     entries: Option<Buffer>,
     /// Of the entries that codes are of.
     entry_flags: Option<Buffer>,
@@ -26,7 +26,8 @@ pub(super) struct ColumnMemory {
 }
 
 impl ColumnMemory {
-    /// Memory for so many rows of a column's chunks, and where each of these is decoded into.
+    /// Memory for so many rows of a column's chunks, and where each of these is decoded into. Of what becomes codes, the
+    /// dictionaries of all chunks have places, or none has.
     pub(super) fn allocate(
         (memory, stream): (&DeviceMemory, Stream),
         plans: &[ChunkPlan<'_>],
@@ -41,72 +42,75 @@ impl ColumnMemory {
         let cell_bytes = u64::from(cell_type.bytes());
         let is_optional = plans.iter().any(|plan| plan.is_optional);
         let rows = row_count as u64;
-        let passing = plans.iter().zip(places).filter(|(_, place)| place.is_none());
-        let entries: u64 = passing.map(|(plan, _)| plan.entry_count()).sum();
+        let entries = |is_counted: fn(bool) -> bool| -> u64 {
+            let chunks = plans.iter().zip(places).filter(|(_, place)| is_counted(place.is_some()));
+            chunks.map(|(plan, _)| plan.entry_count()).sum()
+        };
+        let passing = entries(|stays| !stays);
+        let all_entries = entries(|_| true);
         let null_code =
-            u32::try_from(entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
+            u32::try_from(all_entries).map_err(|_| Error::internal("dictionaries with too many entries"))?;
         let value_bytes = if as_codes { u64::from(CODE_BYTES) } else { cell_bytes };
         let mut own = Self {
             values: allocate(rows * value_bytes)?,
             validity: (is_optional && !as_codes).then(|| allocate(rows)).transpose()?,
             entries: None,
             entry_flags: None,
-            entry_count: 0,
+            entry_count: if as_codes { all_entries as usize + 1 } else { 0 },
         };
-        // Codes of several chunks are of entries that lie together, which no chunk keeps.
-        let kept = match places {
-            [Some(place)] if as_codes => Some(place.dictionary()),
-            _ => None,
-        };
-        if let (Some(kept), [plan]) = (kept, plans) {
-            own.entry_count = plan.entry_count() as usize + 1;
-            (own.entries, own.entry_flags) = (Some(kept.entries.clone()), kept.flags.clone());
-        } else if entries > 0 || as_codes {
-            own.entries = Some(allocate((entries + u64::from(as_codes)) * cell_bytes)?);
-        }
-        if let (true, None, Some(buffer)) = (as_codes, kept, &own.entries) {
-            own.entry_count = entries as usize + 1;
-            let end = entries * cell_bytes;
-            memory.fill_range(buffer, end..end + cell_bytes, 0, stream)?;
+        if as_codes && places.iter().all(Option::is_none) {
+            let buffer = allocate((passing + 1) * cell_bytes)?;
+            let end = passing * cell_bytes;
+            memory.fill_range(&buffer, end..end + cell_bytes, 0, stream)?;
+            own.entries = Some(buffer);
             if is_optional {
-                let flags = allocate(entries + 1)?;
-                memory.fill_range(&flags, entries..entries + 1, 0, stream)?;
+                let flags = allocate(passing + 1)?;
+                memory.fill_range(&flags, passing..passing + 1, 0, stream)?;
                 own.entry_flags = Some(flags);
             }
+        } else if passing > 0 {
+            own.entries = Some(allocate(passing * cell_bytes)?);
         }
         let address = |buffer: &Option<Buffer>, offset: u64| {
             buffer.as_ref().map_or(0, |buffer| buffer.address() + offset)
         };
-        let mut first = 0;
+        // Among all entries, and among those that do not stay.
+        let (mut first_code, mut first) = (0, 0);
         let mut targets = Vec::with_capacity(plans.len());
         for (plan, place) in plans.iter().zip(places) {
             if as_codes && plan.dictionary().is_none() {
                 return Err(Error::internal("a column without a dictionary is decoded as codes"));
             }
             let (values, validity) = (own.values.address(), address(&own.validity, 0));
-            let target = ChunkTarget { values, validity, ..ChunkTarget::default() };
+            let codes = as_codes.then_some(ChunkCodes { first: first_code, null: null_code });
+            let target = ChunkTarget { values, validity, codes, ..ChunkTarget::default() };
+            first_code += plan.entry_count() as u32;
             targets.push(match place {
                 Some(place) => {
                     let DecodedDictionary { entries, flags, .. } = place.dictionary();
-                    let null = plan.entry_count() as u32;
                     ChunkTarget {
                         entries: entries.address(),
                         entry_flags: address(flags, 0),
                         has_entries: matches!(place, DictionaryPlace::Decoded(_)),
-                        codes: as_codes.then_some(ChunkCodes { first: 0, null }),
                         ..target
                     }
                 }
                 None => {
-                    let codes = as_codes.then_some(ChunkCodes { first: first as u32, null: null_code });
                     let entries = address(&own.entries, first * cell_bytes);
                     let entry_flags = address(&own.entry_flags, first);
                     first += plan.entry_count();
-                    ChunkTarget { entries, entry_flags, codes, ..target }
+                    ChunkTarget { entries, entry_flags, ..target }
                 }
             });
         }
         Ok((own, targets))
+    }
+
+    /// Lets codes be of entries that stay, of all chunks together.
+    pub(super) fn set_entries(&mut self, entries: CodeEntries) {
+        let CodeEntries { entries, flags, count } = entries;
+        assert_eq!(count, self.entry_count, "entries that codes are of");
+        (self.entries, self.entry_flags) = (Some(entries), flags);
     }
 
     /// The column, with the pages that its text points into. `scratch` takes what only kernels read.

@@ -23,11 +23,14 @@ use super::{
     chunk_plan::encoding,
     chunk_upload::{UploadedChunk, allocate_padded},
     column_chunk::{Codec, ColumnSource, value_source},
-    decoded_dictionary::{DecodedDictionary, dictionary_bytes_max},
+    decoded_dictionary::{
+        DecodedDictionary, JoinedDictionaries, dictionary_bytes_max, joined_bytes_max, part_of_chunk,
+    },
     decompression::Decompression,
     fault::ColumnNames,
     host_codec::{HostJob, HostPage, PageFormat, decompress_pages, decompress_to_device},
     page_batch::PageOrigin,
+    page_descriptors::{PageDescriptors, descriptor_bytes_max},
     page_layout::{LayoutBuilder, PageLayout, PageMemory, Section},
     page_map::ChunkExtent,
     row_selection::RowSelection,
@@ -60,6 +63,20 @@ pub struct ResidentChunk {
     pub(super) known_good: Arc<KnownGood>,
     /// The dictionary's entries, once they were decoded for a form that is known to be good.
     pub(super) dictionary: OnceLock<DecodedDictionary>,
+    /// The entries of its dictionary and those of the chunks that it was last decoded to codes with.
+    pub(super) joined: Mutex<Option<JoinedDictionaries>>,
+    /// Its pages as kernels are given them, once they are known to be good; absent within where they can't stay.
+    pub(super) descriptors: OnceLock<Option<Box<PageDescriptors>>>,
+}
+
+/// The pages of a chunk on the device.
+pub(super) struct ResidentPages {
+    pub(super) pages: PageList,
+    pub(super) layouts: Vec<PageLayout>,
+    pub(super) encoded: Option<Buffer>,
+    pub(super) decompressed: Option<Buffer>,
+    pub(super) index: Option<Buffer>,
+    pub(super) known_good: Arc<KnownGood>,
 }
 
 /// As what all rows of a chunk have been decoded without a fault: they will be again, and so will some of them.
@@ -116,9 +133,16 @@ fn codec_of(metadata: &ColumnChunkMetaData, memory: &DeviceMemory) -> Option<Cod
 }
 
 impl ResidentChunk {
-    /// Device memory that it takes, with what its dictionary's entries may take.
+    /// A chunk of which no more is there than its pages.
+    pub(super) fn of_pages(parts: ResidentPages) -> Self {
+        let ResidentPages { pages, layouts, encoded, decompressed, index, known_good } = parts;
+        let (dictionary, joined, descriptors) = (OnceLock::new(), Mutex::default(), OnceLock::new());
+        Self { pages, layouts, encoded, decompressed, index, known_good, dictionary, joined, descriptors }
+    }
+
+    /// Device memory that it takes, with what may stay beside its pages.
     pub fn bytes(&self) -> u64 {
-        self.buffer_bytes() + self.dictionary_bytes()
+        self.buffer_bytes() + self.dictionary_bytes() + self.joined_bytes() + self.descriptor_bytes()
     }
 
     /// Bytes of [`ResidentChunk::buffers`].
@@ -132,11 +156,25 @@ impl ResidentChunk {
         entries.map_or(0, |entries| dictionary_bytes_max(self.buffer_bytes(), entries))
     }
 
-    /// What is set aside for the entries of its dictionary and not used.
+    /// What the entries of its dictionary may take together with those of other chunks.
+    pub(super) fn joined_bytes(&self) -> u64 {
+        let entries = self.pages.dictionary.as_ref().map(|page| u64::from(page.row_count));
+        entries.map_or(0, |entries| joined_bytes_max(self.buffer_bytes(), entries))
+    }
+
+    /// What the descriptors of its pages may take.
+    pub(super) fn descriptor_bytes(&self) -> u64 {
+        let bytes = descriptor_bytes_max(self.pages.data.len() as u64, self.row_count() as u64);
+        part_of_chunk(self.buffer_bytes(), bytes)
+    }
+
+    /// What is set aside for what may stay beside its pages and not used.
     #[cfg(test)]
     pub(crate) fn unused_bytes(&self) -> u64 {
-        let used = self.dictionary.get().map_or(0, DecodedDictionary::bytes);
-        self.dictionary_bytes() - used
+        let dictionary = self.dictionary.get().map_or(0, DecodedDictionary::bytes);
+        let joined = lock_whole(&self.joined).as_ref().map_or(0, JoinedDictionaries::bytes);
+        let descriptors = self.descriptors.get().and_then(Option::as_deref).map_or(0, PageDescriptors::bytes);
+        self.bytes() - self.buffer_bytes() - (dictionary + joined + descriptors)
     }
 
     /// Rows of its data pages.
@@ -320,8 +358,9 @@ impl<'a> Load<'a> {
                 Some(buffer)
             }
         };
-        let (pages, known_good, dictionary) = (self.pages, Arc::default(), OnceLock::new());
-        Ok(ResidentChunk { pages, layouts, encoded, decompressed, index, known_good, dictionary })
+        let (pages, known_good) = (self.pages, Arc::default());
+        let parts = ResidentPages { pages, layouts, encoded, decompressed, index, known_good };
+        Ok(ResidentChunk::of_pages(parts))
     }
 }
 
@@ -485,14 +524,13 @@ fn decompress_on_host(
 impl ResidentChunk {
     /// A chunk without pages that takes so many bytes.
     pub(crate) fn for_tests(memory: &DeviceMemory, bytes: u64) -> Self {
-        Self {
+        Self::of_pages(ResidentPages {
             pages: PageList::default(),
             layouts: Vec::new(),
             encoded: memory.allocate(bytes, Stream(0)).ok(),
             decompressed: None,
             index: None,
             known_good: Arc::default(),
-            dictionary: OnceLock::new(),
-        }
+        })
     }
 }

@@ -10,7 +10,9 @@
 //! - `page_map.rs`: where a chunk's pages are, and which of them are read
 //! - `stored_type.rs`, `conversion.rs`: from the file's type to the declared one
 //! - `page_layout.rs`: where a page's levels and values are once it is decompressed
-//! - `page_batch.rs`: pages as kernels are given them, and their launches
+//! - `page_batch.rs`: pages as kernels are given them, and their launches; `page_descriptors.rs`: those that stay with their chunk;
+//!   `resident_columns.rs`: columns of these
+//! - `decoded_dictionary.rs`: entries that stay with their chunk
 //! - `decompression.rs`: pages that the device decompresses; `frame_batches.rs`: how many at once, where a library does
 //! - `host_codec.rs`: pages that the host decompresses
 //! - `fault.rs`: a kernel's status as an error
@@ -44,9 +46,11 @@ mod frame_batches;
 mod host_codec;
 mod load;
 mod page_batch;
+mod page_descriptors;
 mod page_layout;
 mod page_map;
 mod pinned_chunk;
+mod resident_columns;
 mod row_groups;
 mod row_selection;
 mod stored_type;

@@ -8,8 +8,8 @@ use pystachio_plan::Result;
 
 use super::{
     abi::{
-        BUILD_BYTES, BUILD_STRING_BYTES, DecodePages, DeltaForm, EncodedPage, PAGE_PADDING_BYTES, PageColumn,
-        PageSlice, PageState, SLICE_ROWS, ValueSource,
+        BUILD_BYTES, BUILD_STRING_BYTES, DecodeCells, DecodePages, DeltaForm, EncodedPage,
+        PAGE_PADDING_BYTES, PageColumn, PageSlice, PageState, SLICE_ROWS, ValueSource,
     },
     row_selection::{PlacedRows, RowSelection},
 };
@@ -63,21 +63,48 @@ pub(super) struct PageBatch {
     with_levels: Vec<u32>,
     with_strings: Vec<u32>,
     with_prefixes: Vec<u32>,
-    /// Of pages that have runs.
-    run_slices: Vec<PageSlice>,
-    /// Of pages that have an index of differences.
-    delta_slices: SlicesBySize,
-    /// Of others.
-    slices: SlicesBySize,
+    /// By the kernel that writes their cells.
+    slices: CellLists<Vec<PageSlice>>,
 }
 
-/// Slices of pages, by the size of their columns' cells.
-#[derive(Default)]
-struct SlicesBySize {
-    /// Of at most 128 bits.
-    small: Vec<PageSlice>,
-    /// Of 256 bits.
-    large: Vec<PageSlice>,
+/// The kernels that write cells, in the order of their launches.
+const CELL_KERNELS: [Kernel; 5] = [
+    Kernel::ConvertValues,
+    Kernel::ConvertLargeValues,
+    Kernel::DecodeDeltas,
+    Kernel::DecodeLargeDeltas,
+    Kernel::DecodeIndexes,
+];
+
+/// One for each kernel that writes cells.
+#[derive(Debug, Default)]
+pub(super) struct CellLists<T>([T; CELL_KERNELS.len()]);
+
+impl<T> CellLists<T> {
+    /// What pages of a source and form are written with into cells of a size.
+    pub(super) fn of(&mut self, source: ValueSource, form: DeltaForm, cell_bytes: u32) -> &mut T {
+        let is_large = cell_bytes == CellType::Int256.bytes();
+        let place = match source {
+            ValueSource::Indexes | ValueSource::Flags => 4,
+            _ => 2 * usize::from(form.is_indexed()) + usize::from(is_large),
+        };
+        &mut self.0[place]
+    }
+
+    /// The kernels with what they have.
+    pub(super) fn each(&self) -> impl Iterator<Item = (Kernel, &T)> {
+        CELL_KERNELS.into_iter().zip(&self.0)
+    }
+
+    /// The same, with something else for each.
+    pub(super) fn map<U>(&self, of: impl FnMut(&T) -> U) -> CellLists<U> {
+        CellLists(self.0.each_ref().map(of))
+    }
+
+    /// The same, to be changed.
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut()
+    }
 }
 
 impl PageBatch {
@@ -115,16 +142,9 @@ impl PageBatch {
             row_count: rows.row_count,
             target_row: rows.target_row,
         };
-        if matches!(added.source, ValueSource::Indexes | ValueSource::Flags) {
-            self.run_slices.extend(rows.map(slice_of));
-        } else {
-            let column = self.columns.get(added.page.column as usize);
-            let is_large = column.is_some_and(|column| column.cell_bytes == CellType::Int256.bytes());
-            let slices =
-                if added.delta_form.is_indexed() { &mut self.delta_slices } else { &mut self.slices };
-            let slices = if is_large { &mut slices.large } else { &mut slices.small };
-            slices.extend(rows.map(slice_of));
-        }
+        let column = self.columns.get(added.page.column as usize);
+        let cell_bytes = column.map_or(0, |column| column.cell_bytes);
+        self.slices.of(added.source, added.delta_form, cell_bytes).extend(rows.map(slice_of));
         let page =
             EncodedPage { source: added.source as u32, delta_form: added.delta_form as u32, ..added.page };
         self.pages.push(page);
@@ -150,14 +170,7 @@ impl PageBatch {
         let states = arrays.add(&self.states);
         let lists = [&self.with_levels, &self.with_strings, &self.with_prefixes].map(|list| arrays.add(list));
         let [with_levels, with_strings, with_prefixes] = lists;
-        let with_cells = [
-            (Kernel::ConvertValues, &self.slices.small),
-            (Kernel::ConvertLargeValues, &self.slices.large),
-            (Kernel::DecodeDeltas, &self.delta_slices.small),
-            (Kernel::DecodeLargeDeltas, &self.delta_slices.large),
-            (Kernel::DecodeIndexes, &self.run_slices),
-        ]
-        .map(|(kernel, slices)| (kernel, slices, arrays.add(slices)));
+        let slices = self.slices.map(|slices| arrays.add(slices));
         let tasks = queue.upload(&arrays.bytes)?;
         let at = |offset: usize| tasks.address() + offset as u64;
         let mut arguments =
@@ -190,8 +203,9 @@ impl PageBatch {
             }
             rebuilt_pages = Some(buffer);
         }
-        for (kernel, slices, list) in with_cells {
-            let arguments = DecodePages { list: at(list), ..arguments };
+        for ((kernel, slices), (_, list)) in self.slices.each().zip(slices.each()) {
+            let pages = DecodePages { list: at(*list), ..arguments };
+            let arguments = DecodeCells { pages, ..DecodeCells::default() };
             queue.launch_moving(kernel, slices.len() as u32, &arguments, || {
                 slices.iter().map(|slice| self.bytes_moved_by_slice(kernel, slice)).sum()
             })?;
@@ -247,13 +261,13 @@ impl PageBatch {
 
 /// Arrays one after another, to be uploaded at once.
 #[derive(Default)]
-struct PackedArrays {
-    bytes: Vec<u8>,
+pub(super) struct PackedArrays {
+    pub(super) bytes: Vec<u8>,
 }
 
 impl PackedArrays {
     /// Appends an array and returns where it starts.
-    fn add<T: Pod>(&mut self, values: &[T]) -> usize {
+    pub(super) fn add<T: Pod>(&mut self, values: &[T]) -> usize {
         self.bytes.resize(self.bytes.len().next_multiple_of(ARRAY_ALIGNMENT), 0);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(cast_slice(values));

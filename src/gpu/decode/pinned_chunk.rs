@@ -1,12 +1,12 @@
 //! A resident chunk off the device, and its way back.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use pystachio_files::PageList;
 use pystachio_plan::Result;
 
 use super::{
-    load::{KnownGood, ResidentChunk},
+    load::{KnownGood, ResidentChunk, ResidentPages},
     page_layout::PageLayout,
 };
 use crate::device::{Buffer, DeviceMemory, HostBytes, HostMemory, Lifetime, Stream};
@@ -77,14 +77,13 @@ impl PinnedChunk {
             offset += bytes;
             Ok(Some(buffer))
         };
-        Ok(ResidentChunk {
+        Ok(ResidentChunk::of_pages(ResidentPages {
             encoded: part(self.encoded_bytes)?,
             decompressed: part(self.decompressed_bytes)?,
             index: part(self.index_bytes)?,
             pages: self.pages.clone(),
             layouts: self.layouts.clone(),
             known_good: self.known_good.clone(),
-            dictionary: OnceLock::new(),
-        })
+        }))
     }
 }

@@ -10,11 +10,12 @@ use super::{
     chunk_plan::ChunkPlan,
     column_chunk::{ColumnSource, EncodedColumnChunk, check_column},
     column_memory::ColumnMemory,
-    decoded_dictionary::DictionaryPlace,
+    decoded_dictionary::{CodeEntries, DictionaryMember, DictionaryPlace},
     fault::ColumnNames,
     load::{DecodedForm, EncodedBytes, KnownGood, ResidentChunk},
     page_batch::PageBatch,
     page_map::ChunkExtent,
+    resident_columns::ResidentColumns,
     row_selection::RowSelection,
 };
 use crate::{
@@ -116,7 +117,20 @@ pub struct PageCounts {
     pub skipped: u64,
 }
 
+impl PageCounts {
+    /// Those of both.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { decoded: self.decoded + other.decoded, skipped: self.skipped + other.skipped }
+    }
+}
+
 impl PendingColumns {
+    /// Columns without NULLs, of chunks that are known to be good.
+    pub(super) fn of_known_good(columns: Vec<AnyColumn>, pages: PageCounts) -> Self {
+        let null_counts = vec![0; columns.len()];
+        Self { columns, pages, wait: Box::new(|| Ok(null_counts)) }
+    }
+
     /// Bytes of a row in all columns.
     pub fn row_bytes(&self) -> u64 {
         self.columns.iter().map(|column| u64::from(column.row_bytes())).sum()
@@ -205,6 +219,12 @@ impl Queue {
         let known: Option<Vec<u32>> =
             requests.iter().zip(&forms).map(|(request, form)| request.known_nulls(form)).collect();
         let plans = requests.iter().map(|request| request.plans(rows)).collect::<Result<Vec<_>>>()?;
+        if let Some(null_counts) = &known
+            && null_counts.iter().all(|null_count| *null_count == 0)
+            && let Some(columns) = ResidentColumns::of(self, requests, &plans)?
+        {
+            return columns.decode(self, row_count);
+        }
         let all_plans = || plans.iter().flatten();
         // The status, a count of NULLs for each chunk, and a byte for each entry of dictionaries. Nobody looks at those of
         // chunks that are known to be good.
@@ -218,16 +238,16 @@ impl Queue {
         let scratch = memory.0.allocate(scratch_bytes.max(1), memory.1)?;
         let mut space = ScratchSpace::of(&scratch);
         let mut batch = PageBatch::default();
-        let mut columns = Vec::with_capacity(requests.len());
-        // Dictionaries that only kernels read; until these are enqueued.
-        let mut dictionaries = Vec::new();
+        let mut memories = Vec::with_capacity(requests.len());
         let mut column_of = Vec::new();
         let mut faults = outcome.address() + counts_bytes;
-        let mut places_of_chunks = Vec::new();
         for (request, plans) in requests.iter().zip(&plans) {
-            let stays = known.is_some() && (!request.as_codes || plans.len() == 1);
-            let place = |plan| if stays { DictionaryPlace::of(self, plan) } else { Ok(None) };
-            let places = plans.iter().map(place).collect::<Result<Vec<_>>>()?;
+            let place = |plan| if known.is_some() { DictionaryPlace::of(self, plan) } else { Ok(None) };
+            let mut places = plans.iter().map(place).collect::<Result<Vec<_>>>()?;
+            if request.as_codes && places.iter().any(Option::is_none) {
+                // Codes are of entries that lie together.
+                places.fill_with(|| None);
+            }
             let (column, targets) =
                 ColumnMemory::allocate(memory, plans, &places, request.as_codes, row_count)?;
             for (plan, target) in plans.iter().zip(targets) {
@@ -237,12 +257,26 @@ impl Queue {
                 let target = ChunkTarget { faults, null_count, ..target };
                 ChunkDecoder { plan, number, target, batch: &mut batch, space: &mut space }.add()?;
                 faults += plan.entry_count();
-                column_of.push(columns.len());
+                column_of.push(memories.len());
             }
-            columns.push(column.into_column(plans, &mut dictionaries)?);
-            places_of_chunks.extend(plans.iter().map(|plan| plan.chunk).zip(places));
+            memories.push((column, places));
         }
-        for built in batch.launch(self, outcome.address())? {
+        let built = batch.launch(self, outcome.address())?;
+        // Dictionaries that only kernels read; until these are enqueued.
+        let mut dictionaries = Vec::new();
+        let mut columns = Vec::with_capacity(requests.len());
+        for ((plans, (mut memory, places)), request) in plans.iter().zip(memories).zip(requests) {
+            if request.as_codes
+                && let Some(members) = members_of(plans, &places)
+            {
+                memory.set_entries(CodeEntries::of(self, &members, plans[0].cell_bytes())?);
+            }
+            for (plan, place) in plans.iter().zip(places) {
+                place.map_or(Ok(()), |place| place.keep(self, plan.chunk))?;
+            }
+            columns.push(memory.into_column(plans, &mut dictionaries)?);
+        }
+        for built in built {
             let column = column_of.get(built.chunk).and_then(|column| columns.get_mut(*column));
             if let Some(column) = column.map(AnyColumn::values_mut)
                 && column.cell_type == CellType::String
@@ -252,9 +286,6 @@ impl Queue {
                 dictionaries.push(built.buffer);
             }
         }
-        for (chunk, place) in places_of_chunks {
-            place.map_or(Ok(()), |place| place.keep(self, chunk))?;
-        }
         for column in &columns {
             // The entry of a dictionary that stands for NULL is evaluated with the others where no row turns out to be NULL: it is
             // all zeroes, and stays so.
@@ -262,9 +293,7 @@ impl Queue {
                 self.spoil_nulls(cells, row_count);
             }
         }
-        let decoded = all_plans().map(|plan| plan.wanted.len() as u64).sum();
-        let all_pages: u64 = all_plans().map(|plan| plan.chunk.pages.data.len() as u64).sum();
-        let pages = PageCounts { decoded, skipped: all_pages - decoded };
+        let pages = all_plans().map(ChunkPlan::page_counts).fold(PageCounts::default(), PageCounts::plus);
         let wait: WaitDecoded = match known {
             Some(null_counts) => Box::new(move || Ok(null_counts)),
             None => {
@@ -290,6 +319,18 @@ impl Queue {
         };
         Ok(PendingColumns { columns, pages, wait })
     }
+}
+
+/// The dictionaries of a column's chunks, if all of them have a place.
+fn members_of<'a>(
+    plans: &'a [ChunkPlan<'_>],
+    places: &'a [Option<DictionaryPlace<'_>>],
+) -> Option<Vec<DictionaryMember<'a>>> {
+    let member = |(plan, place): (&'a ChunkPlan<'_>, &'a Option<DictionaryPlace<'_>>)| {
+        let decoded = place.as_ref()?.dictionary();
+        Some(DictionaryMember { chunk: plan.chunk, decoded, entry_count: plan.entry_count() })
+    };
+    plans.iter().zip(places).map(member).collect()
 }
 
 impl<'a> ColumnRequest<'a> {

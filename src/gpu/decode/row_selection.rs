@@ -24,7 +24,12 @@ pub(super) struct PlacedRows {
 }
 
 impl PlacedRows {
-    fn end(self) -> u32 {
+    /// All rows of a page, if it has any.
+    pub(super) fn of_page(row_count: u32) -> impl Iterator<Item = Self> {
+        (row_count > 0).then_some(Self { first_row: 0, row_count, target_row: 0 }).into_iter()
+    }
+
+    pub(super) fn end(self) -> u32 {
         self.first_row + self.row_count
     }
 
@@ -105,6 +110,11 @@ impl RowSelection {
     /// The ranges of the row group's rows.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> {
         self.ranges.iter().map(|range| range.first_row..range.end())
+    }
+
+    /// The same with their places in the column.
+    pub(super) fn placed(&self) -> &[PlacedRows] {
+        &self.ranges
     }
 
     /// The rows that another selection has too.

@@ -9,7 +9,7 @@ impl Kernel {
     }
 
     /// Threads of a block.
-    pub fn block_threads(self) -> u32 {
+    pub const fn block_threads(self) -> u32 {
         KERNEL_THREADS[self as usize]
     }
 }

@@ -15,8 +15,8 @@ use pystachio_plan::{DataType, Error, Result};
 use super::{
     Accumulator, NO_ROW, Queue, RowNumbers, SumWidth,
     abi::{
-        AccumulateSlots, BLOCK_SLOTS_MAX, PRIVATE_SLOTS_MAX, SlotInput, SlotKeyTarget, SlotKeyView,
-        SlotOutput, TakeSlots,
+        AccumulateSlots, BLOCK_SLOTS_MAX, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SLOT_CELLS_MAX, SLOT_ROWS,
+        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
     },
     fault::StatusCell,
     status::error_code,
@@ -34,9 +34,16 @@ pub const FEW_SLOTS_MAX: u64 = BLOCK_SLOTS_MAX;
 
 /// Bytes of a word of a slot.
 const SLOT_WORD_BYTES: u64 = 8;
+/// Cells of a slot and share that an input and the rows take.
+const SHARE_CELLS_MIN: u64 = 3;
+/// The same of all inputs.
+const SHARE_CELLS_MAX: u64 = 1 + 2 * SLOT_INPUTS_MAX as u64;
 /// Blocks that add to slots of their own: what multiprocessors hold at once, as each begins with empty slots and ends with
 /// adding them to all others'.
-const SHARING_BLOCKS: u64 = 132 * 8;
+const SHARING_BLOCKS: u64 = 132 * 6;
+const _: () = assert!(Kernel::AccumulatePrivateSlots.block_threads() as u64 == PRIVATE_SLOT_THREADS);
+/// Rows for each slot that such a block adds: fewer would be added sooner than what they come to.
+const SHARED_ROWS_PER_SLOT_MIN: u64 = 8;
 
 /// Aggregates that slots hold, and where.
 #[derive(Clone, Debug)]
@@ -253,18 +260,28 @@ impl Queue {
         for (target, input) in accumulate.inputs.iter_mut().zip(&layout.inputs) {
             let column = arguments.get(input.argument);
             let column = column.ok_or_else(|| Error::internal("an aggregate without its argument"))?;
-            *target =
-                SlotInput { input: column.view(), null_word: input.null_word, sum_word: input.sum_word };
+            *target = SlotInput {
+                input: column.view(),
+                null_word: input.null_word,
+                sum_word: input.sum_word,
+                ..SlotInput::default()
+            };
         }
-        let kernel = match slot_count {
-            count if count <= PRIVATE_SLOTS_MAX => Kernel::AccumulatePrivateSlots,
-            count if count <= BLOCK_SLOTS_MAX => Kernel::AccumulateBlockSlots,
-            _ => return self.launch_strided(Kernel::AccumulateSlots, accumulate.row_count, &accumulate),
+        let (kernel, copies) = match slot_count {
+            count if count <= PRIVATE_SLOTS_MAX => (Kernel::AccumulatePrivateSlots, PRIVATE_SLOT_THREADS),
+            count if count <= BLOCK_SLOTS_MAX => (Kernel::AccumulateBlockSlots, 1),
+            _ => {
+                let threads = accumulate.row_count.div_ceil(SLOT_ROWS);
+                return self.launch_strided(Kernel::AccumulateSlots, threads, &accumulate);
+            }
         };
-        // Each block adds one input, or the rows.
-        let shares = layout.inputs.len() as u64 + 1;
-        let blocks = accumulate.row_count.div_ceil(u64::from(kernel.block_threads()));
-        self.launch(kernel, shares * blocks.min((SHARING_BLOCKS / shares).max(1)), &accumulate)
+        let inputs = &mut accumulate.inputs[..layout.inputs.len()];
+        accumulate.share_count = divide_inputs(inputs, SLOT_CELLS_MAX / (slot_count.max(1) * copies));
+        let tile_rows = u64::from(kernel.block_threads()) * SLOT_ROWS;
+        let block_rows = tile_rows.max(slot_count * SHARED_ROWS_PER_SLOT_MIN);
+        let shares = u64::from(accumulate.share_count);
+        let blocks = accumulate.row_count.div_ceil(block_rows).min((SHARING_BLOCKS / shares).max(1));
+        self.launch(kernel, shares * blocks, &accumulate)
     }
 
     /// The groups that have rows, by slot: keys and then aggregates, in their types. Waits for their count.
@@ -377,6 +394,33 @@ impl Queue {
     }
 }
 
+/// Gives every input its share and cells: as few shares as blocks have room for, each of about as many cells, as all have as many
+/// blocks. Says how many shares there are. `cells_max`: of a slot and share, at least three.
+fn divide_inputs(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
+    let share_count = fill_shares(inputs, cells_max);
+    let fewer = (SHARE_CELLS_MIN..cells_max.min(SHARE_CELLS_MAX))
+        .find(|cells| fill_shares(inputs, *cells) == share_count);
+    fill_shares(inputs, fewer.unwrap_or(cells_max))
+}
+
+/// Gives one share after another as many inputs as have room in it, beside a cell for the rows. Says how many shares there are.
+fn fill_shares(inputs: &mut [SlotInput], cells_max: u64) -> u32 {
+    let (mut share, mut cells) = (0, 1);
+    for input in inputs {
+        let (null_cells, sum_cells) = (input.input.validity.min(1) as u16, input.sum_word.min(1) as u16);
+        if u64::from(cells + null_cells + sum_cells) > cells_max {
+            share += 1;
+            cells = 1;
+        }
+        input.share = share;
+        input.null_cell = null_cells * cells;
+        cells += null_cells;
+        input.sum_cell = sum_cells * cells;
+        cells += sum_cells;
+    }
+    u32::from(share) + 1
+}
+
 /// What a sum that does not fit its type is.
 pub(super) fn overflow_code(data_type: &DataType) -> u32 {
     if *data_type == DataType::Int64 { error_code::INT64_RANGE } else { error_code::DECIMAL_RANGE }
@@ -385,6 +429,7 @@ pub(super) fn overflow_code(data_type: &DataType) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operation::abi::ColumnView;
 
     #[test]
     fn a_layout_shares_inputs_and_refuses_what_it_has_no_room_for() {
@@ -406,6 +451,58 @@ mod tests {
         assert!(SlotLayout::plan((0..SLOT_INPUTS_MAX).map(sum)).is_some());
         assert!(SlotLayout::plan((0..=SLOT_INPUTS_MAX).map(sum)).is_none());
         assert!(SlotLayout::plan([(Accumulator::Count, None, wide); SLOT_OUTPUTS_MAX + 1]).is_none());
+    }
+
+    #[test]
+    fn shares_have_all_inputs_and_no_more_cells_than_there_is_room_for() {
+        let view = |validity| ColumnView { validity, ..ColumnView::default() };
+        let mut inputs: Vec<SlotInput> = (0..8)
+            .map(|place| SlotInput {
+                input: view(place % 3),
+                sum_word: place as u32 % 4,
+                ..SlotInput::default()
+            })
+            .collect();
+        for (cells_max, shares) in [(3, 6), (4, 4), (12, 1)] {
+            assert_eq!(divide_inputs(&mut inputs, cells_max), shares, "{cells_max} cells");
+            for share in 0..shares {
+                let of_share = inputs.iter().filter(|input| u32::from(input.share) == share);
+                let cells: Vec<u16> = of_share
+                    .flat_map(|input| {
+                        assert_eq!(input.null_cell != 0, input.input.validity != 0);
+                        assert_eq!(input.sum_cell != 0, input.sum_word != 0);
+                        [input.null_cell, input.sum_cell]
+                    })
+                    .filter(|cell| *cell != 0)
+                    .collect();
+                assert_eq!(cells, (1..=cells.len() as u16).collect::<Vec<_>>());
+                assert!((cells.len() as u64) < cells_max);
+            }
+        }
+        // Five and three would be as few shares.
+        let mut sums = [SlotInput { sum_word: 1, ..SlotInput::default() }; 8];
+        assert_eq!(divide_inputs(&mut sums, 6), 2);
+        assert_eq!(sums.map(|input| input.share), [0, 0, 0, 0, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn six_slots_of_five_sums_are_one_share_of_which_each_thread_has_its_own() {
+        let wide = SumWidth::Wide;
+        let (sum, count) = (Accumulator::Sum, Accumulator::Count);
+        // TPC-H's Q1: sums and averages of two columns share theirs, an average more, sums of two products, rows.
+        let calls =
+            [(sum, 0), (sum, 1), (sum, 2), (sum, 3), (sum, 0), (count, 0), (sum, 1), (count, 1), (sum, 4)];
+        let calls = calls.map(|(accumulator, input)| (accumulator, Some(input), wide));
+        let layout = SlotLayout::plan(calls.into_iter().chain([(count, Some(4), wide), (count, None, wide)]));
+        let inputs = layout.unwrap().inputs.into_iter();
+        let input = |InputPlace { null_word, sum_word, .. }| SlotInput {
+            null_word,
+            sum_word,
+            ..SlotInput::default()
+        };
+        let mut inputs: Vec<SlotInput> = inputs.map(input).collect();
+        assert_eq!(inputs.len(), 5);
+        assert_eq!(divide_inputs(&mut inputs, SLOT_CELLS_MAX / (6 * PRIVATE_SLOT_THREADS)), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Operations on the emulated device against plain loops over the same values.
 
 mod key_filters;
+mod slots;
 
 use std::{collections::BTreeMap, sync::Arc};
 

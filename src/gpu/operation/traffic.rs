@@ -142,9 +142,8 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         }
         Kernel::AccumulateBlockSlots | Kernel::AccumulatePrivateSlots => {
             let arguments: AccumulateSlots = read(arguments);
-            // The keys once for every input, and for the rows.
-            let inputs = slot_inputs(&arguments).map(|input| slot_keys(&arguments) + cell(&input.input));
-            arguments.row_count * (slot_keys(&arguments) + inputs.sum::<u64>())
+            let inputs: u64 = slot_inputs(&arguments).map(|input| cell(&input.input)).sum();
+            arguments.row_count * (u64::from(arguments.share_count) * slot_keys(&arguments) + inputs)
         }
         Kernel::FlagSlots => read::<TakeSlots>(arguments).slot_count * (WORD_BYTES + FLAG_BYTES),
         Kernel::TakeSlots => {

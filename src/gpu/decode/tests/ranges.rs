@@ -4,6 +4,7 @@ use std::{ops::Range, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use parquet::file::metadata::RowGroupMetaData;
+use pystachio_engine::locking::lock_whole;
 use pystachio_files::chunk_range;
 
 use super::{
@@ -238,6 +239,90 @@ fn entries_of_dictionaries_stay_with_chunks_that_are_known_to_be_good() {
         }
     }
     assert!(kept > 20 && coded > 20, "{kept} {coded}");
+}
+
+#[test]
+fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
+    println!("seeds 1 to {}", 2 * ROUNDS);
+    let (mut kept, mut refused, mut coded, mut joined) = (0, 0, 0, 0);
+    for seed in 1..=2 * ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let memory =
+            DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(seed)), MEMORY_BYTES_MAX).open_account();
+        let queues = [(); 2].map(|()| Queue::new(&memory).unwrap());
+        let metadata = super::footer(&file.bytes);
+        for place in 0..file.columns.len() {
+            let of_column = |row_group| vec![sources(&file, row_group).swap_remove(place)];
+            let sources: Vec<Vec<ColumnSource<'_>>> = metadata.row_groups().iter().map(of_column).collect();
+            let loads = sources.iter().zip(metadata.row_groups()).map(|(sources, row_group)| {
+                load(&queues[0], &file, sources, row_group.num_rows() as u32, None)
+            });
+            let chunks: Vec<Vec<Arc<ResidentChunk>>> = loads.collect();
+            let buffers = || chunks.iter().flatten().flat_map(|chunk| chunk.buffers());
+            memory.publish(buffers(), queues[0].stream()).unwrap();
+            let mut all: Vec<Values> = Vec::new();
+            // All rows in each form, until descriptors stay; then some.
+            for round in 0..14 {
+                let queue = &queues[round / 2 % 2];
+                Buffer::use_all_on(buffers(), queue.stream()).unwrap();
+                let (mut selections, mut expected, mut row_count) = (Vec::new(), Values::new(), 0);
+                for (number, row_group) in metadata.row_groups().iter().enumerate() {
+                    let rows = row_group.num_rows() as u32;
+                    let ranges = match round < 8 {
+                        true => std::iter::once(0..rows).collect(),
+                        false => random_ranges(&mut random, rows),
+                    };
+                    if let Some(all) = all.get(number) {
+                        let chosen = ranges.iter().cloned().flatten();
+                        expected.extend(chosen.map(|row| all[row as usize].clone()));
+                    }
+                    let rows = RowSelection::of(ranges);
+                    selections.push(rows.clone().starting_at(row_count as u32));
+                    row_count += rows.row_count();
+                }
+                let selections: Vec<&RowSelection> = selections.iter().collect();
+                // The first row groups alone now and then: others to be joined with.
+                let count = if round >= 8 && random.chance(30) { 1 } else { sources.len() };
+                let row_count =
+                    selections[..count.min(selections.len())].iter().map(|rows| rows.row_count()).sum();
+                if sources.is_empty() {
+                    continue;
+                }
+                expected.truncate(row_count);
+                let wanted = (row_count, round % 2 == 1);
+                let decoded =
+                    start_loaded(queue, &sources[..count], &chunks[..count], &selections[..count], wanted);
+                let (cells, codes) = cells_of(queue, decoded.wait_decoded().unwrap(), row_count);
+                coded += codes;
+                // They are looked at on another stream.
+                let decoded: Rows = Chunk { row_count, columns: cells.clone() }.into();
+                queue.publish(&decoded).unwrap();
+                decoded.use_on(Stream(0)).unwrap();
+                let mut found = values(queue, &cells, row_count).remove(0);
+                if round == 0 {
+                    for row_group in metadata.row_groups() {
+                        let rest = found.split_off(row_group.num_rows() as usize);
+                        all.push(std::mem::replace(&mut found, rest));
+                    }
+                } else {
+                    assert!(found == expected, "{} {} round {round}", file.context, file.choices[place]);
+                }
+            }
+            for chunk in chunks.iter().flatten() {
+                match chunk.descriptors.get() {
+                    Some(Some(_)) => kept += 1,
+                    Some(None) => refused += 1,
+                    None => {}
+                }
+                joined += usize::from(lock_whole(&chunk.joined).is_some());
+                // What was set aside holds it.
+                let _ = chunk.unused_bytes();
+            }
+        }
+    }
+    println!("{kept} {refused} {coded} {joined}");
+    assert!(kept > 150 && refused > 40 && coded > 200 && joined > 5, "{kept} {refused} {coded} {joined}");
 }
 
 /// Cells of columns, some of which are codes.

@@ -5,9 +5,15 @@ use bytemuck::{Pod, Zeroable};
 use super::{ColumnView, KeyColumns};
 use crate::operation::{SLOT_INPUTS_MAX, SLOT_KEYS_MAX, SLOT_OUTPUTS_MAX};
 
-/// Slots of which every thread of a block keeps a sum of its own.
+/// Rows that a thread has at once.
+pub const SLOT_ROWS: u64 = 4;
+/// Cells of 64 bits that a block adds in.
+pub const SLOT_CELLS_MAX: u64 = 4608;
+/// Threads of a block each of which has cells of its own.
+pub const PRIVATE_SLOT_THREADS: u64 = 128;
+/// Slots of which every thread of a block keeps cells of its own.
 pub const PRIVATE_SLOTS_MAX: u64 = 12;
-/// Slots of which a block keeps a sum.
+/// Slots of which a block keeps cells.
 pub const BLOCK_SLOTS_MAX: u64 = 1024;
 /// Words of a sum that 128 bits might not hold.
 pub const LARGE_SUM_WORDS: usize = 5;
@@ -118,8 +124,16 @@ pub struct SlotInput {
     pub null_word: u32,
     /// First word of the sum; 0 if none is wanted.
     pub sum_word: u32,
+    /// Which blocks add it.
+    pub share: u16,
+    /// The share's cell that counts NULLs; 0 if there are none.
+    pub null_cell: u16,
+    /// The share's cell of the sum; 0 if none is wanted.
+    pub sum_cell: u16,
+    /// 0.
+    pub reserved: u16,
 }
-const _: () = assert!(size_of::<SlotInput>() == 32);
+const _: () = assert!(size_of::<SlotInput>() == 40);
 
 /// Arguments of `accumulate_slots` and its kin for few slots.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
@@ -139,14 +153,14 @@ pub struct AccumulateSlots {
     pub key_count: u32,
     /// How many inputs.
     pub input_count: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Parts of the inputs, of which a block adds one.
+    pub share_count: u32,
     /// Keys.
     pub keys: [SlotKeyView; SLOT_KEYS_MAX],
     /// Inputs.
     pub inputs: [SlotInput; SLOT_INPUTS_MAX],
 }
-const _: () = assert!(size_of::<AccumulateSlots>() == 496);
+const _: () = assert!(size_of::<AccumulateSlots>() == 560);
 
 /// A key of the slots that are taken.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

@@ -15,7 +15,8 @@ use crate::{
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,
-    LARGE_SUM_WORDS, PRIVATE_SLOTS_MAX, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
+    LARGE_SUM_WORDS, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SLOT_CELLS_MAX, SLOT_ROWS, SlotInput,
+    SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
 };
 pub use join::{
     FindEqualKeys, HashKeys, InsertBuildRows, InsertFilterKeys, KeyFilterView, MeasureKeys, ProbeRows,

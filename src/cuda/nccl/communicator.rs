@@ -1,0 +1,277 @@
+//! One rank's end of what connects GPUs.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use pystachio_gpu::{
+    device::{Event, Platform, Stream, StreamLease, StreamPriority},
+    exchange::{Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart},
+};
+use pystachio_plan::{Error, Result};
+
+use super::{
+    NcclId, NcclOptions, check_environment,
+    connection::{Connection, Membership, abort_all},
+    gather::{NcclGather, aborted},
+    library::NcclLibrary,
+};
+use crate::platform::CudaPlatform;
+
+/// One rank's end of connections over NCCL.
+pub struct NcclCommunicator {
+    membership: Membership,
+    platform: Arc<CudaPlatform>,
+    /// Absent once it was given up, as the next one.
+    gather: Option<NcclGather>,
+    transfers: Option<Connection>,
+    is_registered: bool,
+    /// Of groups.
+    lease: Option<StreamLease>,
+    /// Of copies within this device, which need no other rank.
+    local_lease: Option<StreamLease>,
+    stream: Stream,
+    groups: VecDeque<Group>,
+    groups_over: u64,
+}
+
+/// A group that is not over.
+struct Group {
+    sends: Vec<SendPart>,
+    receives: Vec<ReceivePart>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    /// NCCL is busy with an earlier one.
+    Waiting,
+    /// NCCL enqueues it. What stays on this device has been copied when the event is reached.
+    Enqueuing(Option<Event>),
+    /// It is over when the event is reached.
+    Running(Event),
+}
+
+impl NcclCommunicator {
+    /// Connects with all ranks that do so by the same id, to move what is in a region of the platform's memory. Waits for them.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the library is not there or too old, or the process has not the [`super::ENVIRONMENT`] of a rank; `Peer` if not all
+    /// ranks are there in time; faults of the device.
+    ///
+    /// # Panics
+    ///
+    /// If the rank is none of as many.
+    pub fn connect(
+        platform: &Arc<CudaPlatform>,
+        region: &ExchangeRegion,
+        id: &NcclId,
+        (rank, rank_count): (Rank, usize),
+        options: NcclOptions,
+    ) -> Result<Self> {
+        assert!(rank.place() < rank_count, "a rank of a communicator");
+        check_environment(|name| std::env::var(name).ok())?;
+        let library = NcclLibrary::get()?;
+        let membership = Membership { rank, rank_count };
+        platform.use_context()?;
+        let memory = region.memory();
+        let gather_lease = memory.lease_stream(StreamPriority::High)?;
+        let lease = memory.lease_stream(StreamPriority::High)?;
+        let local_lease = memory.lease_stream(StreamPriority::High)?;
+        let transfers = Connection::open(library, &id.transfers, membership, options.connect_max)?;
+        let registered = match options.registers_region {
+            true => transfers.register(region.range()),
+            false => Ok(false),
+        };
+        let gather = registered.and_then(|is_registered| {
+            Ok((Connection::open(library, &id.gather, membership, options.connect_max)?, is_registered))
+        });
+        let (gather, is_registered) = match gather {
+            Ok(connected) => connected,
+            Err(error) => {
+                abort_all(vec![transfers]);
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            membership,
+            platform: platform.clone(),
+            gather: Some(NcclGather::new(gather, membership, platform.clone(), gather_lease)),
+            transfers: Some(transfers),
+            is_registered,
+            stream: lease.stream(),
+            lease: Some(lease),
+            local_lease: Some(local_lease),
+            groups: VecDeque::new(),
+            groups_over: 0,
+        })
+    }
+
+    /// Whether the exchange region is registered with the library.
+    pub fn is_registered(&self) -> bool {
+        self.is_registered
+    }
+
+    /// Goes on with groups that have not been enqueued, in their order.
+    fn enqueue_groups(&mut self) -> Result<()> {
+        let Some(transfers) = &self.transfers else { return Err(aborted()) };
+        let rank = self.membership.rank;
+        for group in &mut self.groups {
+            if let Phase::Waiting = group.phase {
+                let local = copy_local(&self.platform, rank, group, self.local_lease.as_ref())?;
+                let sends: Vec<SendPart> =
+                    group.sends.iter().copied().filter(|part| part.to != rank).collect();
+                let receives: Vec<ReceivePart> =
+                    group.receives.iter().copied().filter(|part| part.from != rank).collect();
+                if !sends.is_empty() || !receives.is_empty() {
+                    transfers.begin_group(&sends, &receives, self.stream)?;
+                }
+                group.phase = Phase::Enqueuing(local);
+            }
+            if let Phase::Enqueuing(local) = group.phase {
+                if !transfers.is_ready()? {
+                    break;
+                }
+                if let Some(copied) = local {
+                    self.platform.order_after(self.stream, copied)?;
+                    self.platform.release_event(copied);
+                }
+                group.phase = Phase::Running(self.platform.record_event(self.stream)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ranks that a group moves parts from or to, but for this one.
+    fn others_of(&self, group: &Group) -> Vec<Rank> {
+        let sends = group.sends.iter().map(|part| part.to);
+        let mut ranks: Vec<Rank> = sends.chain(group.receives.iter().map(|part| part.from)).collect();
+        ranks.sort();
+        ranks.dedup();
+        ranks.retain(|rank| *rank != self.membership.rank);
+        ranks
+    }
+}
+
+/// Copies what a group moves from this rank to itself; when that has happened.
+fn copy_local(
+    platform: &CudaPlatform,
+    rank: Rank,
+    group: &Group,
+    lease: Option<&StreamLease>,
+) -> Result<Option<Event>> {
+    let Some(lease) = lease else { return Err(aborted()) };
+    let mut sends = group.sends.iter().filter(|part| part.to == rank);
+    let mut receives = group.receives.iter().filter(|part| part.from == rank);
+    let mut is_copied = false;
+    loop {
+        match (sends.next(), receives.next()) {
+            (None, None) => break,
+            (Some(send), Some(receive)) if send.bytes == receive.bytes => {
+                platform.copy(send.address, receive.address, send.bytes, lease.stream())?;
+                is_copied = true;
+            }
+            (send, receive) => {
+                let message = format!("parts from rank {rank} to itself do not match: {send:?}, {receive:?}");
+                return Err(Error::internal(message));
+            }
+        }
+    }
+    is_copied.then(|| platform.record_event(lease.stream())).transpose()
+}
+
+impl Communicator for NcclCommunicator {
+    fn rank(&self) -> Rank {
+        self.membership.rank
+    }
+
+    fn rank_count(&self) -> usize {
+        self.membership.rank_count
+    }
+
+    fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
+        self.platform.use_context()?;
+        self.gather.as_mut().ok_or_else(aborted)?.begin(block)
+    }
+
+    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        self.gather.as_mut().ok_or_else(aborted)?.poll()
+    }
+
+    fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
+        self.platform.use_context()?;
+        let (sends, receives) = (sends.to_vec(), receives.to_vec());
+        self.groups.push_back(Group { sends, receives, phase: Phase::Waiting });
+        self.enqueue_groups()
+    }
+
+    fn poll_transfers(&mut self) -> Result<u64> {
+        if self.groups.is_empty() {
+            // What the library found out since then is known to nobody else.
+            self.transfers.as_ref().ok_or_else(aborted)?.is_ready()?;
+            return Ok(self.groups_over);
+        }
+        self.platform.use_context()?;
+        self.enqueue_groups()?;
+        while let Some(Group { phase: Phase::Running(event), .. }) = self.groups.front() {
+            let event = *event;
+            if !self.platform.has_reached(event)? {
+                break;
+            }
+            self.platform.release_event(event);
+            self.groups.pop_front();
+            self.groups_over += 1;
+        }
+        Ok(self.groups_over)
+    }
+
+    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
+        match awaited {
+            Awaited::Gather => self.gather.as_ref().map_or_else(Vec::new, NcclGather::missing),
+            // A group is one launch: which of several others it waits for nobody is told.
+            Awaited::Transfers => {
+                let others = self.groups.front().map_or_else(Vec::new, |group| self.others_of(group));
+                if others.len() == 1 { others } else { Vec::new() }
+            }
+        }
+    }
+
+    fn abort(&mut self, reason: &Error) {
+        let mut gather = self.gather.take();
+        let connections: Vec<Connection> = self
+            .transfers
+            .take()
+            .into_iter()
+            .chain(gather.as_mut().and_then(NcclGather::take_connection))
+            .collect();
+        if connections.is_empty() {
+            return;
+        }
+        let count = connections.len();
+        tracing::debug!(rank = self.membership.rank.0, count, "connections are given up: {reason}");
+        let have_ended = abort_all(connections);
+        for group in self.groups.drain(..) {
+            if let Phase::Enqueuing(Some(event)) | Phase::Running(event) = group.phase {
+                self.platform.release_event(event);
+            }
+        }
+        match (have_ended, gather) {
+            (true, Some(gather)) => gather.close(),
+            (false, Some(gather)) => gather.forget(),
+            (_, None) => {}
+        }
+        if !have_ended {
+            // Whatever is enqueued there may never be over.
+            std::mem::forget((self.lease.take(), self.local_lease.take()));
+        }
+    }
+}
+
+impl Drop for NcclCommunicator {
+    fn drop(&mut self) {
+        self.abort(&Error::internal("the communicator is dropped"));
+    }
+}

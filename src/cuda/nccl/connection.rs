@@ -1,0 +1,243 @@
+//! One communicator of NCCL.
+#![expect(unsafe_code, reason = "NCCL's interface is C")]
+
+use std::{
+    ffi::c_void,
+    mem::MaybeUninit,
+    ptr,
+    sync::mpsc::channel,
+    thread,
+    time::{Duration, Instant},
+};
+
+use cudarc::{
+    driver::sys::CUstream,
+    nccl::sys::{ncclComm_t, ncclConfig_t, ncclDataType_t, ncclResult_t, ncclUniqueId},
+};
+use pystachio_gpu::{
+    device::Stream,
+    exchange::{Rank, ReceivePart, SendPart},
+};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    UNIQUE_ID_BYTES,
+    library::{IN_PROGRESS, NcclLibrary, SUCCESS, Status},
+};
+
+/// `NCCL_API_MAGIC` of nccl.h.
+const CONFIG_MAGIC: u32 = 0xcafe_beef;
+/// The version of nccl.h whose configuration the bindings have: later ones have more at its end.
+const CONFIG_VERSION: u32 = 22_200;
+/// `NCCL_CONFIG_UNDEF_INT`.
+const UNDEFINED: i32 = i32::MIN;
+/// How often a connection that begins is looked at.
+const CONNECT_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// How long the end of connections is waited for: it waits for the device, and for threads of the library that look at a flag.
+const ABORT_MAX: Duration = Duration::from_secs(3);
+
+/// One of a rank's communicators of NCCL.
+///
+/// # Errors
+///
+/// Every method: `Peer` where the library found another rank gone; `Device` for a fault of the device; `Internal` otherwise.
+pub(super) struct Connection {
+    library: &'static NcclLibrary,
+    handle: ncclComm_t,
+}
+
+// SAFETY: a communicator belongs to no thread; whoever has the connection alone uses it.
+unsafe impl Send for Connection {}
+
+/// Who connects: this rank, of how many.
+#[derive(Clone, Copy)]
+pub(super) struct Membership {
+    pub(super) rank: Rank,
+    pub(super) rank_count: usize,
+}
+
+impl Connection {
+    /// Connects with all ranks that do so by the same name. Waits for them. The device's context is current.
+    ///
+    /// # Errors
+    ///
+    /// `Peer` if they are not there in time.
+    pub(super) fn open(
+        library: &'static NcclLibrary,
+        id: &[u8; UNIQUE_ID_BYTES],
+        membership: Membership,
+        connect_max: Duration,
+    ) -> Result<Self> {
+        let begun = Instant::now();
+        let connection = Self::begin(library, id, membership)?;
+        loop {
+            match connection.is_ready() {
+                Ok(true) => return Ok(connection),
+                Ok(false) if begun.elapsed() < connect_max => thread::sleep(CONNECT_LOOK_INTERVAL),
+                Ok(false) => {
+                    abort_all(vec![connection]);
+                    let message = format!(
+                        "not all of {} ranks were there within {connect_max:?}",
+                        membership.rank_count
+                    );
+                    return Err(Error::new(ErrorKind::Peer, message));
+                }
+                Err(error) => {
+                    abort_all(vec![connection]);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn begin(
+        library: &'static NcclLibrary,
+        id: &[u8; UNIQUE_ID_BYTES],
+        Membership { rank, rank_count }: Membership,
+    ) -> Result<Self> {
+        let id = ncclUniqueId { internal: id.map(|byte| byte as _) };
+        // SAFETY: a plain structure, all of whose fields that zeros are wrong for are set below.
+        let mut config = unsafe { MaybeUninit::<ncclConfig_t>::zeroed().assume_init() };
+        config.size = size_of::<ncclConfig_t>();
+        config.magic = CONFIG_MAGIC;
+        config.version = CONFIG_VERSION;
+        config.blocking = 0;
+        config.cgaClusterSize = UNDEFINED;
+        config.minCTAs = UNDEFINED;
+        config.maxCTAs = UNDEFINED;
+        config.netName = ptr::null();
+        config.splitShare = UNDEFINED;
+        let mut handle: ncclComm_t = ptr::null_mut();
+        let (count, number) = (i32::try_from(rank_count).unwrap_or(i32::MAX), i32::from(rank.0));
+        // SAFETY: the pointers are to live values; what the library keeps of them it copies.
+        let status =
+            unsafe { (library.comm_init_rank_config)(&raw mut handle, count, id, number, &raw mut config) };
+        let connection = Self { library, handle };
+        match status {
+            SUCCESS | IN_PROGRESS if !handle.is_null() => Ok(connection),
+            status => {
+                if !handle.is_null() {
+                    abort_all(vec![connection]);
+                }
+                Err(error_of(library, "connect", status))
+            }
+        }
+    }
+
+    /// Whether what was begun last has been enqueued; does not wait.
+    pub(super) fn is_ready(&self) -> Result<bool> {
+        let mut state: Status = IN_PROGRESS;
+        // SAFETY: the communicator lives; the pointer is to a live value.
+        let asked = unsafe { (self.library.comm_get_async_error)(self.handle, &raw mut state) };
+        match (asked, state) {
+            (SUCCESS, SUCCESS) => Ok(true),
+            (SUCCESS, IN_PROGRESS) => Ok(false),
+            (SUCCESS, status) | (status, _) => Err(self.error("go on", status)),
+        }
+    }
+
+    /// Registers memory, from and to which GPUs may then copy without a buffer of the library's in between. Says whether it did: a library may
+    /// have no registration.
+    pub(super) fn register(&self, (address, bytes): (u64, u64)) -> Result<bool> {
+        let Some(register) = self.library.comm_register else { return Ok(false) };
+        let mut registration = ptr::null_mut();
+        // SAFETY: memory of the device that outlives the communicator, with which the registration ends.
+        let status =
+            unsafe { register(self.handle, address as *mut c_void, bytes as usize, &raw mut registration) };
+        self.check("register memory", status).map(|()| true)
+    }
+
+    /// Begins to move parts, none of which is for this rank itself, as one group. It is enqueued on the stream when
+    /// [`Connection::is_ready`] says so.
+    pub(super) fn begin_group(
+        &self,
+        sends: &[SendPart],
+        receives: &[ReceivePart],
+        stream: Stream,
+    ) -> Result<()> {
+        let stream = stream.0 as CUstream;
+        // SAFETY: it only counts.
+        self.check("begin a group", unsafe { (self.library.group_start)() })?;
+        let parts = self.add_parts(sends, receives, stream);
+        // SAFETY: the group was begun on this thread. It is ended though a part may be wrong, or it would go on with the next one.
+        let ended = unsafe { (self.library.group_end)() };
+        parts?;
+        self.check("move blocks", ended)
+    }
+
+    fn add_parts(&self, sends: &[SendPart], receives: &[ReceivePart], stream: CUstream) -> Result<()> {
+        let Self { library, handle } = self;
+        let data_type = ncclDataType_t::ncclUint8;
+        for SendPart { to, address, bytes } in sends {
+            let (source, count, peer) = (*address as *const c_void, *bytes as usize, i32::from(to.0));
+            // SAFETY: memory that the device reads, which stays as it is until the stream has come to the end of the group.
+            let status = unsafe { (library.send)(source, count, data_type, peer, *handle, stream) };
+            self.check("send a block", status)?;
+        }
+        for ReceivePart { from, address, bytes } in receives {
+            let (target, count, peer) = (*address as *mut c_void, *bytes as usize, i32::from(from.0));
+            // SAFETY: memory that the device writes, which nobody else uses until the stream has come to the end of the group.
+            let status = unsafe { (library.recv)(target, count, data_type, peer, *handle, stream) };
+            self.check("receive a block", status)?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, action: &str, status: Status) -> Result<()> {
+        match status {
+            SUCCESS | IN_PROGRESS => Ok(()),
+            status => Err(self.error(action, status)),
+        }
+    }
+
+    fn error(&self, action: &str, status: Status) -> Error {
+        error_of(self.library, action, status)
+    }
+}
+
+/// Ends connections whatever they do, all at once: what ends one of them waits for the device, whose work may be another one's. Says whether
+/// they ended in time; what did not is left to a thread of its own, and to the end of the process.
+pub(super) fn abort_all(connections: Vec<Connection>) -> bool {
+    let count = connections.len();
+    let (sender, receiver) = channel();
+    for connection in connections {
+        let sender = sender.clone();
+        let abort = move || {
+            let connection = connection;
+            let Connection { library, handle } = connection;
+            // SAFETY: nobody else has the communicator any more.
+            let status = unsafe { (library.comm_abort)(handle) };
+            if status != SUCCESS {
+                tracing::error!("{}", error_of(library, "end a connection", status));
+            }
+            // Nobody hears it who has waited for too long.
+            let _ = sender.send(());
+        };
+        if let Err(error) = thread::Builder::new().name("nccl-abort".to_owned()).spawn(abort) {
+            tracing::error!("no thread to end a connection: {error}");
+        }
+    }
+    drop(sender);
+    let begun = Instant::now();
+    let has_ended = |_| receiver.recv_timeout(ABORT_MAX.saturating_sub(begun.elapsed())).is_ok();
+    let have_ended = (0..count).all(has_ended);
+    if !have_ended {
+        tracing::error!("connections of NCCL did not end within {ABORT_MAX:?}");
+    }
+    have_ended
+}
+
+fn error_of(library: &NcclLibrary, action: &str, status: Status) -> Error {
+    const UNHANDLED_CUDA: Status = ncclResult_t::ncclUnhandledCudaError as Status;
+    const SYSTEM: Status = ncclResult_t::ncclSystemError as Status;
+    const REMOTE: Status = ncclResult_t::ncclRemoteError as Status;
+    let message = format!("NCCL could not {action}: {}", library.text(status));
+    match status {
+        // What a rank's process leaves behind when it ends are connections that end.
+        SYSTEM | REMOTE => Error::new(ErrorKind::Peer, message),
+        UNHANDLED_CUDA => Error::new(ErrorKind::Device, message).with_hint(
+            "The engine is restarted by itself; run the query again. The server log may say more.",
+        ),
+        _ => Error::internal(message),
+    }
+}
