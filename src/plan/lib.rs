@@ -74,7 +74,7 @@ pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
     DeviceWork, EngineChoice, EngineEstimates, EngineStatus, FileDescription, FileLayout, FileSet,
     GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles,
-    QueryMetrics, QueryRequest, QueryTimeline, Request, Response, SampleRequest, StoragePath,
+    QueryMetrics, QueryRequest, QueryTimeline, RankStatus, Request, Response, SampleRequest, StoragePath,
     TableDescription,
 };
 pub use partial::{AggregatePhase, partial_type};

@@ -1,9 +1,6 @@
 //! What a host starts: rank 0's engine, with or without other ranks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_size};
@@ -14,11 +11,11 @@ use pystachio_plan::{
 use tokio::sync::watch;
 
 use super::{
-    peer::RankPeer,
+    rank_table::{ConnectedRanks, RankTable},
     stream::{PeerRuns, RankedStream},
 };
 use crate::{
-    exchange::{ExchangeNetwork, QueryId},
+    exchange::QueryId,
     execution::{DeviceEngine, RankPart},
 };
 
@@ -50,45 +47,19 @@ impl RankedOptions {
 
 /// The engine of rank 0, and the other ranks, if there are any.
 pub struct RankedEngine {
-    first: DeviceEngine,
-    others: Option<OtherRanks>,
-}
-
-/// Ranks beside rank 0.
-struct OtherRanks {
-    /// Rank 0's end of the network.
-    network: Arc<ExchangeNetwork>,
-    peers: Vec<Arc<dyn RankPeer>>,
-    options: RankedOptions,
-    next_query: AtomicU64,
+    first: Arc<DeviceEngine>,
+    ranks: Option<Arc<RankTable>>,
 }
 
 impl RankedEngine {
     /// An engine without other ranks.
     pub fn alone(first: DeviceEngine) -> Self {
-        Self { first, others: None }
+        Self { first: Arc::new(first), ranks: None }
     }
 
-    /// Rank 0 with its end of a network, and the ranks at the others.
-    ///
-    /// # Panics
-    ///
-    /// If the network has another number of ranks.
-    pub fn new(
-        first: DeviceEngine,
-        network: Arc<ExchangeNetwork>,
-        peers: Vec<Arc<dyn RankPeer>>,
-        options: RankedOptions,
-    ) -> Self {
-        assert_eq!(network.rank_count(), 1 + peers.len(), "ranks of a network");
-        let costs = ExchangeCosts { ranks: network.rank_count() as u32, ..options.costs };
-        let others = OtherRanks {
-            network,
-            peers,
-            options: RankedOptions { costs, ..options },
-            next_query: AtomicU64::new(0),
-        };
-        Self { first, others: Some(others) }
+    /// Rank 0, and the ranks beside it while they are connected.
+    pub fn with_ranks(first: Arc<DeviceEngine>, ranks: Arc<RankTable>) -> Self {
+        Self { first, ranks: Some(ranks) }
     }
 
     /// Rank 0's engine: what is asked of an engine besides queries is asked of it.
@@ -98,7 +69,7 @@ impl RankedEngine {
 
     /// How many ranks there are.
     pub fn rank_count(&self) -> usize {
-        self.others.as_ref().map_or(1, |others| others.network.rank_count())
+        self.ranks.as_ref().map_or(1, |ranks| ranks.rank_count())
     }
 
     /// Starts a query on all ranks or on rank 0 alone, and waits for its first rows.
@@ -107,12 +78,14 @@ impl RankedEngine {
     ///
     /// As of [`DeviceEngine::run`], with the rank's number in the message where it is another one's; `Peer` for a rank that was lost.
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        let Some(others) = &self.others else { return self.first.run(request, stop).await };
-        let Some(plan) = others.plan_for_all(&request, self.first.catalog()).await else {
+        let Some(ranks) = &self.ranks else { return self.first.run(request, stop).await };
+        let Some(plan) = plan_for_all(ranks, &request, self.first.catalog()).await else {
             return self.first.run(request, stop).await;
         };
+        // After the plan was made, so that what was connected is so for as short as can be.
+        let Some(connected) = connected(ranks) else { return self.first.run(request, stop).await };
         let distributed = QueryRequest { plan, ..request.clone() };
-        match self.run_on_all(others, distributed, stop.clone()).await {
+        match self.run_on_all(ranks.next_query(), &connected, distributed, stop.clone()).await {
             Err(refusal) if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) => {
                 tracing::info!(reason = %refusal, "query runs on one rank");
                 self.first.run(request, stop).await
@@ -123,15 +96,15 @@ impl RankedEngine {
 
     async fn run_on_all(
         &self,
-        others: &OtherRanks,
+        query: QueryId,
+        ranks: &ConnectedRanks,
         request: QueryRequest,
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
-        let query = QueryId(others.next_query.fetch_add(1, Ordering::Relaxed));
         let of_all = stop.of_part();
         let begun = Arc::new(watch::Sender::new(false));
-        let mut peers = PeerRuns::start(&others.peers, query, &request, of_all.clone(), &begun);
-        let part = RankPart { network: others.network.clone(), query, begun: Some(begun) };
+        let mut peers = PeerRuns::start(&ranks.peers, query, &request, of_all.clone(), &begun);
+        let part = RankPart { network: ranks.network.clone(), query, begun: Some(begun) };
         match self.first.run_part(request, part, of_all).await {
             Ok(stream) => Ok(Box::new(RankedStream { stream, peers, counted: Vec::new() })),
             Err(error) => Err(peers.reason_of(error).await),
@@ -148,29 +121,37 @@ impl RankedEngine {
     }
 }
 
-impl OtherRanks {
-    /// The plan for all ranks; `None` if rank 0 is to run the query alone. What is wrong with the files, whoever runs it reports.
-    async fn plan_for_all(&self, request: &QueryRequest, catalog: &Arc<FileCatalog>) -> Option<Plan> {
-        if let Some(error) = self.network.failure() {
+/// The ranks that a query can run on now.
+fn connected(ranks: &RankTable) -> Option<Arc<ConnectedRanks>> {
+    let Some(connected) = ranks.connected() else {
+        tracing::warn!("query runs on one rank: the others are not connected");
+        return None;
+    };
+    match connected.network.failure() {
+        None => Some(connected),
+        Some(error) => {
             tracing::warn!(reason = %error, "query runs on one rank: the network of ranks has ended");
-            return None;
+            None
         }
-        let (asked, catalog) = (request.clone(), catalog.clone());
-        // Footers may have to be read.
-        let figures = tokio::task::spawn_blocking(move || scan_figures(&asked, &catalog)).await;
-        let scans = figures.ok()?.ok()?;
-        let RankedOptions { policy, costs } = &self.options;
-        let distributed =
-            distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy });
-        match distributed {
-            Ok(distributed) => {
-                let is_on_one = distributed.one_rank.is_some() || distributed.exchanges.is_empty();
-                (!is_on_one).then_some(distributed.plan)
-            }
-            Err(error) => {
-                tracing::error!(reason = %error, "query runs on one rank: its plan was not distributed");
-                None
-            }
+    }
+}
+
+/// The plan for all ranks; `None` if rank 0 is to run the query alone. What is wrong with the files, whoever runs it reports.
+async fn plan_for_all(ranks: &RankTable, request: &QueryRequest, catalog: &Arc<FileCatalog>) -> Option<Plan> {
+    let (asked, catalog) = (request.clone(), catalog.clone());
+    // Footers may have to be read.
+    let figures = tokio::task::spawn_blocking(move || scan_figures(&asked, &catalog)).await;
+    let scans = figures.ok()?.ok()?;
+    let RankedOptions { policy, costs } = ranks.options();
+    let distributed = distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy });
+    match distributed {
+        Ok(distributed) => {
+            let is_on_one = distributed.one_rank.is_some() || distributed.exchanges.is_empty();
+            (!is_on_one).then_some(distributed.plan)
+        }
+        Err(error) => {
+            tracing::error!(reason = %error, "query runs on one rank: its plan was not distributed");
+            None
         }
     }
 }
