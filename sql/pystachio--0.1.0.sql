@@ -43,6 +43,7 @@ CREATE FUNCTION @extschema@.engine_status(server oid)
     pid integer,
     state text,
     since double precision,
+    generation bigint,
     memory bigint,
     device_memory bigint,
     device_memory_used bigint,
@@ -72,7 +73,7 @@ CREATE FUNCTION @extschema@.cache_entries(server oid)
 
 CREATE VIEW @extschema@.engines AS
   SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
-    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
+    pg_catalog.to_timestamp(engine.since) AS since, engine.generation, engine.memory, engine.device_memory,
     engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
     engine.storage_paths, engine.libraries, engine.last_error
   FROM pg_catalog.pg_foreign_server server

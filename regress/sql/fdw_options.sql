@@ -58,13 +58,17 @@ ALTER FOREIGN TABLE named DROP extra;
 SELECT max(v) FROM named;
 DROP FOREIGN TABLE named;
 
--- One engine has one GPU.
-CREATE SERVER two_gpus FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', devices '1,0');
-SELECT format('CREATE FOREIGN TABLE on_two (id integer) SERVER two_gpus OPTIONS (path %L)', :'data' || '/t1.parquet')
+-- Each rank has a device of its own.
+CREATE SERVER two_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', devices '1,0');
+CREATE SERVER two_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', ranks '2', rank_processes 'two');
+CREATE SERVER two_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', devices '1,0', ranks '2');
+SELECT format('CREATE FOREIGN TABLE on_two (id integer) SERVER two_ranks OPTIONS (path %L)', :'data' || '/t1.parquet')
 \gexec
 SELECT count(*) FROM on_two;
-ALTER SERVER two_gpus OPTIONS (SET devices 'first');
-DROP SERVER two_gpus CASCADE;
+ALTER SERVER two_ranks OPTIONS (SET devices 'first');
+ALTER SERVER two_ranks OPTIONS (SET device 'cpu');
+SELECT count(*) FROM on_two;
+DROP SERVER two_ranks CASCADE;
 
 -- A GPU that is not there says so.
 CREATE SERVER gpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cuda');

@@ -3,9 +3,10 @@
 //! | object | option | value |
 //! |---|---|---|
 //! | server | `device` | `auto` (default), `cpu`, `cuda`, `emulated` |
-//! | server | `ranks` | devices that share queries, 1 (default) to 64 |
+//! | server | `ranks` | devices that share queries, 1 (default) to 64; the CPU engine has one |
 //! | server | `rank_policy` | `fastest` (default): a query runs on one rank where that is expected to be faster; `all`: on all ranks, if it can |
-//! | server | `devices` | which GPU: its ordinal; default: `0` |
+//! | server | `rank_processes` | `own` (default): each rank has a process; `one`: emulated ranks share one |
+//! | server | `devices` | which GPU each rank has: ordinals, with commas; default: the first ones |
 //! | server | `threads` | of an engine, 1 to 1024; default: the processors of the machine |
 //! | server | `memory` | of an engine, with a unit: `4GB`; default: half of the machine's |
 //! | server | `cache` | of `memory`, for decoded columns; `0` turns it off; default: a quarter of `memory` |
@@ -53,6 +54,7 @@ const SERVER_OPTIONS: &[&str] = &[
     "device",
     "ranks",
     "rank_policy",
+    "rank_processes",
     "devices",
     "threads",
     "memory",
@@ -67,6 +69,7 @@ const TABLE_OPTIONS: &[&str] = &["path", "paths"];
 const COLUMN_OPTIONS: &[&str] = &["column_name"];
 const DEVICES: &[&str] = &["auto", "cpu", "cuda", "emulated"];
 const RANK_POLICIES: &[&str] = &["fastest", "all"];
+const RANK_PROCESSES: &[&str] = &["own", "one"];
 const LOG_LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace"];
 const UNITS: &[(&str, u64)] = &[("B", 1), ("kB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("TB", 1 << 40)];
 
@@ -109,7 +112,9 @@ pub struct ServerOptions {
     pub ranks: u32,
     /// Which queries they share: one of [`RANK_POLICIES`].
     pub rank_policy: String,
-    /// Which devices, where there is a choice; at least one.
+    /// Where ranks are: one of [`RANK_PROCESSES`].
+    pub rank_processes: String,
+    /// Which device each rank has, where there is a choice.
     pub devices: Vec<u32>,
     /// Threads of an engine.
     pub threads: u32,
@@ -181,7 +186,8 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         device: Device::Auto,
         ranks: 1,
         rank_policy: "fastest".into(),
-        devices: vec![0],
+        rank_processes: "own".into(),
+        devices: Vec::new(),
         threads: machine().threads,
         memory_bytes: (machine().memory_bytes / 2).max(MEMORY_BYTES_MIN),
         cache_bytes: 0,
@@ -197,6 +203,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "device" => parsed.device = parse_device(value)?,
             "ranks" => parsed.ranks = parse_count(name, value, RANKS_MAX)?,
             "rank_policy" => parsed.rank_policy = parse_choice(name, value, RANK_POLICIES)?.into(),
+            "rank_processes" => parsed.rank_processes = parse_choice(name, value, RANK_PROCESSES)?.into(),
             "devices" => parsed.devices = parse_ordinals(name, value)?,
             "threads" => parsed.threads = parse_count(name, value, THREADS_MAX)?,
             "memory" => parsed.memory_bytes = parse_bytes(name, value, MEMORY_BYTES_MIN)?,
@@ -218,6 +225,18 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         Device::Emulated => MemorySize::Percent(100),
         _ => GPU_MEMORY_DEFAULT,
     });
+    if parsed.devices.is_empty() {
+        parsed.devices = (0..parsed.ranks).collect();
+    }
+    if parsed.devices.len() != parsed.ranks as usize {
+        let message = format!(
+            "option \"devices\" names {} devices, and \"ranks\" is {}",
+            parsed.devices.len(),
+            parsed.ranks
+        );
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("Each rank has a device of its own: name as many, or none for the first ones."));
+    }
     if parsed.cache_bytes > parsed.memory_bytes {
         return Err(Error::new(
             ErrorKind::InvalidArgument,

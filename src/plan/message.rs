@@ -752,6 +752,34 @@ pub struct EngineStatus {
     pub storage_paths: Vec<String>,
     /// What a device needs of the host's libraries: which are there, and what is wrong; a line each.
     pub libraries: Vec<String>,
+    /// Which network connects this process with its other ranks; each that is built after a failure has a higher number. None where
+    /// there are no processes of other ranks.
+    pub generation: Option<u64>,
+    /// The processes of ranks other than 0, whose engine this is.
+    pub ranks: Vec<RankStatus>,
+}
+
+/// How the process of a rank other than 0 is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStatus {
+    /// Its number.
+    pub rank: u32,
+    /// Its process, if it has one.
+    pub pid: Option<u32>,
+    /// `starting`, `ready`, `connecting`, `running`, `waiting to restart`.
+    pub state: String,
+    /// The process's resident memory.
+    pub resident_bytes: u64,
+    /// How its device's memory is used.
+    pub device_memory: DeviceMemoryStatus,
+    /// Queries of which it has run a part.
+    pub queries_run: u64,
+    /// Those that it runs a part of now.
+    pub queries_running: u64,
+    /// How often the process was started again.
+    pub restarts: u64,
+    /// Why it ended last.
+    pub last_error: Option<String>,
 }
 
 /// One column of one file in one memory space of the column caches.

@@ -14,13 +14,16 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// How long sessions have to say what happened.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// Ends the process, with 1, when a call of the device has not returned for `timeout_s` seconds. All that runs fails
-/// first.
+/// Calls `end`, which ends the process, when a call of the device has not returned for `timeout_s` seconds.
 ///
 /// # Errors
 ///
 /// No thread can be started.
-pub fn watch_device(calls: Arc<CallWatch>, timeout_s: u32, host: Arc<Host>) -> io::Result<()> {
+pub fn watch_device(
+    calls: Arc<CallWatch>,
+    timeout_s: u32,
+    end: impl FnOnce(Error) + Send + 'static,
+) -> io::Result<()> {
     // A thread of its own: those of the runtimes may be the ones that wait.
     thread::Builder::new().name("pystachio-watch".to_owned()).spawn(move || {
         while calls.look() <= timeout_s {
@@ -28,7 +31,7 @@ pub fn watch_device(calls: Arc<CallWatch>, timeout_s: u32, host: Arc<Host>) -> i
         }
         let error = stuck(timeout_s);
         tracing::error!(process = id(), hint = error.hint, "{error}");
-        give_up(&host, error);
+        end(error);
     })?;
     Ok(())
 }
@@ -37,14 +40,15 @@ pub fn watch_device(calls: Arc<CallWatch>, timeout_s: u32, host: Arc<Host>) -> i
 pub fn end_process(host: Arc<Host>, error: Error) {
     let ending = thread::Builder::new().name("pystachio-end".to_owned()).spawn(move || give_up(&host, error));
     if ending.is_err() {
-        end_now();
+        end_now(1);
     }
 }
 
-fn give_up(host: &Host, error: Error) -> ! {
+/// Ends the process, with 1, when all that runs has failed with this error.
+pub fn give_up(host: &Host, error: Error) -> ! {
     host.give_up(error);
     thread::sleep(ANSWER_WAIT);
-    end_now()
+    end_now(1)
 }
 
 fn stuck(timeout_s: u32) -> Error {
@@ -56,7 +60,7 @@ fn stuck(timeout_s: u32) -> Error {
 
 /// Ends the process without what is registered for its end, which would wait for the device.
 #[expect(unsafe_code, reason = "ends the process")]
-fn end_now() -> ! {
+pub fn end_now(status: i32) -> ! {
     // SAFETY: never returns.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(status) }
 }

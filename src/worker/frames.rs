@@ -132,5 +132,5 @@ impl Frame {
 }
 
 fn connection_lost(reason: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("connection to the backend is lost: {reason}"))
+    Error::new(ErrorKind::Unavailable, format!("connection is lost: {reason}"))
 }

@@ -8,40 +8,49 @@
 //! - `server.rs`: the socket, one session a connection
 //! - `session.rs`: requests in, answers out, cancellation
 //! - `query.rs`: an engine's stream as frames; `encoding.rs`: batches as Arrow IPC messages
+//! - `devices.rs`: the device that the options name, and what it may use
+//! - `ranks/`: ranks in processes of their own
 //! - `paired.rs`: a device's engine, or that of ranks which share queries, and the CPU engine; `choice.rs`: which is expected to be faster
 //! - `frames.rs`: whole frames from and to a socket
 //! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
+//! - `footer_memory.rs`: where a rank without a CPU engine keeps footers
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
 //! Invariants: sockets are served by threads that never compute, so a cancel is seen however busy the
 //! engine is. A panic ends a request, never the process. A lost device ends it, when the answers that are on
 //! their way have ended; one that does not return ends them too. Between an engine and a slow reader there are at most two batches.
 //!
-//! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs` and
-//! `paired.rs` know which engines there are.
+//! Deliberately absent: PostgreSQL. Nothing here reads Parquet or knows DataFusion; only `main.rs`, `paired.rs`
+//! and `ranks/network.rs` know which engines and devices there are.
 
 mod choice;
 mod counters;
 mod device_watch;
+mod devices;
 mod encoding;
+mod footer_memory;
 mod frames;
 mod options;
 mod paired;
 mod process;
 mod query;
+mod ranks;
 mod server;
 mod session;
 
 pub use counters::Counters;
-pub use device_watch::{end_process, watch_device};
+pub use device_watch::{end_now, end_process, give_up, watch_device};
+pub use devices::{OpenedDevice, open_device};
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
+pub use footer_memory::FooterMemory;
 pub use frames::{Frame, FrameReader};
-pub use options::{Command, Device, Options, USAGE, parse_arguments};
+pub use options::{Command, Device, Options, RankProcesses, USAGE, parse_arguments};
 pub use paired::PairedEngine;
 pub use process::{
-    SpillFolder, end_at_memory_faults, prefer_as_oom_victim, resident_bytes, return_memory_at_rest,
-    wait_for_orphaning,
+    SpillFolder, end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes,
+    return_memory_at_rest, wait_for_orphaning,
 };
+pub use ranks::{RankCommand, RankNetwork, RankSetup, RankWatch, WatchSetup, serve_rank};
 pub use server::{Host, Server};
 
 /// The engine's version, as `pystachio.version()` gives it.

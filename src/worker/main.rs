@@ -4,21 +4,28 @@
 //! Ends with 0 after SIGTERM, SIGINT or the end of its parent, with 2 for arguments that make no sense and
 //! with 1 if it can't start or its device is lost; the supervisor then starts another. Logs go to stderr.
 
-use std::{os::unix::process::parent_id, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    os::{fd::AsFd, unix::net::UnixStream, unix::process::parent_id},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use pystachio_cpu::{CpuEngine, CpuOptions};
 use pystachio_cuda::{CudaPlatform, library_lines};
 use pystachio_engine::{Engine, locking::end_process_by};
 use pystachio_gpu::{
-    affinity::Affinity,
-    device::{CallWatch, EmulatedPlatform, Platform},
-    execution::{DeviceEngine, DeviceOptions, RankedEngine, RankedOptions, ranks_of_one_process},
+    device::CallWatch,
+    exchange::{NetworkOptions, Rank},
+    execution::{DeviceEngine, RankDevice, RankTable, RankedEngine, RankedOptions, ranks_of_one_process},
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
-    Command, Device, Host, Options, PairedEngine, Server, SpillFolder, USAGE, VERSION, end_at_memory_faults,
-    end_process, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, wait_for_orphaning,
-    watch_device,
+    Command, Device, FooterMemory, Host, OpenedDevice, Options, PairedEngine, RankCommand, RankProcesses,
+    RankSetup, RankWatch, Server, SpillFolder, USAGE, VERSION, WatchSetup, end_at_memory_faults, end_now,
+    end_process, give_up, name_thread, open_device, parse_arguments, prefer_as_oom_victim,
+    return_memory_at_rest, serve_rank, wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -31,10 +38,8 @@ use tracing_subscriber::EnvFilter;
 const SOCKET_THREADS: usize = 2;
 /// Plans are trees that code walks recursively. Address space, not memory.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// How much of a device's arena column chunks may take that stay between queries.
-const DEVICE_CACHE_PERCENT: u64 = 60;
-/// How much of the option `memory` a device's queries may page-lock for what does not fit on the device.
-const HOST_MEMORY_PERCENT: u64 = 25;
+/// How long rank 0 waits for the other ranks before it serves without them.
+const RANKS_WAIT: Duration = Duration::from_secs(10);
 /// How long an orderly end waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -57,10 +62,14 @@ fn main() -> ExitCode {
         }
     };
     start_log();
-    match serve(&options, parent) {
+    let served = match options.rank {
+        0 => serve(&options, parent),
+        _ => serve_as_rank(options.clone(), parent),
+    };
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(server = options.name, hint = error.hint, "{error}");
+            tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
             ExitCode::FAILURE
         }
     }
@@ -73,28 +82,30 @@ fn start_log() {
 
 fn serve(options: &Options, parent: u32) -> Result<()> {
     prefer_as_oom_victim();
-    let spill = SpillFolder::create(&options.spill_directory).map_err(|error| {
-        let path = options.spill_directory.display();
-        Error::new(
-            ErrorKind::FileAccess,
-            format!("folder for spill files can't be made: path={path}: {error}"),
-        )
-    })?;
+    let spill = spill_folder(options)?;
     let compute = runtime("compute", options.threads)?;
     let sockets = runtime("socket", SOCKET_THREADS)?;
     let libraries = libraries(options.device);
-    let (engine, calls) = start_engine(options, &spill, compute.handle())?;
+    let Started { engine, calls, ranks } =
+        start_engine(options, &spill, (compute.handle(), sockets.handle()))?;
     let host = Host::new(engine, compute.handle().clone(), libraries);
     end_process_by({
         let host = host.clone();
         move |error| end_process(host.clone(), error)
     });
     if let Some(calls) = calls.filter(|_| options.device_timeout_s > 0) {
-        watch_device(calls, options.device_timeout_s, host.clone())
+        let host = host.clone();
+        watch_device(calls, options.device_timeout_s, move |error| give_up(&host, error))
             .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
     }
-    sockets.spawn(return_memory_at_rest(host.counters().clone()));
+    let counters = host.counters().clone();
+    sockets.spawn(return_memory_at_rest(move || counters.queries()));
     let served = sockets.block_on(async {
+        if let Some(ranks) = &ranks
+            && !ranks.wait_connected(RANKS_WAIT).await
+        {
+            tracing::error!(server = options.name, "the engine begins without its other ranks");
+        }
         let server = Server::bind(&options.socket)?;
         tracing::info!(
             server = options.name,
@@ -118,9 +129,74 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
         let _ = tokio::time::timeout(STOP_WAIT, serving).await;
         Ok(())
     });
+    if let Some(ranks) = ranks {
+        ranks.stop();
+    }
     sockets.shutdown_background();
     compute.shutdown_timeout(STOP_WAIT);
     served
+}
+
+/// A rank other than 0, to its end.
+fn serve_as_rank(options: Options, parent: u32) -> Result<()> {
+    // It was started by another path than the executable's.
+    name_thread(c"pystachio-engine");
+    prefer_as_oom_victim();
+    end_process_by(|error| {
+        tracing::error!("{error}");
+        end_now(1)
+    });
+    let spill = spill_folder(&options)?;
+    let runtime = runtime("rank", SOCKET_THREADS)?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
+    let socket =
+        socket.map_err(|error| Error::internal(format!("a rank has no control connection: {error}")))?;
+    let setup = rank_setup(&options, &spill);
+    let served = runtime.block_on(async {
+        tokio::select! {
+            served = serve_rank(socket, setup) => served,
+            reason = wait_for_end(parent) => reason.map(|reason| {
+                tracing::info!(server = options.name, rank = options.rank, reason, "rank stops");
+            }),
+        }
+    });
+    if let Err(error) = &served {
+        tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
+    }
+    drop(spill);
+    // Threads that are within a query or a round have nobody to tell of it.
+    end_now(i32::from(served.is_err()))
+}
+
+/// How a rank other than 0 opens its device.
+fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result<RankSetup> + Send + use<> {
+    let options = options.clone();
+    let directory = spill.path().to_owned();
+    move || {
+        let OpenedDevice { platforms, options: device_options, network } = open_device(&options, &directory)?;
+        let platform =
+            platforms.into_iter().next().ok_or_else(|| Error::internal("a rank without a device"))?;
+        if options.device_timeout_s > 0 {
+            watch_device(platform.calls(), options.device_timeout_s, |_| end_now(1))
+                .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
+        }
+        let catalog = FooterMemory::catalog(options.memory_bytes / options.ranks as u64);
+        let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
+        let engine = device.engine().clone();
+        tokio::spawn(return_memory_at_rest(move || engine.query_counts()));
+        let place = (Rank(options.rank), options.ranks);
+        Ok(RankSetup { place, device, network, options: NetworkOptions::default() })
+    }
+}
+
+fn spill_folder(options: &Options) -> Result<SpillFolder> {
+    SpillFolder::create(&options.spill_directory).map_err(|error| {
+        let path = options.spill_directory.display();
+        Error::new(
+            ErrorKind::FileAccess,
+            format!("folder for spill files can't be made: path={path}: {error}"),
+        )
+    })
 }
 
 fn runtime(name: &str, threads: usize) -> Result<Runtime> {
@@ -145,10 +221,21 @@ fn libraries(device: Device) -> Vec<String> {
     }
 }
 
-/// An engine, and what its device does if it has one.
-type StartedEngine = (Arc<dyn Engine>, Option<Arc<CallWatch>>);
+/// An engine, what its device does if it has one, and its other ranks if these have processes.
+struct Started {
+    engine: Arc<dyn Engine>,
+    calls: Option<Arc<CallWatch>>,
+    ranks: Option<Arc<RankWatch>>,
+}
 
-fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Result<StartedEngine> {
+/// The engine of a device, and its other ranks if these have processes.
+type StartedDevice = (RankedEngine, Option<Arc<RankWatch>>);
+
+fn start_engine(
+    options: &Options,
+    spill: &SpillFolder,
+    (compute, sockets): (&Handle, &Handle),
+) -> Result<Started> {
     let _context = compute.enter();
     let cpu = CpuEngine::new(CpuOptions {
         threads: options.threads,
@@ -156,99 +243,66 @@ fn start_engine(options: &Options, spill: &SpillFolder, compute: &Handle) -> Res
         cache_bytes: options.cache_bytes,
         spill_directory: spill.path().to_owned(),
     })?;
-    if options.ranks > 1 && options.device != Device::Emulated {
-        let message = format!(
-            "only the emulated device has ranks, ranks on GPUs are not there yet: device={}, ranks={}",
-            options.device.name(),
-            options.ranks
-        );
-        let hint = "Set the server option ranks to '1', or device to 'emulated'.";
-        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(hint));
-    }
-    match options.device {
-        Device::Cpu => Ok((Arc::new(cpu), None)),
-        Device::Emulated => {
-            let device = open_emulated(options, spill, &cpu).inspect_err(|error| tracing::error!("{error}"));
-            Ok(paired("emulated", device, cpu))
-        }
-        Device::Cuda => {
-            let device = open_gpu(options, spill, &cpu)
-                .inspect_err(|error| tracing::error!("{error}"))
-                .map_err(|error| error.with_hint("Set the server option device to 'cpu' or 'auto'."));
-            Ok(paired("cuda", device, cpu))
-        }
-        Device::Auto => match open_gpu(options, spill, &cpu) {
-            Ok(device) => Ok(paired("cuda", Ok(device), cpu)),
-            Err(reason) => {
-                tracing::info!("{reason}");
-                Ok((Arc::new(cpu), None))
-            }
-        },
-    }
-}
-
-fn paired(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> StartedEngine {
-    let calls = device.as_ref().ok().map(|device| device.first().memory().platform().calls());
-    (Arc::new(PairedEngine::new(device_name, device, cpu)), calls)
-}
-
-/// What a device with so much memory is given to use. Queries spill to page-locked memory first, and then to files.
-fn device_options(options: &Options, spill: &SpillFolder, device_bytes: u64) -> Result<DeviceOptions> {
-    let memory_bytes = options.device_memory.bytes_of(device_bytes);
-    if memory_bytes > device_bytes {
-        let message = format!(
-            "the server option device_memory is more than the device has: device_memory_bytes={memory_bytes}, \
-             device_bytes={device_bytes}"
-        );
-        let hint = "ALTER SERVER … OPTIONS (SET device_memory '85%').";
-        return Err(Error::new(ErrorKind::Unavailable, message).with_hint(hint));
-    }
-    Ok(DeviceOptions {
-        memory_bytes,
-        cache_bytes: memory_bytes / 100 * DEVICE_CACHE_PERCENT,
-        pinned_cache_bytes: options.pinned_cache_bytes,
-        host_bytes: options.memory_bytes / 100 * HOST_MEMORY_PERCENT,
-        spill_directory: spill.path().to_owned(),
-        affinity: Affinity::default(),
-    })
-}
-
-/// The emulated device has as much memory as the server, and what the server's cache may have of it is enough for
-/// its cache. Ranks have a part of it each.
-fn open_emulated(options: &Options, spill: &SpillFolder, cpu: &CpuEngine) -> Result<RankedEngine> {
-    let device_options = device_options(options, spill, options.memory_bytes)?;
-    let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
-    let device_options = DeviceOptions { cache_bytes, ..device_options };
-    if options.ranks == 1 {
-        let device = DeviceEngine::new(Arc::new(EmulatedPlatform::new()), &device_options);
-        return Ok(RankedEngine::alone(device.with_catalog(cpu.catalog().clone())));
-    }
-    let part = |bytes: u64| bytes / options.ranks as u64;
-    let of_rank = DeviceOptions {
-        memory_bytes: part(device_options.memory_bytes),
-        cache_bytes: part(device_options.cache_bytes),
-        pinned_cache_bytes: part(device_options.pinned_cache_bytes),
-        host_bytes: part(device_options.host_bytes),
-        ..device_options
+    let name = match options.device {
+        Device::Cpu => return Ok(Started { engine: Arc::new(cpu), calls: None, ranks: None }),
+        Device::Emulated => "emulated",
+        Device::Cuda | Device::Auto => "cuda",
     };
-    let platforms = (0..options.ranks).map(|_| Arc::new(EmulatedPlatform::new()) as Arc<dyn Platform>);
-    let ranked = RankedOptions::of(options.rank_policy);
-    tracing::info!(ranks = options.ranks, policy = ?options.rank_policy, "emulated ranks are open");
-    ranks_of_one_process(platforms.collect(), &of_rank, cpu.catalog(), ranked)
+    let device = start_device(options, spill, &cpu, sockets);
+    let device = match (device, options.device) {
+        (Err(reason), Device::Auto) if !is_short_of_gpus(options) => {
+            tracing::info!("{reason}");
+            return Ok(Started { engine: Arc::new(cpu), calls: None, ranks: None });
+        }
+        (Err(error), Device::Cuda) if error.hint.is_none() => {
+            Err(error.with_hint("Set the server option device to 'cpu' or 'auto'."))
+        }
+        (device, _) => device,
+    };
+    let device = device.inspect_err(|error| tracing::error!("{error}"));
+    let calls = device.as_ref().ok().map(|(device, _)| device.first().memory().platform().calls());
+    let ranks = device.as_ref().ok().and_then(|(_, ranks)| ranks.clone());
+    let device = device.map(|(device, _)| device);
+    let engine = PairedEngine::new(name, device, cpu).with_ranks(ranks.clone());
+    Ok(Started { engine: Arc::new(engine), calls, ranks })
 }
 
-fn open_gpu(options: &Options, spill: &SpillFolder, cpu: &CpuEngine) -> Result<RankedEngine> {
-    let platform = CudaPlatform::open(options.device_ordinal)?;
-    let addresses = platform.gpu_addresses()?;
-    let affinity = Affinity::of_host(&addresses, options.device_ordinal as usize, options.affinity.clone());
-    affinity.lines().iter().for_each(|line| tracing::info!("{line}"));
-    let device_options =
-        DeviceOptions { affinity, ..device_options(options, spill, platform.memory_bytes())? };
-    let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
-    let (gpu, ordinal) = (platform.description(), options.device_ordinal);
-    tracing::info!(gpu, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");
-    let device = DeviceEngine::new(Arc::new(platform), &device_options);
-    Ok(RankedEngine::alone(device.with_catalog(cpu.catalog().clone())))
+/// Whether there are GPUs, and not as many as there are to be ranks: no reason to do without them.
+fn is_short_of_gpus(options: &Options) -> bool {
+    options.ranks > 1 && CudaPlatform::count().is_ok_and(|count| count > 0)
+}
+
+fn start_device(
+    options: &Options,
+    spill: &SpillFolder,
+    cpu: &CpuEngine,
+    sockets: &Handle,
+) -> Result<StartedDevice> {
+    let OpenedDevice { platforms, options: device_options, network } = open_device(options, spill.path())?;
+    let ranked = RankedOptions::of(options.rank_policy);
+    let catalog = cpu.catalog().clone();
+    if options.ranks > 1 && options.rank_processes == RankProcesses::One {
+        return Ok((ranks_of_one_process(platforms, &device_options, &catalog, ranked)?, None));
+    }
+    let platform =
+        platforms.into_iter().next().ok_or_else(|| Error::internal("an engine without a device"))?;
+    if options.ranks == 1 {
+        let device = DeviceEngine::new(platform, &device_options).with_catalog(catalog);
+        return Ok((RankedEngine::alone(device), None));
+    }
+    let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
+    let table = Arc::new(RankTable::new(options.ranks, ranked));
+    let engine = RankedEngine::with_ranks(device.engine().clone(), table.clone());
+    let place = (Rank(0), options.ranks);
+    let setup = WatchSetup {
+        rank_0: Arc::new(RankSetup { place, device, network, options: NetworkOptions::default() }),
+        command: RankCommand { arguments: std::env::args_os().skip(1).collect::<Vec<OsString>>() },
+        table,
+        spill_directory: options.spill_directory.clone(),
+    };
+    let watch = RankWatch::start(setup, sockets.clone())
+        .map_err(|error| Error::internal(format!("no thread to look after ranks: {error}")))?;
+    Ok((engine, Some(watch)))
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -43,15 +43,28 @@ impl Device {
     }
 }
 
+/// Where ranks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RankProcesses {
+    /// Each in a process of its own.
+    Own,
+    /// All in one process: emulated devices.
+    One,
+}
+
 /// How to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where the socket is made. Its folder is made if absent, for this user alone.
+    /// Where rank 0 makes the socket that backends connect to. Its folder is made if absent, for this user alone.
     pub socket: PathBuf,
     /// What runs the plans.
     pub device: Device,
     /// How many ranks share a query, at least 1.
     pub ranks: usize,
+    /// Which of them this process is: 0, unless another process has started it.
+    pub rank: u16,
+    /// Whether ranks other than 0 have processes of their own.
+    pub rank_processes: RankProcesses,
     /// Which queries they share.
     pub rank_policy: RankPolicy,
     /// Threads that compute, at least 1.
@@ -60,8 +73,8 @@ pub struct Options {
     pub memory_bytes: u64,
     /// Bytes that the column cache may hold; 0 turns it off.
     pub cache_bytes: u64,
-    /// Which GPU.
-    pub device_ordinal: u32,
+    /// Which GPU each rank has.
+    pub device_ordinals: Vec<u32>,
     /// What is used of the device's memory.
     pub device_memory: MemorySize,
     /// Bytes of page-locked memory for column chunks that have left the device; 0: none.
@@ -78,44 +91,49 @@ pub struct Options {
 
 /// How the executable is called.
 pub const USAGE: &str = "\
-usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy POLICY --threads N --memory BYTES --cache BYTES
-                        --device-ordinal N --device-memory SIZE --pinned-cache BYTES
-                        --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER
+usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy POLICY --rank-processes WHERE --threads N
+                        --memory BYTES --cache BYTES
+                        --device-ordinals N,… --device-memory SIZE --pinned-cache BYTES
+                        --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER [--rank K]
        pystachio-engine --version | --help
 
   --socket           path of the Unix socket; its folder must be this user's alone
   --device           auto, cpu, cuda or emulated
-  --ranks            devices that share queries; more than 1 on the emulated device alone, which is divided among them
+  --ranks            devices that share queries: as many GPUs, or the emulated device, which is divided among them
   --rank-policy      fastest: a query runs on one rank where that is expected to be faster; all: on all, if it can
+  --rank-processes   own: each rank has a process of its own, which rank 0 starts; one: emulated ranks share one
   --threads          threads that compute, 1 to 1024
   --memory           bytes that queries may reserve
   --cache            bytes that decoded columns may hold between queries; 0: no cache
-  --device-ordinal   which GPU, from 0
+  --device-ordinals  which GPU each rank has, from 0
   --device-memory    of the device's memory: bytes, or 1% to 100%; the emulated device has what --memory says
   --pinned-cache     bytes of page-locked memory for column chunks that have left the device; 0: none
   --device-timeout   seconds after which a call of the device that has not returned ends the engine; 0: never
   --affinity         which GPU reads which disk: optimal, numa, system, nvme0:0,nvme1:1
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
+  --rank             which rank this process is; those other than 0 are started by rank 0, with a socket as standard input
 
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 14] = [
+const NAMES: [&str; 16] = [
     "socket",
     "device",
     "ranks",
     "rank-policy",
+    "rank-processes",
     "threads",
     "memory",
     "cache",
-    "device-ordinal",
+    "device-ordinals",
     "device-memory",
     "pinned-cache",
     "device-timeout",
     "affinity",
     "spill-directory",
     "name",
+    "rank",
 ];
 const THREADS_MAX: u64 = 1024;
 
@@ -150,16 +168,18 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         device,
         ranks,
         rank_policy,
+        rank_processes,
         threads,
         memory,
         cache,
-        ordinal,
+        ordinals,
         device_memory,
         pinned_cache,
         device_timeout,
         affinity,
         spill_directory,
         name,
+        rank,
     ] = values;
     let threads: u64 = parse_number("threads", required("threads", threads)?)?;
     if !(1..=THREADS_MAX).contains(&threads) {
@@ -169,15 +189,21 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
     if !(1..=RANKS_MAX).contains(&ranks) {
         return Err(invalid(format!("--ranks is out of range: ranks={ranks}, range=1..{RANKS_MAX}")));
     }
+    let rank: u16 = parse_number("rank", rank.unwrap_or_else(|| "0".to_owned()))?;
+    if usize::from(rank) >= ranks {
+        return Err(invalid(format!("--rank is none of the ranks: rank={rank}, ranks={ranks}")));
+    }
     Ok(Command::Serve(Options {
         socket: required("socket", socket)?.into(),
         device: parse_device(&required("device", device)?)?,
         ranks,
+        rank,
+        rank_processes: parse_rank_processes(&required("rank-processes", rank_processes)?)?,
         rank_policy: parse_rank_policy(&required("rank-policy", rank_policy)?)?,
         threads: threads as usize,
         memory_bytes: parse_number("memory", required("memory", memory)?)?,
         cache_bytes: parse_number("cache", required("cache", cache)?)?,
-        device_ordinal: parse_number("device-ordinal", required("device-ordinal", ordinal)?)?,
+        device_ordinals: parse_ordinals(&required("device-ordinals", ordinals)?)?,
         device_memory: required("device-memory", device_memory)?.parse()?,
         pinned_cache_bytes: parse_number("pinned-cache", required("pinned-cache", pinned_cache)?)?,
         device_timeout_s: parse_number("device-timeout", required("device-timeout", device_timeout)?)?,
@@ -205,11 +231,23 @@ fn parse_device(device: &str) -> Result<Device> {
     }
 }
 
+fn parse_ordinals(ordinals: &str) -> Result<Vec<u32>> {
+    ordinals.split(',').map(|ordinal| parse_number("device-ordinals", ordinal.to_owned())).collect()
+}
+
 fn parse_rank_policy(policy: &str) -> Result<RankPolicy> {
     match policy {
         "fastest" => Ok(RankPolicy::Fastest),
         "all" => Ok(RankPolicy::All),
         other => Err(invalid(format!("unknown policy of ranks: rank-policy={other}, valid=fastest, all"))),
+    }
+}
+
+fn parse_rank_processes(place: &str) -> Result<RankProcesses> {
+    match place {
+        "own" => Ok(RankProcesses::Own),
+        "one" => Ok(RankProcesses::One),
+        other => Err(invalid(format!("unknown place of ranks: rank-processes={other}, valid=own, one"))),
     }
 }
 
@@ -238,7 +276,7 @@ mod tests {
         parse_arguments(line.split_whitespace().map(str::to_owned))
     }
 
-    const WHOLE: &str = "--socket /s --device cpu --ranks 4 --rank-policy all --threads=2 --memory 100 --cache 0 --device-ordinal 1 \
+    const WHOLE: &str = "--socket /s --device cpu --ranks 4 --rank-policy all --rank-processes own --threads=2 --memory 100 --cache 0 --device-ordinals 1,0 \
                          --device-memory 50% --pinned-cache 30 --device-timeout 60 --affinity numa,sda:1 --spill-directory /tmp --name pystachio";
 
     #[test]
@@ -246,9 +284,10 @@ mod tests {
         let Command::Serve(options) = parse(WHOLE).unwrap() else { panic!("not a serve command") };
         assert_eq!(options.threads, 2);
         assert_eq!((options.ranks, options.rank_policy), (4, RankPolicy::All));
+        assert_eq!((options.rank, options.rank_processes), (0, RankProcesses::Own));
         assert_eq!(options.socket, PathBuf::from("/s"));
         assert_eq!((options.memory_bytes, options.cache_bytes, options.pinned_cache_bytes), (100, 0, 30));
-        assert_eq!((options.device_ordinal, options.device_memory), (1, MemorySize::Percent(50)));
+        assert_eq!((options.device_ordinals, options.device_memory), (vec![1, 0], MemorySize::Percent(50)));
         assert_eq!((options.device_timeout_s, options.affinity.to_string().as_str()), (60, "numa,sda:1"));
         assert_eq!(options.name, "pystachio");
     }
@@ -266,10 +305,14 @@ mod tests {
         assert!(parse("--socket").unwrap_err().message.contains("no value"));
         assert!(parse(&WHOLE.replace("100", "1GB")).unwrap_err().message.contains("value=1GB"));
         assert!(parse(&WHOLE.replace("50%", "500%")).unwrap_err().message.contains("value=500%"));
-        assert!(parse(&WHOLE.replace("ordinal 1", "ordinal -1")).unwrap_err().message.contains("value=-1"));
+        assert!(parse(&WHOLE.replace("ordinals 1", "ordinals -1")).unwrap_err().message.contains("value=-1"));
         assert!(parse(&WHOLE.replace("numa", "near")).unwrap_err().message.contains("value=near"));
         assert!(parse(&WHOLE.replace("threads=2", "threads=0")).unwrap_err().message.contains("range"));
         assert!(parse(&WHOLE.replace("ranks 4", "ranks 0")).unwrap_err().message.contains("range"));
+        assert!(
+            parse(&WHOLE.replace("processes own", "processes some")).unwrap_err().message.contains("valid=")
+        );
+        assert!(parse(&format!("{WHOLE} --rank 4")).unwrap_err().message.contains("rank=4, ranks=4"));
         assert!(parse(&WHOLE.replace("policy all", "policy some")).unwrap_err().message.contains("valid="));
     }
 

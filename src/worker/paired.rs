@@ -19,7 +19,7 @@ use pystachio_plan::{
     TableDescription,
 };
 
-use crate::choice::expected_times;
+use crate::{RankWatch, choice::expected_times};
 
 /// What metrics call the CPU engine.
 const CPU_NAME: &str = "cpu";
@@ -29,6 +29,8 @@ pub struct PairedEngine {
     device_name: &'static str,
     device: Result<Arc<RankedEngine>>,
     cpu: CpuEngine,
+    /// The processes of other ranks, if there are any.
+    ranks: Option<Arc<RankWatch>>,
 }
 
 /// Which engine is to run a query, and the expected times if they decided.
@@ -41,7 +43,12 @@ impl PairedEngine {
     /// `device` is an error if it was asked for and is not there: queries then fail with it. Its ranks have the CPU engine's
     /// catalog, so that both engines keep the footers that either has read.
     pub fn new(device_name: &'static str, device: Result<RankedEngine>, cpu: CpuEngine) -> Self {
-        Self { device_name, device: device.map(Arc::new), cpu }
+        Self { device_name, device: device.map(Arc::new), cpu, ranks: None }
+    }
+
+    /// With the processes of its other ranks, whose state it tells with its own.
+    pub fn with_ranks(self, ranks: Option<Arc<RankWatch>>) -> Self {
+        Self { ranks, ..self }
     }
 
     async fn decide(&self, request: &QueryRequest) -> Decision {
@@ -183,6 +190,10 @@ impl Engine for PairedEngine {
                 status.storage_paths = device.storage_paths();
             }
             Err(error) => status.last_error = Some(error.message.clone()),
+        }
+        if let Some(ranks) = &self.ranks {
+            let (generation, ranks) = ranks.statuses();
+            (status.generation, status.ranks) = (Some(generation), ranks);
         }
         status
     }

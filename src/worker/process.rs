@@ -4,11 +4,8 @@ use std::{
     fs, io,
     os::unix::{fs::DirBuilderExt, process::parent_id},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
-
-use crate::Counters;
 
 /// Added to the process's score, of 1000, by which the kernel chooses what to end when memory runs out:
 /// an engine restarts by itself, a database server does not.
@@ -36,6 +33,13 @@ pub fn end_at_memory_faults() {
     }
 }
 
+/// Gives this thread a name, and the process if it is its first one: what is started by another path than its file's has that path's.
+#[expect(unsafe_code, reason = "names a thread that runs already")]
+pub fn name_thread(name: &std::ffi::CStr) {
+    // SAFETY: a C string, which is copied.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
 /// The process's resident memory; 0 where the system doesn't tell.
 pub fn resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -47,12 +51,13 @@ pub fn resident_bytes() -> u64 {
 }
 
 /// Whenever queries have run and none has for a while, gives memory that nobody uses back to the system. Never ends.
-pub async fn return_memory_at_rest(counters: Arc<Counters>) {
+/// `queries` says how many have run and how many run.
+pub async fn return_memory_at_rest(queries: impl Fn() -> (u64, u64)) {
     let mut interval = tokio::time::interval(REST_INTERVAL);
     let (mut before, mut returned) = (0, 0);
     loop {
         interval.tick().await;
-        let (run, running) = counters.queries();
+        let (run, running) = queries();
         if running == 0 && run == before && run != returned {
             returned = run;
             // It looks through all that was ever allocated.
@@ -100,7 +105,7 @@ impl SpillFolder {
                 let _ = fs::remove_dir_all(entry.path());
             }
         }
-        let path = directory.join(format!("{SPILL_FOLDER_PREFIX}{}", std::process::id()));
+        let path = spill_folder(directory, std::process::id());
         if path.exists() {
             fs::remove_dir_all(&path)?;
         }
@@ -122,11 +127,32 @@ impl Drop for SpillFolder {
     }
 }
 
+/// Removes the folder of a process that has ended, if there is one.
+pub fn remove_spill_folder(directory: &Path, pid: u32) {
+    match fs::remove_dir_all(spill_folder(directory, pid)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!(process = pid, %error, "spill folder can't be removed");
+        }
+        _ => {}
+    }
+}
+
+fn spill_folder(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(format!("{SPILL_FOLDER_PREFIX}{pid}"))
+}
+
 fn is_abandoned(folder: &str) -> bool {
-    folder
-        .strip_prefix(SPILL_FOLDER_PREFIX)
-        .and_then(|process| process.parse::<u32>().ok())
-        .is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+    let process = folder.strip_prefix(SPILL_FOLDER_PREFIX).and_then(|process| process.parse::<u32>().ok());
+    process.is_some_and(has_ended)
+}
+
+/// Whether a process has ended, though nobody may have waited for it yet.
+fn has_ended(process: u32) -> bool {
+    match fs::read_to_string(format!("/proc/{process}/stat")) {
+        // Its name, in parentheses, may have any characters.
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
 }
 
 #[cfg(test)]
@@ -155,6 +181,17 @@ mod tests {
         let freed = held.saturating_sub(resident_bytes());
         assert!(freed > (BLOCKS * BLOCK_BYTES / 2) as u64, "{freed} bytes");
         assert_eq!(blocks.len(), BLOCKS / 64);
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_has_ended() {
+        assert!(!has_ended(std::process::id()) && has_ended(u32::MAX));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !has_ended(child.id()) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Looking at engines and their caches.
 
 use pgrx::{pg_sys, prelude::*};
+use pystachio_plan::{DeviceMemoryStatus, RankStatus};
 
 use crate::{
     client,
@@ -15,8 +16,30 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// One row: how the engine of a server is. Starts nothing. Paths are for those who may read all statistics, and so is the
-/// last error, but for the role whose query it was.
+/// A row of `pystachio.engines`.
+type EngineRow = (
+    i32,
+    String,
+    Option<i32>,
+    String,
+    Option<f64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<i64>,
+    Option<Vec<String>>,
+    Option<Vec<String>>,
+    Option<String>,
+);
+
+/// A row for each process: how the engine of a server is, and its other ranks where these have processes. Starts nothing. Paths are for those who
+/// may read all statistics, and so is the last error, but for the role whose query it was.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
 fn engine_status(
@@ -29,6 +52,7 @@ fn engine_status(
         name!(pid, Option<i32>),
         name!(state, String),
         name!(since, Option<f64>),
+        name!(generation, Option<i64>),
         name!(memory, Option<i64>),
         name!(device_memory, Option<i64>),
         name!(device_memory_used, Option<i64>),
@@ -61,24 +85,26 @@ fn engine_status(
         Some(EnginePhase::Waiting) => "waiting to restart",
         None => "stopped",
     };
-    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let device_memory = status.as_ref().and_then(|status| status.device_memory);
+    let [memory_max, memory_used, memory_peak, memory_fragmented] =
+        device_memory(status.as_ref().and_then(|status| status.device_memory));
     let sees_all = privileges::reads_all_statistics();
     let for_all = status.as_ref().filter(|_| sees_all);
     let own_error = status.as_ref().filter(|status| privileges::may_see(status.last_error_role));
     let last_query_error = own_error.and_then(|status| status.last_error.clone());
     let last_exit = state.as_ref().filter(|_| sees_all).and_then(|state| state.last_error.clone());
-    TableIterator::once((
+    let generation = status.as_ref().and_then(|status| status.generation);
+    let first: EngineRow = (
         0,
-        device,
+        device.clone(),
         state.as_ref().and_then(|state| state.engine_pid).and_then(|pid| i32::try_from(pid).ok()),
         phase.to_string(),
         state.as_ref().map(|state| state.since),
+        generation.map(count),
         status.as_ref().map(|status| count(status.resident_bytes)),
-        device_memory.map(|memory| count(memory.max_bytes)),
-        device_memory.map(|memory| count(memory.used_bytes)),
-        device_memory.map(|memory| count(memory.peak_bytes)),
-        device_memory.map(|memory| count(memory.fragmented_bytes)),
+        memory_max,
+        memory_used,
+        memory_peak,
+        memory_fragmented,
         status.as_ref().map(|status| count(status.queries_running)),
         status.as_ref().map(|status| count(status.queries_waiting)),
         status.as_ref().map(|status| count(status.queries_run)),
@@ -86,7 +112,53 @@ fn engine_status(
         for_all.map(|status| status.storage_paths.clone()),
         for_all.map(|status| status.libraries.clone()),
         last_exit.map(|reason| format!("engine process {reason}")).or(last_query_error),
-    ))
+    );
+    let ranks = status.map(|status| status.ranks).unwrap_or_default();
+    let others = ranks.into_iter().map(|rank| rank_row(rank, &device, generation, sees_all));
+    TableIterator::new(std::iter::once(first).chain(others).collect::<Vec<_>>())
+}
+
+/// The row of a rank other than 0.
+fn rank_row(status: RankStatus, device: &str, generation: Option<u64>, sees_all: bool) -> EngineRow {
+    let has_process = status.pid.is_some();
+    let of_process = |value: u64| has_process.then(|| count(value));
+    let [memory_max, memory_used, memory_peak, memory_fragmented] =
+        device_memory(has_process.then_some(status.device_memory));
+    (
+        i32::try_from(status.rank).unwrap_or(i32::MAX),
+        device.to_owned(),
+        status.pid.and_then(|pid| i32::try_from(pid).ok()),
+        status.state,
+        None,
+        generation.map(count),
+        of_process(status.resident_bytes),
+        memory_max,
+        memory_used,
+        memory_peak,
+        memory_fragmented,
+        of_process(status.queries_running),
+        None,
+        of_process(status.queries_run),
+        Some(count(status.restarts)),
+        None,
+        None,
+        status.last_error.filter(|_| sees_all).map(|reason| format!("rank {}: {reason}", status.rank)),
+    )
+}
+
+/// The most, what is used, what was used at most, and what is scattered.
+fn device_memory(status: Option<DeviceMemoryStatus>) -> [Option<i64>; 4] {
+    let of = |value: fn(DeviceMemoryStatus) -> u64| status.map(value).map(count);
+    [
+        of(|memory| memory.max_bytes),
+        of(|memory| memory.used_bytes),
+        of(|memory| memory.peak_bytes),
+        of(|memory| memory.fragmented_bytes),
+    ]
+}
+
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// What the column caches of a server's engine hold, in each memory space. Starts nothing. Which columns these are, and
@@ -110,7 +182,6 @@ fn cache_entries(
     if !options::may_use_server(server) {
         return TableIterator::empty();
     }
-    let count = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let sees_all = privileges::reads_all_statistics();
     let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
         let (memory, tier) = (count(entry.memory_bytes), entry.space.to_string());

@@ -21,6 +21,8 @@ const CUFILE_LOG_VARIABLE: &str = "CUFILE_LOGFILE_PATH";
 /// all other queries.
 const CONNECTIONS_VARIABLE: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const CONNECTIONS: &str = "32";
+/// What NCCL reads from the environment of ranks that use it (`src/cuda/nccl`).
+const NCCL_VARIABLES: [(&str, &str); 2] = [("NCCL_NVLS_ENABLE", "0"), ("NCCL_P2P_DIRECT_DISABLE", "1")];
 /// `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
 const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
@@ -40,16 +42,18 @@ impl EngineProcess {
         let _ = std::fs::remove_file(home.socket());
         let executable = executable()?;
         let options = &home.options;
+        let ordinals: Vec<String> = options.devices.iter().map(u32::to_string).collect();
         let mut command = Command::new(&executable);
         command
             .arg(format!("--socket={}", home.socket().display()))
             .arg(format!("--device={}", options.device))
             .arg(format!("--ranks={}", options.ranks))
             .arg(format!("--rank-policy={}", options.rank_policy))
+            .arg(format!("--rank-processes={}", options.rank_processes))
             .arg(format!("--threads={}", options.threads))
             .arg(format!("--memory={}", options.memory_bytes))
             .arg(format!("--cache={}", options.cache_bytes))
-            .arg(format!("--device-ordinal={}", options.devices.first().copied().unwrap_or(0)))
+            .arg(format!("--device-ordinals={}", ordinals.join(",")))
             .arg(format!("--device-memory={}", options.device_memory))
             .arg(format!("--pinned-cache={}", options.pinned_cache_bytes))
             .arg(format!("--device-timeout={}", options.device_timeout_s))
@@ -64,6 +68,9 @@ impl EngineProcess {
         }
         if std::env::var_os(CONNECTIONS_VARIABLE).is_none() {
             command.env(CONNECTIONS_VARIABLE, CONNECTIONS);
+        }
+        if options.ranks > 1 {
+            command.envs(NCCL_VARIABLES);
         }
         let supervisor_pid = std::process::id();
         // SAFETY: only system calls that are allowed between fork and exec.

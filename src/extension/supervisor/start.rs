@@ -91,22 +91,25 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
 }
 
 fn check_supported(home: &EngineHome) -> Result<()> {
-    let ServerOptions { server_name, device, ranks, devices, .. } = &home.options;
+    let ServerOptions { server_name, device, ranks, rank_processes, .. } = &home.options;
     let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
-    if *ranks > 1 && *device != Device::Emulated {
-        let message = format!(
-            "server \"{server_name}\": ranks on GPUs are not there yet: device '{device}' has one rank, not {ranks}"
-        );
-        return Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}ranks '1').")));
+    let refuse = |message: String, way_out: &str| {
+        Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}{way_out}).")))
+    };
+    match device {
+        _ if *ranks == 1 => Ok(()),
+        Device::Cpu => {
+            let message = format!("server \"{server_name}\": device 'cpu' has one rank, not {ranks}");
+            refuse(message, "ranks '1'")
+        }
+        Device::Cuda | Device::Auto if rank_processes == "one" => {
+            let message = format!(
+                "server \"{server_name}\": ranks on GPUs have a process each, and rank_processes is 'one'"
+            );
+            refuse(message, "rank_processes 'own'")
+        }
+        Device::Cuda | Device::Auto | Device::Emulated => Ok(()),
     }
-    if let [first, _, ..] = devices.as_slice() {
-        let message =
-            format!("server \"{server_name}\" names {} GPUs, and this version uses one GPU", devices.len());
-        return Err(
-            Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}devices '{first}')."))
-        );
-    }
-    Ok(())
 }
 
 fn not_started(home: &EngineHome, what: &str) -> Error {

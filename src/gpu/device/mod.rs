@@ -5,7 +5,7 @@
 //! - `emulated.rs`: a platform on the host, running the kernels' own sources; `hostile.rs`: what it puts into cells of NULLs
 //! - `memory.rs`: buffers; `arena.rs`: who may use how much
 //! - `upload.rs`: bytes on their way from files to the device
-//! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache
+//! - `host.rs`: page-locked memory of the host, for what does not fit and what leaves the cache; `staging.rs`: one piece of it, for what passes through
 //! - `host_budget.rs`: other memory of the host, which is counted
 //! - `decompressor.rs`: libraries that decompress what no kernel does
 //! - `mailbox.rs`: counts and faults on their way to the host
@@ -31,6 +31,7 @@ mod kernel;
 mod mailbox;
 mod memory;
 mod platform;
+mod staging;
 mod upload;
 
 pub use activity::{ActivityLog, NotedActivity, device_work};
@@ -49,4 +50,5 @@ pub use kernel::{KERNELS, Kernel};
 pub use mailbox::Readback;
 pub use memory::{Buffer, DeviceMemory, Lifetime, MemoryTechniques, PoolUse, StreamLease};
 pub use platform::{Event, Platform, Stream, StreamPriority};
+pub use staging::StagingBuffer;
 pub use upload::{DeviceFile, DeviceFileMode};

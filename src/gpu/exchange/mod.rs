@@ -6,7 +6,8 @@
 //!   packs blocks in the region        └──── blocks as they are taken ─────┘      unpacks blocks, lets go of them
 //! ```
 //!
-//! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices
+//! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: one between
+//!   processes
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
 //!   other at its beginning; `patience.rs`: how long somebody is waited for
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
@@ -47,6 +48,7 @@ mod patience;
 mod query;
 mod region;
 mod round;
+mod socket;
 #[cfg(test)]
 mod tests;
 
@@ -61,8 +63,10 @@ pub use self::{
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
     pack::Routing,
+    patience::Patience,
     query::{ExchangeMetrics, ExchangeSpec, QueryExchanges},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
+    socket::{LinkSocket, RankLink, SocketCommunicator, links_of_one_host},
 };
 
 /// The number of a rank; ranks are numbered from 0.

@@ -97,6 +97,8 @@ struct NetworkShared {
 struct NetworkState {
     /// Why there are no more rounds.
     over: Option<Error>,
+    /// Why there are to be none, where somebody has said so.
+    given_up: Option<Error>,
     is_leaving: bool,
     /// Queries that the thread has not seen yet.
     opened: Vec<OpenQuery>,
@@ -191,6 +193,13 @@ impl ExchangeNetwork {
     /// Why it takes part in no more rounds, if it does not.
     pub fn failure(&self) -> Option<Error> {
         self.shared.lock().over.clone()
+    }
+
+    /// Ends it on this rank, and with it every query, with an error that says which rank was lost. Whoever hears of that otherwise need not
+    /// wait until the network finds it.
+    pub fn give_up(&self, error: Error) {
+        self.shared.lock().given_up.get_or_insert(error);
+        self.waker.wake();
     }
 
     /// Opens the exchanges of a query, the same on every rank. `stop` says when the query is not wanted any more, which all ranks are told.

@@ -8,7 +8,7 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// Time that is left to somebody, counted in looks.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub struct Patience {
     whole: Duration,
     left: Duration,
     last_look: Instant,
@@ -16,12 +16,17 @@ pub(super) struct Patience {
 
 impl Patience {
     /// From now on.
-    pub(super) fn new(whole: Duration, now: Instant) -> Self {
+    pub fn new(whole: Duration, now: Instant) -> Self {
         Self { whole, left: whole, last_look: now }
     }
 
+    /// How much there was.
+    pub fn whole(&self) -> Duration {
+        self.whole
+    }
+
     /// Whether there is none left.
-    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+    pub fn is_over(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.last_look).min(LOOK_MAX);
         self.last_look = now;
         self.left = self.left.saturating_sub(passed);
@@ -29,7 +34,7 @@ impl Patience {
     }
 
     /// All of it, again.
-    pub(super) fn renew(&mut self, now: Instant) {
+    pub fn renew(&mut self, now: Instant) {
         *self = Self::new(self.whole, now);
     }
 }

@@ -54,7 +54,9 @@ mod tests;
 
 pub use engine::{DeviceEngine, DeviceOptions};
 pub use exchange::RankPart;
-pub use ranks::{RankPeer, RankedEngine, RankedOptions, ranks_of_one_process};
+pub use ranks::{
+    LocalPeer, RankDevice, RankPeer, RankTable, RankedEngine, RankedOptions, ranks_of_one_process,
+};
 
 use std::time::Instant;
 

@@ -256,6 +256,9 @@ impl NetworkThread {
     /// Looks at everything that goes on beside rounds.
     fn look(&mut self) -> Result<Expectation> {
         let now = Instant::now();
+        if let Some(error) = self.shared.lock().given_up.clone() {
+            return Err(error);
+        }
         self.look_at_queries(now);
         let mut found = Expectation::Nothing;
         for OpenExchange { exchange, .. } in self.exchanges.values() {

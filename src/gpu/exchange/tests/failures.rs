@@ -48,11 +48,7 @@ fn impatient() -> NetworkOptions {
 
 /// What one rank's fault comes to on the others.
 fn errors_of_fault(seed: u64, point: FaultPoint, after: u64, fault: Fault) -> Vec<Error> {
-    let ranks = ranks_with(3, seed, impatient(), |communicator| {
-        if communicator.rank() == Rank(1) {
-            communicator.fail_at(point, after, fault);
-        }
-    });
+    let ranks = ranks_with(3, seed, impatient(), &[(Rank(1), point, after, fault)]);
     let done = on_all(&ranks, seed, |rank| shuffle_for_ever(&rank, 1, StopFlag::default()));
     let name = format!("seed {seed}, {fault:?} {point:?} after {after}");
     let errors: Vec<Error> =
@@ -79,7 +75,7 @@ const POINTS: [FaultPoint; 4] = [
 fn a_rank_that_dies_ends_all_others_at_once_and_is_named() {
     let begun = Instant::now();
     for (seed, point) in (100..).zip(POINTS) {
-        for after in [0, 1, 5] {
+        for (seed, after) in both([seed]).into_iter().flat_map(|seed| [0, 1, 5].map(|after| (seed, after))) {
             errors_of_fault(seed, point, after, Fault::Death);
         }
     }
@@ -91,7 +87,7 @@ fn a_rank_that_falls_silent_ends_all_others_in_time_and_is_named() {
     // All at once: what takes time is waiting.
     std::thread::scope(|scope| {
         for (seed, point) in (110..).zip(POINTS) {
-            for after in [0, 3] {
+            for (seed, after) in both([seed]).into_iter().flat_map(|seed| [0, 3].map(|after| (seed, after))) {
                 scope.spawn(move || {
                     let begun = Instant::now();
                     let errors = errors_of_fault(seed, point, after, Fault::Silence);
@@ -106,7 +102,9 @@ fn a_rank_that_falls_silent_ends_all_others_in_time_and_is_named() {
 
 #[test]
 fn a_lost_device_is_that_ranks_own_and_a_peer_to_others() {
-    for (seed, point) in (120..).zip(POINTS) {
+    for (seed, point) in
+        (120..).zip(POINTS).flat_map(|(seed, point)| both([seed]).into_iter().map(move |seed| (seed, point)))
+    {
         let errors = errors_of_fault(seed, point, 1, Fault::DeviceLoss);
         assert_eq!(errors[1].kind, ErrorKind::Device);
         assert!(errors[0].message.contains("has given up: the device is lost"), "{}", errors[0]);
@@ -115,7 +113,7 @@ fn a_lost_device_is_that_ranks_own_and_a_peer_to_others() {
 
 #[test]
 fn a_cancel_on_one_rank_reaches_all() {
-    for seed in 130..134 {
+    for seed in both(130..134) {
         let ranks = ranks(3, seed);
         let done = on_all(&ranks, seed, |rank| {
             let blocks_max = if rank.rank == Rank(2) { 50 } else { u64::MAX };
@@ -132,7 +130,7 @@ fn a_cancel_on_one_rank_reaches_all() {
 
 #[test]
 fn a_query_that_fails_on_one_rank_fails_on_all_by_its_name() {
-    for seed in 140..144 {
+    for seed in both(140..144) {
         let ranks = ranks(3, seed);
         let done = on_all(&ranks, seed, |rank| {
             if rank.rank != Rank(1) {
@@ -155,7 +153,7 @@ fn a_query_that_fails_on_one_rank_fails_on_all_by_its_name() {
 
 #[test]
 fn a_refused_query_ends_on_the_others_whether_they_open_it_before_or_later() {
-    for seed in 150..153 {
+    for seed in both(150..153) {
         let ranks = ranks(2, seed);
         let done = on_all(&ranks, seed, |rank| {
             if rank.rank == Rank(0) {
@@ -175,7 +173,7 @@ fn a_refused_query_ends_on_the_others_whether_they_open_it_before_or_later() {
 #[test]
 fn a_query_that_a_rank_never_opens_ends_by_its_name() {
     let options = NetworkOptions { join_max: Duration::from_millis(300), ..options() };
-    let ranks = ranks_with(3, 160, options, |_| {});
+    let ranks = ranks_with(3, 160, options, &[]);
     let done = on_all(&ranks, 160, |rank| match rank.rank {
         Rank(1) => Ok(()),
         _ => shuffle_for_ever(&rank, 1, StopFlag::default()),
@@ -215,7 +213,10 @@ fn a_query_that_is_dropped_is_given_up() {
 
 #[test]
 fn a_rank_that_leaves_ends_all_and_a_new_generation_goes_on_with_the_same_memory() {
-    let seed = 190;
+    both([190]).into_iter().for_each(leave_and_go_on);
+}
+
+fn leave_and_go_on(seed: u64) {
     let mut ranks = ranks(3, seed);
     drop(ranks.remove(1));
     let done = on_all(&ranks, seed, |rank| shuffle_for_ever(&rank, 1, StopFlag::default()));
@@ -224,11 +225,11 @@ fn a_rank_that_leaves_ends_all_and_a_new_generation_goes_on_with_the_same_memory
         assert_eq!(error.kind, ErrorKind::Peer);
         assert_eq!(error.message, "rank 1 takes part in no more exchanges");
     }
-    let hub = LocalHub::new(2);
+    let mut wire = Wire::new(2, seed);
     let options = NetworkOptions { generation: 1, ..options() };
     let again: Vec<TestRank> = (0..)
         .zip(&ranks)
-        .map(|(rank, old)| start(&hub, Rank(rank), old.network.region().clone(), (seed, options), |_| {}))
+        .map(|(rank, old)| start(&mut wire, Rank(rank), old.network.region().clone(), (seed, options), &[]))
         .collect();
     drop(ranks);
     let done = on_all(&again, seed, |rank| rank.open(1, &[0])?.finish());
@@ -237,11 +238,11 @@ fn a_rank_that_leaves_ends_all_and_a_new_generation_goes_on_with_the_same_memory
 
 #[test]
 fn ranks_of_different_generations_do_not_go_together() {
-    let hub = LocalHub::new(2);
-    let rank = |number: u16| {
+    let mut wire = Wire::new(2, 0);
+    let mut rank = |number: u16| {
         let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 1 << 20).unwrap();
         let options = NetworkOptions { generation: u64::from(number), ..options() };
-        start(&hub, Rank(number), region, (0, options), |_| {})
+        start(&mut wire, Rank(number), region, (0, options), &[])
     };
     let ranks = [rank(0), rank(1)];
     let done = on_all(&ranks, 0, |rank| shuffle_for_ever(&rank, 1, StopFlag::default()));

@@ -1,10 +1,16 @@
 //! Exchanges of emulated ranks: each rank has a device of its own, which works late in an order that a seed chooses.
 //!
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
+//!
+//! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
+//! - `faulty.rs`: ranks with sockets that fail where a test wants it
+//! - `sockets.rs`: what holds of sockets
 
 mod failures;
+mod faulty;
 mod movement;
 mod rows;
+mod sockets;
 
 use std::{
     collections::BTreeMap,
@@ -18,6 +24,7 @@ use std::{
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
+use self::faulty::FaultySockets;
 use super::*;
 use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
 
@@ -62,41 +69,87 @@ struct TestRank {
     memory: DeviceMemory,
 }
 
-/// Ranks on devices of their own, each of whose communicators is prepared by `prepare`.
-fn ranks_with(
-    rank_count: usize,
-    seed: u64,
-    options: NetworkOptions,
-    prepare: impl Fn(&mut LocalCommunicator),
-) -> Vec<TestRank> {
-    let hub = LocalHub::new(rank_count);
+/// Seeds from here on are of ranks with sockets between them; lower ones of ranks at a hub.
+const SOCKETS: u64 = 1000;
+
+/// Each seed at a hub and with sockets.
+fn both(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS]).collect()
+}
+
+/// A rank that fails: which, where, when it has passed there so often, and how.
+type RankFault = (Rank, FaultPoint, u64, Fault);
+
+/// What connects ranks of a test.
+enum Wire {
+    Hub(LocalHub),
+    /// Links of ranks that are not there yet, by rank.
+    Sockets(Vec<Option<Vec<Option<RankLink>>>>),
+}
+
+impl Wire {
+    fn new(rank_count: usize, seed: u64) -> Self {
+        match seed < SOCKETS {
+            true => Self::Hub(LocalHub::new(rank_count)),
+            false => Self::Sockets(links_of_one_host(rank_count).unwrap().into_iter().map(Some).collect()),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        rank: Rank,
+        region: &ExchangeRegion,
+        seed: u64,
+        faults: &[RankFault],
+    ) -> Box<dyn Communicator> {
+        let faults = faults
+            .iter()
+            .filter(|(of, ..)| *of == rank)
+            .map(|(_, point, after, fault)| (*point, *after, *fault));
+        match self {
+            Self::Hub(hub) => {
+                let mut communicator = hub.connect(rank, region, seed).unwrap();
+                faults.for_each(|(point, after, fault)| communicator.fail_at(point, after, fault));
+                Box::new(communicator)
+            }
+            Self::Sockets(links) => {
+                let links = links[rank.place()].take().unwrap();
+                let communicator = SocketCommunicator::new(rank, links, region).unwrap();
+                Box::new(FaultySockets::new(communicator, faults.collect()))
+            }
+        }
+    }
+}
+
+/// Ranks on devices of their own, some of which fail.
+fn ranks_with(rank_count: usize, seed: u64, options: NetworkOptions, faults: &[RankFault]) -> Vec<TestRank> {
+    let mut wire = Wire::new(rank_count, seed);
     let rank = |number: usize| {
-        let platform = match seed {
+        let platform = match seed % SOCKETS {
             0 => EmulatedPlatform::at_once(),
-            seed => EmulatedPlatform::with_seed(seed.wrapping_mul(1000) + number as u64),
+            order => EmulatedPlatform::with_seed(order.wrapping_mul(1000) + number as u64),
         };
         let region = ExchangeRegion::new(Arc::new(platform), 64 * BOX_BYTES).unwrap();
-        start(&hub, Rank(number as u16), region, (seed, options), &prepare)
+        start(&mut wire, Rank(number as u16), region, (seed, options), faults)
     };
     (0..rank_count).map(rank).collect()
 }
 
 fn start(
-    hub: &LocalHub,
+    wire: &mut Wire,
     rank: Rank,
     region: ExchangeRegion,
     (seed, options): (u64, NetworkOptions),
-    prepare: impl Fn(&mut LocalCommunicator),
+    faults: &[RankFault],
 ) -> TestRank {
     let memory = region.memory().clone();
-    let mut communicator = hub.connect(rank, &region, seed).unwrap();
-    prepare(&mut communicator);
-    let network = Arc::new(ExchangeNetwork::start(Box::new(communicator), region, options).unwrap());
+    let communicator = wire.connect(rank, &region, seed, faults);
+    let network = Arc::new(ExchangeNetwork::start(communicator, region, options).unwrap());
     TestRank { rank, network, memory }
 }
 
 fn ranks(rank_count: usize, seed: u64) -> Vec<TestRank> {
-    ranks_with(rank_count, seed, options(), |_| {})
+    ranks_with(rank_count, seed, options(), &[])
 }
 
 /// Does something on a thread of each rank; what came of it, rank by rank.

@@ -10,6 +10,7 @@
 //! - `ranked_engine.rs`: what the host starts: which queries run on all ranks, and how one does
 //! - `peer.rs`: a rank as rank 0 sees it, and one in the same process
 //! - `stream.rs`: rank 0's rows, and what came of the other ranks
+//! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
 //!
 //! The ranks' devices know nothing of who started them: what they share is the exchange network. A query is admitted by rank 0's arena
@@ -22,11 +23,15 @@
 //!
 //! Invariants: rows are those of rank 0 alone, whatever the number of ranks. Whoever drops the stream stops the query on all of them.
 //!
-//! Deliberately absent: how ranks in other processes are found and reached; a network that goes on after a rank was lost: queries run on
-//! rank 0 alone then.
+//! A network does not go on after a rank was lost: what runs over it fails, queries run on rank 0 alone then, and whoever looks after the ranks
+//! connects them anew.
+//!
+//! Deliberately absent: ranks in processes of their own, how they are started, reached and connected (`src/worker/ranks`).
 
 mod one_process;
 mod peer;
+mod rank_device;
+mod rank_table;
 mod ranked_engine;
 mod stream;
 
@@ -34,6 +39,8 @@ mod stream;
 pub(super) use self::one_process::ranks_over;
 pub use self::{
     one_process::ranks_of_one_process,
-    peer::RankPeer,
+    peer::{LocalPeer, RankPeer},
+    rank_device::RankDevice,
+    rank_table::RankTable,
     ranked_engine::{RankedEngine, RankedOptions},
 };

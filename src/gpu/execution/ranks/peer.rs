@@ -27,9 +27,16 @@ pub trait RankPeer: Send + Sync + 'static {
 }
 
 /// A rank of this process.
-pub(super) struct LocalPeer {
-    pub(super) engine: DeviceEngine,
-    pub(super) network: Arc<ExchangeNetwork>,
+pub struct LocalPeer {
+    engine: Arc<DeviceEngine>,
+    network: Arc<ExchangeNetwork>,
+}
+
+impl LocalPeer {
+    /// A device's engine at its end of a network.
+    pub fn new(engine: Arc<DeviceEngine>, network: Arc<ExchangeNetwork>) -> Self {
+        Self { engine, network }
+    }
 }
 
 #[async_trait]

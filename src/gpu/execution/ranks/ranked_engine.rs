@@ -1,9 +1,6 @@
 //! What a host starts: rank 0's engine, with or without other ranks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_size};
@@ -14,11 +11,11 @@ use pystachio_plan::{
 use tokio::sync::watch;
 
 use super::{
-    peer::RankPeer,
+    rank_table::{ConnectedRanks, RankTable},
     stream::{PeerRuns, RankedStream},
 };
 use crate::{
-    exchange::{ExchangeNetwork, QueryId},
+    exchange::QueryId,
     execution::{DeviceEngine, RankPart},
 };
 
@@ -50,45 +47,19 @@ impl RankedOptions {
 
 /// The engine of rank 0, and the other ranks, if there are any.
 pub struct RankedEngine {
-    first: DeviceEngine,
-    others: Option<OtherRanks>,
-}
-
-/// Ranks beside rank 0.
-struct OtherRanks {
-    /// Rank 0's end of the network.
-    network: Arc<ExchangeNetwork>,
-    peers: Vec<Arc<dyn RankPeer>>,
-    options: RankedOptions,
-    next_query: AtomicU64,
+    first: Arc<DeviceEngine>,
+    ranks: Option<Arc<RankTable>>,
 }
 
 impl RankedEngine {
     /// An engine without other ranks.
     pub fn alone(first: DeviceEngine) -> Self {
-        Self { first, others: None }
+        Self { first: Arc::new(first), ranks: None }
     }
 
-    /// Rank 0 with its end of a network, and the ranks at the others.
-    ///
-    /// # Panics
-    ///
-    /// If the network has another number of ranks.
-    pub fn new(
-        first: DeviceEngine,
-        network: Arc<ExchangeNetwork>,
-        peers: Vec<Arc<dyn RankPeer>>,
-        options: RankedOptions,
-    ) -> Self {
-        assert_eq!(network.rank_count(), 1 + peers.len(), "ranks of a network");
-        let costs = ExchangeCosts { ranks: network.rank_count() as u32, ..options.costs };
-        let others = OtherRanks {
-            network,
-            peers,
-            options: RankedOptions { costs, ..options },
-            next_query: AtomicU64::new(0),
-        };
-        Self { first, others: Some(others) }
+    /// Rank 0, and the ranks beside it while they are connected.
+    pub fn with_ranks(first: Arc<DeviceEngine>, ranks: Arc<RankTable>) -> Self {
+        Self { first, ranks: Some(ranks) }
     }
 
     /// Rank 0's engine: what is asked of an engine besides queries is asked of it.
@@ -98,7 +69,7 @@ impl RankedEngine {
 
     /// How many ranks there are.
     pub fn rank_count(&self) -> usize {
-        self.others.as_ref().map_or(1, |others| others.network.rank_count())
+        self.ranks.as_ref().map_or(1, |ranks| ranks.rank_count())
     }
 
     /// Starts a query on all ranks or on rank 0 alone, and waits for its first rows.
@@ -107,22 +78,32 @@ impl RankedEngine {
     ///
     /// As of [`DeviceEngine::run`], with the rank's number in the message where it is another one's; `Peer` for a rank that was lost.
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
-        let Some(others) = &self.others else { return self.first.run(request, stop).await };
-        let (asked, catalog, chooser) = (request.clone(), self.first.catalog().clone(), others.chooser());
+        let Some(ranks) = &self.ranks else { return self.first.run(request, stop).await };
+        let (asked, catalog, chooser) =
+            (request.clone(), self.first.catalog().clone(), RankChooser { ranks: ranks.clone() });
         // Footers may have to be read.
         let chosen = tokio::task::spawn_blocking(move || chooser.choose(&asked, &catalog)).await;
-        let mut report = chosen.unwrap_or_else(|error| {
-            others.chooser().on_first(format!("its plan was not distributed: {error}"))
-        });
+        let chooser = RankChooser { ranks: ranks.clone() };
+        let mut report =
+            chosen.unwrap_or_else(|error| chooser.on_first(format!("its plan was not distributed: {error}")));
         if let RankChoice::All { plan, .. } = &report.choice {
             let distributed = QueryRequest { plan: Plan::clone(plan), ..request.clone() };
             let with_report = request.with_metrics.then(|| report.clone());
-            match self.run_on_all(others, distributed, with_report, stop.clone()).await {
-                Err(refusal) if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) => {
-                    tracing::info!(reason = %refusal, "query runs on one rank");
-                    report.choice = RankChoice::First { reason: refusal.message };
+            // After the plan was made, so that what was connected is so for as short as can be.
+            match connected(ranks) {
+                Err(reason) => report.choice = RankChoice::First { reason },
+                Ok(connected) => {
+                    let query = ranks.next_query();
+                    match self.run_on_all(query, &connected, distributed, with_report, stop.clone()).await {
+                        Err(refusal)
+                            if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) =>
+                        {
+                            tracing::info!(reason = %refusal, "query runs on one rank");
+                            report.choice = RankChoice::First { reason: refusal.message };
+                        }
+                        result => return result,
+                    }
                 }
-                result => return result,
             }
         }
         let report = request.with_metrics.then_some(report);
@@ -132,16 +113,16 @@ impl RankedEngine {
 
     async fn run_on_all(
         &self,
-        others: &OtherRanks,
+        query: QueryId,
+        ranks: &ConnectedRanks,
         request: QueryRequest,
         report: Option<RanksReport>,
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
-        let query = QueryId(others.next_query.fetch_add(1, Ordering::Relaxed));
         let of_all = stop.of_part();
         let begun = Arc::new(watch::Sender::new(false));
-        let mut peers = PeerRuns::start(&others.peers, query, &request, of_all.clone(), &begun);
-        let part = RankPart { network: others.network.clone(), query, begun: Some(begun) };
+        let mut peers = PeerRuns::start(&ranks.peers, query, &request, of_all.clone(), &begun);
+        let part = RankPart { network: ranks.network.clone(), query, begun: Some(begun) };
         match self.first.run_part(request, part, of_all).await {
             Ok(stream) => {
                 Ok(Box::new(RankedStream { stream, peers: Some(peers), report, counted: Vec::new() }))
@@ -157,35 +138,39 @@ impl RankedEngine {
     /// As of [`DeviceEngine::preview`].
     pub fn preview(&self, request: &QueryRequest) -> Result<QueryMetrics> {
         let metrics = self.first.preview(request)?;
-        let report = |others: &OtherRanks| others.chooser().choose(request, self.first.catalog());
-        Ok(QueryMetrics { ranks: self.others.as_ref().map(report), ..metrics })
+        let report = |ranks: &Arc<RankTable>| {
+            RankChooser { ranks: ranks.clone() }.choose(request, self.first.catalog())
+        };
+        Ok(QueryMetrics { ranks: self.ranks.as_ref().map(report), ..metrics })
     }
 }
 
-impl OtherRanks {
-    fn chooser(&self) -> RankChooser {
-        RankChooser { network: self.network.clone(), options: self.options }
-    }
+/// The ranks that a query can run on now, or why there are none.
+fn connected(ranks: &RankTable) -> std::result::Result<Arc<ConnectedRanks>, String> {
+    let reason = match ranks.connected() {
+        None => "the other ranks are not connected".to_owned(),
+        Some(connected) => match connected.network.failure() {
+            None => return Ok(connected),
+            Some(error) => format!("the network of ranks has ended: {}", error.message),
+        },
+    };
+    tracing::warn!("query runs on one rank: {reason}");
+    Err(reason)
 }
 
 /// Who says which ranks run a query.
 struct RankChooser {
-    network: Arc<ExchangeNetwork>,
-    options: RankedOptions,
+    ranks: Arc<RankTable>,
 }
 
 impl RankChooser {
     /// What the ranks are to do. What is wrong with the files, whoever runs the query reports. Blocks.
     fn choose(&self, request: &QueryRequest, catalog: &FileCatalog) -> RanksReport {
-        if let Some(error) = self.network.failure() {
-            tracing::warn!(reason = %error, "query runs on one rank: the network of ranks has ended");
-            return self.on_first(format!("the network of ranks has ended: {}", error.message));
-        }
         let scans = match scan_figures(request, catalog) {
             Ok(scans) => scans,
             Err(error) => return self.on_first(error.message),
         };
-        let RankedOptions { policy, costs } = &self.options;
+        let RankedOptions { policy, costs } = self.ranks.options();
         match distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy }) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {
@@ -216,7 +201,7 @@ impl RankChooser {
     /// Rank 0 alone, of which no time is known.
     fn on_first(&self, reason: String) -> RanksReport {
         RanksReport {
-            rank_count: self.network.rank_count() as u32,
+            rank_count: self.ranks.rank_count() as u32,
             choice: RankChoice::First { reason },
             one_rank_us: 0,
             all_ranks_us: None,

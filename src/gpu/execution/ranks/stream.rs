@@ -44,7 +44,12 @@ impl PeerRuns {
                 if begun.wait_for(|has_begun| *has_begun).await.is_err() {
                     return Err(Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query"));
                 }
-                peer.run(query, request, stop).await
+                let outcome = peer.run(query, request, stop.clone()).await;
+                // Nobody tells the others of it by the network.
+                if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable) {
+                    stop.stop();
+                }
+                outcome
             });
             (rank, run)
         };
@@ -94,11 +99,16 @@ fn named(rank: Rank, error: Error) -> Error {
             | ErrorKind::NotSupported
             | ErrorKind::OutOfMemory
             | ErrorKind::Protocol
-            | ErrorKind::Unavailable
-            | ErrorKind::Device
             | ErrorKind::Internal
     );
     match is_of_rank {
+        // It is that rank that can't be reached, or has no device any more, and not this one.
+        _ if error.kind == ErrorKind::Unavailable => {
+            Error { kind: ErrorKind::Peer, message: format!("rank {rank} {}", error.message), ..error }
+        }
+        _ if error.kind == ErrorKind::Device => {
+            Error { kind: ErrorKind::Peer, message: format!("rank {rank}: {}", error.message), ..error }
+        }
         true => Error { message: format!("rank {rank}: {}", error.message), ..error },
         false => error,
     }
@@ -193,6 +203,8 @@ mod tests {
         assert_eq!(named(Rank(2), value.clone()), value);
         let memory = named(Rank(2), Error::new(ErrorKind::OutOfMemory, "no room"));
         assert_eq!((memory.kind, memory.message.as_str()), (ErrorKind::OutOfMemory, "rank 2: no room"));
+        let lost = named(Rank(2), Error::new(ErrorKind::Unavailable, "was killed"));
+        assert_eq!((lost.kind, lost.message.as_str()), (ErrorKind::Peer, "rank 2 was killed"));
     }
 
     #[test]

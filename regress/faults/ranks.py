@@ -1,0 +1,313 @@
+"""Ranks in processes of their own that are killed, stopped or asked to end, whatever they are at; a cancel that reaches all of them."""
+
+import glob
+import os
+import signal
+import time
+
+from faults.support import expect_error, require, wait_until
+from harness import tables
+from harness.libpq import QueryError
+
+_SERVER = "shared"
+_RANKS = 3
+# The one that is struck where it is not rank 0.
+_STRUCK = 2
+_TRIVIAL = "SELECT count(*), sum(n_nationkey) FROM nation, region WHERE n_regionkey = r_regionkey"
+_TRIVIAL_ROWS = [("25", "300")]
+# Pairs of rows that one side has of every rank: it takes seconds, of which little is for exchanges.
+_PAIRS = "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment < b.l_comment"
+# Rows change ranks all the time.
+_SHUFFLED = ("SELECT count(*), sum(length(c)) FROM (SELECT a.l_orderkey, a.l_comment || b.l_comment || max(b.l_shipinstruct) AS c FROM lineitem a "
+             "JOIN lineitem b ON a.l_suppkey = b.l_suppkey GROUP BY a.l_orderkey, a.l_linenumber, a.l_comment, b.l_comment) x")
+# Each rank gives far more rows than are expected, so that they are joined there and gathered.
+_WIDE = ("SELECT a.*, b.l_comment FROM lineitem a JOIN lineitem b ON a.l_suppkey = b.l_suppkey WHERE a.l_comment || b.l_comment LIKE '%a%' "
+         "AND a.l_comment || b.l_shipinstruct LIKE '%e%'")
+# Rows that were there before the rank was struck are given before the error.
+_ROWS_S_MAX = 10.0
+# An error comes within that after a rank has died, and after it has fallen silent.
+_ERROR_S_MAX = 3.0
+_SILENCE_S_MAX = 9.0
+# The next query has its rows within that, and the ranks are all there again.
+_NEXT_S_MAX = 5.0
+# Longer than ranks wait for one another.
+_STOPPED_S = 7.0
+_REASONS = {signal.SIGKILL: "was killed by signal 9", signal.SIGTERM: "ended, as it was asked to", signal.SIGSTOP: "did not answer"}
+
+
+def _ranks(place):
+    """The rows of the server's ranks, by rank."""
+    result = place.watch.run(f"SELECT * FROM pystachio.engines WHERE server = '{_SERVER}' ORDER BY rank")
+    return [dict(zip(result.names, row)) for row in result.rows]
+
+
+def _are_connected(place):
+    ranks = _ranks(place)
+    return len(ranks) == _RANKS and all(rank["state"] == "running" for rank in ranks)
+
+
+def _network(ranks):
+    """What tells one network of ranks from another."""
+    return ranks[0]["pid"], ranks[0]["generation"]
+
+
+def _wait_connected(place, timeout_s=_NEXT_S_MAX, other_than=None):
+    """Waits until all ranks are connected, in another network than they were."""
+    def holds():
+        return _are_connected(place) and _network(_ranks(place)) != other_than
+    return wait_until(holds, timeout_s, "all ranks are connected", 0.05)
+
+
+def _session(place):
+    return place.session("SET client_min_messages = warning", "SET pystachio.engine_choice = gpu", f"SET search_path = {_SERVER}, public")
+
+
+def _setup(place):
+    """The server, its tables in row groups that are dealt to ranks, and one query on all of them."""
+    pieces = f"{place.folder}/faults-ranks"
+    with _session(place) as session:
+        if not place.engine(_SERVER):
+            session.run(f"SELECT * FROM pystachio.tpch_generate('{pieces}', 0.01, overwrite => true, row_group_rows => 2048)")
+            session.run(f"CREATE SERVER {_SERVER} FOREIGN DATA WRAPPER pystachio "
+                        f"OPTIONS (device 'emulated', memory '768MB', ranks '{_RANKS}', rank_policy 'all')")
+            tables.tpch_foreign(session, pieces, _SERVER, _SERVER)
+        require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the server works before")
+    _wait_connected(place)
+
+
+def _alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _processes_of_server(engines=()):
+    """Processes of the server's engine, and those that it has not waited for."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, encoding="utf-8") as file:
+                pid, rest = file.read().split(" ", 1)
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                command = file.read()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, parent = rest.rsplit(")", 1)[1].split()[:2]
+        # What an engine leaves that has died itself is waited for by init, some time.
+        if f"--name={_SERVER}".encode() in command or (state == "Z" and parent in engines):
+            found.append(int(pid))
+    return sorted(found)
+
+
+def _left_behind(place):
+    """What there is of processes, sockets and spill files that no rank has."""
+    pids = {rank["pid"] for rank in _ranks(place)}
+    left = [f"process {pid}" for pid in _processes_of_server(pids) if str(pid) not in pids]
+    folders = glob.glob(place.watch.run("SHOW data_directory").scalar() + "/pystachio/*")
+    for folder in folders:
+        spilled = [path.rsplit("-", 1)[1] for path in glob.glob(f"{folder}/spill/pystachio-spill-*")]
+        left += [f"spill folder of {pid}" for pid in spilled if not _alive(pid)]
+        names = set(os.listdir(folder)) - {"options.json", "state.json", "lock", "socket", "spill", "cufile.log"}
+        left += [f"{folder}/{name}" for name in names]
+    return left
+
+
+def _check_after(place, session, before, is_anew=True):
+    """The next query works soon, all ranks are there again soon, and nothing is left of what was; which processes are those of before."""
+    begin = time.monotonic()
+    require(_works_within(session, _NEXT_S_MAX), f"the next query has no rows within {_NEXT_S_MAX} s")
+    # Where nothing has run, silence is found meanwhile.
+    _wait_connected(place, _SILENCE_S_MAX, _network(before) if is_anew else None)
+    print(f"        ranks were connected after {time.monotonic() - begin:.1f} s", flush=True)
+    require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a query over all ranks has its rows")
+    wait_until(lambda: not _left_behind(place), 3, f"nothing is left behind of {[rank['pid'] for rank in before]}", 0.1)
+    after = _ranks(place)
+    return [rank["pid"] == known["pid"] for rank, known in zip(after, before)]
+
+
+def _works_within(session, timeout_s):
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        try:
+            return session.run(_TRIVIAL).rows == _TRIVIAL_ROWS
+        except QueryError as error:
+            require(error.sqlstate.startswith(("08", "57", "XX", "58")), f"{error}")
+            time.sleep(0.05)
+    return False
+
+
+def _run_on_ranks(place):
+    return all(int(rank["queries_running"] or 0) > 0 for rank in _ranks(place))
+
+
+class _Phase:
+    """What a query is at when a rank is struck."""
+
+    def __init__(self, name, query, reach):
+        self.name, self.query, self.reach = name, query, reach
+
+
+def _reach_running(place, session, query):
+    session.start(query)
+    wait_until(lambda: _run_on_ranks(place), 10, "the query runs on all ranks", 0.02)
+
+
+def _reach_planning(_, session, query):
+    session.start(query)
+    time.sleep(0.003)
+
+
+def _reach_rows(place, session, query):
+    session.run("BEGIN")
+    session.run(f"DECLARE wide CURSOR FOR {query}")
+    require(len(session.run("FETCH 100 FROM wide").rows) == 100, "rows come")
+    session.start("FETCH ALL FROM wide")
+
+
+_PHASES = [_Phase("planning", _PAIRS, _reach_planning), _Phase("scanning", _PAIRS, _reach_running),
+           _Phase("exchanging", _SHUFFLED, _reach_running), _Phase("giving rows", _WIDE, _reach_rows)]
+
+
+def _finish(session, timeout_s, what):
+    """The error that a query ends with, or None; it must end."""
+    begin = time.monotonic()
+    try:
+        session.finish(timeout_s)
+        return None
+    except QueryError as error:
+        return error
+    except TimeoutError:
+        require(False, f"{what}: the query has not ended after {time.monotonic() - begin:.1f} s")
+
+
+def _strike_peer(place, number):
+    """A rank other than 0 is struck while it is at each of the phases."""
+    _setup(place)
+    bound = _SILENCE_S_MAX if number == signal.SIGSTOP else _ERROR_S_MAX
+    for phase in _PHASES:
+        with _session(place) as victim, _session(place) as other:
+            before = _ranks(place)
+            what = f"{signal.Signals(number).name} of rank {_STRUCK} while {phase.name}"
+            phase.reach(place, victim, phase.query)
+            os.kill(int(before[_STRUCK]["pid"]), number)
+            error = _finish(victim, bound + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
+            # A query that had not begun on that rank may run on rank 0 alone.
+            require(error is not None or phase.name == "planning", f"{what}: the query gave rows")
+            if error:
+                text = f"{error.message} {error.detail} {error.hint}"
+                require(error.sqlstate == "08006", f"{what}: {error.sqlstate}: {text}")
+                require(f"rank {_STRUCK}" in text and _REASONS[number] in text, f"{what}: {text}")
+            if phase.name == "giving rows":
+                victim.run("ROLLBACK")
+            same = _check_after(place, other, before)
+            require(same == [rank != _STRUCK for rank in range(_RANKS)], f"{what}: processes kept: {same}")
+            require(victim.run(_TRIVIAL).rows == _TRIVIAL_ROWS, f"{what}: the victim's session is usable")
+            after = _ranks(place)
+            generations = [int(ranks[0]["generation"]) for ranks in (before, after)]
+            require(generations[0] < generations[1], f"{what}: generations {generations}")
+            require("process" in (after[_STRUCK]["last_error"] or ""), f"{what}: {after[_STRUCK]}")
+
+
+def a_rank_that_is_killed_is_named_and_started_anew(place):
+    _strike_peer(place, signal.SIGKILL)
+
+
+def a_rank_that_is_asked_to_end_is_named_and_started_anew(place):
+    _strike_peer(place, signal.SIGTERM)
+
+
+def a_rank_that_is_stopped_is_named_and_started_anew(place):
+    _strike_peer(place, signal.SIGSTOP)
+
+
+def ranks_that_are_struck_while_nothing_runs_are_started_anew(place):
+    _setup(place)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP):
+        for struck in ([1], [1, 2]):
+            with _session(place) as session:
+                before = _ranks(place)
+                for rank in struck:
+                    os.kill(int(before[rank]["pid"]), number)
+                wait_until(lambda: _network(_ranks(place)) != _network(before) or not _are_connected(place), _SILENCE_S_MAX,
+                           "it is found without a query", 0.02)
+                same = _check_after(place, session, before)
+                require(same == [rank not in struck for rank in range(_RANKS)], f"{signal.Signals(number).name}: {same}")
+
+
+def a_rank_0_that_dies_ends_all_ranks(place):
+    """The query fails as that of any engine does, no rank of the old engine is left, and the new one has all of its ranks."""
+    _setup(place)
+    for number, phases in ((signal.SIGKILL, _PHASES), (signal.SIGTERM, _PHASES[1:3])):
+        for phase in phases:
+            with _session(place) as victim, _session(place) as other:
+                before = _ranks(place)
+                what = f"{signal.Signals(number).name} of rank 0 while {phase.name}"
+                phase.reach(place, victim, phase.query)
+                os.kill(int(before[0]["pid"]), number)
+                error = _finish(victim, _ERROR_S_MAX + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
+                if error:
+                    require(error.sqlstate.startswith(("08", "57", "XX", "58", "HV")), f"{what}: {error.sqlstate} {error.message}")
+                if phase.name == "giving rows":
+                    victim.run("ROLLBACK")
+                wait_until(lambda: not any(_alive(int(rank["pid"])) for rank in before), 3, f"{what}: its ranks end", 0.05)
+                same = _check_after(place, other, before)
+                require(not any(same), f"{what}: processes kept: {same}")
+                require(victim.run(_TRIVIAL).rows == _TRIVIAL_ROWS, f"{what}: the victim's session is usable")
+
+
+def a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks(place):
+    """Whoever was stopped does not say of the others that they were silent."""
+    _setup(place)
+    for phase in (None, _PHASES[2]):
+        with _session(place) as victim, _session(place) as other:
+            before = _ranks(place)
+            if phase:
+                phase.reach(place, victim, phase.query)
+            os.kill(int(before[0]["pid"]), signal.SIGSTOP)
+            time.sleep(_STOPPED_S)
+            os.kill(int(before[0]["pid"]), signal.SIGCONT)
+            if phase:
+                error = _finish(victim, _ERROR_S_MAX, "rank 0 goes on")
+                require(error is not None and error.sqlstate == "08006" and "rank 0" in error.message, f"{error}")
+            same = _check_after(place, other, before)
+            require(all(same), f"processes kept: {same}")
+
+
+def a_cancel_reaches_all_ranks(place):
+    _setup(place)
+    before = _ranks(place)
+    for query in (_PAIRS, _SHUFFLED):
+        with _session(place) as session:
+            session.start(query)
+            wait_until(lambda: _run_on_ranks(place), 10, "the query runs on all ranks", 0.02)
+            session.cancel()
+            begin = time.monotonic()
+            error = _finish(session, 5, "a cancel")
+            require(error is not None and error.sqlstate == "57014", f"{error}")
+            require(time.monotonic() - begin < 1.0, f"the cancel took {time.monotonic() - begin:.1f} s")
+            # Ranks say a few times a second how they are.
+            wait_until(lambda: all(int(rank["queries_running"]) == 0 for rank in _ranks(place)), 2, "all ranks have stopped", 0.05)
+            same = _check_after(place, session, before, False)
+            require(all(same), f"processes kept: {same}")
+
+
+def a_server_that_is_altered_or_dropped_leaves_no_rank(place):
+    """A server that is dropped leaves no rank; what a rank fails with is shown."""
+    _setup(place)
+    pids = [int(rank["pid"]) for rank in _ranks(place)]
+    with _session(place) as session:
+        expect_error(session, f"ALTER SERVER {_SERVER} OPTIONS (ADD rank_processes 'two')", ["22023", "HV00D", "HV024"], ["own, one"])
+        session.run(f"ALTER SERVER {_SERVER} OPTIONS (ADD rank_processes 'one')")
+        require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "ranks of one process work")
+        wait_until(lambda: not any(_alive(pid) for pid in pids), 5, "the ranks of the old engine end", 0.05)
+        require(len(_ranks(place)) == 1, f"{_ranks(place)}")
+        session.run(f"DROP SERVER {_SERVER} CASCADE; DROP SCHEMA {_SERVER} CASCADE")
+        wait_until(lambda: not _processes_of_server(), 5, "no process is left", 0.05)
+
+
+TESTS = [a_rank_that_is_killed_is_named_and_started_anew, a_rank_that_is_asked_to_end_is_named_and_started_anew,
+         a_rank_that_is_stopped_is_named_and_started_anew, ranks_that_are_struck_while_nothing_runs_are_started_anew,
+         a_rank_0_that_dies_ends_all_ranks, a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks, a_cancel_reaches_all_ranks,
+         a_server_that_is_altered_or_dropped_leaves_no_rank]

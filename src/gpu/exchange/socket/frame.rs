@@ -1,0 +1,194 @@
+//! How what is told, and the beginning of a part, lie in bytes.
+//!
+//! ```text
+//! control   magic u32 │ kind u8 │ zeros 3 │ number u64 │ bytes u32 │ zeros 4 │ content
+//! part      magic u32 │ zeros 4 │ number u64 │ bytes u64
+//! ```
+//!
+//! Numbers are little end first.
+
+/// What one rank tells another, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ControlFrame {
+    /// Its block in the gather of this number.
+    Gather {
+        /// Gathers are numbered from 1.
+        number: u64,
+        /// What it tells.
+        block: Vec<u8>,
+    },
+    /// It takes part in nothing any more: why, as said of it.
+    Farewell {
+        /// `has given up: …`
+        reason: String,
+    },
+    /// The same because of another rank: why, as said by itself.
+    FarewellOfOther {
+        /// `rank 2 is gone`
+        reason: String,
+    },
+}
+
+/// What is told is not longer: some times what a round of as many ranks as there may be tells (`message.rs`).
+pub(super) const CONTROL_BYTES_MAX: usize = 1 << 20;
+/// Bytes before what is told.
+pub(super) const CONTROL_HEAD_BYTES: usize = 24;
+/// Bytes before a part.
+pub(super) const PART_HEAD_BYTES: usize = 24;
+
+const CONTROL_MAGIC: u32 = u32::from_le_bytes(*b"PXS\n");
+const PART_MAGIC: u32 = u32::from_le_bytes(*b"PXP\n");
+const GATHER: u8 = 1;
+const FAREWELL: u8 = 2;
+const FAREWELL_OF_OTHER: u8 = 3;
+/// Bytes of a reason; longer ones are cut.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// What there is instead of a frame: what is wrong with it.
+pub(super) type Read<T> = std::result::Result<T, String>;
+
+impl ControlFrame {
+    /// As bytes.
+    ///
+    /// # Panics
+    ///
+    /// If a block is too long.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let (kind, number, content) = match self {
+            Self::Gather { number, block } => (GATHER, *number, block.as_slice()),
+            Self::Farewell { reason } => (FAREWELL, 0, cut(reason)),
+            Self::FarewellOfOther { reason } => (FAREWELL_OF_OTHER, 0, cut(reason)),
+        };
+        assert!(content.len() <= CONTROL_BYTES_MAX, "bytes that a rank tells");
+        let mut bytes = Vec::with_capacity(CONTROL_HEAD_BYTES + content.len());
+        bytes.extend(CONTROL_MAGIC.to_le_bytes());
+        bytes.extend([kind, 0, 0, 0]);
+        bytes.extend(number.to_le_bytes());
+        bytes.extend((content.len() as u32).to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(content);
+        bytes
+    }
+
+    /// The first frame of these bytes and how many it takes; `None` if they are too few.
+    ///
+    /// # Errors
+    ///
+    /// What makes no sense.
+    pub(super) fn decode(bytes: &[u8]) -> Read<Option<(Self, usize)>> {
+        let Some(head) = bytes.first_chunk::<CONTROL_HEAD_BYTES>() else { return Ok(None) };
+        expect("magic", u64::from(word(head, 0)), u64::from(CONTROL_MAGIC))?;
+        let (kind, number, content_bytes) = (head[4], long(head, 8), word(head, 16) as usize);
+        if content_bytes > CONTROL_BYTES_MAX {
+            return Err(format!("bytes={content_bytes}, bytes_max={CONTROL_BYTES_MAX}"));
+        }
+        let end = CONTROL_HEAD_BYTES + content_bytes;
+        let Some(content) = bytes.get(CONTROL_HEAD_BYTES..end) else { return Ok(None) };
+        let reason = || String::from_utf8_lossy(content).into_owned();
+        let frame = match kind {
+            GATHER => Self::Gather { number, block: content.to_vec() },
+            FAREWELL => Self::Farewell { reason: reason() },
+            FAREWELL_OF_OTHER => Self::FarewellOfOther { reason: reason() },
+            other => return Err(format!("kind={other}")),
+        };
+        Ok(Some((frame, end)))
+    }
+}
+
+/// The beginning of a part: which one it is of all that went this way, from 0.
+pub(super) fn encode_part(number: u64, bytes: u64) -> [u8; PART_HEAD_BYTES] {
+    let mut head = [0; PART_HEAD_BYTES];
+    head[..4].copy_from_slice(&PART_MAGIC.to_le_bytes());
+    head[8..16].copy_from_slice(&number.to_le_bytes());
+    head[16..].copy_from_slice(&bytes.to_le_bytes());
+    head
+}
+
+/// Whether this is the beginning of the part that is expected.
+///
+/// # Errors
+///
+/// What is not.
+pub(super) fn check_part(head: &[u8; PART_HEAD_BYTES], number: u64, bytes: u64) -> Read<()> {
+    expect("magic", u64::from(word(head, 0)), u64::from(PART_MAGIC))?;
+    expect("part", long(head, 8), number)?;
+    expect("part_bytes", long(head, 16), bytes)
+}
+
+fn word(head: &[u8; 24], offset: usize) -> u32 {
+    head[offset..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+fn long(head: &[u8; 24], offset: usize) -> u64 {
+    head[offset..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn expect(name: &str, found: u64, expected: u64) -> Read<()> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{name}={found}, expected={expected}")),
+    }
+}
+
+/// The beginning of a reason, up to the end of a character.
+fn cut(reason: &str) -> &[u8] {
+    &reason.as_bytes()[..reason.floor_char_boundary(REASON_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> [ControlFrame; 4] {
+        [
+            ControlFrame::Gather { number: 7, block: vec![1, 2, 3] },
+            ControlFrame::Gather { number: 8, block: Vec::new() },
+            ControlFrame::Farewell { reason: "has given up: no memory".to_owned() },
+            ControlFrame::FarewellOfOther { reason: "rank 2 is gone".to_owned() },
+        ]
+    }
+
+    #[test]
+    fn what_is_told_comes_back_and_a_part_of_it_is_waited_for() {
+        for frame in frames() {
+            let bytes = frame.encode();
+            let longer: Vec<u8> = bytes.iter().copied().chain([9; 30]).collect();
+            assert_eq!(ControlFrame::decode(&longer), Ok(Some((frame, bytes.len()))));
+            for end in 0..bytes.len() {
+                assert_eq!(ControlFrame::decode(&bytes[..end]), Ok(None), "{end} bytes");
+            }
+        }
+        let reason = "ä".repeat(REASON_BYTES_MAX);
+        let (frame, _) = ControlFrame::decode(&ControlFrame::Farewell { reason }.encode()).unwrap().unwrap();
+        assert_eq!(frame, ControlFrame::Farewell { reason: "ä".repeat(REASON_BYTES_MAX / 2) });
+    }
+
+    #[test]
+    fn whatever_comes_is_a_frame_or_an_error() {
+        for frame in frames() {
+            let bytes = frame.encode();
+            for place in 0..CONTROL_HEAD_BYTES {
+                for value in 0..=255 {
+                    let mut changed = bytes.clone();
+                    changed[place] = value;
+                    if let Ok(Some((_, taken))) = ControlFrame::decode(&changed) {
+                        assert!(taken <= changed.len());
+                    }
+                }
+            }
+        }
+        let mut long = ControlFrame::Gather { number: 1, block: Vec::new() }.encode();
+        long[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(ControlFrame::decode(&long), Err("bytes=4294967295, bytes_max=1048576".to_owned()));
+        assert!(ControlFrame::decode(&[0; 24]).unwrap_err().starts_with("magic=0"));
+    }
+
+    #[test]
+    fn a_part_is_the_one_that_is_expected() {
+        let head = encode_part(3, 1 << 40);
+        assert_eq!(check_part(&head, 3, 1 << 40), Ok(()));
+        assert_eq!(check_part(&head, 4, 1 << 40), Err("part=3, expected=4".to_owned()));
+        assert_eq!(check_part(&head, 3, 64), Err("part_bytes=1099511627776, expected=64".to_owned()));
+        assert!(check_part(&[1; 24], 3, 64).is_err());
+    }
+}

@@ -1,0 +1,159 @@
+//! The two sockets between two ranks.
+
+use std::{
+    io::{self, ErrorKind, Read, Write},
+    net::TcpStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+};
+
+use pystachio_plan::{Error, Result};
+
+/// A stream socket whose calls do not wait.
+#[derive(Debug)]
+pub struct LinkSocket(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// What there was on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing now.
+    Nothing,
+    /// It has ended.
+    End,
+}
+
+/// What connects two ranks: the sockets of both ends are of the same kind, and the same one is control's at both.
+#[derive(Debug)]
+pub struct RankLink {
+    /// For what ranks tell each other.
+    pub control: LinkSocket,
+    /// For parts.
+    pub data: LinkSocket,
+}
+
+impl LinkSocket {
+    /// A connected Unix socket, by its descriptor.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn unix(descriptor: OwnedFd) -> io::Result<Self> {
+        let socket = UnixStream::from(descriptor);
+        socket.set_nonblocking(true)?;
+        Ok(Self(Kind::Unix(socket)))
+    }
+
+    /// A connection to another host.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub fn tcp(socket: TcpStream) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        // A round is some small writes, for each of which others wait.
+        socket.set_nodelay(true)?;
+        Ok(Self(Kind::Tcp(socket)))
+    }
+
+    /// The descriptor, for a process that it is handed to.
+    pub fn into_descriptor(self) -> OwnedFd {
+        match self.0 {
+            Kind::Unix(socket) => socket.into(),
+            Kind::Tcp(socket) => socket.into(),
+        }
+    }
+
+    /// Reads what is there.
+    pub(super) fn read(&mut self, target: &mut [u8]) -> Moved {
+        moved(|| match &mut self.0 {
+            Kind::Unix(socket) => socket.read(target),
+            Kind::Tcp(socket) => socket.read(target),
+        })
+    }
+
+    /// Writes what there is room for.
+    pub(super) fn write(&mut self, source: &[u8]) -> Moved {
+        moved(|| match &mut self.0 {
+            Kind::Unix(socket) => socket.write(source),
+            Kind::Tcp(socket) => socket.write(source),
+        })
+    }
+}
+
+/// A connection that failed has ended: nothing else can be done with it.
+fn moved(mut call: impl FnMut() -> io::Result<usize>) -> Moved {
+    loop {
+        match call() {
+            Ok(0) => return Moved::End,
+            Ok(bytes) => return Moved::Bytes(bytes),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Moved::Nothing,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return Moved::End,
+        }
+    }
+}
+
+/// Links between all ranks of one host: for each rank one to every other, and none at its own place.
+///
+/// # Errors
+///
+/// `Internal` if there can't be as many sockets: each pair of ranks has two, and each of these two ends.
+pub fn links_of_one_host(rank_count: usize) -> Result<Vec<Vec<Option<RankLink>>>> {
+    let mut links: Vec<Vec<Option<RankLink>>> =
+        (0..rank_count).map(|_| Vec::with_capacity(rank_count)).collect();
+    for first in 0..rank_count {
+        // Those before it have put a link into its place already.
+        let (to_first, to_others) = links.split_at_mut(first + 1);
+        let Some(to_first) = to_first.last_mut() else { continue };
+        to_first.push(None);
+        for to_other in to_others {
+            let (one, other) = pair().map_err(|error| {
+                Error::internal(format!("no sockets between ranks: ranks={rank_count}: {error}"))
+                    .with_hint("Each two ranks have two sockets between them. Raise the limit of open files (ulimit -n).")
+            })?;
+            to_first.push(Some(one));
+            to_other.push(Some(other));
+        }
+    }
+    Ok(links)
+}
+
+fn pair() -> io::Result<(RankLink, RankLink)> {
+    let sockets = || -> io::Result<(LinkSocket, LinkSocket)> {
+        let (one, other) = UnixStream::pair()?;
+        Ok((LinkSocket::unix(one.into())?, LinkSocket::unix(other.into())?))
+    };
+    let (control, data) = (sockets()?, sockets()?);
+    Ok((RankLink { control: control.0, data: data.0 }, RankLink { control: control.1, data: data.1 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_has_a_link_to_each_other_one() {
+        let mut links = links_of_one_host(4).unwrap();
+        for (rank, links) in links.iter().enumerate() {
+            let missing: Vec<usize> = (0..4).filter(|other| links[*other].is_none()).collect();
+            assert_eq!((links.len(), missing), (4, vec![rank]));
+        }
+        let mut one = links[1][3].take().unwrap();
+        let mut other = links[3][1].take().unwrap();
+        assert_eq!(one.data.write(b"data"), Moved::Bytes(4));
+        let mut read = [0; 8];
+        assert_eq!(
+            (other.control.read(&mut read), other.data.read(&mut read)),
+            (Moved::Nothing, Moved::Bytes(4))
+        );
+        drop(one);
+        assert_eq!(other.control.read(&mut read), Moved::End);
+    }
+}

@@ -1,0 +1,34 @@
+//! A network of stream sockets, between ranks in processes of their own: every pair of ranks has a link.
+//!
+//! ```text
+//! rank 0 ══ control: what each tells in rounds, and why it leaves ══ rank 1
+//!        ══ data: parts, one after another ══════════════════════════
+//!
+//! region ── download ─► staging ─► data socket ─► staging ── upload ─► region      on the communicator's stream, piece by piece
+//! ```
+//!
+//! - `communicator.rs`: a rank's end of all links
+//! - `link.rs`: the two sockets between two ranks, and links between ranks of one host
+//! - `control.rs`: what is told on one link; `data.rs`: parts that go out and come in on it
+//! - `frame.rs`: how both lie in bytes
+//!
+//! Control and data have sockets of their own: a rank that can't move data tells so all the same.
+//!
+//! Invariants: no call waits for another rank, or for the device. A rank keeps no more of a link than a piece that goes out, one that comes
+//! in, and what is told in a round or two: whoever has no room leaves bytes in the socket, and their sender stops. What comes is looked at as
+//! any bytes from outside are. A rank whose socket ends is gone, for the reason that it told, if it told one.
+//!
+//! It moves bytes through the host's memory, and needs nothing of a device but copies: so it is also what GPUs have where there is no NCCL.
+//!
+//! Deliberately absent: how the sockets come to the ranks' processes (`src/worker/ranks`).
+
+mod communicator;
+mod control;
+mod data;
+mod frame;
+mod link;
+
+pub use self::{
+    communicator::SocketCommunicator,
+    link::{LinkSocket, RankLink, links_of_one_host},
+};

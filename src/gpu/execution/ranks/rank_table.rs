@@ -1,0 +1,73 @@
+//! The ranks beside rank 0, while they are connected.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_plan::ExchangeCosts;
+
+use super::{peer::RankPeer, ranked_engine::RankedOptions};
+use crate::exchange::{ExchangeNetwork, QueryId};
+
+/// The ranks beside rank 0, while they are connected: whoever looks after them says so here. What is connected stays what it is for
+/// queries that have begun over it.
+pub struct RankTable {
+    rank_count: usize,
+    options: RankedOptions,
+    next_query: AtomicU64,
+    connected: Mutex<Option<Arc<ConnectedRanks>>>,
+}
+
+/// Rank 0's end of a network, and the ranks at the others.
+pub(super) struct ConnectedRanks {
+    pub(super) network: Arc<ExchangeNetwork>,
+    pub(super) peers: Vec<Arc<dyn RankPeer>>,
+}
+
+impl RankTable {
+    /// For so many ranks, none of which is connected.
+    pub fn new(rank_count: usize, options: RankedOptions) -> Self {
+        let costs = ExchangeCosts { ranks: rank_count as u32, ..options.costs };
+        let options = RankedOptions { costs, ..options };
+        Self { rank_count, options, next_query: AtomicU64::new(0), connected: Mutex::default() }
+    }
+
+    /// How many ranks there are to be, rank 0 among them.
+    pub fn rank_count(&self) -> usize {
+        self.rank_count
+    }
+
+    /// All ranks are connected: queries that begin run on all of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are more or fewer than there are to be.
+    pub fn connect(&self, network: Arc<ExchangeNetwork>, peers: Vec<Arc<dyn RankPeer>>) {
+        assert_eq!((network.rank_count(), 1 + peers.len()), (self.rank_count, self.rank_count), "ranks");
+        let connected = Arc::new(ConnectedRanks { network, peers });
+        *lock_whole(&self.connected) = Some(connected);
+    }
+
+    /// Not all ranks are there: queries that begin run on rank 0 alone. What has begun ends by its network.
+    pub fn disconnect(&self) {
+        let connected = lock_whole(&self.connected).take();
+        drop(connected);
+    }
+
+    /// Which queries run on all ranks, and what exchanges cost.
+    pub(super) fn options(&self) -> &RankedOptions {
+        &self.options
+    }
+
+    /// The ranks that a query can run on.
+    pub(super) fn connected(&self) -> Option<Arc<ConnectedRanks>> {
+        lock_whole(&self.connected).clone()
+    }
+
+    /// A number that no other query has.
+    pub(super) fn next_query(&self) -> QueryId {
+        QueryId(self.next_query.fetch_add(1, Ordering::Relaxed))
+    }
+}

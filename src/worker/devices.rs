@@ -1,0 +1,143 @@
+//! The device that the options name for a rank, and what it may use of that device and of the host.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use pystachio_cuda::CudaPlatform;
+use pystachio_gpu::{
+    affinity::Affinity,
+    device::{EmulatedPlatform, Platform},
+    execution::DeviceOptions,
+};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use crate::{Device, Options, RankNetwork, RankProcesses};
+
+/// How much of a device's arena column chunks may take that stay between queries.
+const DEVICE_CACHE_PERCENT: u64 = 60;
+/// How much of the option `memory` a device's queries may page-lock for what does not fit on the device.
+const HOST_MEMORY_PERCENT: u64 = 25;
+
+/// A device, and what its rank may use.
+pub struct OpenedDevice {
+    /// The devices of this process: one, but for emulated ranks that share it.
+    pub platforms: Vec<Arc<dyn Platform>>,
+    /// What each may use.
+    pub options: DeviceOptions,
+    /// How it is connected with other ranks.
+    pub network: RankNetwork,
+}
+
+impl fmt::Debug for OpenedDevice {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OpenedDevice").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Opens the device of this process's rank, which spills into a folder of its own.
+///
+/// # Errors
+///
+/// `Unavailable` if it is not there, or there are fewer than ranks; `NotSupported` for the CPU, which is no device.
+pub fn open_device(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
+    match options.device {
+        Device::Emulated => open_emulated(options, spill_directory),
+        Device::Cuda | Device::Auto => open_gpu(options, spill_directory),
+        Device::Cpu => Err(Error::new(ErrorKind::NotSupported, "the CPU engine has no device")),
+    }
+}
+
+/// The emulated device has as much memory as the server, and what the server's cache may have of it is enough for
+/// its cache. Ranks have a part of it each.
+fn open_emulated(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
+    let device_options = device_options(options, spill_directory, options.memory_bytes)?;
+    let cache_bytes = device_options.cache_bytes.min(options.cache_bytes);
+    let part = |bytes: u64| bytes / options.ranks as u64;
+    let device_options = DeviceOptions {
+        memory_bytes: part(device_options.memory_bytes),
+        cache_bytes: part(cache_bytes),
+        ..device_options
+    };
+    let platforms = match options.rank_processes {
+        RankProcesses::One => options.ranks,
+        RankProcesses::Own => 1,
+    };
+    let platforms = (0..platforms).map(|_| Arc::new(EmulatedPlatform::new()) as Arc<dyn Platform>);
+    Ok(OpenedDevice {
+        platforms: platforms.collect(),
+        options: device_options,
+        network: RankNetwork::of_sockets(),
+    })
+}
+
+/// Rank k has the k-th GPU that is named.
+fn open_gpu(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
+    if options.ranks > 1 && options.rank_processes == RankProcesses::One {
+        let message = format!("ranks on GPUs have a process each: ranks={}", options.ranks);
+        return Err(Error::new(ErrorKind::NotSupported, message)
+            .with_hint("Set the server option rank_processes to 'own'."));
+    }
+    let ordinals = &options.device_ordinals;
+    let Some(ordinal) =
+        ordinals.get(usize::from(options.rank)).copied().filter(|_| ordinals.len() == options.ranks)
+    else {
+        let message = format!("ranks have a GPU each: ranks={}, devices={}", options.ranks, ordinals.len());
+        return Err(Error::new(ErrorKind::InvalidArgument, message)
+            .with_hint("Name as many GPUs by the server option devices as there are ranks, or none."));
+    };
+    if options.ranks > 1 {
+        check_gpu_count(options)?;
+    }
+    let platform = Arc::new(CudaPlatform::open(ordinal)?);
+    let addresses = platform.gpu_addresses()?;
+    let affinity = Affinity::of_host(&addresses, ordinal as usize, options.affinity.clone());
+    affinity.lines().iter().for_each(|line| tracing::info!("{line}"));
+    let device_options =
+        DeviceOptions { affinity, ..device_options(options, spill_directory, platform.memory_bytes())? };
+    let DeviceOptions { memory_bytes, pinned_cache_bytes, .. } = device_options;
+    let (gpu, rank) = (platform.description(), options.rank);
+    tracing::info!(gpu, rank, ordinal, memory_bytes, pinned_cache_bytes, "GPU is open");
+    Ok(OpenedDevice {
+        platforms: vec![platform.clone()],
+        options: device_options,
+        network: RankNetwork::of_gpu(platform),
+    })
+}
+
+fn check_gpu_count(options: &Options) -> Result<()> {
+    let gpu_count = CudaPlatform::count()?;
+    let ordinal_max = options.device_ordinals.iter().copied().max().unwrap_or(0);
+    if ordinal_max < gpu_count {
+        return Ok(());
+    }
+    let message = format!(
+        "there are fewer GPUs than ranks need: ranks={}, gpus={gpu_count}, highest_gpu={ordinal_max}",
+        options.ranks
+    );
+    let hint = format!(
+        "ALTER SERVER … OPTIONS (SET ranks '{gpu_count}'), or let the server see more GPUs (CUDA_VISIBLE_DEVICES)."
+    );
+    Err(Error::new(ErrorKind::Unavailable, message).with_hint(hint))
+}
+
+/// What a device with so much memory is given to use. Queries spill to page-locked memory first, and then to files. What the host has is
+/// divided among ranks.
+fn device_options(options: &Options, spill_directory: &Path, device_bytes: u64) -> Result<DeviceOptions> {
+    let memory_bytes = options.device_memory.bytes_of(device_bytes);
+    if memory_bytes > device_bytes {
+        let message = format!(
+            "the server option device_memory is more than the device has: device_memory_bytes={memory_bytes}, \
+             device_bytes={device_bytes}"
+        );
+        let hint = "ALTER SERVER … OPTIONS (SET device_memory '85%').";
+        return Err(Error::new(ErrorKind::Unavailable, message).with_hint(hint));
+    }
+    let part = |bytes: u64| bytes / options.ranks as u64;
+    Ok(DeviceOptions {
+        memory_bytes,
+        cache_bytes: memory_bytes / 100 * DEVICE_CACHE_PERCENT,
+        pinned_cache_bytes: part(options.pinned_cache_bytes),
+        host_bytes: part(options.memory_bytes / 100 * HOST_MEMORY_PERCENT),
+        spill_directory: spill_directory.to_owned(),
+        affinity: Affinity::default(),
+    })
+}

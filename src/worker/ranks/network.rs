@@ -1,0 +1,152 @@
+//! How ranks are connected: what each is told, and what it makes of that. The one place that knows which communicators there are.
+
+use std::{os::fd::OwnedFd, sync::Arc};
+
+use pystachio_cuda::{
+    CudaPlatform,
+    nccl::{NcclCommunicator, NcclId, NcclOptions},
+};
+use pystachio_gpu::exchange::{
+    Communicator, ExchangeRegion, LinkSocket, Rank, RankLink, SocketCommunicator, links_of_one_host,
+};
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::message::Invitation;
+
+/// Sockets of a link: for control and for data.
+const SOCKETS_OF_LINK: usize = 2;
+
+/// Networks that did not come about, after which GPUs are connected by sockets.
+const NCCL_FAILURES_MAX: u32 = 3;
+
+/// How the ranks of an engine are connected. Each rank has one.
+///
+/// Emulated devices have sockets between each two ranks of this host, which rank 0 makes and hands to them: there is no name that anybody else could
+/// connect to, and nothing of them is left when their processes have ended. GPUs have NCCL, or sockets where there is none.
+pub struct RankNetwork {
+    gpu: Option<Arc<CudaPlatform>>,
+}
+
+impl RankNetwork {
+    /// For an emulated device.
+    pub fn of_sockets() -> Self {
+        Self { gpu: None }
+    }
+
+    /// For the rank of this GPU.
+    pub fn of_gpu(platform: Arc<CudaPlatform>) -> Self {
+        Self { gpu: Some(platform) }
+    }
+
+    /// What each rank is told, by rank, so that all meet under a new generation; after so many in a row that did not come about. Called on
+    /// rank 0.
+    ///
+    /// # Errors
+    ///
+    /// There can be no sockets.
+    pub(super) fn invite(&self, rank_count: usize, failures: u32) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+        if self.gpu.is_some() {
+            match NcclId::new() {
+                Ok(name) if failures < NCCL_FAILURES_MAX => {
+                    let invitation = || (Invitation::Name(name.to_bytes()), Vec::new());
+                    return Ok((0..rank_count).map(|_| invitation()).collect());
+                }
+                Ok(_) => {
+                    tracing::error!(failures, "GPUs are connected by sockets: NCCL does not connect them")
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        hint = error.hint,
+                        "GPUs are connected by sockets, which is slow: {error}"
+                    );
+                }
+            }
+        }
+        invite_by_sockets(rank_count)
+    }
+
+    /// A rank's end, by what it was told. May wait for the other ranks, not for longer than some seconds.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` for an invitation that makes no sense, `Peer` for ranks that are not there, and faults of the device.
+    pub(super) fn connect(
+        &self,
+        place: (Rank, usize),
+        (invitation, descriptors): (Invitation, Vec<OwnedFd>),
+        region: &ExchangeRegion,
+    ) -> Result<Box<dyn Communicator>> {
+        match (invitation, &self.gpu) {
+            (Invitation::Sockets { .. }, _) => connect_by_sockets(place, descriptors, region),
+            (Invitation::Name(name), Some(gpu)) => {
+                let id = NcclId::from_bytes(&name)?;
+                Ok(Box::new(NcclCommunicator::connect(gpu, region, &id, place, NcclOptions::default())?))
+            }
+            (Invitation::Name(_), None) => {
+                Err(Error::new(ErrorKind::Protocol, "an emulated device has no network but sockets"))
+            }
+        }
+    }
+}
+
+fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    let descriptors = |links: Vec<Option<RankLink>>| -> Vec<OwnedFd> {
+        let of_link = |link: RankLink| [link.control.into_descriptor(), link.data.into_descriptor()];
+        links.into_iter().flatten().flat_map(of_link).collect()
+    };
+    let invite = |links| {
+        let descriptors = descriptors(links);
+        let descriptor_count = descriptors.len() as u32;
+        (Invitation::Sockets { descriptor_count }, descriptors)
+    };
+    Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect())
+}
+
+fn connect_by_sockets(
+    (rank, rank_count): (Rank, usize),
+    descriptors: Vec<OwnedFd>,
+    region: &ExchangeRegion,
+) -> Result<Box<dyn Communicator>> {
+    let expected = SOCKETS_OF_LINK * rank_count.saturating_sub(1);
+    if descriptors.len() != expected || rank.place() >= rank_count {
+        let message = format!(
+            "ranks are not connected by these sockets: rank={rank}, ranks={rank_count}, sockets={}",
+            descriptors.len()
+        );
+        return Err(Error::new(ErrorKind::Protocol, message));
+    }
+    let failed =
+        |error: std::io::Error| Error::internal(format!("a socket between ranks can't be used: {error}"));
+    let mut sockets = descriptors.into_iter();
+    let mut socket = || {
+        let next = sockets.next().ok_or_else(|| Error::internal("too few sockets between ranks"))?;
+        LinkSocket::unix(next).map_err(failed)
+    };
+    let links = (0..rank_count).map(|place| match place == rank.place() {
+        true => Ok(None),
+        false => Ok(Some(RankLink { control: socket()?, data: socket()? })),
+    });
+    let links = links.collect::<Result<Vec<_>>>()?;
+    Ok(Box::new(SocketCommunicator::new(rank, links, region)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_gpu::device::EmulatedPlatform;
+
+    use super::*;
+
+    #[test]
+    fn sockets_that_are_too_few_connect_nobody() {
+        let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 1 << 20).unwrap();
+        let network = RankNetwork::of_sockets();
+        let mut invitations = network.invite(3, 0).unwrap();
+        let (invitation, mut descriptors) = invitations.remove(1);
+        assert_eq!((&invitation, descriptors.len()), (&Invitation::Sockets { descriptor_count: 4 }, 4));
+        descriptors.pop();
+        let error = network.connect((Rank(1), 3), (invitation, descriptors), &region).err().unwrap();
+        assert_eq!(error.message, "ranks are not connected by these sockets: rank=1, ranks=3, sockets=3");
+        let named = (Invitation::Name(vec![0; NcclId::BYTES]), Vec::new());
+        assert_eq!(network.connect((Rank(1), 3), named, &region).err().unwrap().kind, ErrorKind::Protocol);
+    }
+}

@@ -1,0 +1,131 @@
+//! Another rank's process, as rank 0 starts and ends it.
+//!
+//! Invariants: it is a child of this process and of its group. It ends when this one does: by the end of its control connection, or by the
+//! kernel. It is waited for, so that nothing is left of it.
+#![expect(unsafe_code, reason = "says between fork and exec when a process dies, and sends signals")]
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            net::UnixStream,
+            process::{CommandExt, ExitStatusExt},
+        },
+    },
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use pystachio_gpu::exchange::Rank;
+
+/// The executable of this process, whatever has become of its file: ranks of different versions do not understand each other.
+const EXECUTABLE: &str = "/proc/self/exe";
+/// What processes show as their name.
+const NAME: &str = "pystachio-engine";
+
+/// How other ranks are started: as this process was, and as which rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankCommand {
+    /// The arguments of this process.
+    pub arguments: Vec<OsString>,
+}
+
+/// A rank's process.
+pub(super) struct RankProcess {
+    child: Child,
+    has_ended: bool,
+}
+
+impl RankCommand {
+    /// Starts a rank's process. It ends when the thread that calls this does. Its end of the control connection is its standard input.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub(super) fn start(&self, rank: Rank) -> io::Result<(RankProcess, UnixStream)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut command = Command::new(EXECUTABLE);
+        command
+            .arg0(NAME)
+            .args(&self.arguments)
+            .arg(format!("--rank={rank}"))
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null());
+        let parent = std::process::id();
+        // SAFETY: only system calls that are allowed between fork and exec.
+        unsafe { command.pre_exec(move || die_with(parent)) };
+        Ok((RankProcess { child: command.spawn()?, has_ended: false }, ours))
+    }
+}
+
+impl RankProcess {
+    /// Its process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn end_reason(&mut self) -> Option<String> {
+        let reason = match self.child.try_wait() {
+            Ok(status) => status.map(exit_text),
+            Err(error) => Some(format!("can't be waited for: {error}")),
+        };
+        self.has_ended |= reason.is_some();
+        reason
+    }
+
+    /// Asks it to end.
+    pub(super) fn ask_to_end(&self) {
+        self.signal(libc::SIGTERM);
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) fn kill(&mut self) {
+        if !self.has_ended {
+            self.signal(libc::SIGKILL);
+            let _ = self.child.wait();
+            self.has_ended = true;
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        if !self.has_ended {
+            // SAFETY: the process is a child that was not waited for, so that its number is its own.
+            unsafe { libc::kill(self.child.id() as i32, signal) };
+        }
+    }
+}
+
+impl Drop for RankProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs in the child: it dies with its parent.
+fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: system calls without pointers.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The parent may have ended before the first call took effect.
+        if libc::getppid() as u32 != parent {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    Ok(())
+}
+
+fn exit_text(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(libc::SIGKILL), _) => {
+            "was killed by signal 9 (SIGKILL: by hand, or because the machine is out of memory)".to_owned()
+        }
+        (Some(signal), _) => format!("was killed by signal {signal}"),
+        (None, Some(0)) => "ended, as it was asked to".to_owned(),
+        (None, Some(code)) => format!("ended with status {code}"),
+        (None, None) => "ended".to_owned(),
+    }
+}

@@ -1,0 +1,270 @@
+//! What a rank other than 0 does: it joins networks and runs its parts of queries, as rank 0 tells it.
+//!
+//! ```text
+//!            ┌──────── Run ──► a task: its part in a query ──── outcome ──┐
+//! control ───┼──────── Join ─► a thread: connects, takes part ── joined ──┼──► control
+//!            └─ Stop, GiveUp                          a clock ─── facts ──┘
+//! ```
+//!
+//! Invariants: it ends when its control connection does, which is when rank 0 ends.
+
+use std::{
+    collections::HashMap,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt;
+use pystachio_engine::StopFlag;
+use pystachio_gpu::{
+    exchange::{ExchangeNetwork, NetworkOptions, QueryId, Rank},
+    execution::{LocalPeer, RankDevice, RankPeer},
+};
+use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result};
+use tokio::{sync::mpsc, time::MissedTickBehavior};
+
+use super::{
+    control::{self, ControlReader, ControlWriter},
+    message::{FromRank, Invitation, RankFacts, ToRank, check_version},
+    network::RankNetwork,
+};
+use crate::process::resident_bytes;
+
+/// How often a rank says how it is.
+pub(super) const FACTS_INTERVAL: Duration = Duration::from_millis(250);
+/// Queries that a rank runs at once: some times as many as rank 0 lets run, since those that were stopped may take a while to end.
+const RUNNING_MAX: usize = 64;
+/// Outcomes that wait to be told.
+const OUTCOMES_MAX: usize = 16;
+
+/// What a rank is.
+pub struct RankSetup {
+    /// Its number and how many ranks there are.
+    pub place: (Rank, usize),
+    /// Its device.
+    pub device: Arc<RankDevice>,
+    /// How it is connected with others.
+    pub network: RankNetwork,
+    /// Of networks; what rank 0 tells has precedence.
+    pub options: NetworkOptions,
+}
+
+/// Something that a task or thread of the rank has done.
+enum Done {
+    Ended { query: u64, outcome: Result<Box<QueryMetrics>> },
+    Joined { generation: u64, network: Result<Arc<ExchangeNetwork>> },
+}
+
+struct RankServer {
+    setup: Arc<RankSetup>,
+    writer: ControlWriter,
+    done: mpsc::Sender<Done>,
+    /// Its end of the network, and the generation of that.
+    network: Option<(u64, Arc<ExchangeNetwork>)>,
+    /// The generation that it was told to join last.
+    wanted_generation: u64,
+    /// Queries that run here.
+    running: HashMap<u64, StopFlag>,
+}
+
+/// Serves rank 0 until that closes the connection. `open` opens the device, which may take a while, once rank 0 has said Hello.
+///
+/// # Errors
+///
+/// What `open` fails with, `Protocol` for what makes no sense, and `Unavailable` for a connection that failed. Rank 0 is told the first two.
+pub async fn serve_rank(
+    socket: UnixStream,
+    open: impl FnOnce() -> Result<RankSetup> + Send + 'static,
+) -> Result<()> {
+    let failed =
+        |error: std::io::Error| Error::internal(format!("the control connection can't be used: {error}"));
+    let (mut reader, writer) = control::open(socket).map_err(failed)?;
+    let served = serve(&mut reader, writer, open).await;
+    if let Err((error, writer)) = served {
+        // Rank 0 may be past reading.
+        let _ = writer.send(&FromRank::Failed(error.clone()), &[]).await;
+        return Err(error);
+    }
+    Ok(())
+}
+
+async fn serve(
+    reader: &mut ControlReader,
+    writer: ControlWriter,
+    open: impl FnOnce() -> Result<RankSetup> + Send + 'static,
+) -> std::result::Result<(), (Error, ControlWriter)> {
+    let setup = match greet(reader, open).await {
+        Ok(Some(setup)) => setup,
+        Ok(None) => return Ok(()),
+        Err(error) => return Err((error, writer)),
+    };
+    let (done, finished) = mpsc::channel(OUTCOMES_MAX);
+    let mut server = RankServer {
+        setup: Arc::new(setup),
+        writer,
+        done,
+        network: None,
+        wanted_generation: 0,
+        running: HashMap::new(),
+    };
+    match server.serve(reader, finished).await {
+        Ok(()) => Ok(()),
+        Err(error) => Err((error, server.writer)),
+    }
+}
+
+/// Hears rank 0's greeting, and opens the device.
+async fn greet(
+    reader: &mut ControlReader,
+    open: impl FnOnce() -> Result<RankSetup> + Send + 'static,
+) -> Result<Option<RankSetup>> {
+    match reader.next().await? {
+        None => return Ok(None),
+        Some(ToRank::Hello { protocol_version }) => check_version(protocol_version)?,
+        Some(_) => return Err(Error::new(ErrorKind::Protocol, "the first message is not Hello")),
+    }
+    let opened = tokio::task::spawn_blocking(open).await;
+    opened
+        .unwrap_or_else(|error| Err(Error::internal(format!("opening the device panicked: {error}"))))
+        .map(Some)
+}
+
+/// Why a network ends in whose place comes another.
+fn connected_anew() -> Error {
+    Error::new(ErrorKind::Peer, "ranks are connected anew")
+}
+
+impl RankServer {
+    async fn serve(&mut self, reader: &mut ControlReader, mut finished: mpsc::Receiver<Done>) -> Result<()> {
+        let block_bytes_max = self.setup.device.block_bytes_max();
+        self.tell(&FromRank::Ready { protocol_version: PROTOCOL_VERSION, block_bytes_max }).await?;
+        let mut clock = tokio::time::interval(FACTS_INTERVAL);
+        clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = reader.next() => match message? {
+                    Some(message) => self.take(message, reader).await?,
+                    None => return Ok(()),
+                },
+                Some(done) = finished.recv() => self.note_done(done).await?,
+                _ = clock.tick() => self.tell(&FromRank::Facts(self.facts())).await?,
+            }
+        }
+    }
+
+    async fn tell(&self, message: &FromRank) -> Result<()> {
+        self.writer.send(message, &[]).await
+    }
+
+    async fn take(&mut self, message: ToRank, reader: &ControlReader) -> Result<()> {
+        match message {
+            ToRank::Hello { .. } => {
+                return Err(Error::new(ErrorKind::Protocol, "Hello after the first message"));
+            }
+            ToRank::Join { generation, block_bytes_max, invitation } => {
+                let descriptors = match &invitation {
+                    Invitation::Sockets { descriptor_count } => reader.take_descriptors(*descriptor_count)?,
+                    Invitation::Name(_) => Vec::new(),
+                };
+                let options = NetworkOptions { generation, block_bytes_max, ..self.setup.options };
+                self.join(options, (invitation, descriptors));
+            }
+            ToRank::Run { generation, query, request } => self.run(generation, query, *request).await?,
+            ToRank::Stop { query } => {
+                if let Some(stop) = self.running.get(&query) {
+                    stop.stop();
+                }
+            }
+            ToRank::GiveUp { generation, reason } => {
+                if let Some((joined, network)) = &self.network
+                    && *joined == generation
+                {
+                    network.give_up(reason);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to take part in a network.
+    fn join(&mut self, options: NetworkOptions, invitation: (Invitation, Vec<OwnedFd>)) {
+        self.wanted_generation = options.generation;
+        let (setup, done, before) = (self.setup.clone(), self.done.clone(), self.network.take());
+        // It may wait for other ranks, and for the thread of the network before it.
+        tokio::task::spawn_blocking(move || {
+            if let Some((_, network)) = &before {
+                network.give_up(connected_anew());
+            }
+            drop(before);
+            let connect = || {
+                let RankSetup { place, device, network, .. } = &*setup;
+                let communicator = network.connect(*place, invitation, device.region())?;
+                device.start_network(communicator, options)
+            };
+            // The process may be about to end.
+            let _ = done.blocking_send(Done::Joined { generation: options.generation, network: connect() });
+        });
+    }
+
+    /// Begins to run a part in a query.
+    async fn run(&mut self, generation: u64, query: u64, request: QueryRequest) -> Result<()> {
+        let network = match &self.network {
+            Some((joined, network)) if *joined == generation => network.clone(),
+            _ => {
+                let message = format!("has no part in the network of generation {generation}");
+                return self.refuse(query, Error::new(ErrorKind::Unavailable, message)).await;
+            }
+        };
+        if self.running.len() >= RUNNING_MAX || self.running.contains_key(&query) {
+            let message =
+                format!("runs too many queries: queries={}, queries_max={RUNNING_MAX}", self.running.len());
+            return self.refuse(query, Error::new(ErrorKind::Unavailable, message)).await;
+        }
+        let stop = StopFlag::default();
+        self.running.insert(query, stop.clone());
+        let (peer, done) = (LocalPeer::new(self.setup.device.engine().clone(), network), self.done.clone());
+        tokio::spawn(async move {
+            let run = AssertUnwindSafe(peer.run(QueryId(query), request, stop)).catch_unwind().await;
+            let outcome = run.unwrap_or_else(|_| Err(Error::internal("its part of the query panicked")));
+            let _ = done.send(Done::Ended { query, outcome: outcome.map(Box::new) }).await;
+        });
+        Ok(())
+    }
+
+    async fn refuse(&self, query: u64, error: Error) -> Result<()> {
+        self.tell(&FromRank::Ended { query, outcome: Err(error) }).await
+    }
+
+    async fn note_done(&mut self, done: Done) -> Result<()> {
+        match done {
+            Done::Ended { query, outcome } => {
+                self.running.remove(&query);
+                let lost = outcome.as_ref().err().filter(|error| error.kind == ErrorKind::Device).cloned();
+                self.tell(&FromRank::Ended { query, outcome }).await?;
+                // This process is of no more use without its device.
+                lost.map_or(Ok(()), Err)
+            }
+            Done::Joined { generation, network } => {
+                let joined = network.map(|network| match generation == self.wanted_generation {
+                    true => self.network = Some((generation, network)),
+                    // Rank 0 has gone on meanwhile.
+                    false => network.give_up(connected_anew()),
+                });
+                self.tell(&FromRank::Joined { generation, joined }).await
+            }
+        }
+    }
+
+    fn facts(&self) -> RankFacts {
+        let engine = self.setup.device.engine();
+        let (queries_run, queries_running) = engine.query_counts();
+        RankFacts {
+            resident_bytes: resident_bytes(),
+            device_memory: engine.memory_status(),
+            queries_running,
+            queries_run,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Another rank, as queries on rank 0 see it.
+
+use std::{
+    collections::HashMap,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_gpu::{
+    exchange::{QueryId, Rank},
+    execution::RankPeer,
+};
+use pystachio_plan::{Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{
+    control::{ControlReader, ControlWriter},
+    message::{FromRank, RankFacts, ToRank, check_version},
+};
+
+/// Messages that a rank has not been sent yet: a query is a few of them, and not many queries run at once. One that takes none is lost.
+const UNSENT_MAX: usize = 1024;
+/// How often whoever waits for a rank looks whether its query is wanted still.
+const STOP_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A message, and descriptors that go with it.
+type Outgoing = (ToRank, Vec<OwnedFd>);
+
+/// Another rank's process, as long as it lives.
+pub(super) struct RemoteRank {
+    rank: Rank,
+    unsent: mpsc::Sender<Outgoing>,
+    state: Mutex<RemoteState>,
+    /// Something has changed that whoever looks after the rank may want to know.
+    news: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct RemoteState {
+    /// Blocks that it has room for are not larger; present once its device is open.
+    block_bytes_max: Option<u64>,
+    facts: RankFacts,
+    /// Messages that came.
+    heard_count: u64,
+    /// The network that it has joined last, or could not.
+    joined: Option<(u64, std::result::Result<(), Error>)>,
+    queries: HashMap<u64, oneshot::Sender<Result<QueryMetrics>>>,
+    /// Why its connection is of no more use.
+    closed: Option<Error>,
+    /// Why it is lost.
+    lost: Option<Error>,
+}
+
+/// How it is with a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RemoteNews {
+    pub(super) block_bytes_max: Option<u64>,
+    pub(super) facts: RankFacts,
+    pub(super) heard_count: u64,
+    pub(super) joined: Option<(u64, std::result::Result<(), Error>)>,
+    pub(super) closed: Option<Error>,
+}
+
+impl RemoteRank {
+    /// Begins to hear a rank and to tell it things. Called within a runtime.
+    pub(super) fn start(
+        rank: Rank,
+        (reader, writer): (ControlReader, ControlWriter),
+        news: Arc<Notify>,
+    ) -> Arc<Self> {
+        let (unsent, messages) = mpsc::channel(UNSENT_MAX);
+        let remote = Arc::new(Self { rank, unsent, state: Mutex::default(), news });
+        tokio::spawn(write_messages(writer, messages));
+        tokio::spawn({
+            let remote = remote.clone();
+            async move {
+                let error = remote.hear(reader).await;
+                remote.lock().closed = Some(error);
+                remote.news.notify_one();
+            }
+        });
+        remote
+    }
+
+    /// Tells it something. Whether it was there to be told.
+    pub(super) fn tell(&self, message: ToRank, descriptors: Vec<OwnedFd>) -> bool {
+        self.unsent.try_send((message, descriptors)).is_ok()
+    }
+
+    /// How it is with it now.
+    pub(super) fn news(&self) -> RemoteNews {
+        let state = self.lock();
+        RemoteNews {
+            block_bytes_max: state.block_bytes_max,
+            facts: state.facts,
+            heard_count: state.heard_count,
+            joined: state.joined.clone(),
+            closed: state.closed.clone(),
+        }
+    }
+
+    /// Says that it is lost: what it runs ends so.
+    pub(super) fn lose(&self, error: Error) {
+        let queries = {
+            let mut state = self.lock();
+            state.lost.get_or_insert_with(|| error.clone());
+            std::mem::take(&mut state.queries)
+        };
+        for outcome in queries.into_values() {
+            // Nobody waits for it where the query has ended here.
+            let _ = outcome.send(Err(error.clone()));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RemoteState> {
+        lock_whole(&self.state)
+    }
+
+    /// Hears it to its end: why that came.
+    async fn hear(&self, mut reader: ControlReader) -> Error {
+        loop {
+            let message = match reader.next().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Error::new(ErrorKind::Unavailable, "closed its control connection"),
+                Err(error) => return error,
+            };
+            if let Err(error) = self.take(message) {
+                return error;
+            }
+            self.news.notify_one();
+        }
+    }
+
+    /// # Errors
+    ///
+    /// Why nothing more is heard of it.
+    fn take(&self, message: FromRank) -> Result<()> {
+        let mut state = self.lock();
+        state.heard_count += 1;
+        match message {
+            FromRank::Ready { protocol_version, block_bytes_max } => {
+                check_version(protocol_version)?;
+                state.block_bytes_max = Some(block_bytes_max);
+            }
+            FromRank::Failed(error) => return Err(error),
+            FromRank::Joined { generation, joined } => state.joined = Some((generation, joined)),
+            FromRank::Facts(facts) => state.facts = facts,
+            FromRank::Ended { query, outcome } => {
+                let asked = state.queries.remove(&query);
+                drop(state);
+                if let Some(asked) = asked {
+                    let _ = asked.send(outcome.map(|metrics| *metrics));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Expects the outcome of a query.
+    fn expect(&self, query: QueryId) -> Result<oneshot::Receiver<Result<QueryMetrics>>> {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = self.lock();
+        match &state.lost {
+            Some(error) => Err(error.clone()),
+            None => {
+                state.queries.insert(query.0, sender);
+                Ok(receiver)
+            }
+        }
+    }
+}
+
+async fn write_messages(writer: ControlWriter, mut messages: mpsc::Receiver<Outgoing>) {
+    while let Some((message, descriptors)) = messages.recv().await {
+        if let Err(error) = writer.send(&message, &descriptors).await {
+            // Whoever hears the rank finds out.
+            tracing::debug!(%error, "a rank is told nothing more");
+            return;
+        }
+    }
+}
+
+/// A rank in the network of one generation.
+pub(super) struct RemotePeer {
+    pub(super) remote: Arc<RemoteRank>,
+    pub(super) generation: u64,
+}
+
+/// A query on another rank, which is stopped there when nobody waits for it any more.
+struct RemoteQuery<'a> {
+    remote: &'a RemoteRank,
+    query: QueryId,
+    is_stopped: bool,
+}
+
+impl RemoteQuery<'_> {
+    fn stop(&mut self) {
+        if !self.is_stopped {
+            self.is_stopped = true;
+            self.remote.tell(ToRank::Stop { query: self.query.0 }, Vec::new());
+        }
+    }
+}
+
+impl Drop for RemoteQuery<'_> {
+    fn drop(&mut self) {
+        if self.remote.lock().queries.remove(&self.query.0).is_some() {
+            self.stop();
+        }
+    }
+}
+
+#[async_trait]
+impl RankPeer for RemotePeer {
+    fn rank(&self) -> Rank {
+        self.remote.rank
+    }
+
+    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
+        let mut outcome = self.remote.expect(query)?;
+        let mut running = RemoteQuery { remote: &self.remote, query, is_stopped: false };
+        let run = ToRank::Run { generation: self.generation, query: query.0, request: Box::new(request) };
+        if !self.remote.tell(run, Vec::new()) {
+            return Err(Error::new(ErrorKind::Unavailable, "can't be told to run a query"));
+        }
+        loop {
+            if stop.is_stopped() {
+                running.stop();
+            }
+            match tokio::time::timeout(STOP_INTERVAL, &mut outcome).await {
+                Ok(Ok(outcome)) => return outcome,
+                Ok(Err(_)) => return Err(Error::internal("the query's outcome was lost")),
+                Err(_) => {}
+            }
+        }
+    }
+}

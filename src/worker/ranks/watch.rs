@@ -1,0 +1,429 @@
+//! What looks after the other ranks: it starts them, connects all ranks when all are there, and starts anew what was lost.
+//!
+//! ```text
+//!            all ready                  all have joined
+//! apart ───────────────► connecting ───────────────────► connected
+//!   ▲                        │                               │
+//!   └──── a rank is lost, or the network ends, or not all have joined in time
+//! ```
+//!
+//! Invariants: one thread does all of it, which lives as long as the process: the kernel ends a child when the thread ends that started it.
+//! Nothing of it waits but the thread itself, for a moment.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use pystachio_engine::locking::lock_whole;
+use pystachio_gpu::{
+    exchange::{ExchangeNetwork, NetworkOptions, Patience, Rank},
+    execution::{RankPeer, RankTable},
+};
+use pystachio_plan::{Error, ErrorKind, RankStatus, Result};
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    RankSetup,
+    message::ToRank,
+    process::RankCommand,
+    remote_rank::RemotePeer,
+    slot::{Slot, SlotPhase, silent},
+};
+use crate::process::remove_spill_folder;
+
+/// How often the ranks are looked at, where none of them has news.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// All ranks have joined a network within that, or it is given up: more than any communicator takes to connect.
+const JOIN_MAX: Duration = Duration::from_secs(30);
+/// Ranks that could not be connected are connected again after so long, and longer each time.
+const CONNECT_AGAIN_MIN: Duration = Duration::from_millis(200);
+const CONNECT_AGAIN_MAX: Duration = Duration::from_secs(5);
+/// How long ranks have to end when they are asked to.
+const END_MAX: Duration = Duration::from_millis(500);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What ranks are started and connected with.
+pub struct WatchSetup {
+    /// Rank 0.
+    pub rank_0: Arc<RankSetup>,
+    /// How others are started.
+    pub command: RankCommand,
+    /// Who is told when they are connected.
+    pub table: Arc<RankTable>,
+    /// Where ranks have their folders for spill files.
+    pub spill_directory: PathBuf,
+}
+
+/// What looks after the other ranks. Dropped, it ends them.
+pub struct RankWatch {
+    shared: Arc<WatchShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct WatchShared {
+    stop: CancellationToken,
+    is_connected: watch::Sender<bool>,
+    statuses: Mutex<(u64, Vec<RankStatus>)>,
+}
+
+/// How ranks are connected.
+enum Connection {
+    /// They are not, and may be from then on.
+    Apart(Instant),
+    /// They are about to be.
+    Connecting(Connecting),
+    Connected(u64, Arc<ExchangeNetwork>),
+}
+
+struct Connecting {
+    generation: u64,
+    patience: Patience,
+    /// Rank 0's own end.
+    own: OwnEnd,
+}
+
+enum OwnEnd {
+    Pending(tokio::task::JoinHandle<Result<Arc<ExchangeNetwork>>>),
+    Joined(Arc<ExchangeNetwork>),
+}
+
+struct Watcher {
+    setup: WatchSetup,
+    shared: Arc<WatchShared>,
+    runtime: Handle,
+    news: Arc<Notify>,
+    slots: Vec<Slot>,
+    connection: Connection,
+    generation: u64,
+    /// Networks in a row that did not come about or lasted.
+    failures: u32,
+}
+
+impl RankWatch {
+    /// Begins to look after the ranks other than 0.
+    ///
+    /// # Errors
+    ///
+    /// There can be no thread.
+    pub fn start(setup: WatchSetup, runtime: Handle) -> io::Result<Arc<Self>> {
+        let shared = Arc::new(WatchShared {
+            stop: CancellationToken::new(),
+            is_connected: watch::Sender::new(false),
+            statuses: Mutex::default(),
+        });
+        let (now, rank_count) = (Instant::now(), setup.table.rank_count());
+        let watcher = Watcher {
+            setup,
+            shared: shared.clone(),
+            runtime,
+            news: Arc::default(),
+            slots: (1..rank_count as u16).map(|rank| Slot::new(Rank(rank), now)).collect(),
+            connection: Connection::Apart(now),
+            generation: 0,
+            failures: 0,
+        };
+        let thread =
+            std::thread::Builder::new().name("pystachio-ranks".to_owned()).spawn(move || watcher.run())?;
+        Ok(Arc::new(Self { shared, thread: Mutex::new(Some(thread)) }))
+    }
+
+    /// Waits until all ranks are connected, or for so long.
+    pub async fn wait_connected(&self, wait_max: Duration) -> bool {
+        let mut is_connected = self.shared.is_connected.subscribe();
+        let connected = is_connected.wait_for(|is_connected| *is_connected);
+        matches!(tokio::time::timeout(wait_max, connected).await, Ok(Ok(_)))
+    }
+
+    /// How the ranks other than 0 are, and the generation of the network that there was last.
+    pub fn statuses(&self) -> (u64, Vec<RankStatus>) {
+        lock_whole(&self.shared.statuses).clone()
+    }
+
+    /// Ends the ranks, and waits for that; not for long.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+        let thread = lock_whole(&self.thread).take();
+        if let Some(thread) = thread {
+            // Its waits end, and what it panics with it has logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for RankWatch {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let (runtime, stop, news) = (self.runtime.clone(), self.shared.stop.clone(), self.news.clone());
+        let _runtime = runtime.enter();
+        while !stop.is_cancelled() {
+            self.look();
+            self.note_statuses();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = news.notified() => {}
+                    () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                }
+            });
+        }
+        self.end();
+    }
+
+    fn look(&mut self) {
+        let now = Instant::now();
+        let spill_directory = self.setup.spill_directory.clone();
+        let mut lost = None;
+        for slot in &mut self.slots {
+            let pid = slot.pid();
+            if let Some(error) = slot.look(now) {
+                remove_spill_of(&spill_directory, pid);
+                lost = lost.or(Some((slot.rank, error)));
+            }
+        }
+        if let Some((rank, error)) = lost {
+            self.disconnect(named(rank, error), now);
+        }
+        self.connection = match std::mem::replace(&mut self.connection, Connection::Apart(now)) {
+            Connection::Apart(connect_at) => self.look_apart(connect_at, now),
+            Connection::Connecting(connecting) => self.look_connecting(connecting, now),
+            Connection::Connected(generation, network) => self.look_connected(generation, network, now),
+        };
+        let WatchSetup { command, rank_0, .. } = &self.setup;
+        for slot in &mut self.slots {
+            slot.start_if_due(command, rank_0.options.silence_max, &self.news);
+        }
+    }
+
+    /// Begins to connect ranks that are all there.
+    fn look_apart(&mut self, connect_at: Instant, now: Instant) -> Connection {
+        let are_ready = self.slots.iter().all(|slot| slot.phase() == SlotPhase::Ready);
+        if !are_ready || now < connect_at {
+            return Connection::Apart(connect_at);
+        }
+        self.generation += 1;
+        match self.invite(now) {
+            Ok(connecting) => Connection::Connecting(connecting),
+            Err(error) => {
+                tracing::error!(hint = error.hint, "ranks can't be connected: {error}");
+                self.connect_later(now)
+            }
+        }
+    }
+
+    fn invite(&mut self, now: Instant) -> Result<Connecting> {
+        let generation = self.generation;
+        let rank_0 = self.setup.rank_0.clone();
+        let theirs = self.slots.iter().filter_map(|slot| slot.news()?.block_bytes_max);
+        let block_bytes_max = theirs.fold(rank_0.device.block_bytes_max(), u64::min);
+        let options = NetworkOptions { generation, block_bytes_max, ..rank_0.options };
+        let (_, rank_count) = rank_0.place;
+        let mut invitations = rank_0.network.invite(rank_count, self.failures)?.into_iter();
+        let own = invitations.next().ok_or_else(|| Error::internal("an invitation for no rank"))?;
+        for (slot, (invitation, descriptors)) in self.slots.iter().zip(invitations) {
+            let join = ToRank::Join { generation, block_bytes_max, invitation };
+            // One that is not told is found to be lost, or not to join.
+            slot.remote().map(|remote| remote.tell(join, descriptors));
+        }
+        // It may wait for the others.
+        let own = self.runtime.spawn_blocking(move || {
+            let communicator = rank_0.network.connect(rank_0.place, own, rank_0.device.region())?;
+            rank_0.device.start_network(communicator, options)
+        });
+        Ok(Connecting { generation, patience: Patience::new(JOIN_MAX, now), own: OwnEnd::Pending(own) })
+    }
+
+    fn look_connecting(&mut self, mut connecting: Connecting, now: Instant) -> Connection {
+        if let OwnEnd::Pending(own) = &mut connecting.own
+            && own.is_finished()
+        {
+            let joined = self.runtime.block_on(own);
+            let joined = joined.unwrap_or_else(|error| Err(Error::internal(format!("it panicked: {error}"))));
+            match joined {
+                Ok(network) => connecting.own = OwnEnd::Joined(network),
+                Err(error) => {
+                    tracing::error!(hint = error.hint, "rank 0 can't be connected: {error}");
+                    return self.connect_later(now);
+                }
+            }
+        }
+        let mut missing = Vec::new();
+        let mut failed = None;
+        for slot in &self.slots {
+            match slot.news().and_then(|news| news.joined) {
+                Some((generation, Ok(()))) if generation == connecting.generation => {}
+                Some((generation, Err(error))) if generation == connecting.generation => {
+                    failed = Some((slot.rank, error));
+                }
+                _ => missing.push(slot.rank),
+            }
+        }
+        if let Some((rank, error)) = failed {
+            tracing::error!(rank = rank.0, hint = error.hint, "a rank can't be connected: {error}");
+            self.abandon(connecting, &Error::new(ErrorKind::Peer, format!("rank {rank}: {error}")));
+            return self.connect_later(now);
+        }
+        match connecting.own {
+            OwnEnd::Joined(network) if missing.is_empty() => self.connect(connecting.generation, network),
+            _ if !connecting.patience.is_over(now) => Connection::Connecting(connecting),
+            _ => {
+                let reason = format!("has not joined within {JOIN_MAX:?}, and was ended");
+                for rank in &missing {
+                    self.end_rank(*rank, &reason, now);
+                }
+                self.abandon(connecting, &Error::new(ErrorKind::Peer, "not all ranks have joined"));
+                self.connect_later(now)
+            }
+        }
+    }
+
+    /// All ranks are connected.
+    fn connect(&self, generation: u64, network: Arc<ExchangeNetwork>) -> Connection {
+        let peer = |slot: &Slot| -> Option<Arc<dyn RankPeer>> {
+            Some(Arc::new(RemotePeer { remote: slot.remote()?.clone(), generation }))
+        };
+        let peers = self.slots.iter().filter_map(peer).collect();
+        self.setup.table.connect(network.clone(), peers);
+        self.shared.is_connected.send_replace(true);
+        tracing::info!(generation, ranks = self.slots.len() + 1, "ranks are connected");
+        Connection::Connected(generation, network)
+    }
+
+    fn look_connected(&mut self, generation: u64, network: Arc<ExchangeNetwork>, now: Instant) -> Connection {
+        let Some(error) = network.failure() else {
+            self.failures = 0;
+            return Connection::Connected(generation, network);
+        };
+        tracing::error!(generation, "the network of ranks has ended: {error}");
+        let quiet: Vec<Rank> =
+            self.slots.iter().filter(|slot| slot.is_quiet()).map(|slot| slot.rank).collect();
+        let reason = silent(self.setup.rank_0.options.silence_max);
+        for rank in quiet {
+            self.end_rank(rank, &reason, now);
+        }
+        self.connection = Connection::Connected(generation, network);
+        self.disconnect(error, now);
+        self.connect_later(now)
+    }
+
+    /// Ends what connects ranks, for a reason that all of them are told.
+    fn disconnect(&mut self, reason: Error, now: Instant) {
+        match std::mem::replace(&mut self.connection, Connection::Apart(now)) {
+            Connection::Apart(connect_at) => self.connection = Connection::Apart(connect_at),
+            Connection::Connecting(connecting) => {
+                self.abandon(connecting, &reason);
+                self.connection = self.connect_later(now);
+            }
+            Connection::Connected(generation, network) => {
+                self.setup.table.disconnect();
+                self.shared.is_connected.send_replace(false);
+                self.give_up(generation, network, &reason);
+            }
+        }
+    }
+
+    fn abandon(&self, connecting: Connecting, reason: &Error) {
+        match connecting.own {
+            OwnEnd::Joined(network) => self.give_up(connecting.generation, network, reason),
+            // It ends by itself when it finds that the others do not come.
+            OwnEnd::Pending(_) => self.tell_given_up(connecting.generation, reason),
+        }
+    }
+
+    fn give_up(&self, generation: u64, network: Arc<ExchangeNetwork>, reason: &Error) {
+        network.give_up(reason.clone());
+        self.tell_given_up(generation, reason);
+        // Its end waits for its thread, which may be within a call of the device.
+        self.runtime.spawn_blocking(move || drop(network));
+    }
+
+    fn tell_given_up(&self, generation: u64, reason: &Error) {
+        for remote in self.slots.iter().filter_map(Slot::remote) {
+            remote.tell(ToRank::GiveUp { generation, reason: reason.clone() }, Vec::new());
+        }
+    }
+
+    fn connect_later(&mut self, now: Instant) -> Connection {
+        self.failures += 1;
+        let pause = CONNECT_AGAIN_MIN.saturating_mul(1 << (self.failures - 1).min(16));
+        Connection::Apart(now + pause.min(CONNECT_AGAIN_MAX))
+    }
+
+    fn end_rank(&mut self, rank: Rank, reason: &str, now: Instant) {
+        let spill_directory = &self.setup.spill_directory;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.rank == rank) {
+            let pid = slot.pid();
+            slot.end(reason, now);
+            remove_spill_of(spill_directory, pid);
+        }
+    }
+
+    fn note_statuses(&self) {
+        let (state, generation) = match &self.connection {
+            Connection::Connected(generation, _) => ("running", *generation),
+            Connection::Connecting(connecting) => ("connecting", connecting.generation),
+            Connection::Apart(_) => ("ready", self.generation),
+        };
+        let status = |slot: &Slot| {
+            let facts = slot.news().map(|news| news.facts).unwrap_or_default();
+            RankStatus {
+                rank: u32::from(slot.rank.0),
+                pid: slot.pid(),
+                state: match slot.phase() {
+                    SlotPhase::Waiting => "waiting to restart",
+                    SlotPhase::Starting => "starting",
+                    SlotPhase::Ready => state,
+                }
+                .to_owned(),
+                resident_bytes: facts.resident_bytes,
+                device_memory: facts.device_memory,
+                queries_run: facts.queries_run,
+                queries_running: facts.queries_running,
+                restarts: slot.restarts,
+                last_error: slot.last_error.clone(),
+            }
+        };
+        *lock_whole(&self.shared.statuses) = (generation, self.slots.iter().map(status).collect());
+    }
+
+    /// Ends the other ranks.
+    fn end(mut self) {
+        let now = Instant::now();
+        let leaving = Error::new(ErrorKind::Unavailable, "the engine ends");
+        self.setup.table.disconnect();
+        self.disconnect(leaving, now);
+        self.slots.iter().for_each(Slot::ask_to_end);
+        while now.elapsed() < END_MAX && !self.slots.iter_mut().all(Slot::has_ended) {
+            std::thread::sleep(END_POLL_INTERVAL);
+        }
+        for slot in &mut self.slots {
+            let pid = slot.pid();
+            // Dropped, it is killed and waited for.
+            *slot = Slot::new(slot.rank, now);
+            remove_spill_of(&self.setup.spill_directory, pid);
+        }
+    }
+}
+
+/// A rank's error, as others are told of it.
+fn named(rank: Rank, error: Error) -> Error {
+    Error { kind: ErrorKind::Peer, message: format!("rank {rank} {}", error.message), ..error }
+}
+
+fn remove_spill_of(directory: &std::path::Path, pid: Option<u32>) {
+    if let Some(pid) = pid {
+        remove_spill_folder(directory, pid);
+    }
+}
