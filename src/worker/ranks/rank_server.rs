@@ -73,7 +73,7 @@ struct RankServer {
 ///
 /// # Errors
 ///
-/// What `open` fails with, `Protocol` for what makes no sense, and `Unavailable` for a connection that failed. Rank 0 is told the first two.
+/// What `open` fails with, `Protocol` for what makes no sense, and `Device` when the device is lost, all of which rank 0 is told.
 pub async fn serve_rank(
     socket: UnixStream,
     open: impl FnOnce() -> Result<RankSetup> + Send + 'static,
@@ -111,6 +111,11 @@ async fn serve(
     };
     match server.serve(reader, finished).await {
         Ok(()) => Ok(()),
+        // Rank 0 has ended with something unread.
+        Err(error) if error.kind == ErrorKind::Unavailable => {
+            tracing::debug!(%error, "rank 0 is gone");
+            Ok(())
+        }
         Err(error) => Err((error, server.writer)),
     }
 }
@@ -266,5 +271,151 @@ impl RankServer {
             queries_running,
             queries_run,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use pystachio_gpu::{affinity::Affinity, device::EmulatedPlatform, execution::DeviceOptions};
+    use pystachio_plan::{DeviceSettings, EngineChoice, FileSet, Operator, Plan, Relation, ScanExtent};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// A rank on a device of its own, and what rank 0 has of it.
+    struct TestRank {
+        reader: ControlReader,
+        writer: ControlWriter,
+        served: tokio::task::JoinHandle<Result<()>>,
+        _folder: tempfile::TempDir,
+    }
+
+    fn setup(rank: Rank, spill_directory: &Path) -> RankSetup {
+        let options = DeviceOptions {
+            memory_bytes: 16 << 20,
+            cache_bytes: 0,
+            pinned_cache_bytes: 0,
+            host_bytes: 16 << 20,
+            spill_directory: spill_directory.to_owned(),
+            affinity: Affinity::default(),
+        };
+        let device = RankDevice::open(Arc::new(EmulatedPlatform::new()), &options, Arc::default()).unwrap();
+        let (network, options) = (RankNetwork::of_sockets(), NetworkOptions::default());
+        RankSetup { place: (rank, 2), device: Arc::new(device), network, options }
+    }
+
+    impl TestRank {
+        async fn start(protocol_version: u32) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let path = folder.path().to_owned();
+            let served = tokio::spawn(serve_rank(theirs, move || Ok(setup(Rank(1), &path))));
+            let (reader, writer) = control::open(ours).unwrap();
+            writer.send(&ToRank::Hello { protocol_version }, &[]).await.unwrap();
+            Self { reader, writer, served, _folder: folder }
+        }
+
+        /// The next message that says something else than how it is.
+        async fn next(&mut self) -> Option<FromRank> {
+            loop {
+                match self.reader.next().await.unwrap() {
+                    Some(FromRank::Facts(_)) => {}
+                    message => return message,
+                }
+            }
+        }
+
+        async fn run(&self, generation: u64, query: u64) {
+            let run = ToRank::Run { generation, query, request: Box::new(request()) };
+            self.writer.send(&run, &[]).await.unwrap();
+        }
+    }
+
+    /// A query over a file that is nowhere.
+    fn request() -> QueryRequest {
+        let scan = Operator::Scan {
+            table: "t".to_owned(),
+            files: FileSet { paths: vec!["/nowhere".to_owned()] },
+            columns: Vec::new(),
+            filters: Vec::new(),
+            extent: ScanExtent::Whole,
+        };
+        QueryRequest {
+            plan: Plan { root: Relation::new(scan, 1.0), outputs: Vec::new() },
+            planned_files: Vec::new(),
+            parameters: Vec::new(),
+            with_metrics: false,
+            batch_rows_max: 1000,
+            device: DeviceSettings::default(),
+            engine: EngineChoice::Device,
+            role: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn another_version_is_refused_and_named() {
+        let mut rank = TestRank::start(PROTOCOL_VERSION + 1).await;
+        let Some(FromRank::Failed(error)) = rank.next().await else { panic!("no refusal") };
+        assert_eq!(error.kind, ErrorKind::Protocol);
+        assert!(error.message.contains("ranks are of different versions"), "{error}");
+        assert_eq!(rank.served.await.unwrap().unwrap_err(), error);
+    }
+
+    #[tokio::test]
+    async fn a_query_without_a_network_is_refused_and_what_makes_no_sense_ends_the_rank() {
+        let mut rank = TestRank::start(PROTOCOL_VERSION).await;
+        assert!(matches!(rank.next().await, Some(FromRank::Ready { .. })));
+        rank.run(1, 7).await;
+        let Some(FromRank::Ended { query: 7, outcome: Err(error) }) = rank.next().await else {
+            panic!("no refusal")
+        };
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+        // Sockets that did not come.
+        let invitation = Invitation::Sockets { descriptor_count: 2 };
+        let join = ToRank::Join { generation: 1, block_bytes_max: 1 << 16, invitation };
+        rank.writer.send(&join, &[]).await.unwrap();
+        let Some(FromRank::Failed(error)) = rank.next().await else { panic!("no end") };
+        assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
+        assert!(rank.next().await.is_none());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_rank_joins_one_generation_after_another_and_ends_with_rank_0() {
+        let mut rank = TestRank::start(PROTOCOL_VERSION).await;
+        assert!(matches!(rank.next().await, Some(FromRank::Ready { .. })));
+        let folder = tempfile::tempdir().unwrap();
+        let first = setup(Rank(0), folder.path());
+        for generation in 1..4 {
+            let mut invitations = first.network.invite(2, 0).unwrap().into_iter();
+            let (own, (invitation, descriptors)) = (invitations.next().unwrap(), invitations.next().unwrap());
+            let block_bytes_max = first.device.block_bytes_max();
+            let join = ToRank::Join { generation, block_bytes_max, invitation };
+            rank.writer.send(&join, &descriptors).await.unwrap();
+            drop(descriptors);
+            let communicator = first.network.connect(first.place, own, first.device.region()).unwrap();
+            let options = NetworkOptions { generation, block_bytes_max, ..first.options };
+            let network = first.device.start_network(communicator, options).unwrap();
+            assert_eq!(rank.next().await, Some(FromRank::Joined { generation, joined: Ok(()) }));
+            // What a query fails with there is told, and the network goes on.
+            rank.run(generation, generation).await;
+            let Some(FromRank::Ended { query, outcome }) = rank.next().await else { panic!("no outcome") };
+            assert_eq!((query, outcome.unwrap_err().kind), (generation, ErrorKind::FileNotFound));
+            assert!(network.failure().is_none());
+            // What rank 0 gives up ends there too, for the same reason.
+            let reason = Error::new(ErrorKind::Peer, "rank 5 was lost");
+            rank.writer.send(&ToRank::GiveUp { generation, reason }, &[]).await.unwrap();
+            let failed = async {
+                while network.failure().is_none() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, failed).await.unwrap();
+            assert_eq!(network.failure().unwrap().message, "rank 5 was lost");
+        }
+        drop((rank.reader, rank.writer));
+        tokio::time::timeout(PATIENCE, rank.served).await.unwrap().unwrap().unwrap();
     }
 }

@@ -48,6 +48,8 @@ struct RemoteState {
     /// The network that it has joined last, or could not.
     joined: Option<(u64, std::result::Result<(), Error>)>,
     queries: HashMap<u64, oneshot::Sender<Result<QueryMetrics>>>,
+    /// Why it ends, where it has said so.
+    failed: Option<Error>,
     /// Why its connection is of no more use.
     closed: Option<Error>,
     /// Why it is lost.
@@ -61,6 +63,7 @@ pub(super) struct RemoteNews {
     pub(super) facts: RankFacts,
     pub(super) heard_count: u64,
     pub(super) joined: Option<(u64, std::result::Result<(), Error>)>,
+    pub(super) failed: Option<Error>,
     pub(super) closed: Option<Error>,
 }
 
@@ -98,6 +101,7 @@ impl RemoteRank {
             facts: state.facts,
             heard_count: state.heard_count,
             joined: state.joined.clone(),
+            failed: state.failed.clone(),
             closed: state.closed.clone(),
         }
     }
@@ -145,7 +149,10 @@ impl RemoteRank {
                 check_version(protocol_version)?;
                 state.block_bytes_max = Some(block_bytes_max);
             }
-            FromRank::Failed(error) => return Err(error),
+            FromRank::Failed(error) => {
+                state.failed = Some(error.clone());
+                return Err(error);
+            }
             FromRank::Joined { generation, joined } => state.joined = Some((generation, joined)),
             FromRank::Facts(facts) => state.facts = facts,
             FromRank::Ended { query, outcome } => {

@@ -192,10 +192,14 @@ impl LiveRank {
     fn reason_against(&mut self, now: Instant) -> Option<String> {
         let news = self.remote.news();
         if let Some(reason) = self.process.end_reason() {
-            // What it said before counts for more than how it ended, unless that was only its end.
-            return Some(match news.closed {
-                Some(error) if error.kind != ErrorKind::Unavailable => format!("{reason}: {error}"),
-                _ => reason,
+            // What it said before its end may be on its way.
+            let closing = self.closing.get_or_insert_with(|| Patience::new(CLOSE_MAX, now));
+            if news.closed.is_none() && !closing.is_over(now) {
+                return None;
+            }
+            return Some(match news.failed {
+                Some(error) => format!("{reason}: {error}"),
+                None => reason,
             });
         }
         if let Some(error) = &news.closed {
