@@ -34,7 +34,7 @@ for wanted in "$version" "${SERVER_VERSIONS%% *}"; do
     fi
 done
 [[ -n $suite ]] || die "the sources of PostgreSQL, which have its regression suite, can't be had"
-for tests in test_statements test_queries test_forms; do
+for tests in test_statements test_queries test_compare test_forms; do
     "$python" "$project_root/regress/core/$tests.py" 2>&1 | tail -n 20 >&2
 done
 
