@@ -47,6 +47,21 @@ pub enum ExchangeKind {
         /// At least one, of types for which [`is_exchange_key`] holds.
         keys: Vec<Expression>,
     },
+    /// The smaller side of a join, as it is expected: as [`Self::Hash`], unless all ranks' rows together turn out to take
+    /// no more than so many bytes on the devices. Then every rank gets all.
+    HashOrBroadcast {
+        /// As of `Hash`.
+        keys: Vec<Expression>,
+        /// Above it what is saved on the other side is less than what every rank gets more.
+        bytes_max: u64,
+    },
+    /// The other side of that join: as [`Self::Hash`], unless its partner's rows are broadcast. Then each row stays where it is.
+    HashOrStay {
+        /// As of `Hash`.
+        keys: Vec<Expression>,
+        /// The exchange of the join's other side, a `HashOrBroadcast`.
+        partner: ExchangeId,
+    },
     /// Every rank gets all rows.
     Broadcast,
     /// Rank 0 gets all rows, the others none.
@@ -73,7 +88,10 @@ impl ExchangeKind {
     /// The keys.
     pub fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let (own, order): (&[Expression], &[SortKey]) = match self {
-            Self::Hash { keys } | Self::Own { keys } => (keys, &[]),
+            Self::Hash { keys }
+            | Self::HashOrBroadcast { keys, .. }
+            | Self::HashOrStay { keys, .. }
+            | Self::Own { keys } => (keys, &[]),
             Self::Merge { keys } => (&[], keys),
             Self::Broadcast | Self::Gather => (&[], &[]),
         };
@@ -83,7 +101,10 @@ impl ExchangeKind {
     /// The keys, to be changed.
     pub fn expressions_mut(&mut self) -> impl Iterator<Item = &mut Expression> {
         let (own, order): (&mut [Expression], &mut [SortKey]) = match self {
-            Self::Hash { keys } | Self::Own { keys } => (keys, &mut []),
+            Self::Hash { keys }
+            | Self::HashOrBroadcast { keys, .. }
+            | Self::HashOrStay { keys, .. }
+            | Self::Own { keys } => (keys, &mut []),
             Self::Merge { keys } => (&mut [], keys),
             Self::Broadcast | Self::Gather => (&mut [], &mut []),
         };

@@ -282,6 +282,12 @@ fn describe(relation: &Relation, names: &Names) -> String {
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
         Operator::Exchange { id, kind, .. } => match kind {
             ExchangeKind::Hash { keys } => format!("Shuffle {} by {}", id.0, names.list(keys)),
+            ExchangeKind::HashOrBroadcast { keys, bytes_max } => {
+                format!("Shuffle {} by {}, or broadcast up to {bytes_max} bytes", id.0, names.list(keys))
+            }
+            ExchangeKind::HashOrStay { keys, partner } => {
+                format!("Shuffle {} by {}, or stay if {} is broadcast", id.0, names.list(keys), partner.0)
+            }
             ExchangeKind::Broadcast => format!("Broadcast {}", id.0),
             ExchangeKind::Gather => format!("Gather {}", id.0),
             ExchangeKind::Merge { keys } => {

@@ -17,8 +17,9 @@
 use std::sync::Arc;
 
 use crate::{
-    AggregatePhase, ColumnId, DataType, Error, ExchangeKind, Expression, Function, JoinKey, JoinKind,
-    JoinSide, NamedExpression, Operator, Relation, Result, ScanExtent, exchange_key_type, is_exchange_key,
+    AggregatePhase, ColumnId, DataType, Error, ExchangeId, ExchangeKind, Expression, Function, JoinKey,
+    JoinKind, JoinSide, NamedExpression, Operator, Relation, Result, ScanExtent, exchange_key_type,
+    is_exchange_key,
 };
 
 /// Expressions that have the same value in every row, by any of which rows are dealt to ranks.
@@ -34,6 +35,16 @@ pub enum Distribution {
     Arbitrary,
     /// Each row on the rank that owns the keys' values ([`ExchangeKind::Hash`]). Each key has at least one expression.
     Hashed(Vec<HashedKey>),
+    /// As it turns out when the query runs: `Hashed` by these keys; or, if the exchange `by` broadcasts, `Replicated` (its own
+    /// rows) or where they were before (those of its partner). Of use to the join of both alone.
+    Chosen {
+        /// As of `Hashed`.
+        keys: Vec<HashedKey>,
+        /// The exchange that chooses.
+        by: ExchangeId,
+        /// Whether these are the rows that may be broadcast.
+        is_broadcast: bool,
+    },
     /// All rows on every rank.
     Replicated,
     /// All rows on rank 0.
@@ -63,6 +74,12 @@ impl Distribution {
             (Operator::Scan { extent: ScanExtent::Whole, .. } | Operator::Values { .. }, []) => {
                 Ok(Self::Replicated)
             }
+            (Operator::Join { kind, keys, .. }, [left, right]) => {
+                joined(*kind, keys, left, right).ok_or_else(|| misplaced("a join's sides do not meet"))
+            }
+            (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Chosen { .. })) => {
+                Err(misplaced("what is chosen at run time is of use to a join alone"))
+            }
             (Operator::Filter { .. } | Operator::Sort { .. }, [input]) => Ok(input.clone()),
             (Operator::Project { expressions, .. }, [input]) => {
                 Ok(input.renamed(&|expression| renamed(expression, expressions, &|_| true)))
@@ -72,11 +89,8 @@ impl Distribution {
             }
             (Operator::Limit { .. }, [input]) => Ok(input.clone()),
             (Operator::Aggregate { groups, phase, .. }, [input]) => aggregated(groups, *phase, input),
-            (Operator::Join { kind, keys, .. }, [left, right]) => {
-                joined(*kind, keys, left, right).ok_or_else(|| misplaced("a join's sides do not meet"))
-            }
             (Operator::UnionAll { inputs: below, columns }, inputs) => united(below, columns, inputs),
-            (Operator::Exchange { kind, .. }, [input]) => exchanged(kind, input),
+            (Operator::Exchange { kind, id, .. }, [input]) => exchanged(kind, *id, input),
             _ => Err(Error::internal("an operator has another number of inputs")),
         }
     }
@@ -148,8 +162,22 @@ pub(super) fn joined(
     left: &Distribution,
     right: &Distribution,
 ) -> Option<Distribution> {
-    use Distribution::{Hashed, Replicated, Single};
+    use Distribution::{Arbitrary, Chosen, Hashed, Replicated, Single};
     match (left, right) {
+        (
+            Chosen { keys: left_keys, by: left_by, is_broadcast: left_is_broadcast },
+            Chosen { keys: right_keys, by: right_by, is_broadcast: right_is_broadcast },
+        ) => {
+            let meet_by_keys =
+                joined(kind, keys, &Hashed(left_keys.clone()), &Hashed(right_keys.clone())).is_some();
+            let meet_by_broadcast = match (left_is_broadcast, right_is_broadcast) {
+                (true, false) => joined(kind, keys, &Replicated, &Arbitrary).is_some(),
+                (false, true) => joined(kind, keys, &Arbitrary, &Replicated).is_some(),
+                _ => false,
+            };
+            (left_by == right_by && meet_by_keys && meet_by_broadcast).then_some(Arbitrary)
+        }
+        (Chosen { .. }, _) | (_, Chosen { .. }) => None,
         (Replicated, Replicated) => Some(Replicated),
         (Single, Single) => Some(Single),
         (Hashed(left_keys), Hashed(right_keys)) => {
@@ -281,7 +309,9 @@ fn aggregated(
             Err(misplaced("an aggregate without groups must see all rows on every rank"))
         }
         (_, Distribution::Hashed(_) | Distribution::Single) => Ok(above),
-        (_, Distribution::Arbitrary) => Err(misplaced("the rows of a group do not meet")),
+        (_, Distribution::Arbitrary | Distribution::Chosen { .. }) => {
+            Err(misplaced("the rows of a group do not meet"))
+        }
     }
 }
 
@@ -324,20 +354,28 @@ fn united(
 }
 
 /// Where rows are after an exchange.
-pub(super) fn exchanged(kind: &ExchangeKind, input: &Distribution) -> Result<Distribution> {
+pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distribution) -> Result<Distribution> {
     let is_owned = matches!(kind, ExchangeKind::Own { .. });
     if is_owned != (*input == Distribution::Replicated) {
         return Err(misplaced("an exchange would multiply rows, or lose them"));
     }
+    let hashed = |keys: &[Expression]| match keys {
+        [_, ..] if keys.iter().all(|key| is_exchange_key(key.data_type())) => {
+            Ok(keys.iter().map(|key| vec![key.clone()]).collect())
+        }
+        _ => Err(misplaced("rows can't be dealt by these keys")),
+    };
     match kind {
         ExchangeKind::Broadcast => Ok(Distribution::Replicated),
         ExchangeKind::Gather | ExchangeKind::Merge { .. } => Ok(Distribution::Single),
         ExchangeKind::Own { keys } if keys.is_empty() => Ok(Distribution::Single),
-        ExchangeKind::Hash { keys } | ExchangeKind::Own { keys } => {
-            if keys.is_empty() || !keys.iter().all(|key| is_exchange_key(key.data_type())) {
-                return Err(misplaced("rows can't be dealt by these keys"));
-            }
-            Ok(Distribution::Hashed(keys.iter().map(|key| vec![key.clone()]).collect()))
+        ExchangeKind::Hash { keys } | ExchangeKind::Own { keys } => hashed(keys).map(Distribution::Hashed),
+        ExchangeKind::HashOrBroadcast { keys, .. } => {
+            Ok(Distribution::Chosen { keys: hashed(keys)?, by: id, is_broadcast: true })
+        }
+        // Rows on one rank alone would stay there, which is no error and never wanted.
+        ExchangeKind::HashOrStay { keys, partner } => {
+            Ok(Distribution::Chosen { keys: hashed(keys)?, by: *partner, is_broadcast: false })
         }
     }
 }

@@ -13,7 +13,8 @@ use super::{
     reason::ExchangeReason,
 };
 use crate::{
-    Error, ExchangeKind, Expression, JoinKey, JoinKind, JoinSide, Operator, Relation, Result, prune::Required,
+    Error, ExchangeId, ExchangeKind, Expression, JoinKey, JoinKind, JoinSide, Operator, Relation, Result,
+    prune::Required,
 };
 
 /// What may be done to a side.
@@ -189,7 +190,7 @@ impl<'a> Sides<'a> {
         let row_bytes = from.row_bytes(self.needed);
         let load = Load { rows: from.rows(), row_bytes, senders: from.spread, owners: ranks };
         let movement = placement.costs.movement(kind, load);
-        let distribution = exchanged(kind, &from.distribution).ok()?;
+        let distribution = exchanged(kind, ExchangeId(0), &from.distribution).ok()?;
         let spread = spread_of(&distribution, ranks);
         let price = from.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
         Some(MovedSide { from, exchange, distribution, spread, moved_bytes: movement.bytes, price })

@@ -8,6 +8,7 @@
 //! - `distribution.rs`: on which ranks a relation's rows are, and what operators ask of that
 //! - `placement.rs`: operator by operator, which exchanges there may be
 //! - `joins.rs`, `aggregates.rs`: those of joins and of aggregates
+//! - `run_time.rs`: joins whose exchanges choose when the query runs
 //! - `alternatives.rs`: ways to compute a relation, of which few are kept
 //! - `cost.rs`: what moving and computing cost
 //! - `reason.rs`: why an exchange is there, in words
@@ -27,6 +28,7 @@ mod distribution;
 mod joins;
 mod placement;
 mod reason;
+mod run_time;
 mod runtime_filters;
 #[cfg(test)]
 mod tests;
@@ -127,6 +129,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
     }
     let pruned = prune_columns(plan);
     let (root, exchanges, seconds) = Placement::of(&pruned, costs, scans)?;
+    let root = run_time::with_choices(root, costs);
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }

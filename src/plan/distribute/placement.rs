@@ -179,7 +179,7 @@ impl Placement<'_> {
             Distribution::Single => {}
             // Each rank would choose for itself.
             Distribution::Replicated => below = self.owned_by_first(below, required)?,
-            Distribution::Arbitrary | Distribution::Hashed(_) => {
+            Distribution::Arbitrary | Distribution::Hashed(_) | Distribution::Chosen { .. } => {
                 if let Some(count) = local_count(offset, count) {
                     below = self.limit_locally(below, count)?;
                 }

@@ -41,6 +41,9 @@ impl FilterScope {
 pub fn filter_scope(build: &Relation) -> Result<FilterScope> {
     Ok(match Distribution::of(build)? {
         Distribution::Replicated => FilterScope::Complete,
-        Distribution::Arbitrary | Distribution::Hashed(_) | Distribution::Single => FilterScope::Share,
+        Distribution::Arbitrary
+        | Distribution::Hashed(_)
+        | Distribution::Chosen { .. }
+        | Distribution::Single => FilterScope::Share,
     })
 }

@@ -32,6 +32,7 @@ fn run(plan: &Plan, case: &Case, ranks: u32, seed: u64) -> Outcome<Vec<Row>> {
         tables: &case.tables,
         parameters: &case.parameters,
         random: Random(seed),
+        choices: seed,
         is_checked: ranks > 1,
     };
     let rows = ranks.run(&plan.root)?;
@@ -104,11 +105,14 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
         Ok(Distribution::Hashed(_)) => "hashed",
         Ok(Distribution::Replicated) => "replicated",
         Ok(Distribution::Single) => "single",
+        Ok(Distribution::Chosen { .. }) => "chosen",
         _ => "arbitrary",
     };
     let word = match &relation.operator {
         Operator::Exchange { kind, input, .. } => match kind {
             ExchangeKind::Hash { .. } => format!("shuffle of {}", place(input)),
+            ExchangeKind::HashOrBroadcast { .. } => format!("shuffle or broadcast of {}", place(input)),
+            ExchangeKind::HashOrStay { .. } => format!("shuffle or none of {}", place(input)),
             ExchangeKind::Broadcast => format!("broadcast of {}", place(input)),
             ExchangeKind::Gather => "gather".to_owned(),
             ExchangeKind::Merge { .. } => "merge".to_owned(),
@@ -131,7 +135,13 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
 }
 
 /// What must have been seen, or the test is worth little.
-const WANTED: [&str; 30] = [
+const WANTED: [&str; 36] = [
+    "shuffle or broadcast of arbitrary",
+    "shuffle or none of arbitrary",
+    "shuffle or none of single",
+    "Inner join chosen chosen",
+    "Left join chosen chosen",
+    "Anti join chosen chosen",
     "shuffle of arbitrary",
     "shuffle of hashed",
     "shuffle of single",
@@ -246,7 +256,10 @@ fn mutants(plan: &Plan, random: &mut Random) -> Vec<(String, Plan)> {
         if !columns.is_empty() {
             let key = || vec![columns[0].clone()];
             let keys = vec![random.pick(&columns).clone()];
+            let chosen = ExchangeKind::HashOrBroadcast { keys: keys.clone(), bytes_max: 1 };
+            let stays = ExchangeKind::HashOrStay { keys: keys.clone(), partner: ExchangeId(0) };
             others.extend([Some(ExchangeKind::Hash { keys }), Some(ExchangeKind::Own { keys: key() })]);
+            others.extend([Some(chosen), Some(stays)]);
         }
         others.retain(|other| other.as_ref() != Some(&kind));
         for other in others {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::Distribution;
 use crate::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, Expression, Function,
-    JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, Expression,
+    Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
 };
 
 pub(super) type Cell = Option<i128>;
@@ -69,6 +69,8 @@ pub(super) struct Ranks<'a> {
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a [Cell],
     pub(super) random: Random,
+    /// Decides what exchanges choose at run time.
+    pub(super) choices: u64,
     /// Whether relations are where the rules say that they are.
     pub(super) is_checked: bool,
 }
@@ -79,7 +81,7 @@ impl Ranks<'_> {
         let inputs =
             relation.inputs().into_iter().map(|input| self.run(input)).collect::<Outcome<Vec<_>>>()?;
         let mut rows = match &relation.operator {
-            Operator::Exchange { input, kind, .. } => self.exchange(kind, input, &inputs[0])?,
+            Operator::Exchange { input, kind, id } => self.exchange((kind, *id), input, &inputs[0])?,
             operator => {
                 let local = |rank: usize| {
                     let inputs: Vec<_> = inputs.iter().map(|ranks| ranks[rank].as_slice()).collect();
@@ -120,7 +122,7 @@ impl Ranks<'_> {
             rows
         };
         match distribution {
-            Distribution::Arbitrary => Ok(()),
+            Distribution::Arbitrary | Distribution::Chosen { .. } => Ok(()),
             Distribution::Single if rows.iter().skip(1).all(Vec::is_empty) => Ok(()),
             Distribution::Single => wrong("other ranks than the first have rows"),
             Distribution::Replicated => {
@@ -162,11 +164,22 @@ impl Ranks<'_> {
         Ok((mixed.next() % self.count as u64) as usize)
     }
 
-    fn exchange(&self, kind: &ExchangeKind, input: &Relation, ranks: &[Vec<Row>]) -> Outcome<Vec<Vec<Row>>> {
+    fn exchange(
+        &self,
+        (kind, id): (&ExchangeKind, ExchangeId),
+        input: &Relation,
+        ranks: &[Vec<Row>],
+    ) -> Outcome<Vec<Vec<Row>>> {
         let columns = input.columns();
+        // As if the bytes of the rows had turned out so.
+        let broadcasts = |id: ExchangeId| Random(self.choices ^ u64::from(id.0)).chance(50);
         let mut arrived = vec![Vec::new(); self.count];
         match kind {
-            ExchangeKind::Hash { keys } => {
+            ExchangeKind::HashOrBroadcast { .. } if broadcasts(id) => arrived.fill(ranks.concat()),
+            ExchangeKind::HashOrStay { partner, .. } if broadcasts(*partner) => arrived = ranks.to_vec(),
+            ExchangeKind::Hash { keys }
+            | ExchangeKind::HashOrBroadcast { keys, .. }
+            | ExchangeKind::HashOrStay { keys, .. } => {
                 for row in ranks.iter().flatten() {
                     arrived[self.owner(keys, &columns, row)?].push(row.clone());
                 }

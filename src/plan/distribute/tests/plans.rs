@@ -9,8 +9,9 @@ use super::{
     ascending, call, column, int, join_on, named, scan,
 };
 use crate::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, JoinKind,
-    NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation, ScanExtent, Value, plan_lines,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, Expression, Function,
+    JoinKind, JoinSide, NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation, ScanExtent,
+    Value, plan_lines,
 };
 
 const LARGE: ScanFigures = ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30 };
@@ -162,7 +163,7 @@ fn joins_and_groups_use_the_partitioning_that_is_there() {
 
 #[test]
 fn a_shuffle_may_be_worth_it_for_what_is_above() {
-    let sides = [&scan("t", 1, 1.5e8), &scan("u", 11, 6e8)];
+    let sides = [&scan("t", 1, 1e8), &scan("u", 11, 6e8)];
     let joined = join_on(JoinKind::Inner, sides, &[(1, 11)], 6e8);
     // Alone the smaller side moves less if it is broadcast.
     let counted = text(&on_four(&aggregate(&joined, Vec::new(), vec![count(30)], 1.0), &[LARGE, LARGE]));
@@ -171,7 +172,7 @@ fn a_shuffle_may_be_worth_it_for_what_is_above() {
     for key in [1, 11] {
         let groups = vec![named(key, column(key))];
         assert_plan(
-            &aggregate(&joined, groups, vec![sum(30, 12)], 1.5e8),
+            &aggregate(&joined, groups, vec![sum(30, 12)], 1e8),
             &[LARGE, LARGE],
             &[
                 "Gather 2: the result",
@@ -227,16 +228,18 @@ fn not_in_broadcasts_its_list() {
 #[test]
 fn a_preserved_side_that_every_rank_has_is_dealt_without_moving() {
     let (left, right) = (scan("t", 1, 25.0), scan("u", 11, 6e8));
+    let joined = join_on(JoinKind::Left, [&left, &right], &[(1, 11)], 6e8);
     assert_plan(
-        &join_on(JoinKind::Left, [&left, &right], &[(1, 11)], 6e8),
+        &aggregate(&joined, vec![named(1, column(1))], vec![count(30)], 25.0),
         &[SMALL, LARGE],
         &[
             "Gather 2: the result",
-            "  Left join on c0 = c0, build right",
-            "    Own 0 by c0: rows that every rank has count once",
-            "      Scan t [c0, c1, c2]",
-            "    Shuffle 1 by c0: equal join keys meet",
-            "      Dealt scan u [c0, c1, c2]",
+            "  Aggregate count(*) by c0",
+            "    Left join on c0 = c0, build right",
+            "      Own 0 by c0: rows that every rank has count once",
+            "        Scan t [c0]",
+            "      Shuffle 1 by c0: equal join keys meet",
+            "        Dealt scan u [c0]",
         ],
     );
 }
@@ -365,10 +368,71 @@ fn what_nobody_reads_above_does_not_cross() {
     let lines = text(&on_four(&aggregate(&joined, Vec::new(), vec![sum(30, 22)], 1.0), &[LARGE; 3]));
     assert!(
         lines.contains(
-            "Shuffle 2 by c1: equal join keys meet\n          Project\n            Inner join on c0"
+            "Shuffle 2 by c1, or stay if 3 is broadcast: equal join keys meet\n          Project\n            Inner join on c0"
         ),
         "{lines}"
     );
+}
+
+#[test]
+fn a_shuffle_of_both_sides_may_turn_out_to_be_a_broadcast() {
+    let lines = |kind, build, left_rows, above: &dyn Fn(&Arc<Relation>) -> Arc<Relation>| {
+        let mut joined = join_on(kind, [&scan("t", 1, left_rows), &scan("u", 11, 5e8)], &[(1, 11)], 6e8);
+        if let Operator::Join { build: side, .. } = &mut Arc::make_mut(&mut joined).operator {
+            *side = build;
+        }
+        text(&on_four(&above(&joined), &[LARGE; 2]))
+    };
+    let counted = |joined: &Arc<Relation>| aggregate(joined, Vec::new(), vec![count(30)], 1.0);
+    let broadcast = format!("by c0, or broadcast up to {} bytes: equal join keys meet", 256 << 20);
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
+        let lines = lines(kind, JoinSide::Right, 6e8, &counted);
+        assert!(lines.contains(&format!("Shuffle 1 {broadcast}")), "{lines}");
+        assert!(
+            lines.contains("Shuffle 0 by c0, or stay if 1 is broadcast: equal join keys meet"),
+            "{lines}"
+        );
+    }
+    let of_left = lines(JoinKind::Inner, JoinSide::Left, 6e8, &counted);
+    assert!(of_left.contains(&format!("Shuffle 0 {broadcast}")), "{of_left}");
+    // What is preserved, and what is grouped by the keys, stays shuffled; so does what a small other side would not pay.
+    let by_key = |joined: &Arc<Relation>| aggregate(joined, vec![named(30, column(1))], vec![count(31)], 1e9);
+    for lines in [
+        lines(JoinKind::Full, JoinSide::Right, 6e8, &counted),
+        lines(JoinKind::Semi, JoinSide::Left, 6e8, &counted),
+        lines(JoinKind::Inner, JoinSide::Right, 6e8, &by_key),
+    ] {
+        assert!(lines.contains("Shuffle 1 by c0: equal join keys meet"), "{lines}");
+    }
+}
+
+#[test]
+fn the_largest_broadcast_grows_with_the_other_side() {
+    let bytes_max = |probe_rows, build_rows| {
+        let joined = join_on(
+            JoinKind::Inner,
+            [&scan("t", 1, probe_rows), &scan("u", 11, build_rows)],
+            &[(1, 11)],
+            6e8,
+        );
+        let costs = ExchangeCosts { exchange_s: 0.0, ..four() };
+        let counted = aggregate(&joined, Vec::new(), vec![count(30)], 1.0);
+        let plan = on(&counted, &[LARGE; 2], &costs, RankPolicy::All).plan;
+        let mut found = None;
+        let mut below = vec![plan.root.clone()];
+        while let Some(relation) = below.pop() {
+            if let Operator::Exchange { kind: ExchangeKind::HashOrBroadcast { bytes_max, .. }, .. } =
+                relation.operator
+            {
+                found = Some(bytes_max);
+            }
+            below.extend(relation.inputs().into_iter().cloned());
+        }
+        found.expect("a choice")
+    };
+    let (few, more) = (bytes_max(4e7, 4e7), bytes_max(5e7, 4e7));
+    assert!(few > 1 << 20 && few < more && more < 256 << 20, "{few} {more}");
+    assert_eq!(bytes_max(6e9, 5e9), 256 << 20);
 }
 
 #[test]
@@ -376,7 +440,7 @@ fn a_broadcast_pays_while_it_moves_less_than_two_shuffles() {
     // Without fixed times, and building for nothing: build × (ranks − 1) < (build + probe) × (ranks − 1) / ranks.
     let costs = ExchangeCosts {
         exchange_s: 0.0,
-        partition_row_s: 0.0,
+        pack_bytes_per_s: f64::INFINITY,
         build_row_s: 0.0,
         probe_row_s: 0.0,
         output_row_s: 0.0,

@@ -56,8 +56,14 @@ fn rows_on_two_ranks(relation: &Relation) -> Vec<Row> {
     let row = |value: i128| vec![Some(value); 3];
     let rows = (0..4).map(|value| (value as usize, row(value))).collect();
     let tables = Tables::from([("a".to_owned(), rows), ("b".to_owned(), vec![(0, row(0)), (1, row(1))])]);
-    let mut ranks =
-        Ranks { count: 2, tables: &tables, parameters: &[], random: Random(1), is_checked: false };
+    let mut ranks = Ranks {
+        count: 2,
+        tables: &tables,
+        parameters: &[],
+        random: Random(1),
+        choices: 1,
+        is_checked: false,
+    };
     let mut rows =
         ranks.run(&gather(&Arc::new(relation.clone()))).expect("it runs, if wrongly").swap_remove(0);
     rows.sort();

@@ -1,0 +1,113 @@
+//! Joins of which it turns out when the query runs whether both sides are shuffled or the smaller one is broadcast.
+//!
+//! ```text
+//! build: fragment ── held until its bytes are known ─┬─ few on all ranks together ──► broadcast, and the probe side stays
+//! probe: fragment ── waits for that                  └─ more ──────────────────────► both are shuffled
+//! ```
+//!
+//! What a plan expects of rows behind filters and joins is often wrong by orders of magnitude, and a shuffle moves the probe
+//! side too, which is the larger one. So each shuffle of both sides of a join becomes such a choice, unless something above
+//! needs the join's rows on the ranks that own its keys. Most probe sides wait for the build side anyway, for its filter.
+//!
+//! Invariants: the plan is right whatever is chosen ([`Distribution::of`] accepts both). All ranks choose the same.
+//!
+//! Deliberately absent: broadcasts that turn out to be large. They are planned where little is expected.
+//!
+//! Source: adaptive query execution, as in Apache Spark's AQE. We differ: fragments run all at once, so what was
+//! begun is not planned anew; the build side is held back instead, as long as it is small.
+
+use std::sync::Arc;
+
+use super::{
+    cost::{ExchangeCosts, Load, row_bytes},
+    distribution::{Distribution, preserves},
+};
+use crate::{ExchangeId, ExchangeKind, JoinSide, Operator, Relation};
+
+/// More bytes than this, of all ranks, are not held back: while they are, nothing moves.
+const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
+/// Less than this is not worth the choice: what is expected to be shuffled is more.
+const HELD_BYTES_MIN: f64 = (64u64 << 10) as f64;
+/// Rows at which costs, which grow with them, are measured.
+const MANY_ROWS: f64 = 1e9;
+
+/// A join both of whose sides are shuffled.
+struct Candidate {
+    build: ExchangeId,
+    probe: ExchangeId,
+    bytes_max: u64,
+}
+
+/// The tree with choices wherever they are right and may pay.
+pub(super) fn with_choices(root: Arc<Relation>, costs: &ExchangeCosts) -> Arc<Relation> {
+    let mut candidates = Vec::new();
+    find_candidates(&root, costs, &mut candidates);
+    candidates.into_iter().fold(root, |root, candidate| {
+        let chosen = with_choice(&root, &candidate);
+        if Distribution::of(&chosen).is_ok() { chosen } else { root }
+    })
+}
+
+fn find_candidates(relation: &Relation, costs: &ExchangeCosts, found: &mut Vec<Candidate>) {
+    if let Operator::Join { kind, left, right, build, .. } = &relation.operator
+        && let (Some(left), Some(right)) = (shuffled(left), shuffled(right))
+        && !preserves(*kind, *build)
+    {
+        let (build, probe) = match build {
+            JoinSide::Left => (left, right),
+            JoinSide::Right => (right, left),
+        };
+        let bytes_max = broadcast_bytes_max(costs, build.1, probe.1).min(HELD_BYTES_MAX);
+        if bytes_max >= HELD_BYTES_MIN {
+            found.push(Candidate { build: build.0, probe: probe.0, bytes_max: bytes_max as u64 });
+        }
+    }
+    relation.inputs().into_iter().for_each(|input| find_candidates(input, costs, found));
+}
+
+/// The number and the input of a shuffle.
+fn shuffled(relation: &Relation) -> Option<(ExchangeId, &Relation)> {
+    match &relation.operator {
+        Operator::Exchange { input, id, kind: ExchangeKind::Hash { .. } } => Some((*id, &**input)),
+        _ => None,
+    }
+}
+
+/// The bytes of a build side up to which to broadcast it takes no longer than to shuffle both.
+fn broadcast_bytes_max(costs: &ExchangeCosts, build: &Relation, probe: &Relation) -> f64 {
+    let ranks = costs.rank_count();
+    let load = |relation: &Relation, rows| Load {
+        rows,
+        row_bytes: row_bytes(&relation.columns()),
+        senders: ranks,
+        owners: ranks,
+    };
+    let shuffle = ExchangeKind::Hash { keys: Vec::new() };
+    let probe_seconds = costs.movement(&shuffle, load(probe, probe.estimate.rows.max(0.0))).seconds;
+    // How much longer a shuffle of both takes.
+    let gain = |rows| {
+        let shuffled = costs.movement(&shuffle, load(build, rows)).seconds + rows / ranks * costs.build_row_s;
+        let broadcast =
+            costs.movement(&ExchangeKind::Broadcast, load(build, rows)).seconds + rows * costs.build_row_s;
+        probe_seconds + shuffled - broadcast
+    };
+    let (first, later) = (gain(0.0), gain(MANY_ROWS));
+    let rows = if later < first { first / (first - later) * MANY_ROWS } else { f64::INFINITY };
+    rows * row_bytes(&build.columns())
+}
+
+fn with_choice(relation: &Relation, candidate: &Candidate) -> Arc<Relation> {
+    let mut relation = relation.map_inputs(&mut |input| with_choice(input, candidate));
+    let Candidate { build, probe, bytes_max } = *candidate;
+    if let Operator::Exchange { id, kind, .. } = &mut Arc::make_mut(&mut relation).operator
+        && let ExchangeKind::Hash { keys } = kind
+    {
+        let keys = std::mem::take(keys);
+        *kind = match *id {
+            id if id == build => ExchangeKind::HashOrBroadcast { keys, bytes_max },
+            id if id == probe => ExchangeKind::HashOrStay { keys, partner: build },
+            _ => ExchangeKind::Hash { keys },
+        };
+    }
+    relation
+}
