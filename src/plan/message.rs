@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 13;
+pub const PROTOCOL_VERSION: u32 = 14;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -556,6 +556,15 @@ pub enum RankChoice {
     },
 }
 
+/// What ranks chose for both sides of a join when they knew how large the smaller one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExchangeChoice {
+    /// Both go to the owners of their keys.
+    Shuffle,
+    /// Every rank gets the smaller one, and the rows of the other stay.
+    Broadcast,
+}
+
 /// What an exchange has moved on one rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeTraffic {
@@ -563,8 +572,12 @@ pub struct ExchangeTraffic {
     pub rank: u32,
     /// The exchange's kind and number, in words.
     pub exchange: String,
+    /// What the ranks have chosen, where a shuffle could become a broadcast.
+    pub choice: Option<ExchangeChoice>,
     /// Rows that the rank has given to it; one that every rank gets counts once.
     pub sent_rows: u64,
+    /// Rows that stayed on the rank as the other side of their join was broadcast.
+    pub kept_rows: u64,
     /// Bytes of blocks that the rank has sent, to itself too, once for each rank that got them.
     pub sent_bytes: u64,
     /// Rows that came.

@@ -23,8 +23,8 @@ use std::{ffi::CString, time::Duration};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
-    ActualRows, DeviceWork, EngineEstimates, ExchangeTraffic, OperatorMetrics, PlanFacts, QueryMetrics,
-    QueryRequest, RankChoice, RanksReport, plan_lines,
+    ActualRows, DeviceWork, EngineEstimates, ExchangeChoice, ExchangeTraffic, OperatorMetrics, PlanFacts,
+    QueryMetrics, QueryRequest, RankChoice, RanksReport, plan_lines,
 };
 
 use super::{
@@ -232,7 +232,14 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
         let mean = received as f64 / of_ranks.len() as f64;
         let skew = if received == 0 { 1.0 } else { most as f64 / mean };
         let rows: u64 = of_ranks.iter().map(|traffic| traffic.sent_rows).sum();
-        lines.push(format!("{exchange}: rows={rows} bytes={received} skew={skew:.2}"));
+        let kept: u64 = of_ranks.iter().map(|traffic| traffic.kept_rows).sum();
+        let choice = match of_ranks.iter().find_map(|traffic| traffic.choice) {
+            None => String::new(),
+            Some(ExchangeChoice::Shuffle) => ", shuffled".to_owned(),
+            Some(ExchangeChoice::Broadcast) if kept > 0 => format!(", stayed rows={kept}"),
+            Some(ExchangeChoice::Broadcast) => ", broadcast".to_owned(),
+        };
+        lines.push(format!("{exchange}{choice}: rows={rows} bytes={received} skew={skew:.2}"));
         for traffic in of_ranks {
             lines.push(format!("  {}", traffic_line(traffic, with_times)));
         }

@@ -3,7 +3,7 @@
 //! ```text
 //! head     magic u32 │ version u16 │ rank u16 │ ranks u16 │ flags u16 │ exchanges u16 │ aborts u16
 //!          generation u64 │ block_bytes_max u64 │ round u64
-//! exchange query u64 │ exchange u32 │ flags u16 │ first sender u16 │ room u64
+//! exchange query u64 │ exchange u32 │ flags u16 │ first sender u16 │ room u64 │ announced u64
 //!          for each rank: count of blocks for it u8, then the bytes of each u64
 //! abort    query u64 │ kind u16 │ reason's bytes u16 │ reason
 //! the rest zeros
@@ -34,14 +34,15 @@ const REASON_BYTES_MAX: usize = 512;
 pub const RANKS_MAX: usize = 1024;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PXR\n");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 16 + 24;
-const EXCHANGE_BYTES: usize = 24;
+const EXCHANGE_BYTES: usize = 32;
 const ABORT_BYTES: usize = 12;
 
 const IS_LEAVING: u16 = 1;
 const IS_ENDED: u16 = 1;
 const IS_CLOSED: u16 = 2;
+const IS_ANNOUNCED: u16 = 4;
 
 /// What all ranks of one communicator have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub(super) struct ExchangeEntry {
     pub(super) first_sender: Rank,
     /// What it has room for, in one piece.
     pub(super) room_bytes: u64,
+    /// The number that it says of its rows.
+    pub(super) announced: Option<u64>,
     /// For each rank the bytes of the next blocks for it.
     pub(super) blocks: Vec<Vec<u64>>,
 }
@@ -137,13 +140,15 @@ impl ControlShape {
             bytes.extend(number.to_le_bytes());
         }
         for entry in exchanges {
-            let flags =
-                if entry.is_ended { IS_ENDED } else { 0 } | if entry.is_closed { IS_CLOSED } else { 0 };
+            let flags = if entry.is_ended { IS_ENDED } else { 0 }
+                | if entry.is_closed { IS_CLOSED } else { 0 }
+                | if entry.announced.is_some() { IS_ANNOUNCED } else { 0 };
             bytes.extend(entry.key.query.0.to_le_bytes());
             bytes.extend(entry.key.exchange.0.to_le_bytes());
             bytes.extend(flags.to_le_bytes());
             bytes.extend(entry.first_sender.0.to_le_bytes());
             bytes.extend(entry.room_bytes.to_le_bytes());
+            bytes.extend(entry.announced.unwrap_or(0).to_le_bytes());
             assert_eq!(entry.blocks.len(), self.rank_count, "destinations of an exchange");
             for blocks in &entry.blocks {
                 assert!(blocks.len() <= BLOCKS_A_DESTINATION_MAX, "blocks of a destination");
@@ -204,10 +209,15 @@ impl ControlShape {
 
     fn read_exchange(&self, reader: &mut Reader) -> Read<ExchangeEntry> {
         let key = ExchangeKey { query: QueryId(reader.u64()?), exchange: ExchangeId(reader.u32()?) };
-        let flags = flags(reader.u16()?, IS_ENDED | IS_CLOSED)?;
+        let flags = flags(reader.u16()?, IS_ENDED | IS_CLOSED | IS_ANNOUNCED)?;
         let first_sender = Rank(reader.u16()?);
         within("first sender", usize::from(first_sender.0), self.rank_count - 1)?;
         let room_bytes = reader.u64()?;
+        let announced = match (flags & IS_ANNOUNCED != 0, reader.u64()?) {
+            (true, number) => Some(number),
+            (false, 0) => None,
+            (false, number) => return Err(format!("a number that it does not announce: {number}")),
+        };
         let mut blocks = Vec::with_capacity(self.rank_count);
         for _ in 0..self.rank_count {
             let count = within("blocks", usize::from(reader.u8()?), BLOCKS_A_DESTINATION_MAX)?;
@@ -219,6 +229,7 @@ impl ControlShape {
             is_closed: flags & IS_CLOSED != 0,
             first_sender,
             room_bytes,
+            announced,
             blocks,
         })
     }
@@ -323,6 +334,7 @@ mod tests {
             is_closed: exchange == 2,
             first_sender: Rank(2),
             room_bytes: 777,
+            announced: (exchange > 0).then_some(u64::from(exchange)),
             blocks: vec![vec![64, 1 << 20], Vec::new(), vec![128; BLOCKS_A_DESTINATION_MAX]],
         };
         let abort = |kind, reason: &str| AbortEntry { query: QueryId(9), kind, reason: reason.to_owned() };

@@ -10,6 +10,7 @@
 //!   processes
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
 //!   other at its beginning; `patience.rs`: how long somebody is waited for
+//! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
 //! - `block.rs`, `pack.rs`: how rows lie in a block, and how they come there and back
@@ -36,6 +37,7 @@
 //! Source: queue-based scheduling, adaptive regulation and dynamic buffering as in PystachIO (arXiv 2512.02862), sections 5.3 and 5.4.
 //! We differ: receivers give credit, so that a queue that is full on one rank stops its own senders only.
 
+mod announcement;
 mod block;
 mod communicator;
 mod inbox;
@@ -55,6 +57,7 @@ mod tests;
 use std::fmt;
 
 pub use self::{
+    announcement::{Announcements, NOT_ANNOUNCED},
     block::{BlockColumn, BlockLayout, BlockParts},
     communicator::{Awaited, Communicator, ReceivePart, SendPart},
     inbox::{InboxConsumer, ReceivedBlock},

@@ -21,6 +21,7 @@ use self::thread::NetworkThread;
 use super::{
     BLOCK_ALIGNMENT, Communicator, ExchangeKey, ExchangeRegion, ExchangeSpec, QueryExchanges, QueryId,
     RANKS_MAX, Rank,
+    announcement::Announcement,
     inbox::{Inbox, InboxConsumer},
     message::EXCHANGES_MAX,
     outbox::{GatherLimits, Outbox, OutboxProducer},
@@ -290,6 +291,7 @@ impl ExchangeNetwork {
             outbox: Outbox::new(extent(spec.outbox_bytes)?, self.rank_count, limits),
             inbox: Inbox::new(extent(spec.inbox_bytes)?),
             counters: Counters::default(),
+            announcement: Announcement::default(),
         }))
     }
 

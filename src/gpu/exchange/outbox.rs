@@ -18,6 +18,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     Rank,
+    announcement::NOT_ANNOUNCED,
     message::BLOCKS_A_DESTINATION_MAX,
     query::{Exchange, STOP_INTERVAL},
     region::{RegionBlock, RegionExtent},
@@ -289,13 +290,19 @@ impl Clone for OutboxProducer {
 
 impl Drop for OutboxProducer {
     fn drop(&mut self) {
-        let Exchange { outbox, health, key, .. } = &*self.exchange;
+        let Exchange { outbox, health, key, announcement, .. } = &*self.exchange;
         if !self.is_finished {
             let early = || Error::internal(format!("a producer of {key} ended before it had sent all"));
             // Where the query failed or was cancelled that is why.
             health.fail(health.check().err().unwrap_or_else(early), true);
         }
-        outbox.lock().producer_count -= 1;
+        let mut state = outbox.lock();
+        if state.producer_count == 1 {
+            // Before anybody could see that it has ended.
+            announcement.say(NOT_ANNOUNCED);
+        }
+        state.producer_count -= 1;
+        drop(state);
         health.waker.wake();
     }
 }

@@ -18,6 +18,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     ExchangeId, ExchangeKey, QueryId,
+    announcement::{Announcement, Announcements},
     inbox::{Inbox, InboxConsumer},
     outbox::{Outbox, OutboxProducer},
 };
@@ -198,6 +199,7 @@ pub(super) struct Exchange {
     pub(super) outbox: Outbox,
     pub(super) inbox: Inbox,
     pub(super) counters: Counters,
+    pub(super) announcement: Announcement,
 }
 
 impl Exchange {
@@ -205,6 +207,7 @@ impl Exchange {
     pub(super) fn wake_drivers(&self) {
         self.outbox.changed.notify_all();
         self.inbox.changed.notify_all();
+        self.announcement.changed.notify_all();
     }
 }
 
@@ -250,6 +253,11 @@ impl QueryExchanges {
     pub fn take_inbox(&mut self, id: ExchangeId) -> Result<InboxConsumer> {
         let taken = self.ends.get_mut(&id).and_then(|ends| ends.consumer.take());
         taken.ok_or_else(|| self.not_there("inbox", id))
+    }
+
+    /// What ranks say of an exchange, if there is such a one.
+    pub fn announcements(&self, id: ExchangeId) -> Option<Announcements> {
+        self.ends.get(&id).map(|ends| Announcements { exchange: ends.exchange.clone() })
     }
 
     fn not_there(&self, end: &str, id: ExchangeId) -> Error {

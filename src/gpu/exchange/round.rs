@@ -68,6 +68,7 @@ mod tests {
                 is_closed: false,
                 first_sender: Rank(first_sender),
                 room_bytes,
+                announced: None,
                 blocks: vec![blocks.to_vec(), vec![64], Vec::new()],
             };
             ControlBlock { exchanges: vec![entry], ..ControlBlock::default() }

@@ -343,13 +343,14 @@ impl NetworkThread {
         let count = self.exchanges.len().max(1);
         let turn = (self.round % count as u64) as usize;
         for (key, open) in self.exchanges.iter().cycle().skip(turn).take(self.exchanges.len()) {
-            let Exchange { outbox, inbox, .. } = &*open.exchange;
+            let Exchange { outbox, inbox, announcement, .. } = &*open.exchange;
             exchanges.push(ExchangeEntry {
                 key: *key,
                 is_ended: outbox.has_ended(),
                 is_closed: inbox.is_closed(),
                 first_sender: open.first_sender,
                 room_bytes: if may_move { inbox.room() } else { 0 },
+                announced: announcement.own(),
                 blocks: outbox.offer(&mut blocks_left, now),
             });
         }
@@ -399,6 +400,7 @@ impl NetworkThread {
             let Some(open) = self.exchanges.get_mut(&key) else {
                 return Err(Error::internal(format!("{key} was told of and is not open")));
             };
+            hear_announced(table, &open.exchange);
             move_blocks(table, self.rank, open, &mut group, (&mut sends, &mut receives))?;
             if table.iter().all(|block| block.exchange(key).is_some_and(|entry| entry.is_ended)) {
                 self.end_exchange(key);
@@ -476,6 +478,16 @@ impl NetworkThread {
             }
             !is_over
         });
+    }
+}
+
+/// Notes what all ranks say of an exchange, once they all do.
+fn hear_announced(table: &[ControlBlock], exchange: &Exchange) {
+    let announced = |block: &ControlBlock| block.exchange(exchange.key)?.announced;
+    if !exchange.announcement.is_known()
+        && let Some(numbers) = table.iter().map(announced).collect()
+    {
+        exchange.announcement.hear(numbers);
     }
 }
 

@@ -330,3 +330,46 @@ fn what_there_is_no_room_for_is_refused_and_no_more() {
     producer.finish();
     open.finish().unwrap();
 }
+
+#[test]
+fn what_ranks_say_of_an_exchange_all_of_them_hear() {
+    for seed in both([0, 1, 2]) {
+        let heard = on_all(&ranks(3, seed), seed, |rank| -> Result<[Vec<u64>; 2]> {
+            let mut query = rank.open(5, &[0, 1])?;
+            let numbers = [0, 1].map(|id| query.announcements(ExchangeId(id)).unwrap());
+            // Each rank has something else to say, and one of them nothing of the second exchange.
+            numbers[0].say(u64::from(rank.rank.0) * 10);
+            numbers[0].say(99);
+            let outbox = query.take_outbox(ExchangeId(1))?;
+            if rank.rank != Rank(1) {
+                numbers[1].say(7);
+            }
+            outbox.finish();
+            let heard = [numbers[0].wait()?, numbers[1].wait()?];
+            query.finish()?;
+            Ok(heard)
+        });
+        for heard in heard {
+            assert_eq!(heard.unwrap(), [vec![0, 10, 20], vec![7, NOT_ANNOUNCED, 7]], "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_word_in_a_query_that_is_over() {
+    for seed in both([0, 1]) {
+        let ends = on_all(&ranks(2, seed), seed, |rank| {
+            let query = rank.open(5, &[0]).unwrap();
+            let numbers = query.announcements(ExchangeId(0)).unwrap();
+            match rank.rank {
+                Rank(0) => numbers.wait().unwrap_err(),
+                _ => {
+                    let error = Error::new(ErrorKind::FileAccess, "no space");
+                    query.abort(&error);
+                    error
+                }
+            }
+        });
+        assert!(ends[0].kind == ErrorKind::Peer && ends[0].message.contains("no space"), "{}", ends[0]);
+    }
+}

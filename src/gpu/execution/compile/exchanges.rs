@@ -70,6 +70,15 @@ impl Exchange<'_> {
         let compile = |keys: &[Expression]| RowProgram::compile(keys, &below.columns, &query.parameters);
         let target = match kind {
             ExchangeKind::Hash { keys } => Target::Owner(Box::new(compile(keys)?)),
+            ExchangeKind::HashOrBroadcast { keys, bytes_max } => {
+                // For the rows that are held until it is chosen.
+                query.memory.add_holder();
+                Target::OwnerOrAll { keys: Box::new(compile(keys)?), bytes_max: *bytes_max }
+            }
+            ExchangeKind::HashOrStay { keys, partner } => {
+                let partner = crate::exchange::ExchangeId(partner.0);
+                Target::OwnerOrSelf { keys: Box::new(compile(keys)?), partner }
+            }
             ExchangeKind::Broadcast => Target::All,
             ExchangeKind::Gather | ExchangeKind::Merge { .. } => Target::First,
             ExchangeKind::Own { keys } if keys.is_empty() && rank.rank != Rank(0) => {
@@ -106,7 +115,9 @@ impl Exchange<'_> {
     fn description(&self) -> String {
         let id = self.id.0;
         match self.kind {
-            ExchangeKind::Hash { .. } => format!("Shuffle {id}"),
+            ExchangeKind::Hash { .. }
+            | ExchangeKind::HashOrBroadcast { .. }
+            | ExchangeKind::HashOrStay { .. } => format!("Shuffle {id}"),
             ExchangeKind::Broadcast => format!("Broadcast {id}"),
             ExchangeKind::Gather => format!("Gather {id}"),
             ExchangeKind::Merge { .. } => format!("Merge {id}"),

@@ -17,8 +17,8 @@ use pystachio_engine::{
     spool::{READER_STOPPED, Spool},
 };
 use pystachio_plan::{
-    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, ExchangeTraffic, QueryMetrics, QueryRequest,
-    Result,
+    ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, ExchangeChoice, ExchangeTraffic, QueryMetrics,
+    QueryRequest, Result,
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -28,6 +28,7 @@ use crate::{
     execution::{
         Operator,
         compile::compile,
+        exchange::{BROADCAST_CHOSEN, SHUFFLE_CHOSEN},
         query::{Driver, Query, failure_of_panic},
     },
     operation::{ArrowBatches, column_schema},
@@ -341,7 +342,13 @@ fn count_moved(query: &Query) {
         exchanges.push(ExchangeTraffic {
             rank: rank.map_or(0, |place| place.rank.0.into()),
             exchange: operator.description.clone(),
+            choice: match (operator.counter(BROADCAST_CHOSEN), operator.counter(SHUFFLE_CHOSEN)) {
+                (0, 0) => None,
+                (0, _) => Some(ExchangeChoice::Shuffle),
+                _ => Some(ExchangeChoice::Broadcast),
+            },
             sent_rows: operator.counter("rows_sent"),
+            kept_rows: operator.counter("rows_kept"),
             sent_bytes: moved.sent_bytes,
             received_rows: operator.row_count.unwrap_or(0),
             received_bytes: moved.received_bytes,

@@ -9,6 +9,7 @@
 //! vain. What fails first on this rank is what the query fails with here.
 
 use std::{
+    collections::BTreeMap,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, MutexGuard, OnceLock},
@@ -18,7 +19,12 @@ use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
-use super::{received::ReceivedRows, sending::SendingFragment, shared_keys::SharedKeys};
+use super::{
+    choice::BroadcastChoice,
+    received::ReceivedRows,
+    sending::{SendingFragment, WayOut},
+    shared_keys::SharedKeys,
+};
 use crate::{
     device::Claim,
     exchange::{
@@ -243,6 +249,7 @@ impl Exchanges {
     ///
     /// `Internal` where there can be no thread.
     pub(in crate::execution) fn begin(&self, query: &Arc<Query>) -> Result<()> {
+        let Some(RankPlace { rank, .. }) = self.place() else { return Ok(()) };
         let mut state = self.lock();
         let ExchangesState { planned, shared, open, begun, threads, key_threads, .. } = &mut *state;
         let Some(open) = open else { return Ok(()) };
@@ -255,13 +262,23 @@ impl Exchanges {
                 let _ = guarded(&of_query, || keys.receive(&of_query, inbox, operator));
             })?);
         }
+        let choices: BTreeMap<ExchangeId, BroadcastChoice> = planned
+            .iter()
+            .filter_map(|planned| {
+                let bytes_max = planned.sending.broadcast_bytes_max()?;
+                let announcements = open.announcements(planned.id)?;
+                Some((planned.id, BroadcastChoice { announcements, bytes_max }))
+            })
+            .collect();
         for PlannedExchange { id, operator, sending, received } in planned.drain(..) {
             let (outbox, inbox) = (open.take_outbox(id)?, open.take_inbox(id)?);
             begun.push((id, operator, received.clone()));
             let of_query = query.clone();
+            let choice = choices.get(&sending.chosen_by().unwrap_or(id)).cloned();
+            let way = WayOut { outbox, rank, received: received.clone(), choice };
             threads.push(query.threads.start(THREAD_NAME, move || {
                 // What it fails with is noted.
-                let _ = guarded(&of_query, || sending.send(&of_query, outbox));
+                let _ = guarded(&of_query, || sending.send(&of_query, way));
             })?);
             if received.is_unwanted() {
                 continue;

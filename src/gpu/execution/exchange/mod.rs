@@ -9,6 +9,7 @@
 //!
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
 //! - `sending.rs`: the fragment below an exchange
+//! - `choice.rs`: whether a join's build side is broadcast after all
 //! - `received.rs`: rows that came, held or spilled until somebody asks for them
 //! - `shared_keys.rs`: keys of a build side that all ranks give to one another, for filters that pass exchanges
 //! - `source.rs`: what is above an exchange reads; and `Own`, at which nothing moves
@@ -32,6 +33,7 @@
 //!
 //! Deliberately absent: how rows move (`crate::exchange`); who starts the query on all ranks (`ranks`).
 
+mod choice;
 mod exchanges;
 mod received;
 mod sending;
@@ -42,7 +44,7 @@ pub use self::exchanges::RankPart;
 pub(super) use self::{
     exchanges::{Exchanges, RankPlace},
     received::ReceivedRows,
-    sending::{SendingFragment, Target},
+    sending::{BROADCAST_CHOSEN, SHUFFLE_CHOSEN, SendingFragment, Target},
     shared_keys::{KeyGiver, SharedKeys},
     source::{ExchangeSource, OwnSource},
 };

@@ -156,6 +156,18 @@ impl ReceivedRows {
         Ok(spilled.whole())
     }
 
+    /// Keeps rows of this rank that stay here, if there is room or nobody asks for them; else gives them back.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    pub(super) fn keep(&self, driver: &Driver, chunk: Chunk) -> Result<Option<Chunk>> {
+        Ok(match self.hold(driver, chunk)? {
+            Offer::Taken | Offer::Unwanted => None,
+            Offer::Refused(chunk) => Some(chunk),
+        })
+    }
+
     /// Keeps rows on the device, if there is room.
     fn hold(&self, driver: &Driver, chunk: Chunk) -> Result<Offer> {
         let rows = Rows::from(chunk.clone());

@@ -6,10 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_plan::Result;
+use pystachio_plan::{Error, Result};
 
+use super::{
+    choice::{BroadcastChoice, HeldRows},
+    received::ReceivedRows,
+};
 use crate::{
-    exchange::{OutboxProducer, Rank, Routing},
+    device::{Chunk, Rows},
+    exchange::{ExchangeId, OutboxProducer, Rank, Routing},
     execution::{
         Driver, Operator,
         expressions::RowProgram,
@@ -22,6 +27,10 @@ use crate::{
 pub(in crate::execution) enum Target {
     /// The rank that owns the keys.
     Owner(Box<RowProgram>),
+    /// As `Owner`, unless all ranks' rows together have no more bytes than these: then every rank.
+    OwnerOrAll { keys: Box<RowProgram>, bytes_max: u64 },
+    /// As `Owner`, unless the rows of this exchange go to all ranks: then nobody else.
+    OwnerOrSelf { keys: Box<RowProgram>, partner: ExchangeId },
     /// Every rank.
     All,
     /// Rank 0.
@@ -40,6 +49,9 @@ pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) filters: Vec<Arc<RuntimeFilter>>,
 }
 
+/// Counters of exchanges that have chosen one or the other.
+pub(in crate::execution) const BROADCAST_CHOSEN: &str = "broadcast_chosen";
+pub(in crate::execution) const SHUFFLE_CHOSEN: &str = "shuffle_chosen";
 /// How long a fragment waits for filters at most: it is right without them, and this is longer than most build sides take.
 const FILTER_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it looks.
@@ -51,12 +63,15 @@ impl SendingFragment {
     /// # Errors
     ///
     /// Those of the rows, of sending, and what the query fails with on other ranks.
-    pub(super) fn send(self, query: &Arc<Query>, outbox: OutboxProducer) -> Result<()> {
+    pub(super) fn send(self, query: &Arc<Query>, way: WayOut) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
         let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), self.operator);
         let scans = self.scans.clone();
         // A panic has a better reason than that the producer ended.
-        let work = AssertUnwindSafe(|| self.send_rows(&mut driver, &outbox));
+        let work = AssertUnwindSafe(|| {
+            self.wait_for_filters(&mut driver, &way.outbox)?;
+            self.send_rows(&mut driver, &way)
+        });
         let sent = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
         let sent = driver.first_failure(sent);
         // Also those that were not read to their end.
@@ -64,15 +79,31 @@ impl SendingFragment {
         driver.merge_metrics();
         match sent {
             Ok(()) => {
-                outbox.finish();
+                way.outbox.finish();
                 Ok(())
             }
             Err(error) => {
                 // Before the producer says of itself that it has ended early.
                 let error = query.exchanges.fail(error);
-                outbox.fail(&error);
+                way.outbox.fail(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// The bytes up to which all ranks get its rows, if that is chosen.
+    pub(super) fn broadcast_bytes_max(&self) -> Option<u64> {
+        match &self.target {
+            Target::OwnerOrAll { bytes_max, .. } => Some(*bytes_max),
+            _ => None,
+        }
+    }
+
+    /// The other exchange that chooses for it, if there is such a one.
+    pub(super) fn chosen_by(&self) -> Option<ExchangeId> {
+        match &self.target {
+            Target::OwnerOrSelf { partner, .. } => Some(*partner),
+            _ => None,
         }
     }
 
@@ -89,30 +120,45 @@ impl SendingFragment {
         })
     }
 
-    fn send_rows(self, driver: &mut Driver, outbox: &OutboxProducer) -> Result<()> {
-        self.wait_for_filters(driver, outbox)?;
+    fn send_rows(self, driver: &mut Driver, way: &WayOut) -> Result<()> {
+        let WayOut { outbox, choice, .. } = way;
         let Self { mut input, target, operator, .. } = self;
-        while outbox.is_wanted() {
+        let chosen =
+            || choice.as_ref().ok_or_else(|| Error::internal("an exchange that has nothing to choose"));
+        let mut held = None;
+        let route = match target {
+            Target::Owner(keys) => Route::Owner(keys),
+            Target::All => Route::All,
+            Target::First => Route::To(Rank(0)),
+            Target::OwnerOrAll { keys, .. } => {
+                let choice = chosen()?;
+                held = Some(HeldRows::take(&mut input, driver, (choice, outbox, operator))?);
+                let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
+                driver.work_for(operator, |driver| count_choice(driver, is_broadcast));
+                if is_broadcast { Route::All } else { Route::Owner(keys) }
+            }
+            Target::OwnerOrSelf { keys, .. } => {
+                let choice = chosen()?;
+                let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
+                driver.work_for(operator, |driver| count_choice(driver, is_broadcast));
+                if is_broadcast { Route::Stay } else { Route::Owner(keys) }
+            }
+        };
+        let has_more = held.as_ref().is_none_or(|held| !held.is_all);
+        if let Some(HeldRows { chunks, claim, .. }) = held {
+            for chunk in chunks {
+                driver.work_for(operator, |driver| way.send(driver, chunk, &route))?;
+            }
+            drop(claim);
+        }
+        while has_more && outbox.is_wanted() {
             let Some(rows) = input.next(driver)? else { break };
             if rows.row_count == 0 {
                 continue;
             }
             driver.work_for(operator, |driver| {
-                let queue = &driver.queue;
-                let chunk = queue.chunk_of(&rows)?;
-                let keys = match &target {
-                    Target::Owner(keys) => keys.evaluate_cells(queue, &rows)?,
-                    Target::All | Target::First => Vec::new(),
-                };
-                driver.check_faults()?;
-                let routing = match &target {
-                    Target::Owner(_) => Routing::Hash { keys: &keys, nulls_match: true },
-                    Target::All => Routing::Broadcast,
-                    Target::First => Routing::Gather(Rank(0)),
-                };
-                outbox.send(&driver.queue, &chunk, &routing)?;
-                driver.count("rows_sent", chunk.row_count as u64);
-                Ok(())
+                let chunk = driver.queue.chunk_of(&rows)?;
+                way.send(driver, chunk, &route)
             })?;
         }
         // What operators below hold is others' from now on.
@@ -120,4 +166,60 @@ impl SendingFragment {
         // Also of rows of which none was left.
         driver.check_faults()
     }
+}
+
+/// Where rows go, once that is decided.
+enum Route {
+    Owner(Box<RowProgram>),
+    All,
+    To(Rank),
+    /// Nowhere: they are this rank's.
+    Stay,
+}
+
+/// How a fragment's rows leave it.
+pub(super) struct WayOut {
+    pub(super) outbox: OutboxProducer,
+    /// This rank.
+    pub(super) rank: Rank,
+    /// What comes to this rank by the same exchange.
+    pub(super) received: Arc<ReceivedRows>,
+    /// What the ranks decide before the first row leaves.
+    pub(super) choice: Option<BroadcastChoice>,
+}
+
+impl WayOut {
+    fn send(&self, driver: &mut Driver, chunk: Chunk, route: &Route) -> Result<()> {
+        let Self { outbox, received, .. } = self;
+        let queue = &driver.queue;
+        let row_count = chunk.row_count as u64;
+        let keys = match route {
+            Route::Owner(keys) => keys.evaluate_cells(queue, &Rows::from(chunk.clone()))?,
+            Route::All | Route::To(_) | Route::Stay => Vec::new(),
+        };
+        driver.check_faults()?;
+        let queue = &driver.queue;
+        let (counter, routing) = match route {
+            Route::Owner(_) => ("rows_sent", Routing::Hash { keys: &keys, nulls_match: true }),
+            Route::All => ("rows_sent", Routing::Broadcast),
+            Route::To(rank) => ("rows_sent", Routing::Gather(*rank)),
+            Route::Stay => ("rows_kept", Routing::Gather(self.rank)),
+        };
+        match route {
+            Route::Stay => {
+                // What there is no room for goes by the exchange, which spills it.
+                if let Some(chunk) = received.keep(driver, chunk)? {
+                    outbox.send(queue, &chunk, &routing)?;
+                }
+            }
+            _ => outbox.send(queue, &chunk, &routing)?,
+        }
+        driver.count(counter, row_count);
+        Ok(())
+    }
+}
+
+/// Counts what the ranks have chosen, for who explains the query.
+fn count_choice(driver: &mut Driver, is_broadcast: bool) {
+    driver.count(if is_broadcast { BROADCAST_CHOSEN } else { SHUFFLE_CHOSEN }, 1);
 }

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{DataType, Result};
 
+use super::choice::bytes_of;
 use crate::{
     device::{CellType, Chunk, Claim, Column},
     exchange::{InboxConsumer, OutboxProducer, Routing},
@@ -180,6 +181,5 @@ fn no_mark() -> pystachio_plan::Error {
 
 /// Lets a claim grow by what a chunk takes, if there is room.
 fn try_grow(claim: &mut Claim, chunk: &Chunk) -> bool {
-    let bytes: u64 = chunk.columns.iter().flat_map(Column::buffers).map(|buffer| buffer.bytes()).sum();
-    claim.try_resize(claim.bytes() + bytes)
+    claim.try_resize(claim.bytes() + bytes_of(chunk))
 }

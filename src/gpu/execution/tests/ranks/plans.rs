@@ -1,6 +1,6 @@
 //! Plans made by hand.
 
-use pystachio_plan::Function;
+use pystachio_plan::{ExchangeChoice, Function};
 
 use super::*;
 
@@ -200,4 +200,51 @@ fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
         plan(joined(JoinKind::Full, [grouped(0), grouped(100)], &keys, JoinSide::Right))
     };
     check_ranks(make, Rows::InAny, "the same twice");
+}
+
+/// Joins of which the plan expects much on both sides, over a build side of so many rows.
+fn check_choice(build_rows: usize, choice: ExchangeChoice) {
+    let (left, right) = (Table::made(shape(81, 3000)), Table::made(shape(82, build_rows)));
+    // Building takes three times as long as packing a key: a broadcast pays up to an eighth, or a quarter, of the other side's bytes.
+    let mut costs = ExchangeCosts { exchange_s: 0.0, whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
+    costs.build_row_s = 3.0 * 8.0 / costs.pack_bytes_per_s;
+    let options = RankedOptions { policy: RankPolicy::All, costs };
+    let expecting = |relation: Arc<Relation>, rows| Relation::new(relation.operator.clone(), rows);
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
+        let make = || {
+            let sides = [expecting(left.scan(0), 20_000.0), expecting(right.scan(10), 40_000.0)];
+            let both = joined(kind, sides, &[(int64(0), int64(10))], JoinSide::Right);
+            let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
+            plan(aggregated(both, &[(20, text(1))], vec![count], 3.0))
+        };
+        let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+        for (rank_count, memory_bytes, seed) in
+            [(2, PLENTY_BYTES / 4, Some(7)), (2, PLENTY_BYTES / 4, None), (3, 6 << 20, Some(3))]
+        {
+            let context = format!("{kind:?}, ranks {rank_count}, memory {memory_bytes}, seed {seed:?}");
+            let shape = RankShape { rank_count, memory_bytes, seed, options };
+            let answer = RankedFixture::new(shape).run(make()).unwrap();
+            let kept: u64 = answer.metrics.exchanges.iter().map(|traffic| traffic.kept_rows).sum();
+            let chosen: Vec<_> =
+                answer.metrics.exchanges.iter().filter_map(|traffic| traffic.choice).collect();
+            assert_eq!(chosen, vec![choice; 2 * rank_count], "{context}");
+            assert_eq!(kept > 0, choice == ExchangeChoice::Broadcast, "{context}");
+            assert_eq!(sorted(answer.rows), expected, "{context}");
+        }
+    }
+}
+
+#[test]
+fn a_build_side_that_turns_out_small_is_broadcast() {
+    check_choice(300, ExchangeChoice::Broadcast);
+}
+
+#[test]
+fn a_build_side_that_is_as_large_as_expected_is_shuffled() {
+    check_choice(60_000, ExchangeChoice::Shuffle);
+}
+
+#[test]
+fn a_build_side_that_one_rank_has_no_rows_of_is_broadcast() {
+    check_choice(1, ExchangeChoice::Broadcast);
 }
