@@ -20,7 +20,7 @@ use crate::platform::CudaPlatform;
 pub struct NcclCommunicator {
     membership: Membership,
     platform: Arc<CudaPlatform>,
-    /// Absent once it was given up, as the next one.
+    /// Absent once it was given up, as the next one; or where ranks tell one another otherwise.
     gather: Option<NcclGather>,
     transfers: Option<Connection>,
     is_registered: bool,
@@ -74,7 +74,7 @@ impl NcclCommunicator {
         let membership = Membership { rank, rank_count };
         platform.use_context()?;
         let memory = region.memory();
-        let gather_lease = memory.lease_stream(StreamPriority::High)?;
+        let gather_lease = options.gathers.then(|| memory.lease_stream(StreamPriority::High)).transpose()?;
         let lease = memory.lease_stream(StreamPriority::High)?;
         let local_lease = memory.lease_stream(StreamPriority::High)?;
         let transfers = Connection::open(library, &id.transfers, membership, options.connect_max)?;
@@ -82,8 +82,13 @@ impl NcclCommunicator {
             true => transfers.register(region.range()),
             false => Ok(false),
         };
+        let open = |lease| {
+            let connection = Connection::open(library, &id.gather, membership, options.connect_max)?;
+            Ok(NcclGather::new(connection, membership, platform.clone(), lease))
+        };
         let gather = registered.and_then(|is_registered| {
-            Ok((Connection::open(library, &id.gather, membership, options.connect_max)?, is_registered))
+            let gather = gather_lease.map(open).transpose()?;
+            Ok((gather, is_registered))
         });
         let (gather, is_registered) = match gather {
             Ok(connected) => connected,
@@ -95,7 +100,7 @@ impl NcclCommunicator {
         Ok(Self {
             membership,
             platform: platform.clone(),
-            gather: Some(NcclGather::new(gather, membership, platform.clone(), gather_lease)),
+            gather,
             transfers: Some(transfers),
             is_registered,
             stream: lease.stream(),

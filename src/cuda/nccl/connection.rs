@@ -4,12 +4,11 @@
 use std::{
     ffi::c_void,
     mem::MaybeUninit,
-    ptr,
-    sync::mpsc::channel,
-    thread,
+    ptr, thread,
     time::{Duration, Instant},
 };
 
+use crossbeam::channel::unbounded;
 use cudarc::{
     driver::sys::CUstream,
     nccl::sys::{ncclComm_t, ncclConfig_t, ncclDataType_t, ncclResult_t, ncclUniqueId},
@@ -202,7 +201,7 @@ impl Connection {
 /// they ended in time; what did not is left to a thread of its own, and to the end of the process.
 pub(super) fn abort_all(connections: Vec<Connection>) -> bool {
     let count = connections.len();
-    let (sender, receiver) = channel();
+    let (sender, receiver) = unbounded();
     for connection in connections {
         let sender = sender.clone();
         let abort = move || {

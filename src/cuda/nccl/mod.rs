@@ -94,6 +94,8 @@ impl NcclId {
 pub struct NcclOptions {
     /// All ranks are there within that, or none is connected.
     pub connect_max: Duration,
+    /// Whether ranks also tell one another by it (`begin_gather`). Those that do so otherwise spare a connection.
+    pub gathers: bool,
     /// Whether the exchange region is registered, so that GPUs that can write each other's memory do so without a copy in between. A
     /// library that has no registration does without.
     pub registers_region: bool,
@@ -104,6 +106,7 @@ impl Default for NcclOptions {
         Self {
             // Two processes that began at once needed half a second for a connection; those that begin again load the kernels first.
             connect_max: Duration::from_secs(20),
+            gathers: true,
             // Not before it is known to be faster, and to end as well.
             registers_region: false,
         }

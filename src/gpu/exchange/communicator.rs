@@ -30,6 +30,8 @@
 //! Source: rounds by one thread per rank as in PystachIO (arXiv 2512.02862), section 5.4; non-blocking communicators and abort as
 //! in the NCCL user guide ("Fault tolerance").
 
+use std::os::fd::BorrowedFd;
+
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::Rank;
@@ -103,6 +105,11 @@ pub trait Communicator: Send + 'static {
     /// Whether another rank has begun a gather that this one has not. A network that can't tell says no.
     fn is_awaited(&mut self) -> bool {
         false
+    }
+
+    /// What there is something to read of when another rank has told something. Of a network that has no such, the ranks look now and then.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
     }
 
     /// The ranks that the gather, or the oldest group, that is on its way waits for, as far as that is known.

@@ -9,7 +9,7 @@
 //! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: one between
 //!   processes
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
-//!   other at its beginning; `patience.rs`: how long somebody is waited for
+//!   other at its beginning; `patience.rs`: how long somebody is waited for; `waker.rs`: how the thread sleeps
 //! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
@@ -53,6 +53,7 @@ mod round;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod waker;
 
 use std::fmt;
 
@@ -69,7 +70,9 @@ pub use self::{
     patience::Patience,
     query::{ExchangeMetrics, ExchangeSpec, QueryExchanges},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
-    socket::{LinkSocket, RankLink, SocketCommunicator, links_of_one_host},
+    socket::{
+        ControlLinks, ControlledCommunicator, LinkSocket, RankLink, SocketCommunicator, links_of_one_host,
+    },
 };
 
 /// The number of a rank; ranks are numbered from 0.

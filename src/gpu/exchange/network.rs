@@ -26,7 +26,8 @@ use super::{
     message::EXCHANGES_MAX,
     outbox::{GatherLimits, Outbox, OutboxProducer},
     patience::Patience,
-    query::{Counters, Ends, Exchange, QueryHealth, Waker},
+    query::{Counters, Ends, Exchange, QueryHealth},
+    waker::Waker,
 };
 
 /// Queries that were given up, and are remembered for ranks that open them later. Not more than that are on their way to a rank: a
@@ -47,9 +48,10 @@ pub struct NetworkOptions {
     pub gather_age_max: Duration,
     /// So many bytes go from one rank to another in one round and exchange, unless one block has more.
     pub round_bytes_max: u64,
-    /// A rank without news joins a round after that while there are queries.
+    /// A rank without news joins a round after that while there are queries, if it can't hear that another one has begun it. So often it looks for
+    /// news.
     pub round_interval: Duration,
-    /// And after that while there are none.
+    /// And after that while there are none, or if it hears others.
     pub idle_interval: Duration,
     /// A rank that does not take part in a round within that has failed.
     pub silence_max: Duration,
@@ -162,9 +164,9 @@ impl ExchangeNetwork {
         assert!(options.block_bytes_max.is_multiple_of(BLOCK_ALIGNMENT), "bytes of a block");
         assert!(options.idle_interval < options.silence_max, "a rank that rests is not silent");
         region.use_on(communicator.stream())?;
-        let (waker, woken) = Waker::new();
+        let (waker, sleeper) = Waker::new()?;
         let shared = Arc::<NetworkShared>::default();
-        let thread = NetworkThread::new(communicator, options, shared.clone(), woken);
+        let thread = NetworkThread::new(communicator, options, shared.clone(), sleeper);
         let spawned =
             std::thread::Builder::new().name(format!("exchange-{rank}")).spawn(move || thread.run());
         let thread = spawned.map_err(|error| Error::internal(format!("no thread for exchanges: {error}")))?;

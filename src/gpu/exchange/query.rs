@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::{Receiver, Sender, TrySendError, bounded};
 use pystachio_engine::{
     StopFlag,
     locking::{lock_whole, whole},
@@ -21,6 +20,7 @@ use super::{
     announcement::{Announcement, Announcements},
     inbox::{Inbox, InboxConsumer},
     outbox::{Outbox, OutboxProducer},
+    waker::Waker,
 };
 
 /// How often a driver that waits for an exchange looks whether its query is wanted still. What it waits for wakes it.
@@ -106,23 +106,6 @@ impl Counters {
             consumers_waited_us: of(&self.consumers_waited_us),
             moving_us: lock_whole(&self.moved).map_or(0, |(first, last)| (last - first).as_micros() as u64),
         }
-    }
-}
-
-/// Wakes the network thread where it waits between looks. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct Waker(Sender<()>);
-
-impl Waker {
-    /// One, and where it is heard.
-    pub(super) fn new() -> (Self, Receiver<()>) {
-        let (sender, receiver) = bounded(1);
-        (Self(sender), receiver)
-    }
-
-    pub(super) fn wake(&self) {
-        // Full: it is to wake already. Disconnected: there is no thread any more, and whoever waits finds its query failed.
-        let (Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(()))) = self.0.try_send(());
     }
 }
 

@@ -65,8 +65,13 @@ pub enum Invitation {
         /// How many descriptors that are.
         descriptor_count: u32,
     },
-    /// By a name that all ranks are told.
-    Name(Vec<u8>),
+    /// By a name that all ranks are told, and sockets for control, one for each other rank in their order.
+    Name {
+        /// The name.
+        name: Vec<u8>,
+        /// How many descriptors come with the message.
+        descriptor_count: u32,
+    },
 }
 
 /// From another rank to rank 0.

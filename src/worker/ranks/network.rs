@@ -7,7 +7,8 @@ use pystachio_cuda::{
     nccl::{NcclCommunicator, NcclId, NcclOptions},
 };
 use pystachio_gpu::exchange::{
-    Communicator, ExchangeRegion, LinkSocket, Rank, RankLink, SocketCommunicator, links_of_one_host,
+    Communicator, ControlLinks, ControlledCommunicator, ExchangeRegion, LinkSocket, Rank, RankLink,
+    SocketCommunicator, links_of_one_host,
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
@@ -22,7 +23,8 @@ const NCCL_FAILURES_MAX: u32 = 3;
 /// How the ranks of an engine are connected. Each rank has one.
 ///
 /// Emulated devices have sockets between each two ranks of this host, which rank 0 makes and hands to them: there is no name that anybody else could
-/// connect to, and nothing of them is left when their processes have ended. GPUs have NCCL, or sockets where there is none.
+/// connect to, and nothing of them is left when their processes have ended. GPUs have NCCL
+/// for blocks and sockets for what they tell one another, or sockets for both where there is none.
 pub struct RankNetwork {
     gpu: Option<Arc<CudaPlatform>>,
 }
@@ -47,10 +49,7 @@ impl RankNetwork {
     pub(super) fn invite(&self, rank_count: usize, failures: u32) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
         if self.gpu.is_some() {
             match NcclId::new() {
-                Ok(name) if failures < NCCL_FAILURES_MAX => {
-                    let invitation = || (Invitation::Name(name.to_bytes()), Vec::new());
-                    return Ok((0..rank_count).map(|_| invitation()).collect());
-                }
+                Ok(name) if failures < NCCL_FAILURES_MAX => return invite_by_name(name, rank_count),
                 Ok(_) => {
                     tracing::error!(failures, "GPUs are connected by sockets: NCCL does not connect them")
                 }
@@ -78,15 +77,29 @@ impl RankNetwork {
     ) -> Result<Box<dyn Communicator>> {
         match (invitation, &self.gpu) {
             (Invitation::Sockets { .. }, _) => connect_by_sockets(place, descriptors, region),
-            (Invitation::Name(name), Some(gpu)) => {
+            (Invitation::Name { name, .. }, Some(gpu)) => {
                 let id = NcclId::from_bytes(&name)?;
-                Ok(Box::new(NcclCommunicator::connect(gpu, region, &id, place, NcclOptions::default())?))
+                let control = ControlLinks::new(place.0, control_sockets(place, descriptors)?);
+                let options = NcclOptions { gathers: false, ..NcclOptions::default() };
+                let transfers = NcclCommunicator::connect(gpu, region, &id, place, options)?;
+                Ok(Box::new(ControlledCommunicator::new(control, transfers)))
             }
-            (Invitation::Name(_), None) => {
+            (Invitation::Name { .. }, None) => {
                 Err(Error::new(ErrorKind::Protocol, "an emulated device has no network but sockets"))
             }
         }
     }
+}
+
+/// By a name of NCCL's, and sockets by which ranks tell one another.
+fn invite_by_name(name: NcclId, rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    let invite = |links: Vec<Option<RankLink>>| {
+        let descriptors: Vec<OwnedFd> =
+            links.into_iter().flatten().map(|link| link.control.into_descriptor()).collect();
+        let descriptor_count = descriptors.len() as u32;
+        (Invitation::Name { name: name.to_bytes(), descriptor_count }, descriptors)
+    };
+    Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect())
 }
 
 fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
@@ -103,31 +116,50 @@ fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)
 }
 
 fn connect_by_sockets(
-    (rank, rank_count): (Rank, usize),
+    place: (Rank, usize),
     descriptors: Vec<OwnedFd>,
     region: &ExchangeRegion,
 ) -> Result<Box<dyn Communicator>> {
-    let expected = SOCKETS_OF_LINK * rank_count.saturating_sub(1);
-    if descriptors.len() != expected || rank.place() >= rank_count {
+    let links = sockets_by_rank::<SOCKETS_OF_LINK>(place, descriptors)?;
+    let link = |[control, data]: [LinkSocket; SOCKETS_OF_LINK]| RankLink { control, data };
+    let links = links.into_iter().map(|sockets| sockets.map(link)).collect();
+    Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+}
+
+fn control_sockets(place: (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<LinkSocket>>> {
+    let sockets = sockets_by_rank::<1>(place, descriptors)?;
+    Ok(sockets.into_iter().map(|sockets| sockets.map(|[control]| control)).collect())
+}
+
+/// So many sockets to each other rank, in the order of ranks.
+///
+/// # Errors
+///
+/// `Protocol` if there are more or fewer.
+fn sockets_by_rank<const COUNT: usize>(
+    (rank, rank_count): (Rank, usize),
+    descriptors: Vec<OwnedFd>,
+) -> Result<Vec<Option<[LinkSocket; COUNT]>>> {
+    let wrong = |count| {
         let message = format!(
-            "ranks are not connected by these sockets: rank={rank}, ranks={rank_count}, sockets={}",
-            descriptors.len()
+            "ranks are not connected by these sockets: rank={rank}, ranks={rank_count}, sockets={count}"
         );
-        return Err(Error::new(ErrorKind::Protocol, message));
+        Error::new(ErrorKind::Protocol, message)
+    };
+    let count = descriptors.len();
+    if count != COUNT * rank_count.saturating_sub(1) || rank.place() >= rank_count {
+        return Err(wrong(count));
     }
     let failed =
         |error: std::io::Error| Error::internal(format!("a socket between ranks can't be used: {error}"));
-    let mut sockets = descriptors.into_iter();
-    let mut socket = || {
-        let next = sockets.next().ok_or_else(|| Error::internal("too few sockets between ranks"))?;
-        LinkSocket::unix(next).map_err(failed)
+    let mut descriptors = descriptors.into_iter();
+    let mut of_other = || {
+        let sockets =
+            descriptors.by_ref().take(COUNT).map(|descriptor| LinkSocket::unix(descriptor).map_err(failed));
+        let sockets = sockets.collect::<Result<Vec<_>>>()?;
+        <[LinkSocket; COUNT]>::try_from(sockets).map_err(|sockets| wrong(sockets.len()))
     };
-    let links = (0..rank_count).map(|place| match place == rank.place() {
-        true => Ok(None),
-        false => Ok(Some(RankLink { control: socket()?, data: socket()? })),
-    });
-    let links = links.collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(SocketCommunicator::new(rank, links, region)?))
+    (0..rank_count).map(|place| if place == rank.place() { Ok(None) } else { of_other().map(Some) }).collect()
 }
 
 #[cfg(test)]
@@ -146,7 +178,7 @@ mod tests {
         descriptors.pop();
         let error = network.connect((Rank(1), 3), (invitation, descriptors), &region).err().unwrap();
         assert_eq!(error.message, "ranks are not connected by these sockets: rank=1, ranks=3, sockets=3");
-        let named = (Invitation::Name(vec![0; NcclId::BYTES]), Vec::new());
+        let named = (Invitation::Name { name: vec![0; NcclId::BYTES], descriptor_count: 0 }, Vec::new());
         assert_eq!(network.connect((Rank(1), 3), named, &region).err().unwrap().kind, ErrorKind::Protocol);
     }
 }

@@ -170,8 +170,9 @@ impl RankServer {
             }
             ToRank::Join { generation, block_bytes_max, invitation } => {
                 let descriptors = match &invitation {
-                    Invitation::Sockets { descriptor_count } => reader.take_descriptors(*descriptor_count)?,
-                    Invitation::Name(_) => Vec::new(),
+                    Invitation::Sockets { descriptor_count } | Invitation::Name { descriptor_count, .. } => {
+                        reader.take_descriptors(*descriptor_count)?
+                    }
                 };
                 let options = NetworkOptions { generation, block_bytes_max, ..self.setup.options };
                 self.join(options, (invitation, descriptors));

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! All ranks agree on rounds by taking part in them: the n-th of one is the n-th of all. A rank with news begins one at once; one without
-//! joins within [`NetworkOptions::round_interval`] while it knows of a query anywhere, and within [`NetworkOptions::idle_interval`]
-//! otherwise. So a rank that has not heard of a query yet does not hold up those that have for longer than that, and one that died
+//! joins as soon as it hears of it; where it can't hear others, within [`NetworkOptions::round_interval`] while it knows of a query anywhere, and
+//! within [`NetworkOptions::idle_interval`] otherwise. So a rank that has not heard of a query yet does not hold up those that have for longer than that, and one that died
 //! is found although no query runs.
 //!
 //! Invariants: every wait of this thread is a look at everything, a short pause, and patience that ends. What a rank told it keeps: blocks that
@@ -22,7 +22,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam::channel::Receiver;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{NetworkOptions, NetworkShared, OpenQuery};
@@ -37,6 +36,7 @@ use crate::exchange::{
     query::{Exchange, QueryHealth},
     region::RegionBlock,
     round::{blocks_of, next_first_sender, taken_blocks},
+    waker::Sleeper,
 };
 
 /// Groups of transfers that are on their way at once: one moves while the next round is agreed on. More would only let the table that
@@ -70,7 +70,7 @@ pub(super) struct NetworkThread {
     shape: ControlShape,
     options: NetworkOptions,
     shared: Arc<NetworkShared>,
-    woken: Receiver<()>,
+    sleeper: Sleeper,
     round: u64,
     queries: BTreeMap<QueryId, OpenQuery>,
     exchanges: BTreeMap<ExchangeKey, OpenExchange>,
@@ -82,6 +82,8 @@ pub(super) struct NetworkThread {
     last_told: ControlBlock,
     /// Whether a rank told of a query in the last round.
     are_queries_anywhere: bool,
+    /// Whether another rank that tells something wakes this one.
+    hears_others: bool,
 }
 
 /// Why rounds end without a failure.
@@ -105,7 +107,7 @@ impl NetworkThread {
         communicator: Box<dyn Communicator>,
         options: NetworkOptions,
         shared: Arc<NetworkShared>,
-        woken: Receiver<()>,
+        sleeper: Sleeper,
     ) -> Self {
         Self {
             rank: communicator.rank(),
@@ -114,10 +116,11 @@ impl NetworkThread {
                 rank_count: communicator.rank_count(),
                 block_bytes_max: options.block_bytes_max,
             },
+            hears_others: !communicator.descriptors().is_empty(),
             communicator,
             options,
             shared,
-            woken,
+            sleeper,
             round: 0,
             queries: BTreeMap::new(),
             exchanges: BTreeMap::new(),
@@ -131,6 +134,7 @@ impl NetworkThread {
 
     /// Takes part in rounds until they are over.
     pub(super) fn run(mut self) {
+        Sleeper::sleep_exactly();
         let rounds = catch_unwind(AssertUnwindSafe(|| self.take_part()));
         let error = match rounds {
             Ok(Ok(Farewell::Ours)) => {
@@ -193,10 +197,13 @@ impl NetworkThread {
             let found = self.look()?;
             let now = Instant::now();
             let block = self.compose(now);
-            let interval = match self.are_queries_anywhere || !self.queries.is_empty() {
-                true => self.options.round_interval,
-                false => self.options.idle_interval,
+            let NetworkOptions { round_interval, idle_interval, .. } = self.options;
+            let look_interval = match self.are_queries_anywhere || !self.queries.is_empty() {
+                true => round_interval,
+                false => idle_interval,
             };
+            // Ranks that hear one another need no rounds without news but for who has died.
+            let interval = if self.hears_others { idle_interval } else { look_interval };
             let passed = now.saturating_duration_since(begun);
             let is_due = block != self.last_told || passed >= interval || self.communicator.is_awaited();
             if is_due {
@@ -204,9 +211,7 @@ impl NetworkThread {
             }
             let pause = match found {
                 Expectation::Something => pauses.next(),
-                Expectation::Nothing => {
-                    interval.saturating_sub(passed).clamp(POLL_INTERVAL, self.options.idle_interval)
-                }
+                Expectation::Nothing => interval.saturating_sub(passed).clamp(POLL_INTERVAL, look_interval),
             };
             self.pause(pause);
         }
@@ -249,8 +254,7 @@ impl NetworkThread {
     }
 
     fn pause(&self, time: Duration) {
-        // Whether somebody woke it or not: the next look finds what there is.
-        let _ = self.woken.recv_timeout(time);
+        self.sleeper.sleep(time, &self.communicator.descriptors());
     }
 
     /// Looks at everything that goes on beside rounds.

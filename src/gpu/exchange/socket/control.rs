@@ -1,6 +1,6 @@
 //! What one rank and another tell each other, on one link.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, os::fd::BorrowedFd};
 
 use pystachio_plan::{Error, ErrorKind};
 
@@ -52,6 +52,11 @@ impl ControlEnd {
         if self.gone.is_none() {
             self.read();
         }
+    }
+
+    /// What there is something to read of when the other rank has told something, as long as it may.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.gone.is_none().then(|| self.socket.descriptor())
     }
 
     /// Why the other rank tells nothing more.

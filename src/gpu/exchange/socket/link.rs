@@ -3,7 +3,10 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     net::TcpStream,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
 };
 
 use pystachio_plan::{Error, Result};
@@ -67,6 +70,14 @@ impl LinkSocket {
         match self.0 {
             Kind::Unix(socket) => socket.into(),
             Kind::Tcp(socket) => socket.into(),
+        }
+    }
+
+    /// Its descriptor, as long as it lives.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            Kind::Unix(socket) => socket.as_fd(),
+            Kind::Tcp(socket) => socket.as_fd(),
         }
     }
 

@@ -9,6 +9,7 @@
 //!
 //! - `communicator.rs`: a rank's end of all links
 //! - `link.rs`: the two sockets between two ranks, and links between ranks of one host
+//! - `gather.rs`: what is told on all links; `controlled.rs`: the same beside a network that only moves parts
 //! - `control.rs`: what is told on one link; `data.rs`: parts that go out and come in on it
 //! - `frame.rs`: how both lie in bytes
 //!
@@ -24,11 +25,15 @@
 
 mod communicator;
 mod control;
+mod controlled;
 mod data;
 mod frame;
+mod gather;
 mod link;
 
 pub use self::{
     communicator::SocketCommunicator,
+    controlled::ControlledCommunicator,
+    gather::ControlLinks,
     link::{LinkSocket, RankLink, links_of_one_host},
 };

@@ -75,7 +75,9 @@ const POINTS: [FaultPoint; 4] = [
 fn a_rank_that_dies_ends_all_others_at_once_and_is_named() {
     let begun = Instant::now();
     for (seed, point) in (100..).zip(POINTS) {
-        for (seed, after) in both([seed]).into_iter().flat_map(|seed| [0, 1, 5].map(|after| (seed, after))) {
+        for (seed, after) in
+            over_all([seed]).into_iter().flat_map(|seed| [0, 1, 5].map(|after| (seed, after)))
+        {
             errors_of_fault(seed, point, after, Fault::Death);
         }
     }
@@ -87,7 +89,9 @@ fn a_rank_that_falls_silent_ends_all_others_in_time_and_is_named() {
     // All at once: what takes time is waiting.
     std::thread::scope(|scope| {
         for (seed, point) in (110..).zip(POINTS) {
-            for (seed, after) in both([seed]).into_iter().flat_map(|seed| [0, 3].map(|after| (seed, after))) {
+            for (seed, after) in
+                over_all([seed]).into_iter().flat_map(|seed| [0, 3].map(|after| (seed, after)))
+            {
                 scope.spawn(move || {
                     let begun = Instant::now();
                     let errors = errors_of_fault(seed, point, after, Fault::Silence);
@@ -102,8 +106,9 @@ fn a_rank_that_falls_silent_ends_all_others_in_time_and_is_named() {
 
 #[test]
 fn a_lost_device_is_that_ranks_own_and_a_peer_to_others() {
-    for (seed, point) in
-        (120..).zip(POINTS).flat_map(|(seed, point)| both([seed]).into_iter().map(move |seed| (seed, point)))
+    for (seed, point) in (120..)
+        .zip(POINTS)
+        .flat_map(|(seed, point)| over_all([seed]).into_iter().map(move |seed| (seed, point)))
     {
         let errors = errors_of_fault(seed, point, 1, Fault::DeviceLoss);
         assert_eq!(errors[1].kind, ErrorKind::Device);
@@ -113,7 +118,7 @@ fn a_lost_device_is_that_ranks_own_and_a_peer_to_others() {
 
 #[test]
 fn a_cancel_on_one_rank_reaches_all() {
-    for seed in both(130..134) {
+    for seed in over_all(130..134) {
         let ranks = ranks(3, seed);
         let done = on_all(&ranks, seed, |rank| {
             let blocks_max = if rank.rank == Rank(2) { 50 } else { u64::MAX };
@@ -130,7 +135,7 @@ fn a_cancel_on_one_rank_reaches_all() {
 
 #[test]
 fn a_query_that_fails_on_one_rank_fails_on_all_by_its_name() {
-    for seed in both(140..144) {
+    for seed in over_all(140..144) {
         let ranks = ranks(3, seed);
         let done = on_all(&ranks, seed, |rank| {
             if rank.rank != Rank(1) {
@@ -153,7 +158,7 @@ fn a_query_that_fails_on_one_rank_fails_on_all_by_its_name() {
 
 #[test]
 fn a_refused_query_ends_on_the_others_whether_they_open_it_before_or_later() {
-    for seed in both(150..153) {
+    for seed in over_all(150..153) {
         let ranks = ranks(2, seed);
         let done = on_all(&ranks, seed, |rank| {
             if rank.rank == Rank(0) {
@@ -213,7 +218,7 @@ fn a_query_that_is_dropped_is_given_up() {
 
 #[test]
 fn a_rank_that_leaves_ends_all_and_a_new_generation_goes_on_with_the_same_memory() {
-    both([190]).into_iter().for_each(leave_and_go_on);
+    over_all([190]).into_iter().for_each(leave_and_go_on);
 }
 
 fn leave_and_go_on(seed: u64) {

@@ -1,6 +1,6 @@
-//! A rank with sockets that fails where a test wants it, as [`LocalCommunicator`] does by itself.
+//! A rank that fails where a test wants it, as [`LocalCommunicator`] does by itself.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::fd::BorrowedFd};
 
 use pystachio_plan::ErrorKind;
 
@@ -8,9 +8,9 @@ use super::*;
 use crate::device::Stream;
 
 /// A communicator with faults.
-pub(super) struct FaultySockets {
+pub(super) struct FaultyCommunicator<C> {
     /// Absent once its process has ended.
-    inner: Option<SocketCommunicator>,
+    inner: Option<C>,
     rank: Rank,
     rank_count: usize,
     stream: Stream,
@@ -30,8 +30,8 @@ enum State {
     Failed(Error),
 }
 
-impl FaultySockets {
-    pub(super) fn new(inner: SocketCommunicator, faults: Vec<(FaultPoint, u64, Fault)>) -> Self {
+impl<C: Communicator> FaultyCommunicator<C> {
+    pub(super) fn new(inner: C, faults: Vec<(FaultPoint, u64, Fault)>) -> Self {
         Self {
             rank: inner.rank(),
             rank_count: inner.rank_count(),
@@ -46,7 +46,7 @@ impl FaultySockets {
     }
 
     /// Passes a point, where it may fail; what goes on, if that does.
-    fn pass(&mut self, point: FaultPoint) -> Result<Option<&mut SocketCommunicator>> {
+    fn pass(&mut self, point: FaultPoint) -> Result<Option<&mut C>> {
         let passed = self.points.entry(point).or_default();
         let number = *passed;
         *passed += 1;
@@ -71,7 +71,7 @@ impl FaultySockets {
     }
 
     /// What this look is taken with, if it does something.
-    fn active(&mut self) -> Result<Option<&mut SocketCommunicator>> {
+    fn active(&mut self) -> Result<Option<&mut C>> {
         match &mut self.state {
             State::Well => {}
             State::Silent => return Ok(None),
@@ -86,7 +86,7 @@ impl FaultySockets {
     }
 }
 
-impl Communicator for FaultySockets {
+impl<C: Communicator> Communicator for FaultyCommunicator<C> {
     fn rank(&self) -> Rank {
         self.rank
     }
@@ -132,6 +132,10 @@ impl Communicator for FaultySockets {
         self.inner.as_mut().is_some_and(Communicator::is_awaited)
     }
 
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.inner.as_ref().map(Communicator::descriptors).unwrap_or_default()
+    }
+
     fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
         self.inner.as_mut().map(|inner| inner.missing_ranks(awaited)).unwrap_or_default()
     }
@@ -144,7 +148,7 @@ impl Communicator for FaultySockets {
     }
 }
 
-impl Drop for FaultySockets {
+impl<C> Drop for FaultyCommunicator<C> {
     fn drop(&mut self) {
         if matches!(self.state, State::Silent) {
             std::mem::forget(self.inner.take());

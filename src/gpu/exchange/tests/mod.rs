@@ -3,7 +3,7 @@
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
-//! - `faulty.rs`: ranks with sockets that fail where a test wants it
+//! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
 
 mod failures;
@@ -24,7 +24,7 @@ use std::{
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
-use self::faulty::FaultySockets;
+use self::faulty::FaultyCommunicator;
 use super::*;
 use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
 
@@ -71,10 +71,14 @@ struct TestRank {
 
 /// Seeds from here on are of ranks with sockets between them; lower ones of ranks at a hub.
 const SOCKETS: u64 = 1000;
+/// And from here on of ranks at a hub that tell one another by sockets.
+const CONTROLLED: u64 = 2 * SOCKETS;
+/// Kinds of networks.
+const WIRES: usize = 3;
 
-/// Each seed at a hub and with sockets.
-fn both(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS]).collect()
+/// Each seed over each kind of network.
+fn over_all(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS, seed + CONTROLLED]).collect()
 }
 
 /// A rank that fails: which, where, when it has passed there so often, and how.
@@ -85,13 +89,17 @@ enum Wire {
     Hub(LocalHub),
     /// Links of ranks that are not there yet, by rank.
     Sockets(Vec<Option<Vec<Option<RankLink>>>>),
+    Controlled(LocalHub, Vec<Option<Vec<Option<RankLink>>>>),
 }
 
 impl Wire {
     fn new(rank_count: usize, seed: u64) -> Self {
-        match seed < SOCKETS {
-            true => Self::Hub(LocalHub::new(rank_count)),
-            false => Self::Sockets(links_of_one_host(rank_count).unwrap().into_iter().map(Some).collect()),
+        let hub = || LocalHub::new(rank_count);
+        let links = || links_of_one_host(rank_count).unwrap().into_iter().map(Some).collect();
+        match seed {
+            ..SOCKETS => Self::Hub(hub()),
+            SOCKETS..CONTROLLED => Self::Sockets(links()),
+            _ => Self::Controlled(hub(), links()),
         }
     }
 
@@ -115,7 +123,14 @@ impl Wire {
             Self::Sockets(links) => {
                 let links = links[rank.place()].take().unwrap();
                 let communicator = SocketCommunicator::new(rank, links, region).unwrap();
-                Box::new(FaultySockets::new(communicator, faults.collect()))
+                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
+            }
+            Self::Controlled(hub, links) => {
+                let links = links[rank.place()].take().unwrap();
+                let control = links.into_iter().map(|link| link.map(|link| link.control)).collect();
+                let groups = hub.connect(rank, region, seed).unwrap();
+                let communicator = ControlledCommunicator::new(ControlLinks::new(rank, control), groups);
+                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
             }
         }
     }
