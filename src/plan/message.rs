@@ -111,11 +111,21 @@ pub enum Response {
     Failed(Error),
 }
 
+/// What stands in a path for the number of a rank: what is there then is that rank's own.
+pub const RANK_PLACEHOLDER: &str = "{rank}";
+
 /// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileSet {
-    /// At least one; absolute.
+    /// At least one; absolute. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has ranks.
     pub paths: Vec<String>,
+}
+
+impl FileSet {
+    /// Whether ranks have files of their own.
+    pub fn is_per_rank(&self) -> bool {
+        self.paths.iter().any(|path| path.contains(RANK_PLACEHOLDER))
+    }
 }
 
 /// The files that a plan was made for, and what it takes from their footers. Of other files the plan holds as long as these

@@ -240,7 +240,8 @@ mod tests {
     async fn a_footer_is_read_once_for_both_engines() {
         let folder = tempfile::tempdir().unwrap();
         let spill_directory = folder.path().join("spill");
-        let cpu = CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, spill_directory };
+        let cpu =
+            CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, rank_count: 1, spill_directory };
         let device = DeviceOptions {
             memory_bytes: 1 << 24,
             cache_bytes: 0,

@@ -15,7 +15,9 @@
 //! the rest goes on to others: so a table of one row group is on all ranks, and no table has more cuts than ranks. What is too little for a cut stays
 //! with its row group, and which rank has it differs from table to table, as the one does that begins.
 //!
-//! Invariants: a pure function of the footers, the table's paths and the number of ranks. Each row is dealt to one rank. No rank has more than
+//! Files that are a rank's own (`{rank}` in a table's path) are that rank's, however uneven that is; of the others it has so much less.
+//!
+//! Invariants: a pure function of the footers, the table's paths and the number of ranks. Each row is dealt to one rank. But for files of its own no rank has more than
 //! an even share by more than an eighth of that, or than what is too little for a cut.
 //!
 //! Deliberately absent: pages, whose places footers do not tell. A page that has rows of two ranks both of them read.
@@ -42,6 +44,8 @@ pub(super) struct RowGroupSize {
     /// Of all of its columns, as they are in the file.
     pub(super) bytes: u64,
     pub(super) rows: u64,
+    /// The rank that has it for itself.
+    pub(super) owner: Option<Rank>,
 }
 
 /// Rows of a row group, and the rank that scans them.
@@ -82,7 +86,15 @@ pub(super) fn deal(row_groups: &[RowGroupSize], rank_count: usize, first: Rank) 
         share: total.div_ceil(rank_count as u64),
         uncut: (total / rank_count as u64 / SHARE_PART_UNCUT).max(CUT_BYTES_MIN),
     };
-    row_groups.iter().map(|size| hands.deal(*size)).collect()
+    for (size, owner) in row_groups.iter().filter_map(|size| Some((size, size.owner?))) {
+        hands.add(owner.place(), size.bytes);
+    }
+    let of_size = |size: &RowGroupSize| match size.owner {
+        None => hands.deal(*size),
+        Some(_) if size.rows == 0 => Vec::new(),
+        Some(rank) => vec![DealtRows { rank, rows: 0..size.rows }],
+    };
+    row_groups.iter().map(of_size).collect()
 }
 
 /// What ranks have so far.
@@ -104,13 +116,17 @@ impl Hands {
             let place = self.least();
             let room = self.share.saturating_sub(self.bytes[place]);
             let taken = left.first_part(room.max(CUT_BYTES_MIN), self.uncut);
-            // What has no bytes is dealt all the same, in turn.
-            self.bytes[place] = self.bytes[place].saturating_add(taken.bytes.max(1));
+            self.add(place, taken.bytes);
             let start = size.rows - left.rows;
             dealt.push(DealtRows { rank: Rank(place as u16), rows: start..start + taken.rows });
-            left = RowGroupSize { bytes: left.bytes - taken.bytes, rows: left.rows - taken.rows };
+            left = RowGroupSize { bytes: left.bytes - taken.bytes, rows: left.rows - taken.rows, ..left };
         }
         dealt
+    }
+
+    fn add(&mut self, place: usize, bytes: u64) {
+        // What has no bytes is dealt all the same, in turn.
+        self.bytes[place] = self.bytes[place].saturating_add(bytes.max(1));
     }
 
     /// The rank that has least.
@@ -133,7 +149,7 @@ impl RowGroupSize {
             return self;
         }
         let bytes = u128::from(self.bytes) * u128::from(rows) / u128::from(self.rows);
-        Self { bytes: bytes as u64, rows }
+        Self { bytes: bytes as u64, rows, ..self }
     }
 }
 
@@ -145,7 +161,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     fn sized(sizes: &[u64]) -> Vec<RowGroupSize> {
-        sizes.iter().map(|bytes| RowGroupSize { bytes: *bytes, rows: 100_000 }).collect()
+        sizes.iter().map(|bytes| RowGroupSize { bytes: *bytes, rows: 100_000, owner: None }).collect()
     }
 
     /// Who has how many thousands of the rows of each row group.
@@ -173,7 +189,7 @@ mod tests {
         assert_eq!(dealt(&[5, 5], 4, 3), whole(&[3, 0]));
         // One of twelve is less than an eighth of a share.
         assert_eq!(dealt(&[MB; 37], 3, 0).concat().len(), 37);
-        let few = [RowGroupSize { bytes: 100 * MB, rows: 200 }];
+        let few = [RowGroupSize { bytes: 100 * MB, rows: 200, owner: None }];
         assert_eq!(deal(&few, 4, Rank(2)), [[DealtRows { rank: Rank(2), rows: 0..200 }]]);
         assert_eq!(deal(&[RowGroupSize::default()], 4, Rank(0)), [[]]);
     }
@@ -183,12 +199,13 @@ mod tests {
         assert_eq!(dealt(&[8 * MB], 4, 1), [[(1, 25), (2, 25), (3, 25), (0, 25)]]);
         assert_eq!(
             dealt(&[4 * MB; 5], 4, 0),
-            [vec![(0, 100)], vec![(1, 100)], vec![(2, 100)], vec![(3, 100)], vec![
-                (0, 25),
-                (1, 25),
-                (2, 25),
-                (3, 25)
-            ]]
+            [
+                vec![(0, 100)],
+                vec![(1, 100)],
+                vec![(2, 100)],
+                vec![(3, 100)],
+                vec![(0, 25), (1, 25), (2, 25), (3, 25)]
+            ]
         );
     }
 
@@ -196,6 +213,19 @@ mod tests {
     fn a_large_row_group_leaves_small_ones_to_others() {
         assert_eq!(dealt(&[10 * MB, 4 * MB, 4 * MB, 4 * MB, MB], 2, 0)[1..4], whole(&[1, 1, 1])[..]);
         assert_eq!(dealt(&[u64::MAX, u64::MAX, 1], 2, 0)[2].len(), 1);
+    }
+
+    #[test]
+    fn what_is_a_ranks_own_is_its_and_others_have_more_of_the_rest() {
+        let mut sizes = sized(&[6 * MB, 2 * MB, 2 * MB, 2 * MB, MB]);
+        sizes[0].owner = Some(Rank(1));
+        sizes[4] = RowGroupSize { owner: Some(Rank(1)), ..RowGroupSize::default() };
+        let ranks = deal(&sizes, 2, Rank(0)).into_iter().map(|parts| match &parts[..] {
+            [] => None,
+            parts => Some(parts.iter().map(|part| part.rank.0).collect::<Vec<_>>()),
+        });
+        let ranks: Vec<_> = ranks.collect();
+        assert_eq!(ranks, [Some(vec![1]), Some(vec![0]), Some(vec![0]), Some(vec![0]), None]);
     }
 
     #[test]
@@ -225,7 +255,11 @@ mod tests {
             let (rank_count, count) = (1 + round % 9, next(30) as usize);
             let scale = [1, 1000, MB][round % 3];
             let sizes: Vec<RowGroupSize> = (0..count)
-                .map(|_| RowGroupSize { bytes: next(100) * scale, rows: next(3) * next(100_000) })
+                .map(|_| RowGroupSize {
+                    bytes: next(100) * scale,
+                    rows: next(3) * next(100_000),
+                    owner: None,
+                })
                 .collect();
             let parts = deal(&sizes, rank_count, Rank(next(rank_count as u64) as u16));
             let mut bytes = vec![0.0; rank_count];
@@ -245,7 +279,8 @@ mod tests {
             let total: f64 = bytes.iter().sum();
             let share = total / rank_count as f64;
             // A row group that has too few rows for a cut is whole, whatever it weighs.
-            let few = sizes.iter().filter(|size| size.rows < 10_000).map(|size| size.bytes).max().unwrap_or(0);
+            let few =
+                sizes.iter().filter(|size| size.rows < 10_000).map(|size| size.bytes).max().unwrap_or(0);
             let most = bytes.iter().fold(0.0, |most: f64, bytes| most.max(*bytes));
             let room = (share / 8.0).max(CUT_BYTES_MIN as f64) + CUT_BYTES_MIN as f64 + few as f64;
             assert!(most <= share + room, "round {round}: {bytes:?} of {sizes:?}");

@@ -18,7 +18,7 @@ use super::{
     dealing::RowGroupSize,
     pieces::{ColumnCost, cut},
 };
-use crate::{decode::PageMap, device::CellType, file_systems::FileWay};
+use crate::{decode::PageMap, device::CellType, exchange::Rank, file_systems::FileWay};
 
 /// A row group of a file, or some of its rows.
 #[derive(Clone)]
@@ -166,12 +166,19 @@ fn part_of(bytes: u64, rows: usize, row_count: u32) -> u64 {
     (u128::from(bytes) * rows as u128 / u128::from(row_count.max(1))) as u64
 }
 
-/// What a row group has of all of its columns.
-pub(super) fn row_group_size(row_group: &RowGroupMetaData) -> RowGroupSize {
+/// What the row groups of a file have of all of their columns.
+pub(super) fn row_group_sizes(file: &TableFile) -> impl Iterator<Item = RowGroupSize> {
+    let owner = file.rank.map(Rank);
+    let sizes = file.footer.metadata().row_groups().iter().map(row_group_size);
+    sizes.map(move |size| RowGroupSize { owner, ..size })
+}
+
+fn row_group_size(row_group: &RowGroupMetaData) -> RowGroupSize {
     let bytes = row_group.columns().iter().map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0));
     RowGroupSize {
         bytes: bytes.fold(0, u64::saturating_add),
         rows: u64::try_from(row_group.num_rows()).unwrap_or(0),
+        owner: None,
     }
 }
 
@@ -190,11 +197,7 @@ fn cell_bytes(column: &ScanColumn) -> Result<u64> {
 }
 
 /// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
-fn decoding_bytes(
-    row_group: &RowGroupMetaData,
-    columns: &[ScanColumn],
-    leaves: &[usize],
-) -> Result<u64> {
+fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
     let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
     let mut bytes = 0u64;
     for (column, leaf) in columns.iter().zip(leaves) {

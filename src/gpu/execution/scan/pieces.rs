@@ -45,7 +45,8 @@ pub(super) fn cut(columns: &[ColumnCost], rows: Range<u32>, bytes_max: u64) -> V
     let cost = |rows: &Range<u32>| loaded(rows) + u64::from(rows.end - rows.start) * row_bytes;
     let largest = columns.iter().max_by_key(|column| column.pages_bytes(&rows));
     let firsts = largest.iter().flat_map(|column| &column.pages).map(|(first_row, _)| *first_row);
-    let ends: Vec<u32> = firsts.filter(|row| *row > rows.start && *row < rows.end).chain([rows.end]).collect();
+    let ends: Vec<u32> =
+        firsts.filter(|row| *row > rows.start && *row < rows.end).chain([rows.end]).collect();
     let mut pieces = Vec::new();
     let mut start = rows.start;
     while start < rows.end {

@@ -25,7 +25,7 @@ use super::{
     chunk_cache::ChunkCache,
     dealing::{DealtRows, RowGroupSize, deal, first_rank},
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts, row_group_size},
+    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts, row_group_sizes},
     pieces::PIECE_ROWS_MIN,
     readers::{ReadParts, ScanNumber},
     rows::{LoadedRowGroup, ReadRowGroups},
@@ -223,8 +223,7 @@ struct DealtTable {
 
 impl DealtTable {
     fn of(files: &FileSet, opened: &[TableFile], RankPlace { rank, rank_count }: RankPlace) -> Self {
-        let row_groups = opened.iter().flat_map(|file| file.footer.metadata().row_groups());
-        let sizes: Vec<RowGroupSize> = row_groups.map(row_group_size).collect();
+        let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
         let dealt = deal(&sizes, rank_count, first_rank(files, rank_count));
         Self { rank, row_groups: dealt.into_iter() }
     }

@@ -41,15 +41,24 @@ fn a_table_of_one_row_group_is_on_all_ranks_and_stays_there() {
         assert_eq!(sent.iter().sum::<u64>(), ROW_COUNT as u64, "{context}: {sent:?}");
         let share = (ROW_COUNT / rank_count) as u64;
         assert!(sent.iter().all(|rows| share.abs_diff(*rows) <= share / 8), "{context}: {sent:?}");
-        assert_eq!(sorted(first.rows.clone()), sorted(table.rows.iter().map(shown_row).collect()), "{context}");
+        assert_eq!(
+            sorted(first.rows.clone()),
+            sorted(table.rows.iter().map(shown_row).collect()),
+            "{context}"
+        );
         // A page of two ranks is read by both, and a dictionary by all.
         let (file_bytes, [read, _]) = (std::fs::metadata(&table.path).unwrap().len(), sources(&first));
-        let read_max = if page_rows > ROW_COUNT { file_bytes * rank_count as u64 } else { file_bytes * 3 / 2 };
+        let read_max =
+            if page_rows > ROW_COUNT { file_bytes * rank_count as u64 } else { file_bytes * 3 / 2 };
         assert!(read <= read_max, "{context}: {read} bytes of {file_bytes}");
         let again = fixture.run(plan(table.scan(0))).unwrap();
         let [read, cached] = sources(&again);
         assert!(read == 0 && cached > file_bytes / 2, "{context}: {read} read, {cached} cached");
-        assert_eq!(sorted(again.rows.clone()), sorted(table.rows.iter().map(shown_row).collect()), "{context}");
+        assert_eq!(
+            sorted(again.rows.clone()),
+            sorted(table.rows.iter().map(shown_row).collect()),
+            "{context}"
+        );
     }
 }
 
@@ -81,10 +90,64 @@ fn conditions_and_pieces_are_of_the_rows_of_a_rank() {
         let value = Expression::literal(pystachio_plan::Value::Int(value), DataType::Int64);
         Expression::predicate(pystachio_plan::Function::Less, vec![number.clone(), value])
     };
-    for (count, memory_bytes) in [(0, PLENTY_BYTES / 4), (10, PLENTY_BYTES / 4), (7000, 3 << 20), (20_000, 3 << 20)] {
+    for (count, memory_bytes) in
+        [(0, PLENTY_BYTES / 4), (10, PLENTY_BYTES / 4), (7000, 3 << 20), (20_000, 3 << 20)]
+    {
         let fixture = RankedFixture::new(RankShape { memory_bytes, ..RankShape::new(3) });
         let answer = fixture.run(plan(table.filtered(0, &[below(count)]))).unwrap();
         let expected = table.rows.iter().filter(|row| row.number < count).map(shown_row).collect();
         assert_eq!(sorted(answer.rows), sorted(expected), "below {count}");
     }
+}
+
+/// A table whose ranks have a file each, of so many rows, and what all of them have.
+fn table_of_ranks(row_counts: &[usize]) -> (Table, Vec<Vec<String>>) {
+    let mut tables: Vec<Table> = (0..)
+        .zip(row_counts)
+        .map(|(seed, row_count)| {
+            Table::made(Shape {
+                seed: 100 + seed,
+                row_count: *row_count,
+                key_count: 400,
+                repeated_percent: 3,
+                null_percent: 5,
+            })
+        })
+        .collect();
+    let rows = tables.iter().flat_map(|table| &table.rows).map(shown_row).collect();
+    let mut all = tables.remove(0);
+    let path = all.path.with_file_name("{rank}.parquet");
+    std::fs::rename(&all.path, path.with_file_name("0.parquet")).unwrap();
+    for (rank, table) in (1..).zip(&tables) {
+        std::fs::rename(&table.path, path.with_file_name(format!("{rank}.parquet"))).unwrap();
+    }
+    all.path = path;
+    (all, sorted(rows))
+}
+
+#[test]
+fn a_rank_reads_the_files_of_its_own() {
+    let row_counts = [900, 2700, 10];
+    let (table, expected) = table_of_ranks(&row_counts);
+    // However small the table is.
+    let options = RankedOptions::of(RankPolicy::All);
+    let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(3) });
+    let answer = fixture.run(plan(table.scan(0))).unwrap();
+    let mut sent: Vec<(u32, u64)> =
+        answer.metrics.exchanges.iter().map(|exchange| (exchange.rank, exchange.sent_rows)).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, [(0, 900), (1, 2700), (2, 10)]);
+    assert_eq!(sorted(answer.rows), expected);
+    // Where rank 0 answers sooner alone, it reads the files of all.
+    let fixture = RankedFixture::new(RankShape {
+        options: RankedOptions::of(RankPolicy::Fastest),
+        ..RankShape::new(3)
+    });
+    let answer = fixture.run(plan(table.scan(0))).unwrap();
+    assert!(!is_distributed(&answer));
+    assert_eq!(sorted(answer.rows), expected);
+    // A rank that has none is an error, and not a table of fewer rows.
+    let error = RankedFixture::new(RankShape::new(4)).run(plan(table.scan(0))).unwrap_err();
+    assert_eq!(error.kind, pystachio_plan::ErrorKind::FileNotFound);
+    assert!(error.message.contains("/3.parquet"), "{error}");
 }

@@ -12,6 +12,7 @@ mod random;
 
 use std::time::Duration;
 
+use pystachio_files::FileCatalog;
 use pystachio_plan::{
     AggregatePhase, ExchangeCosts, JoinKey, JoinSide, NamedExpression, RankPolicy, SortKey,
 };
@@ -75,7 +76,8 @@ impl RankedFixture {
         let silence_max = QUERY_TIME_MAX;
         let network = NetworkOptions { idle_interval, silence_max, ..NetworkOptions::default() };
         Self::with(shape, |options, ranked| {
-            ranks_over(platforms, (options, &Arc::default(), ranked), network, |_| {}).unwrap()
+            let catalog = Arc::new(FileCatalog::default().with_ranks(shape.rank_count));
+            ranks_over(platforms, (options, &catalog, ranked), network, |_| {}).unwrap()
         })
     }
 
