@@ -285,7 +285,7 @@ impl Engine for CpuEngine {
         optimize(request, OptimizeMeans { catalog, threads, admission: self.admission() }, progress).await
     }
 
-    fn cache(&self) -> Vec<CacheEntry> {
+    async fn cache(&self) -> Vec<CacheEntry> {
         self.cache.entries()
     }
 

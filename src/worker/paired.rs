@@ -167,13 +167,19 @@ impl Engine for PairedEngine {
         self.cpu.optimize(request, progress).await
     }
 
-    fn cache(&self) -> Vec<CacheEntry> {
-        let device = self.device.as_ref().map(|device| device.first().cache_entries()).unwrap_or_default();
-        device.into_iter().chain(self.cpu.cache()).collect()
+    async fn cache(&self) -> Vec<CacheEntry> {
+        let device = match &self.device {
+            Ok(device) => device.cache_entries().await,
+            Err(_) => Vec::new(),
+        };
+        device.into_iter().chain(self.cpu.cache().await).collect()
     }
 
-    fn timeline(&self) -> Vec<QueryTimeline> {
-        self.device.as_ref().map(|device| device.first().timelines()).unwrap_or_default()
+    async fn timeline(&self) -> Vec<QueryTimeline> {
+        match &self.device {
+            Ok(device) => device.timelines().await,
+            Err(_) => Vec::new(),
+        }
     }
 
     fn status(&self) -> EngineStatus {

@@ -8,7 +8,11 @@ const ROW_COUNT: usize = 12_000;
 
 /// A table in one row group, with pages of so many rows.
 fn table(seed: u64, page_rows: usize, has_index: bool) -> Table {
-    let shape = Shape { seed, row_count: ROW_COUNT, key_count: 400, repeated_percent: 3, null_percent: 5 };
+    table_of(ROW_COUNT, seed, page_rows, has_index)
+}
+
+fn table_of(row_count: usize, seed: u64, page_rows: usize, has_index: bool) -> Table {
+    let shape = Shape { seed, row_count, key_count: 400, repeated_percent: 3, null_percent: 5 };
     let level = if has_index { EnabledStatistics::Page } else { EnabledStatistics::None };
     let properties = WriterProperties::builder()
         .set_data_page_row_count_limit(page_rows)
@@ -84,18 +88,23 @@ fn what_one_rank_has_of_all_rows_serves_its_part_of_them() {
 
 #[test]
 fn conditions_and_pieces_are_of_the_rows_of_a_rank() {
-    let table = table(93, 300, true);
+    const ROWS: usize = 60_000;
+    let table = table_of(ROWS, 93, 300, true);
     let number = Expression::column(ColumnId(3), DataType::Int64);
     let below = |value: i64| {
         let value = Expression::literal(pystachio_plan::Value::Int(value), DataType::Int64);
         Expression::predicate(pystachio_plan::Function::Less, vec![number.clone(), value])
     };
+    let little_bytes = 3 << 20;
     for (count, memory_bytes) in
-        [(0, PLENTY_BYTES / 4), (10, PLENTY_BYTES / 4), (7000, 3 << 20), (20_000, 3 << 20)]
+        [(0, PLENTY_BYTES / 4), (10, PLENTY_BYTES / 4), (7000, little_bytes), (ROWS as i64, little_bytes)]
     {
         let fixture = RankedFixture::new(RankShape { memory_bytes, ..RankShape::new(3) });
         let answer = fixture.run(plan(table.filtered(0, &[below(count)]))).unwrap();
         let expected = table.rows.iter().filter(|row| row.number < count).map(shown_row).collect();
+        // Three ranks have the rows of four columns each.
+        let loads = answer.metrics.cache_misses;
+        assert!(count < ROWS as i64 || loads > 3 * 4, "not in pieces: {loads} loads");
         assert_eq!(sorted(answer.rows), sorted(expected), "below {count}");
     }
 }

@@ -3,12 +3,14 @@
 //! - `plans.rs`: plans made by hand, one for each way rows change ranks
 //! - `random.rs`: plans at random, with costs at random
 //! - `dealing.rs`: which rows of a table ranks have, and keep
+//! - `recollection.rs`: what views show of all ranks
 //! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
 
 mod dealing;
 mod failures;
 mod plans;
 mod random;
+mod recollection;
 
 use std::time::Duration;
 
