@@ -61,6 +61,7 @@ CREATE FUNCTION @extschema@.engine_status(server oid)
 
 CREATE FUNCTION @extschema@.cache_entries(server oid)
   RETURNS TABLE (
+    rank integer,
     path text,
     "column" text,
     tier text,
@@ -98,7 +99,7 @@ COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'What an engine keeps of c
 COMMENT ON VIEW @extschema@.engines IS
   'The engines of this database''s pystachio servers that you may use; paths, and errors of others, are for pg_read_all_stats';
 COMMENT ON VIEW @extschema@.cache IS
-  'Columns that the engines hold between queries, in each tier: device, pinned, host; which they are is for pg_read_all_stats';
+  'Columns that the engines hold between queries, on each rank and in each tier: device, pinned, host; which they are is for pg_read_all_stats';
 
 --
 -- What is pushed down
@@ -125,6 +126,7 @@ COMMENT ON FUNCTION @extschema@.functions() IS
 CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
   RETURNS TABLE (
     query bigint,
+    rank integer,
     activity text,
     name text,
     lane integer,
@@ -149,7 +151,7 @@ CREATE FUNCTION @extschema@.timeline_trace(query bigint DEFAULT NULL, server tex
   AS 'MODULE_PATHNAME', 'timeline_trace_wrapper';
 
 COMMENT ON FUNCTION @extschema@.timeline(bigint, text) IS
-  'Reads, copies and kernels of a query whose timeline was noted; the last one unless a query is named';
+  'Reads, copies and kernels of all ranks for a query whose timeline was noted; the last one unless a query is named';
 COMMENT ON FUNCTION @extschema@.timeline_queries(text) IS
   'Your queries whose timelines an engine keeps; those of all roles for pg_read_all_stats';
 COMMENT ON FUNCTION @extschema@.timeline_trace(bigint, text) IS

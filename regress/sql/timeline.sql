@@ -52,6 +52,29 @@ SELECT count(*) > 0 AS found
 FROM pystachio.timeline((SELECT min(query) FROM pystachio.timeline_queries('timeline_emulated')), 'timeline_emulated');
 SELECT * FROM pystachio.timeline(1000000, 'timeline_emulated');
 
+-- All ranks, each in a process of its own, on one clock; the first has a file without rows, and shares of the others.
+CREATE SERVER timeline_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', ranks '2', rank_policy 'all');
+SELECT format('CREATE FOREIGN TABLE on_ranks (id integer, a integer, b bigint, c text) SERVER timeline_ranks OPTIONS (paths %L)',
+  ARRAY[:'data' || '/t{rank}.parquet', :'data' || '/t2.parquet', :'data' || '/t3.parquet']::text)
+\gexec
+SELECT count(*), count(b), count(c) FROM on_ranks;
+SELECT rank, bool_or(activity = 'read') AS reads, bool_or(activity = 'kernel') AS kernels, bool_and(start_ms >= 0) AS times
+FROM pystachio.timeline(server => 'timeline_ranks') GROUP BY rank ORDER BY rank;
+SELECT event ->> 'pid' AS process, min(event -> 'args' ->> 'name') FILTER (WHERE event ->> 'name' = 'process_name') AS name,
+  bool_or(event ->> 'ph' = 'X') AS events
+FROM jsonb_array_elements(pystachio.timeline_trace(server => 'timeline_ranks')::jsonb -> 'traceEvents') event GROUP BY 1 ORDER BY 1;
+SELECT rank, bool_and(memory > 0) AS memory, count(DISTINCT path) AS files FROM pystachio.cache
+WHERE server = 'timeline_ranks' AND tier = 'device' GROUP BY rank ORDER BY rank;
+DO $$
+BEGIN
+  -- A rank tells of itself now and then.
+  FOR attempt IN 1..100 LOOP
+    EXIT WHEN (SELECT bool_and(storage_paths <> '{}') FROM pystachio.engines WHERE server = 'timeline_ranks');
+    PERFORM pg_sleep(0.1);
+  END LOOP;
+END $$;
+SELECT rank, storage_paths <> '{}' AS paths FROM pystachio.engines WHERE server = 'timeline_ranks' ORDER BY rank;
+
 -- The same rows without each technique.
 SET pystachio.timeline = off;
 CREATE FUNCTION answer() RETURNS text LANGUAGE sql AS $$
@@ -96,5 +119,5 @@ FROM explained('SELECT sum(b) FROM t1') line;
 SELECT answer() = :'expected' AS same;
 SET pystachio.gpu_storage = sideways;
 SET client_min_messages = error;
-DROP SERVER timeline_emulated CASCADE;
+DROP SERVER timeline_emulated, timeline_ranks CASCADE;
 DROP SCHEMA timeline CASCADE;

@@ -189,6 +189,7 @@ impl ColumnCache {
         let mut rows: BTreeMap<(&Path, &str), CacheEntry> = BTreeMap::new();
         for entry in state.entries.values() {
             let row = rows.entry((&entry.source.path, &entry.source.column)).or_insert_with(|| CacheEntry {
+                rank: 0,
                 path: entry.source.path.display().to_string(),
                 column: entry.source.column.to_string(),
                 space: MemorySpace::Host,

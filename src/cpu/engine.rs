@@ -75,6 +75,8 @@ pub struct CpuOptions {
     pub memory_bytes: u64,
     /// The part of it for decoded columns; 0 turns the column cache off.
     pub cache_bytes: u64,
+    /// How many ranks have files of their own, where tables say that ranks do: all of them are read.
+    pub rank_count: usize,
     /// Where operators that outgrow their memory write; made if absent.
     pub spill_directory: PathBuf,
 }
@@ -132,7 +134,8 @@ impl CpuEngine {
         let cache_bytes_max = usize::try_from(options.cache_bytes).unwrap_or(usize::MAX);
         let cache = Arc::new(ColumnCache::new(cache_bytes_max));
         let footers = PoolFiles::footers(&environment.memory_pool, cache.clone());
-        let catalog = Arc::new(FileCatalog::new(Arc::new(footers), options.memory_bytes));
+        let catalog = FileCatalog::new(Arc::new(footers), options.memory_bytes);
+        let catalog = Arc::new(catalog.with_ranks(options.rank_count));
         let settings = settings(&options).map_err(|error| from_datafusion(&error))?;
         let session = SessionConfig::from(settings).with_batch_size(BATCH_ROWS);
         let memory = EngineMemory {
@@ -238,8 +241,8 @@ impl Engine for CpuEngine {
     }
 
     async fn identify(&self, files: &FileSet) -> Result<u64> {
-        let files = files.clone();
-        self.run_blocking(move || identify(&files)).await
+        let (catalog, files) = (self.catalog.clone(), files.clone());
+        self.run_blocking(move || identify(&catalog, &files)).await
     }
 
     async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
@@ -282,7 +285,7 @@ impl Engine for CpuEngine {
         optimize(request, OptimizeMeans { catalog, threads, admission: self.admission() }, progress).await
     }
 
-    fn cache(&self) -> Vec<CacheEntry> {
+    async fn cache(&self) -> Vec<CacheEntry> {
         self.cache.entries()
     }
 

@@ -103,11 +103,11 @@ pub trait Engine: Send + Sync + 'static {
         progress: &(dyn Fn(WriteProgress) + Send + Sync),
     ) -> Result<Vec<OptimizedColumn>>;
 
-    /// What the column cache holds.
-    fn cache(&self) -> Vec<CacheEntry>;
+    /// What the column caches hold, of all ranks that answer soon.
+    async fn cache(&self) -> Vec<CacheEntry>;
 
-    /// What a device did for the last queries that wanted it noted; nothing where there is none.
-    fn timeline(&self) -> Vec<QueryTimeline> {
+    /// What devices, of all ranks that answer soon, did for the last queries that wanted it noted; nothing where there is none.
+    async fn timeline(&self) -> Vec<QueryTimeline> {
         Vec::new()
     }
 

@@ -1,6 +1,7 @@
 //! IMPORT FOREIGN SCHEMA: a table for each Parquet file or folder of a directory.
 //!
-//! The directory is the schema's name, or the option `path` where there is one: PostgreSQL cuts a name off after 63 bytes.
+//! The directory is the schema's name, or the option `path` where there is one: PostgreSQL cuts a name off after 63 bytes. Of one
+//! with `{rank}` the files and folders of rank 0 say which tables there are, and the tables are of those of all ranks.
 #![expect(unsafe_code, reason = "reads the statement and builds PostgreSQL's list")]
 
 use std::{
@@ -11,7 +12,9 @@ use std::{
 };
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{ColumnDescription, Error, ErrorKind, FileSet, Result, TableDescription};
+use pystachio_plan::{
+    ColumnDescription, Error, ErrorKind, FileSet, RANK_PLACEHOLDER, Result, TableDescription,
+};
 
 use crate::{client, error::OrRaise, options, pg::list};
 
@@ -118,8 +121,9 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
             "IMPORT FOREIGN SCHEMA \"/folder\": the schema's name, or the option path, is a folder on the server's host.",
         ));
     }
-    let entries = fs::read_dir(directory).map_err(|error| {
-        let unreadable = unreadable(directory, &error);
+    let listed = PathBuf::from(directory.display().to_string().replace(RANK_PLACEHOLDER, "0"));
+    let entries = fs::read_dir(&listed).map_err(|error| {
+        let unreadable = unreadable(&listed, &error);
         match directory.as_os_str().len() {
             NAME_BYTES_MAX => unreadable.with_hint(format!(
                 "PostgreSQL cuts a name off after {NAME_BYTES_MAX} bytes: give a longer one as OPTIONS ({PATH_OPTION} '/folder')."
@@ -129,8 +133,9 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
     })?;
     let mut tables: BTreeMap<String, FileSet> = BTreeMap::new();
     for entry in entries {
-        let path = entry.map_err(|error| unreadable(directory, &error))?.path();
-        let Some(table) = table_name(&path)? else { continue };
+        let entry = entry.map_err(|error| unreadable(&listed, &error))?;
+        let Some(table) = table_name(&entry.path())? else { continue };
+        let path = directory.join(entry.file_name());
         let text = path.to_str().ok_or_else(|| not_utf8(&path))?.to_string();
         if let Some(other) = tables.get(&table) {
             let message = format!("two tables named \"{table}\": \"{text}\" and {:?}", other.paths);
@@ -140,7 +145,7 @@ fn find_tables(directory: &Path) -> Result<BTreeMap<String, FileSet>> {
         tables.insert(table, FileSet { paths: vec![text] });
     }
     if tables.is_empty() {
-        let message = format!("no Parquet files in \"{}\"", directory.display());
+        let message = format!("no Parquet files in \"{}\"", listed.display());
         return Err(Error::new(ErrorKind::FileNotFound, message)
             .with_hint("Files must end in .parquet; folders must have such files."));
     }

@@ -15,7 +15,7 @@
 //! | server | `device_timeout` | how long a call of the device may take, `1s` or longer, before the engine is given up; `0`: for ever; default: `60s` |
 //! | server | `affinity` | which GPU reads which disk: `optimal` (default), `numa`, `system`, or disks and GPUs: `nvme0:0,nvme1:1` |
 //! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
-//! | table | `path` | a file, a folder or a glob pattern |
+//! | table | `path` | a file, a folder or a glob pattern; `{rank}` in it is each rank's number, and the files are that rank's own |
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
 //! | column | `column_name` | the name in the files; default: the column's |
 //!

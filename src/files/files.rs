@@ -40,7 +40,7 @@ use crate::{
     error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
     file_memory::{FileMemory, UnlimitedMemory},
-    file_set::expand,
+    file_set::{FoundFile, expand},
     file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
     footer_memory::{FooterShare, decoded_bytes, footer_refused},
@@ -105,6 +105,8 @@ struct ReadFooter {
 pub struct TableFile {
     /// Its footer.
     pub footer: Arc<FileFooter>,
+    /// The rank whose own it is; absent where every rank sees it.
+    pub rank: Option<u16>,
     handle: Option<Arc<File>>,
 }
 
@@ -131,6 +133,8 @@ pub struct FileCatalog {
     memory: Arc<dyn FileMemory>,
     /// What is kept takes no more.
     kept_bytes_max: u64,
+    /// How many ranks have files of their own, where tables say that ranks do.
+    rank_count: u16,
     /// What footers together say about a table.
     pub descriptions: DescriptionCache,
 }
@@ -148,8 +152,24 @@ impl FileCatalog {
             footers: Mutex::default(),
             memory,
             kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
+            rank_count: 1,
             descriptions: DescriptionCache::default(),
         }
+    }
+
+    /// The same catalog for an engine of so many ranks: whoever opens a table sees the files of all of them.
+    #[must_use]
+    pub fn with_ranks(self, rank_count: usize) -> Self {
+        Self { rank_count: u16::try_from(rank_count).unwrap_or(u16::MAX), ..self }
+    }
+
+    /// The files of a set. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `FileNotFound` for a path that matches nothing, `FilePermission`, `InvalidArgument`.
+    pub(super) fn find(&self, files: &FileSet) -> Result<Vec<FoundFile>> {
+        expand(files, self.rank_count)
     }
 
     /// What the footers take that are kept.
@@ -179,16 +199,16 @@ impl FileCatalog {
     ///
     /// `FileNotFound`, `FilePermission`, `FileAccess`, `FileCorrupt`, each naming the file.
     pub fn open_all(&self, files: &FileSet) -> Result<Vec<TableFile>> {
-        let paths = expand(files)?;
-        let keep_open = paths.len() <= OPEN_FILES_MAX;
-        paths.iter().map(|path| self.open(path, keep_open)).collect()
+        let found = self.find(files)?;
+        let keep_open = found.len() <= OPEN_FILES_MAX;
+        found.iter().map(|file| self.open(file, keep_open)).collect()
     }
 
-    fn open(&self, path: &Path, keep_open: bool) -> Result<TableFile> {
+    fn open(&self, FoundFile { path, rank }: &FoundFile, keep_open: bool) -> Result<TableFile> {
         let (file, identity) = open_file(path)?;
         let handle = Arc::new(file);
         let footer = self.footer(path, &handle, identity)?;
-        Ok(TableFile { footer, handle: keep_open.then_some(handle) })
+        Ok(TableFile { footer, rank: *rank, handle: keep_open.then_some(handle) })
     }
 
     fn footer(&self, path: &Path, handle: &File, identity: FileIdentity) -> Result<Arc<FileFooter>> {

@@ -1,7 +1,7 @@
 //! Files: sets, identity, footers, what footers say of tables, how the host reads them, and how they are written. Both
 //! engines use them.
 //!
-//! - `file_set.rs`: which files a table has
+//! - `file_set.rs`: which files a table has, and which rank's they are
 //! - `files.rs`, `footer_check.rs`: file identity, footers that are read once, within a budget (`footer_memory.rs`,
 //!   `file_memory.rs`); `query_files.rs`: the files of one query
 //! - `page_cache.rs`: what the page cache holds of a file
@@ -55,7 +55,6 @@ pub use column_variant::ColumnVariant;
 pub use describe::{DescriptionCache, describe, identify};
 pub use error::{corrupt_file, from_io, from_parquet};
 pub use file_memory::FileMemory;
-pub use file_set::expand;
 pub use file_type::{FileType, Storage, file_type};
 pub use files::{FileCatalog, FileFooter, FileIdentity, TableFile};
 pub use page_cache::{PageCacheProbe, is_in_page_cache};

@@ -75,7 +75,7 @@ mod tests {
 
     fn planned(catalog: &FileCatalog, files: &FileSet, bounds: &[(&str, f64)]) -> Vec<PlannedFiles> {
         let identity = describe(catalog, files).unwrap().identity;
-        assert_eq!(identify(files).unwrap(), identity);
+        assert_eq!(identify(catalog, files).unwrap(), identity);
         let bounds = bounds.iter().map(|(name, bound)| ((*name).to_owned(), *bound)).collect();
         vec![PlannedFiles { files: files.clone(), identity, bounds, scales: Vec::new() }]
     }
@@ -115,7 +115,7 @@ mod tests {
         let wide = planned(&catalog, &files, &[("id", 100.0), ("V", 3e9)]);
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_int4.parquet");
-        assert_ne!(identify(&files).unwrap(), narrow[0].identity);
+        assert_ne!(identify(&catalog, &files).unwrap(), narrow[0].identity);
         assert!(QueryFiles::new(catalog.clone(), wide).open("t", &files).is_ok());
         let error = QueryFiles::new(catalog.clone(), narrow.clone()).open("sales", &files).unwrap_err();
         assert_eq!(error.kind, ErrorKind::FilesChanged);

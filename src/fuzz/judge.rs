@@ -82,6 +82,7 @@ impl Judge {
             threads: 2,
             memory_bytes: MEMORY_BYTES,
             cache_bytes: MEMORY_BYTES / 8,
+            rank_count: 1,
             spill_directory: spill_directory.clone(),
         })?;
         let device = DeviceEngine::new(

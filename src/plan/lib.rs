@@ -74,8 +74,8 @@ pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
     DeviceWork, EngineChoice, EngineEstimates, EngineStatus, ExchangeChoice, ExchangeTraffic,
     FileDescription, FileLayout, FileSet, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
-    PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RankChoice, RankStatus,
-    RanksReport, Request, Response, SampleRequest, StoragePath, TableDescription,
+    PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice,
+    RankStatus, RanksReport, Request, Response, SampleRequest, StoragePath, TableDescription,
 };
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};

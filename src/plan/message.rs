@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,11 +111,21 @@ pub enum Response {
     Failed(Error),
 }
 
+/// What stands in a path for the number of a rank: what is there then is that rank's own.
+pub const RANK_PLACEHOLDER: &str = "{rank}";
+
 /// Where a table's rows are: files, folders and glob patterns, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileSet {
-    /// At least one; absolute.
+    /// At least one; absolute. One with [`RANK_PLACEHOLDER`] is as many paths as the engine has ranks.
     pub paths: Vec<String>,
+}
+
+impl FileSet {
+    /// Whether ranks have files of their own.
+    pub fn is_per_rank(&self) -> bool {
+        self.paths.iter().any(|path| path.contains(RANK_PLACEHOLDER))
+    }
 }
 
 /// The files that a plan was made for, and what it takes from their footers. Of other files the plan holds as long as these
@@ -639,6 +649,8 @@ pub struct OperatorMetrics {
 pub struct QueryTimeline {
     /// Queries of an engine are numbered from 1 in the order of their start.
     pub query: u64,
+    /// Of one that all ranks ran, the number that it has on all of them.
+    pub shared: Option<u64>,
     /// Who asked: [`QueryRequest::role`].
     pub role: u32,
     /// When it started, in microseconds since 1970.
@@ -652,13 +664,15 @@ pub struct QueryTimeline {
 /// A read, a copy or a kernel of a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
+    /// The rank that did it.
+    pub rank: u32,
     /// What kind of thing was busy.
     pub kind: ActivityKind,
     /// The kernel's name, or what was done in a word.
     pub name: String,
     /// 0: the host; otherwise the device's streams in the order of their first use.
     pub lane: u32,
-    /// Since the query's start.
+    /// Since the query's start on rank 0.
     pub started_us: u64,
     /// How long it took.
     pub elapsed_us: u64,
@@ -791,6 +805,8 @@ pub struct RankStatus {
     pub queries_running: u64,
     /// How often the process was started again.
     pub restarts: u64,
+    /// The file systems that it has read from, and the ways to the device that each has; a line each.
+    pub storage_paths: Vec<String>,
     /// Why it ended last.
     pub last_error: Option<String>,
 }
@@ -798,6 +814,8 @@ pub struct RankStatus {
 /// One column of one file in one memory space of the column caches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheEntry {
+    /// The rank that holds it.
+    pub rank: u32,
     /// Absolute path.
     pub path: String,
     /// The column's name in the file.

@@ -15,10 +15,10 @@ pub struct FooterMemory {
 }
 
 impl FooterMemory {
-    /// An empty catalog, whose footers take no more than so many bytes together, read or kept.
-    pub fn catalog(bytes_max: u64) -> Arc<FileCatalog> {
+    /// An empty catalog of one of so many ranks, whose footers take no more than so many bytes together, read or kept.
+    pub fn catalog(bytes_max: u64, rank_count: usize) -> Arc<FileCatalog> {
         let memory = Self { bytes_max, used_bytes: AtomicU64::new(0) };
-        Arc::new(FileCatalog::new(Arc::new(memory), bytes_max))
+        Arc::new(FileCatalog::new(Arc::new(memory), bytes_max).with_ranks(rank_count))
     }
 }
 

@@ -180,7 +180,7 @@ fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result
             watch_device(platform.calls(), options.device_timeout_s, |_| end_now(1))
                 .map_err(|error| Error::internal(format!("the device's watch can't be started: {error}")))?;
         }
-        let catalog = FooterMemory::catalog(options.memory_bytes / options.ranks as u64);
+        let catalog = FooterMemory::catalog(options.memory_bytes / options.ranks as u64, options.ranks);
         let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
         let engine = device.engine().clone();
         tokio::spawn(return_memory_at_rest(move || engine.query_counts()));
@@ -241,6 +241,7 @@ fn start_engine(
         threads: options.threads,
         memory_bytes: options.memory_bytes,
         cache_bytes: options.cache_bytes,
+        rank_count: options.ranks,
         spill_directory: spill.path().to_owned(),
     })?;
     let name = match options.device {

@@ -167,13 +167,19 @@ impl Engine for PairedEngine {
         self.cpu.optimize(request, progress).await
     }
 
-    fn cache(&self) -> Vec<CacheEntry> {
-        let device = self.device.as_ref().map(|device| device.first().cache_entries()).unwrap_or_default();
-        device.into_iter().chain(self.cpu.cache()).collect()
+    async fn cache(&self) -> Vec<CacheEntry> {
+        let device = match &self.device {
+            Ok(device) => device.cache_entries().await,
+            Err(_) => Vec::new(),
+        };
+        device.into_iter().chain(self.cpu.cache().await).collect()
     }
 
-    fn timeline(&self) -> Vec<QueryTimeline> {
-        self.device.as_ref().map(|device| device.first().timelines()).unwrap_or_default()
+    async fn timeline(&self) -> Vec<QueryTimeline> {
+        match &self.device {
+            Ok(device) => device.timelines().await,
+            Err(_) => Vec::new(),
+        }
     }
 
     fn status(&self) -> EngineStatus {
@@ -240,7 +246,8 @@ mod tests {
     async fn a_footer_is_read_once_for_both_engines() {
         let folder = tempfile::tempdir().unwrap();
         let spill_directory = folder.path().join("spill");
-        let cpu = CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, spill_directory };
+        let cpu =
+            CpuOptions { threads: 1, memory_bytes: 1 << 24, cache_bytes: 0, rank_count: 1, spill_directory };
         let device = DeviceOptions {
             memory_bytes: 1 << 24,
             cache_bytes: 0,

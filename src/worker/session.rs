@@ -88,9 +88,9 @@ impl Session {
                 // Its request had already ended.
                 Request::Cancel => {}
                 Request::Status => self.send(&Response::Status(self.status())).await?,
-                Request::Cache => self.send(&Response::Cache(self.host.engine().cache())).await?,
+                Request::Cache => self.send(&Response::Cache(self.host.engine().cache().await)).await?,
                 Request::Timeline => {
-                    self.send(&Response::Timeline(self.host.engine().timeline())).await?;
+                    self.send(&Response::Timeline(self.host.engine().timeline().await)).await?;
                 }
                 request => {
                     let (job, parts) = self.start(request);

@@ -22,7 +22,7 @@ async fn second_read_comes_from_the_cache() {
     let third = fixture.run(input(&path), &[2, 1]).await.unwrap();
     assert_eq!((third.metrics.cache_hits, third.metrics.bytes_read), (10, 0));
     assert_eq!(third.sorted().len(), 5000);
-    let entries = fixture.engine.cache();
+    let entries = fixture.engine.cache().await;
     let shown: Vec<_> = entries.iter().map(|entry| (entry.column.as_str(), entry.row_group_count)).collect();
     assert_eq!(shown, [("v", 5), ("w", 5)]);
     assert_eq!(
@@ -61,7 +61,7 @@ async fn a_changed_file_is_seen_by_the_next_query() {
     assert_eq!(fixture.run(input(&path), &[1]).await.unwrap().sorted(), ["5", "6"]);
     write_file(&path, vec![("v", numbers(8, 1)), ("w", numbers(0, 1))], 10);
     assert_eq!(fixture.run(input(&path), &[1]).await.unwrap().sorted(), ["8"]);
-    let entries = fixture.engine.cache();
+    let entries = fixture.engine.cache().await;
     assert_eq!(entries.iter().map(|entry| entry.row_group_count).sum::<u32>(), 1);
 }
 
@@ -93,6 +93,6 @@ async fn queries_at_once_share_the_cache() {
     for query in queries {
         assert_eq!(query.await.unwrap(), 50_000);
     }
-    let entries = fixture.engine.cache();
+    let entries = fixture.engine.cache().await;
     assert_eq!(entries.iter().map(|entry| entry.row_group_count).sum::<u32>(), 20);
 }

@@ -133,7 +133,8 @@ impl Fixture {
 }
 
 fn options(folder: &TempDir, memory_bytes: u64, cache_bytes: u64) -> CpuOptions {
-    CpuOptions { threads: 2, memory_bytes, cache_bytes, spill_directory: folder.path().join("spill") }
+    let spill_directory = folder.path().join("spill");
+    CpuOptions { threads: 2, memory_bytes, cache_bytes, rank_count: 1, spill_directory }
 }
 
 impl Answer {

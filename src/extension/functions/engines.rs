@@ -140,7 +140,7 @@ fn rank_row(status: RankStatus, device: &str, generation: Option<u64>, sees_all:
         None,
         of_process(status.queries_run),
         Some(count(status.restarts)),
-        None,
+        (has_process && sees_all).then_some(status.storage_paths),
         None,
         status.last_error.filter(|_| sees_all).map(|reason| format!("rank {}: {reason}", status.rank)),
     )
@@ -161,7 +161,7 @@ fn count(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// What the column caches of a server's engine hold, in each memory space. Starts nothing. Which columns these are, and
+/// What the column caches of a server's engine hold, on each rank and in each memory space. Starts nothing. Which columns these are, and
 /// how they are used, is for those who may read all statistics.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
@@ -170,6 +170,7 @@ fn cache_entries(
 ) -> TableIterator<
     'static,
     (
+        name!(rank, i32),
         name!(path, Option<String>),
         name!(column, Option<String>),
         name!(tier, String),
@@ -185,12 +186,13 @@ fn cache_entries(
     let sees_all = privileges::reads_all_statistics();
     let entries = client::cache(server).or_raise().into_iter().map(move |entry| {
         let (memory, tier) = (count(entry.memory_bytes), entry.space.to_string());
+        let rank = i32::try_from(entry.rank).unwrap_or(i32::MAX);
         if !sees_all {
-            return (None, None, tier, None, memory, None, None);
+            return (rank, None, None, tier, None, memory, None, None);
         }
         let row_groups = Some(i64::from(entry.row_group_count));
         let (hits, misses) = (Some(count(entry.hits)), Some(count(entry.misses)));
-        (Some(entry.path), Some(entry.column), tier, row_groups, memory, hits, misses)
+        (rank, Some(entry.path), Some(entry.column), tier, row_groups, memory, hits, misses)
     });
     TableIterator::new(entries.collect::<Vec<_>>())
 }

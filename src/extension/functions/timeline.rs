@@ -1,12 +1,14 @@
-//! What a GPU did for the last queries: as rows, and as a trace that browsers show. A role sees its own queries, and
+//! What GPUs did for the last queries, those of all ranks on one clock: as rows, and as a trace that browsers show. A role sees its own queries, and
 //! all if it may read all statistics; others are as if they had not been.
+
+use std::collections::BTreeSet;
 
 use pgrx::prelude::*;
 use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 
 use crate::{client, error::OrRaise, options, privileges};
 
-/// What the GPU of a server's engine did for a query: one row a read, copy or kernel. The last query that was
+/// What the GPUs of a server's ranks did for a query: one row a read, copy or kernel. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
@@ -17,6 +19,7 @@ fn timeline(
     'static,
     (
         name!(query, i64),
+        name!(rank, i32),
         name!(activity, String),
         name!(name, String),
         name!(lane, i32),
@@ -30,6 +33,7 @@ fn timeline(
     let rows = timeline.activities.into_iter().map(move |activity| {
         (
             number,
+            i32::try_from(activity.rank).unwrap_or(i32::MAX),
             activity.kind.to_string(),
             activity.name,
             i32::try_from(activity.lane).unwrap_or(i32::MAX),
@@ -70,16 +74,21 @@ fn timeline_queries(
 #[pg_extern(sql = false)]
 fn timeline_trace(query: Option<i64>, server: &str) -> Option<pgrx::Json> {
     let timeline = find(server, query).or_raise()?;
-    let names = lanes(&timeline.activities).into_iter().map(|(lane, name)| {
-        serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": lane, "args": {"name": name}})
+    let ranks = ranks(&timeline.activities).into_iter().map(|rank| {
+        let name = format!("rank {rank}");
+        serde_json::json!({"ph": "M", "name": "process_name", "pid": process(rank), "args": {"name": name}})
+    });
+    let names = lanes(&timeline.activities).into_iter().map(|((rank, lane), name)| {
+        serde_json::json!({"ph": "M", "name": "thread_name", "pid": process(rank), "tid": lane, "args": {"name": name}})
     });
     let events = timeline.activities.iter().map(|activity| {
         serde_json::json!({
-            "ph": "X", "name": activity.name, "cat": activity.kind.to_string(), "pid": 1, "tid": activity.lane,
+            "ph": "X", "name": activity.name, "cat": activity.kind.to_string(),
+            "pid": process(activity.rank), "tid": activity.lane,
             "ts": activity.started_us, "dur": activity.elapsed_us, "args": {"bytes": activity.bytes},
         })
     });
-    let events: Vec<serde_json::Value> = names.chain(events).collect();
+    let events: Vec<serde_json::Value> = ranks.chain(names).chain(events).collect();
     Some(pgrx::Json(serde_json::json!({
         "displayTimeUnit": "ms",
         "otherData": {"query": timeline.query, "elapsed_us": timeline.elapsed_us},
@@ -87,16 +96,25 @@ fn timeline_trace(query: Option<i64>, server: &str) -> Option<pgrx::Json> {
     })))
 }
 
-/// Names of the lanes that have activities.
-fn lanes(activities: &[Activity]) -> Vec<(u32, String)> {
-    let mut lanes: Vec<u32> = activities.iter().map(|activity| activity.lane).collect();
-    lanes.sort_unstable();
-    lanes.dedup();
+/// A rank as a process of a trace, which has none of number 0.
+fn process(rank: u32) -> u64 {
+    u64::from(rank) + 1
+}
+
+/// The ranks that have activities.
+fn ranks(activities: &[Activity]) -> BTreeSet<u32> {
+    activities.iter().map(|activity| activity.rank).collect()
+}
+
+/// Names of the lanes of ranks that have activities.
+fn lanes(activities: &[Activity]) -> Vec<((u32, u32), String)> {
+    let lanes: BTreeSet<(u32, u32)> =
+        activities.iter().map(|activity| (activity.rank, activity.lane)).collect();
     let name = |lane| match lane {
         0 => "storage".to_string(),
         lane => format!("stream {lane}"),
     };
-    lanes.into_iter().map(|lane| (lane, name(lane))).collect()
+    lanes.into_iter().map(|(rank, lane)| ((rank, lane), name(lane))).collect()
 }
 
 /// The timelines that the current role may see, the last one last.

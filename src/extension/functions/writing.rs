@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use pgrx::{pg_sys, prelude::*};
-use pystachio_plan::{Error, ErrorKind, Request, Response, Result};
+use pystachio_plan::{Error, ErrorKind, RANK_PLACEHOLDER, Request, Response, Result};
 
 use crate::client;
 
@@ -40,8 +40,14 @@ pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Re
 ///
 /// # Errors
 ///
-/// `InvalidArgument` if it is not absolute.
+/// `InvalidArgument` if it is not absolute, or stands for the files of several ranks.
 pub(super) fn check_path(path: &str) -> Result<()> {
+    if path.contains(RANK_PLACEHOLDER) {
+        return invalid(
+            format!("\"{path}\" stands for files of every rank"),
+            "Files are rewritten and written for one rank at a time: put its number in for {rank}.",
+        );
+    }
     if path.starts_with('/') {
         return Ok(());
     }

@@ -20,7 +20,6 @@ use pystachio_plan::{
 };
 
 use super::{
-    file_set::expand,
     file_type::{FileType, file_type},
     files::{FileCatalog, FileFooter, FileIdentity, TableFile},
     statistics::ColumnSummary,
@@ -77,10 +76,10 @@ pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<Tab
 /// # Errors
 ///
 /// `FileNotFound`, `FilePermission`, `FileAccess`, each naming the file.
-pub fn identify(files: &FileSet) -> Result<u64> {
-    let paths = expand(files)?;
+pub fn identify(catalog: &FileCatalog, files: &FileSet) -> Result<u64> {
+    let found = catalog.find(files)?;
     let files: Result<Vec<_>> =
-        paths.iter().map(|path| Ok((path.as_path(), FileIdentity::at(path)?))).collect();
+        found.iter().map(|file| Ok((file.path.as_path(), FileIdentity::at(&file.path)?))).collect();
     Ok(table_identity(files?.into_iter()))
 }
 

@@ -10,7 +10,10 @@
 //! column. What the device has decompressed is not kept in its compressed form. Pages that store differences or runs,
 //! which can only be walked over from their start, are walked over once: their index says where to begin within them.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock},
+};
 
 use bytes::Bytes;
 use parquet::{file::metadata::ColumnChunkMetaData, schema::types::ColumnDescriptor};
@@ -76,25 +79,42 @@ pub(super) struct KeptWithChunk {
     pub(super) descriptors: OnceLock<Option<Box<PageDescriptors>>>,
 }
 
-/// As what all rows of a chunk have been decoded without a fault: they will be again, and so will some of them.
+/// As what rows of a chunk have been decoded without a fault: they will be again, and so will some of them. Of a row group that
+/// several ranks have, these are the rows of one.
 #[derive(Debug, Default)]
-pub(super) struct KnownGood(Mutex<Vec<(DecodedForm, u32)>>);
+pub(super) struct KnownGood(Mutex<Vec<GoodRows>>);
+
+#[derive(Debug)]
+struct GoodRows {
+    form: DecodedForm,
+    /// By their numbers in the row group.
+    rows: Range<u32>,
+    /// Among all rows of the pages that have these.
+    null_count: u32,
+}
 
 /// A form in which a chunk was decoded: as what it was declared, and whether into codes.
 pub(super) type DecodedForm = (ColumnVariant, bool);
 
 impl KnownGood {
-    /// Notes a form, with the number of NULLs among all rows.
-    pub(super) fn add(&self, form: DecodedForm, null_count: u32) {
-        let mut forms = lock_whole(&self.0);
-        if !forms.iter().any(|(known, _)| *known == form) {
-            forms.push((form, null_count));
+    /// Notes a form of some rows, with the number of NULLs among all rows of their pages.
+    pub(super) fn add(&self, form: DecodedForm, rows: Range<u32>, null_count: u32) {
+        let mut known = lock_whole(&self.0);
+        match known.iter_mut().find(|known| known.form == form) {
+            None => known.push(GoodRows { form, rows, null_count }),
+            Some(known) if rows.start <= known.rows.start && known.rows.end <= rows.end => {
+                (known.rows, known.null_count) = (rows, null_count);
+            }
+            Some(_) => {}
         }
     }
 
-    /// How many NULLs are among all rows, if they are known to be good in a form.
-    pub(super) fn null_count(&self, form: &DecodedForm) -> Option<u32> {
-        lock_whole(&self.0).iter().find(|(known, _)| known == form).map(|(_, null_count)| *null_count)
+    /// How many NULLs there are among all rows of the pages of a selection, or more, if its rows are known to be good in a form.
+    pub(super) fn null_count(&self, form: &DecodedForm, rows: &RowSelection) -> Option<u32> {
+        let known = lock_whole(&self.0);
+        let known = known.iter().find(|known| known.form == *form)?;
+        let is_within = |range: Range<u32>| known.rows.start <= range.start && range.end <= known.rows.end;
+        rows.ranges().all(is_within).then_some(known.null_count)
     }
 }
 

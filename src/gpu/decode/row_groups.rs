@@ -1,6 +1,6 @@
 //! The columns of row groups, decoded with one launch of each kernel.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use pystachio_files::ColumnVariant;
 use pystachio_plan::{Error, ErrorKind, Result};
@@ -217,7 +217,7 @@ impl Queue {
         let memory = (self.memory(), self.stream());
         let forms = requests.iter().map(ColumnRequest::form).collect::<Result<Vec<_>>>()?;
         let known: Option<Vec<u32>> =
-            requests.iter().zip(&forms).map(|(request, form)| request.known_nulls(form)).collect();
+            requests.iter().zip(&forms).map(|(request, form)| request.known_nulls(form, rows)).collect();
         let plans = requests.iter().map(|request| request.plans(rows)).collect::<Result<Vec<_>>>()?;
         if let Some(null_counts) = &known
             && null_counts.iter().all(|null_count| *null_count == 0)
@@ -309,8 +309,8 @@ impl Queue {
                     for ((chunk, null_count), column) in checked.into_iter().zip(chunk_nulls).zip(column_of) {
                         // There are no more rows than 32 bits number.
                         null_counts[column] += null_count;
-                        if let Some(known_good) = chunk.known_good {
-                            known_good.add(chunk.form, null_count);
+                        if let Some((known_good, rows)) = chunk.known_good {
+                            known_good.add(chunk.form, rows, null_count);
                         }
                     }
                     Ok(null_counts)
@@ -340,9 +340,12 @@ impl<'a> ColumnRequest<'a> {
         Ok((ColumnVariant::of(first.source.column), self.as_codes))
     }
 
-    /// How many NULLs there are among all rows of all chunks, if they are known to be good.
-    fn known_nulls(&self, form: &DecodedForm) -> Option<u32> {
-        self.chunks.iter().map(|request| request.chunk.known_good.null_count(form)).sum()
+    /// How many NULLs there are among all rows of all pages, if the rows that are wanted are known to be good.
+    fn known_nulls(&self, form: &DecodedForm, rows: &[&RowSelection]) -> Option<u32> {
+        let known = |(request, rows): (&ChunkRequest<'_>, &&RowSelection)| {
+            request.chunk.known_good.null_count(form, rows)
+        };
+        self.chunks.iter().zip(rows).map(known).sum()
     }
 
     fn plans(&self, rows: &[&'a RowSelection]) -> Result<Vec<ChunkPlan<'a>>> {
@@ -360,14 +363,21 @@ impl<'a> ColumnRequest<'a> {
 struct CheckedChunk {
     names: ColumnNames,
     form: DecodedForm,
-    /// Present if all of it is decoded.
-    known_good: Option<Arc<KnownGood>>,
+    /// Present if the rows that are decoded are good again when they have turned out to be, and which they are.
+    known_good: Option<(Arc<KnownGood>, Range<u32>)>,
 }
 
 impl CheckedChunk {
     fn new(plan: &ChunkPlan<'_>, form: &DecodedForm) -> Self {
+        // Whoever is told that there is no NULL takes it for all rows of the pages: all of them were decoded, or can't be NULL.
         let is_whole = plan.chunk.row_count() == plan.rows.decoded_count();
-        let known_good = is_whole.then(|| plan.chunk.known_good.clone());
+        let mut ranges = plan.rows.ranges();
+        let known_good = match (ranges.next(), ranges.next()) {
+            (Some(rows), None) if is_whole || !plan.is_optional => {
+                Some((plan.chunk.known_good.clone(), rows))
+            }
+            _ => None,
+        };
         Self { names: plan.names.clone(), form: form.clone(), known_good }
     }
 }

@@ -11,7 +11,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use pystachio_engine::locking::lock_whole;
@@ -26,6 +26,8 @@ const ACTIVITIES_MAX: usize = 1 << 16;
 pub struct ActivityLog {
     platform: Arc<dyn Platform>,
     origin: Instant,
+    /// The same moment on the clock that processes share.
+    origin_time: SystemTime,
     origin_event: Event,
     state: Mutex<LogState>,
 }
@@ -64,7 +66,14 @@ impl ActivityLog {
     pub fn start(platform: Arc<dyn Platform>, stream: Stream) -> Result<Self> {
         let origin_event = platform.record_event(stream)?;
         platform.wait(stream)?;
-        Ok(Self { platform, origin: Instant::now(), origin_event, state: Mutex::default() })
+        let (origin, origin_time) = (Instant::now(), SystemTime::now());
+        Ok(Self { platform, origin, origin_time, origin_event, state: Mutex::default() })
+    }
+
+    /// When its clock was started, in microseconds since 1970.
+    pub fn started_unix_us(&self) -> u64 {
+        let since = self.origin_time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Notes what has just been enqueued on a stream.
@@ -129,6 +138,7 @@ impl ActivityLog {
             activities.push(NotedActivity {
                 operator: entry.operator,
                 activity: Activity {
+                    rank: 0,
                     kind: entry.kind,
                     name: entry.name.to_owned(),
                     lane,
@@ -259,7 +269,15 @@ mod tests {
     fn moments_are_counted_once() {
         let noted = |kind, started_us, elapsed_us| NotedActivity {
             operator: 0,
-            activity: Activity { kind, name: String::new(), lane: 0, started_us, elapsed_us, bytes: 0 },
+            activity: Activity {
+                rank: 0,
+                kind,
+                name: String::new(),
+                lane: 0,
+                started_us,
+                elapsed_us,
+                bytes: 0,
+            },
         };
         let work = device_work(&[
             noted(ActivityKind::Read, 0, 10),

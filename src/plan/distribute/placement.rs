@@ -121,8 +121,9 @@ impl Placement<'_> {
         let figures = self.scans.next().copied().unwrap_or_default();
         let is_small = figures.encoded_bytes <= self.costs.whole_scan_bytes_max;
         let mut operator = relation.operator.clone();
-        if let Operator::Scan { extent, .. } = &mut operator {
-            *extent = if is_small { ScanExtent::Whole } else { ScanExtent::Dealt };
+        if let Operator::Scan { extent, files, .. } = &mut operator {
+            // Files of one rank are for that rank to read, however few they are.
+            *extent = if is_small && !files.is_per_rank() { ScanExtent::Whole } else { ScanExtent::Dealt };
         }
         let mut scan = self.above(operator, relation.estimate.rows, &[])?;
         scan.price.seconds += self.costs.scan_seconds(figures, scan.spread);

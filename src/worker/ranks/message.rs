@@ -7,13 +7,15 @@
 //!   Run ──────────────────────────────► Ended, some time: what came of its part in a query; a refusal is one too
 //!   Stop ─────────────────────────────►
 //!   GiveUp ───────────────────────────►          the network of this generation has lost a rank
+//!   Recall ───────────────────────────► Recalled: what it remembers, for views
 //!                                     ◄── Facts, again and again: who is not heard is lost
 //! ```
 //!
 //! Messages are framed and encoded as those between a backend and an engine are, and are of the same version: they carry the same plans.
 
 use pystachio_plan::{
-    DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result,
+    CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
+    QueryTimeline, Result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +56,25 @@ pub enum ToRank {
         generation: u64,
         /// Why.
         reason: Error,
+    },
+    /// Say what you remember.
+    Recall {
+        /// Of the question, for the answer.
+        number: u64,
+        /// Of what.
+        wanted: Recollection,
+    },
+}
+
+/// What a rank remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recollection {
+    /// What its caches hold.
+    Cache,
+    /// What its device did for its part in a query.
+    Timeline {
+        /// The query's number.
+        query: u64,
     },
 }
 
@@ -102,10 +123,26 @@ pub enum FromRank {
     },
     /// How it is.
     Facts(RankFacts),
+    /// Answers `Recall`.
+    Recalled {
+        /// Of the question.
+        number: u64,
+        /// What it remembers.
+        recalled: Recalled,
+    },
+}
+
+/// Answers a [`Recollection`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Recalled {
+    /// What its caches hold.
+    Cache(Vec<CacheEntry>),
+    /// What its device did, if that was noted and is remembered.
+    Timeline(Option<QueryTimeline>),
 }
 
 /// How a rank is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankFacts {
     /// The process's resident memory.
     pub resident_bytes: u64,
@@ -115,6 +152,8 @@ pub struct RankFacts {
     pub queries_running: u64,
     /// Queries of which it has run a part.
     pub queries_run: u64,
+    /// The file systems that it has read from, and the ways to the device that each has; a line each.
+    pub storage_paths: Vec<String>,
 }
 
 /// # Errors

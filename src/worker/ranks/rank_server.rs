@@ -3,7 +3,8 @@
 //! ```text
 //!            ┌──────── Run ──► a task: its part in a query ──── outcome ──┐
 //! control ───┼──────── Join ─► a thread: connects, takes part ── joined ──┼──► control
-//!            └─ Stop, GiveUp                          a clock ─── facts ──┘
+//!            ├─ Stop, GiveUp                          a clock ─── facts ──┤
+//!            └─ Recall ────────────────────────────────────── recalled ──┘
 //! ```
 //!
 //! Invariants: it ends when its control connection does, which is when rank 0 ends.
@@ -27,7 +28,7 @@ use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use super::{
     control::{self, ControlReader, ControlWriter},
-    message::{FromRank, Invitation, RankFacts, ToRank, check_version},
+    message::{FromRank, Invitation, RankFacts, Recalled, Recollection, ToRank, check_version},
     network::RankNetwork,
 };
 use crate::process::resident_bytes;
@@ -190,6 +191,16 @@ impl RankServer {
                     network.give_up(reason);
                 }
             }
+            ToRank::Recall { number, wanted } => {
+                let engine = self.setup.device.engine();
+                let recalled = match wanted {
+                    Recollection::Cache => Recalled::Cache(engine.cache_entries()),
+                    Recollection::Timeline { query } => {
+                        Recalled::Timeline(engine.timeline_of(QueryId(query)))
+                    }
+                };
+                self.tell(&FromRank::Recalled { number, recalled }).await?;
+            }
         }
         Ok(())
     }
@@ -271,6 +282,7 @@ impl RankServer {
             device_memory: engine.memory_status(),
             queries_running,
             queries_run,
+            storage_paths: engine.storage_paths(),
         }
     }
 }
@@ -374,6 +386,14 @@ mod tests {
             panic!("no refusal")
         };
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+        // It remembers what it has done: nothing yet.
+        for (number, wanted, nothing) in [
+            (3, Recollection::Cache, Recalled::Cache(Vec::new())),
+            (4, Recollection::Timeline { query: 7 }, Recalled::Timeline(None)),
+        ] {
+            rank.writer.send(&ToRank::Recall { number, wanted }, &[]).await.unwrap();
+            assert_eq!(rank.next().await, Some(FromRank::Recalled { number, recalled: nothing }));
+        }
         // Sockets that did not come.
         let invitation = Invitation::Sockets { descriptor_count: 2 };
         let join = ToRank::Join { generation: 1, block_bytes_max: 1 << 16, invitation };

@@ -13,18 +13,20 @@ use pystachio_gpu::{
     exchange::{QueryId, Rank},
     execution::RankPeer,
 };
-use pystachio_plan::{Error, ErrorKind, QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{CacheEntry, Error, ErrorKind, QueryMetrics, QueryRequest, QueryTimeline, Result};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
     control::{ControlReader, ControlWriter},
-    message::{FromRank, RankFacts, ToRank, check_version},
+    message::{FromRank, RankFacts, Recalled, Recollection, ToRank, check_version},
 };
 
 /// Messages that a rank has not been sent yet: a query is a few of them, and not many queries run at once. One that takes none is lost.
 const UNSENT_MAX: usize = 1024;
 /// How often whoever waits for a rank looks whether its query is wanted still.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a view waits for what a rank remembers.
+const RECALL_MAX: Duration = Duration::from_secs(1);
 
 /// A message, and descriptors that go with it.
 type Outgoing = (ToRank, Vec<OwnedFd>);
@@ -48,6 +50,9 @@ struct RemoteState {
     /// The network that it has joined last, or could not.
     joined: Option<(u64, std::result::Result<(), Error>)>,
     queries: HashMap<u64, oneshot::Sender<Result<QueryMetrics>>>,
+    /// Who has asked what it remembers, by the number of the question.
+    asked: HashMap<u64, oneshot::Sender<Recalled>>,
+    asked_count: u64,
     /// Why it ends, where it has said so.
     failed: Option<Error>,
     /// Why its connection is of no more use.
@@ -98,7 +103,7 @@ impl RemoteRank {
         let state = self.lock();
         RemoteNews {
             block_bytes_max: state.block_bytes_max,
-            facts: state.facts,
+            facts: state.facts.clone(),
             heard_count: state.heard_count,
             joined: state.joined.clone(),
             failed: state.failed.clone(),
@@ -111,6 +116,7 @@ impl RemoteRank {
         let queries = {
             let mut state = self.lock();
             state.lost.get_or_insert_with(|| error.clone());
+            state.asked.clear();
             std::mem::take(&mut state.queries)
         };
         for outcome in queries.into_values() {
@@ -155,6 +161,12 @@ impl RemoteRank {
             }
             FromRank::Joined { generation, joined } => state.joined = Some((generation, joined)),
             FromRank::Facts(facts) => state.facts = facts,
+            FromRank::Recalled { number, recalled } => {
+                if let Some(asked) = state.asked.remove(&number) {
+                    // Whoever asked may be gone.
+                    let _ = asked.send(recalled);
+                }
+            }
             FromRank::Ended { query, outcome } => {
                 let asked = state.queries.remove(&query);
                 drop(state);
@@ -164,6 +176,30 @@ impl RemoteRank {
             }
         }
         Ok(())
+    }
+
+    /// What it remembers.
+    async fn recall(&self, wanted: Recollection) -> Result<Recalled> {
+        let (sender, answer) = oneshot::channel();
+        let number = {
+            let mut state = self.lock();
+            if let Some(error) = &state.lost {
+                return Err(error.clone());
+            }
+            state.asked_count += 1;
+            let number = state.asked_count;
+            state.asked.insert(number, sender);
+            number
+        };
+        let recalled = match self.tell(ToRank::Recall { number, wanted }, Vec::new()) {
+            true => tokio::time::timeout(RECALL_MAX, answer).await.ok().and_then(std::result::Result::ok),
+            false => None,
+        };
+        self.lock().asked.remove(&number);
+        recalled.ok_or_else(|| {
+            let message = format!("has not said within {RECALL_MAX:?} what it remembers");
+            Error::new(ErrorKind::Unavailable, message)
+        })
     }
 
     /// Expects the outcome of a query.
@@ -244,4 +280,22 @@ impl RankPeer for RemotePeer {
             }
         }
     }
+
+    async fn cache_entries(&self) -> Result<Vec<CacheEntry>> {
+        match self.remote.recall(Recollection::Cache).await? {
+            Recalled::Cache(entries) => Ok(entries),
+            Recalled::Timeline(_) => Err(answered_otherwise()),
+        }
+    }
+
+    async fn timeline(&self, query: QueryId) -> Result<Option<QueryTimeline>> {
+        match self.remote.recall(Recollection::Timeline { query: query.0 }).await? {
+            Recalled::Timeline(timeline) => Ok(timeline),
+            Recalled::Cache(_) => Err(answered_otherwise()),
+        }
+    }
+}
+
+fn answered_otherwise() -> Error {
+    Error::new(ErrorKind::Protocol, "has answered something else than it was asked")
 }

@@ -392,6 +392,7 @@ impl Watcher {
                 queries_run: facts.queries_run,
                 queries_running: facts.queries_running,
                 restarts: slot.restarts,
+                storage_paths: facts.storage_paths,
                 last_error: slot.last_error.clone(),
             }
         };

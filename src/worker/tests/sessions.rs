@@ -242,7 +242,7 @@ impl Engine for FakeEngine {
         Ok(vec![optimized_column(&request.target)])
     }
 
-    fn cache(&self) -> Vec<CacheEntry> {
+    async fn cache(&self) -> Vec<CacheEntry> {
         Vec::new()
     }
 

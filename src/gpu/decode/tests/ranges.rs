@@ -325,6 +325,55 @@ fn descriptors_of_pages_stay_with_chunks_that_have_no_null() {
     assert!(kept > 150 && refused > 40 && coded > 200 && joined > 5, "{kept} {refused} {coded} {joined}");
 }
 
+/// Those that a rank has of a row group: its pages have rows of others too, which nobody decodes there.
+#[test]
+fn rows_are_known_to_be_good_without_the_others_of_their_pages() {
+    println!("seeds 1 to {}", 2 * ROUNDS);
+    let mut kept = 0;
+    for seed in 1..=2 * ROUNDS {
+        let file = random_file(seed);
+        let mut random = Random::new(seed);
+        let memory =
+            DeviceMemory::new(Arc::new(EmulatedPlatform::with_seed(seed)), MEMORY_BYTES_MAX).open_account();
+        let queue = Queue::new(&memory).unwrap();
+        for row_group in super::footer(&file.bytes).row_groups() {
+            let row_count = row_group.num_rows() as u32;
+            let dealt = row_count / 3..row_count - row_count / 4;
+            let whole = RowSelection::range(0..row_count);
+            let whole = decode(&queue, &file, row_group, &whole, false).0;
+            let whole = values(&queue, &whole, row_count as usize);
+            for (place, whole) in whole.iter().enumerate().filter(|_| !dealt.is_empty()) {
+                let sources = [vec![sources(&file, row_group).swap_remove(place)]];
+                let of_rank = RowSelection::range(dealt.clone());
+                let chunks = [load(&queue, &file, &sources[0], row_count, Some(&of_rank))];
+                // All of them in each form, until descriptors stay; then some.
+                for round in 0..10 {
+                    let rows: Vec<Range<u32>> = match round < 6 {
+                        true => std::iter::once(dealt.clone()).collect(),
+                        false => random_ranges(&mut random, dealt.len() as u32)
+                            .into_iter()
+                            .map(|range| range.start + dealt.start..range.end + dealt.start)
+                            .collect(),
+                    };
+                    let expected: Values =
+                        rows.iter().cloned().flatten().map(|row| whole[row as usize].clone()).collect();
+                    let rows = RowSelection::of(rows);
+                    let wanted = (rows.row_count(), round % 2 == 1);
+                    let decoded = start_loaded(&queue, &sources, &chunks, &[&rows], wanted).wait_decoded();
+                    let (cells, _) = cells_of(&queue, decoded.unwrap(), rows.row_count());
+                    let found = values(&queue, &cells, rows.row_count()).remove(0);
+                    assert!(found == expected, "{} {} round {round}", file.context, file.choices[place]);
+                }
+                let [chunk] = &chunks[0][..] else { panic!("chunks of a column") };
+                let stays = matches!(chunk.kept.descriptors.get(), Some(Some(_)));
+                kept += usize::from(stays && chunk.row_count() > dealt.len());
+            }
+        }
+    }
+    println!("{kept}");
+    assert!(kept > 20, "{kept}");
+}
+
 /// Cells of columns, some of which are codes.
 fn cells_of(queue: &Queue, columns: Vec<AnyColumn>, row_count: usize) -> (Vec<Column>, usize) {
     let mut coded = 0;

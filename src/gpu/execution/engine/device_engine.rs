@@ -25,6 +25,7 @@ use super::{
 use crate::{
     affinity::Affinity,
     device::{ActivityLog, DeviceMemory, HostBudget, HostMemory, MemoryTechniques, Platform},
+    exchange::QueryId,
     execution::{
         compile::compile,
         exchange::{Exchanges, RankPart},
@@ -268,6 +269,11 @@ impl DeviceEngine {
     /// What the device did for the last queries that wanted it noted.
     pub fn timelines(&self) -> Vec<QueryTimeline> {
         self.timelines.last()
+    }
+
+    /// The same of one query, by the number that all ranks know it by, if it is remembered.
+    pub fn timeline_of(&self, query: QueryId) -> Option<QueryTimeline> {
+        self.timelines.of_shared(query.0)
     }
 
     /// The file systems that were read from, and the ways to the device that each has; a line each.

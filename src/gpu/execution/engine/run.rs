@@ -18,7 +18,7 @@ use pystachio_engine::{
 };
 use pystachio_plan::{
     ActivityKind, ActualRows, DeviceWork, Error, ErrorKind, ExchangeChoice, ExchangeTraffic, QueryMetrics,
-    QueryRequest, Result,
+    QueryRequest, QueryTimeline, Result,
 };
 use tokio::sync::mpsc::{self, error::TrySendError};
 
@@ -215,7 +215,14 @@ impl Watched<'_> {
         let memory_max_bytes = driver.queue.memory().bytes_max();
         metrics.device_work = Some(DeviceWork { read_rate_max, memory_max_bytes, ..work });
         let activities = noted.into_iter().map(|noted| noted.activity).collect();
-        self.timelines.add(query.number, query.role, activities, elapsed);
+        self.timelines.add(QueryTimeline {
+            query: query.number,
+            shared: query.exchanges.shared_query().map(|query| query.0),
+            role: query.role,
+            started_unix_us: self.log.started_unix_us(),
+            elapsed_us: elapsed.as_micros() as u64,
+            activities,
+        });
     }
 }
 

@@ -6,12 +6,11 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use pystachio_engine::locking::lock_whole;
 
-use pystachio_plan::{Activity, QueryTimeline};
+use pystachio_plan::QueryTimeline;
 
 /// Queries that read less say nothing about storage.
 const READ_BYTES_MIN: u64 = 64 << 20;
@@ -27,16 +26,8 @@ pub(super) struct Timelines {
 }
 
 impl Timelines {
-    /// Adds a role's query that has just ended after it ran for `elapsed`.
-    pub(super) fn add(&self, query: u64, role: u32, activities: Vec<Activity>, elapsed: Duration) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let timeline = QueryTimeline {
-            query,
-            role,
-            started_unix_us: now.saturating_sub(elapsed).as_micros() as u64,
-            elapsed_us: elapsed.as_micros() as u64,
-            activities,
-        };
+    /// Adds a query that has just ended.
+    pub(super) fn add(&self, timeline: QueryTimeline) {
         let mut queries = self.lock();
         if queries.len() == QUERIES_MAX {
             queries.pop_front();
@@ -56,6 +47,11 @@ impl Timelines {
     /// The last queries, the last one last.
     pub(super) fn last(&self) -> Vec<QueryTimeline> {
         self.lock().iter().cloned().collect()
+    }
+
+    /// That of a query by the number that all ranks know it by.
+    pub(super) fn of_shared(&self, query: u64) -> Option<QueryTimeline> {
+        self.lock().iter().find(|timeline| timeline.shared == Some(query)).cloned()
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<QueryTimeline>> {

@@ -150,6 +150,11 @@ impl Exchanges {
         self.part.as_ref().map(RankPart::place)
     }
 
+    /// The number by which all ranks know the query, if they all run it.
+    pub(in crate::execution) fn shared_query(&self) -> Option<QueryId> {
+        self.part.as_ref().map(|part| part.query)
+    }
+
     /// Whether the rows of the plan's root are this rank's to give.
     pub(in crate::execution) fn gives_rows(&self) -> bool {
         self.place().is_none_or(|place| place.rank == Rank(0))

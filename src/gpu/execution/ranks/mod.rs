@@ -9,7 +9,7 @@
 //!
 //! - `ranked_engine.rs`: what the host starts: which queries run on all ranks, and how one does
 //! - `peer.rs`: a rank as rank 0 sees it, and one in the same process
-//! - `stream.rs`: rank 0's rows, and what came of the other ranks
+//! - `stream.rs`: rank 0's rows, and what came of the other ranks; `recollection.rs`: what all ranks remember
 //! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
 //!
@@ -33,6 +33,7 @@ mod peer;
 mod rank_device;
 mod rank_table;
 mod ranked_engine;
+mod recollection;
 mod stream;
 
 #[cfg(test)]

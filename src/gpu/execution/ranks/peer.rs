@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use pystachio_engine::StopFlag;
-use pystachio_plan::{QueryMetrics, QueryRequest, Result};
+use pystachio_plan::{CacheEntry, QueryMetrics, QueryRequest, QueryTimeline, Result};
 
 use crate::{
     exchange::{ExchangeNetwork, QueryId, Rank},
@@ -24,6 +24,20 @@ pub trait RankPeer: Send + Sync + 'static {
     ///
     /// What the query failed with: on that rank, or as `Peer` on another one; `Unavailable` if the rank can't be reached.
     async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics>;
+
+    /// What its caches hold, as it says itself: of rank 0.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the rank can't be reached, or does not answer soon.
+    async fn cache_entries(&self) -> Result<Vec<CacheEntry>>;
+
+    /// What its device did for its part in a query, if that was noted and is remembered: since its own start, and as of rank 0.
+    ///
+    /// # Errors
+    ///
+    /// As of [`RankPeer::cache_entries`].
+    async fn timeline(&self, query: QueryId) -> Result<Option<QueryTimeline>>;
 }
 
 /// A rank of this process.
@@ -51,5 +65,13 @@ impl RankPeer for LocalPeer {
         // It has no rows to give.
         while stream.next_batch().await?.is_some() {}
         Ok(stream.metrics())
+    }
+
+    async fn cache_entries(&self) -> Result<Vec<CacheEntry>> {
+        Ok(self.engine.cache_entries())
+    }
+
+    async fn timeline(&self, query: QueryId) -> Result<Option<QueryTimeline>> {
+        Ok(self.engine.timeline_of(query))
     }
 }

@@ -11,6 +11,7 @@ use pystachio_plan::{
 use tokio::sync::watch;
 
 use super::{
+    peer::RankPeer,
     rank_table::{ConnectedRanks, RankTable},
     stream::{PeerRuns, RankedStream},
 };
@@ -65,6 +66,12 @@ impl RankedEngine {
     /// Rank 0's engine: what is asked of an engine besides queries is asked of it.
     pub fn first(&self) -> &DeviceEngine {
         &self.first
+    }
+
+    /// The other ranks, while they are connected.
+    pub(super) fn peers(&self) -> Vec<Arc<dyn RankPeer>> {
+        let connected = self.ranks.as_ref().and_then(|ranks| ranks.connected());
+        connected.map(|connected| connected.peers.clone()).unwrap_or_default()
     }
 
     /// How many ranks there are.

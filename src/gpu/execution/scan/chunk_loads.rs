@@ -1,6 +1,8 @@
 //! Column chunks of a scan on their way to the device: from the cache, from the host, from files; whole, or the pages
 //! that have rows that are wanted.
 //!
+//! Of a row group that several ranks have, a whole chunk is here the pages that have rows of this one.
+//!
 //! Invariants: only whole chunks are put into the cache. What one reader loads others wait for.
 
 use std::{
@@ -93,10 +95,9 @@ impl ScanWork {
 
     /// Whether whole chunks are read. A row group is scanned in pieces where it does not fit as a whole.
     fn reads_whole(&self, wanted: &WantedChunks<'_>) -> bool {
-        let row_count = &wanted.row_group.row_count;
+        let row_count = wanted.row_group.dealt.len();
         let part_min = if self.cache.is_some() { CACHED_PART_MIN } else { 1 };
-        !wanted.row_group.is_piece()
-            && wanted.rows.decoded_count().saturating_mul(part_min) >= *row_count as usize
+        !wanted.row_group.is_piece() && wanted.rows.decoded_count().saturating_mul(part_min) >= row_count
     }
 
     /// Pages of column chunks, where the device has not the whole chunk.
@@ -107,9 +108,7 @@ impl ScanWork {
             if let Some(pages) = shared.find(row_group.pages_key(chunk.place()), rows) {
                 return Some(pages);
             }
-            let held = self.cache.as_ref()?.find(key(chunk), self.query)?;
-            self.count_cached(&held);
-            Some(held)
+            self.held_whole(chunk).or_else(|| self.held(key(chunk)))
         };
         let mut missing = Vec::new();
         for chunk in chunks {
@@ -127,6 +126,22 @@ impl ScanWork {
         })
     }
 
+    /// A chunk that the device has.
+    fn held(&self, key: ChunkKey) -> Option<Arc<ResidentChunk>> {
+        let held = self.cache.as_ref()?.find(key, self.query)?;
+        self.count_cached(&held);
+        Some(held)
+    }
+
+    /// The chunk with the rows of other ranks, if the device has that: of a query that this rank alone has run.
+    fn held_whole(&self, chunk: &WantedChunk<'_>) -> Option<Arc<ResidentChunk>> {
+        let row_group = chunk.wanted.row_group;
+        if row_group.is_whole() {
+            return None;
+        }
+        self.held(ChunkKey { rows: (0, row_group.row_count), ..key(chunk) })
+    }
+
     fn count_cached(&self, chunk: &ResidentChunk) {
         self.counts.cache_hits.fetch_add(1, Ordering::Relaxed);
         self.counts.bytes_cached.fetch_add(chunk.bytes(), Ordering::Relaxed);
@@ -141,6 +156,10 @@ impl ScanWork {
             let mut claims = HashMap::new();
             let mut elsewhere = Vec::new();
             for chunk in missing {
+                if let Some(held) = self.held_whole(&chunk) {
+                    found[chunk.row_group][chunk.column] = Some(held);
+                    continue;
+                }
                 match self.cache.as_ref().map(|cache| cache.claim(key(&chunk), self.query)) {
                     Some(Claim::Held(held)) => {
                         self.count_cached(&held);
@@ -308,7 +327,12 @@ impl ScanWork {
 fn key(chunk: &WantedChunk<'_>) -> ChunkKey {
     let row_group = chunk.wanted.row_group;
     let leaf = row_group.file.leaves.get(chunk.place()).copied().unwrap_or(usize::MAX);
-    ChunkKey { file: row_group.file.file.footer.identity, row_group: row_group.index, leaf }
+    ChunkKey {
+        file: row_group.file.file.footer.identity,
+        row_group: row_group.index,
+        leaf,
+        rows: (row_group.dealt.start, row_group.dealt.end),
+    }
 }
 
 /// What is read of a chunk, and where it is then.
@@ -331,7 +355,11 @@ impl<'a> ChunkRead<'a> {
         let (start, bytes) = range.ok_or_else(|| row_group.file.file.footer.changed())?;
         let extent = match reads_pages {
             true => page_map(row_group, chunk.place(), source, (start, bytes))?.extent(rows),
-            false => ChunkExtent::whole(bytes, row_group.row_count),
+            false if row_group.is_whole() => ChunkExtent::whole(bytes, row_group.row_count),
+            false => {
+                let dealt = RowSelection::range(row_group.dealt.clone());
+                page_map(row_group, chunk.place(), source, (start, bytes))?.extent(&dealt)
+            }
         };
         Ok(Self { chunk, start, extent, is_for_host: false, host: Vec::new(), uploaded: None })
     }

@@ -1,4 +1,4 @@
-//! How a table's row groups are divided among readers: several a part, or a part for a piece of one.
+//! How a rank's row groups are divided among readers: several a part, or a part for a piece of one.
 
 use std::{
     collections::HashMap,
@@ -15,9 +15,10 @@ use pystachio_plan::{Error, ErrorKind, Result, ScanColumn};
 
 use super::{
     chunk_loads::{PagesKey, SharedPages, indexed_pages},
+    dealing::RowGroupSize,
     pieces::{ColumnCost, cut},
 };
-use crate::{decode::PageMap, device::CellType, file_systems::FileWay};
+use crate::{decode::PageMap, device::CellType, exchange::Rank, file_systems::FileWay};
 
 /// A row group of a file, or some of its rows.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(super) struct RowGroup {
     pub(super) index: usize,
     /// Rows of the whole row group.
     pub(super) row_count: u32,
+    /// Those of them that are this rank's, whichever of them a query wants: what is loaded and cached as a whole.
+    pub(super) dealt: Range<u32>,
     /// Those that are scanned.
     pub(super) rows: Range<u32>,
     /// About what decoding it takes on the device.
@@ -33,16 +36,39 @@ pub(super) struct RowGroup {
 }
 
 impl RowGroup {
-    /// Bytes of the columns that are read.
+    /// The rank's rows of a row group, of which it may have others too.
+    ///
+    /// # Errors
+    ///
+    /// `NotSupported` for columns that no kernel decodes.
+    pub(super) fn new(
+        file: &Arc<ScanFile>,
+        index: usize,
+        columns: &[ScanColumn],
+        (row_count, dealt): (u32, Range<u32>),
+    ) -> Result<Self> {
+        let metadata = file.file.footer.metadata().row_group(index);
+        let bytes = decoding_bytes(metadata, columns, &file.leaves)?;
+        let bytes = part_of(bytes, dealt.len(), row_count);
+        Ok(Self { file: file.clone(), index, row_count, rows: dealt.clone(), dealt, bytes })
+    }
+
+    /// About how many bytes of the columns that are read the rank's rows have.
     pub(super) fn encoded_bytes(&self) -> u64 {
         let metadata = self.file.file.footer.metadata().row_group(self.index);
         let chunks = self.file.leaves.iter().map(|leaf| metadata.column(*leaf));
-        chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum()
+        let bytes = chunks.map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0)).sum();
+        part_of(bytes, self.dealt.len(), self.row_count)
     }
 
-    /// Whether it is some rows of a row group that does not fit as a whole.
+    /// Whether the rank has all rows of the row group.
+    pub(super) fn is_whole(&self) -> bool {
+        self.dealt == (0..self.row_count)
+    }
+
+    /// Whether it is some of the rank's rows, which do not fit as a whole.
     pub(super) fn is_piece(&self) -> bool {
-        self.rows != (0..self.row_count)
+        self.rows != self.dealt
     }
 
     /// By what its pages of a column, given by its place in the scan, are kept.
@@ -50,7 +76,7 @@ impl RowGroup {
         PagesKey { row_group: self.index, leaf: self.file.leaves[place] }
     }
 
-    /// The row group itself, or pieces of so many bytes where it has more.
+    /// The rank's rows, or pieces of so many bytes where they have more.
     ///
     /// # Errors
     ///
@@ -64,7 +90,7 @@ impl RowGroup {
             .zip(&self.file.leaves)
             .map(|(column, leaf)| self.column_cost(column, *leaf))
             .collect::<Result<Vec<_>>>()?;
-        let pieces = cut(&costs, self.row_count, bytes_max);
+        let pieces = cut(&costs, self.dealt.clone(), bytes_max);
         Ok(pieces.into_iter().map(|(rows, bytes)| Self { rows, bytes, ..self.clone() }).collect())
     }
 
@@ -135,10 +161,25 @@ pub(super) fn chunk_rows(row_group: &RowGroupMetaData) -> Result<u32> {
         .ok_or_else(|| Error::new(ErrorKind::NotSupported, "a row group has more rows than a chunk may have"))
 }
 
-/// Bytes of all of a row group's columns, as they are in the file.
-pub(super) fn row_group_bytes(row_group: &RowGroupMetaData) -> u64 {
+/// The bytes of some of a row group's rows, if all of them have so many.
+fn part_of(bytes: u64, rows: usize, row_count: u32) -> u64 {
+    (u128::from(bytes) * rows as u128 / u128::from(row_count.max(1))) as u64
+}
+
+/// What the row groups of a file have of all of their columns.
+pub(super) fn row_group_sizes(file: &TableFile) -> impl Iterator<Item = RowGroupSize> {
+    let owner = file.rank.map(Rank);
+    let sizes = file.footer.metadata().row_groups().iter().map(row_group_size);
+    sizes.map(move |size| RowGroupSize { owner, ..size })
+}
+
+fn row_group_size(row_group: &RowGroupMetaData) -> RowGroupSize {
     let bytes = row_group.columns().iter().map(|chunk| u64::try_from(chunk.compressed_size()).unwrap_or(0));
-    bytes.fold(0, u64::saturating_add)
+    RowGroupSize {
+        bytes: bytes.fold(0, u64::saturating_add),
+        rows: u64::try_from(row_group.num_rows()).unwrap_or(0),
+        owner: None,
+    }
 }
 
 /// What loading a column chunk takes on the device: its bytes, and once more decompressed.
@@ -156,11 +197,7 @@ fn cell_bytes(column: &ScanColumn) -> Result<u64> {
 }
 
 /// About what decoding a row group takes on the device: its bytes, compressed and not, and twice its cells.
-pub(super) fn decoding_bytes(
-    row_group: &RowGroupMetaData,
-    columns: &[ScanColumn],
-    leaves: &[usize],
-) -> Result<u64> {
+fn decoding_bytes(row_group: &RowGroupMetaData, columns: &[ScanColumn], leaves: &[usize]) -> Result<u64> {
     let rows = u64::try_from(row_group.num_rows()).unwrap_or(0);
     let mut bytes = 0u64;
     for (column, leaf) in columns.iter().zip(leaves) {
@@ -208,6 +245,7 @@ mod tests {
             file: file.clone(),
             index,
             row_count: *row_count,
+            dealt: 0..*row_count,
             rows: 0..*row_count,
             bytes: u64::from(*row_count) * 10,
         };

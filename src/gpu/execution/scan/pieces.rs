@@ -1,4 +1,4 @@
-//! A row group that does not fit, cut into pieces.
+//! A row group that does not fit, or the rows of one that a rank has, cut into pieces.
 //!
 //! ```text
 //! column a   |  page 0  |  page 1  |  page 2  |  page 3  |      the column with the most bytes
@@ -36,19 +36,20 @@ impl ColumnCost {
     }
 }
 
-/// Pieces of a row group of at most so many bytes, as far as that can be: their rows, and what each takes.
-pub(super) fn cut(columns: &[ColumnCost], row_count: u32, bytes_max: u64) -> Vec<(Range<u32>, u64)> {
+/// Pieces of some rows of a row group, of at most so many bytes, as far as that can be: their rows, and what each takes.
+pub(super) fn cut(columns: &[ColumnCost], rows: Range<u32>, bytes_max: u64) -> Vec<(Range<u32>, u64)> {
     let row_bytes: u64 = columns.iter().map(|column| column.row_bytes).sum();
     let loaded = |rows: &Range<u32>| {
         columns.iter().map(|column| column.piece_bytes + column.pages_bytes(rows)).sum::<u64>()
     };
     let cost = |rows: &Range<u32>| loaded(rows) + u64::from(rows.end - rows.start) * row_bytes;
-    let largest = columns.iter().max_by_key(|column| column.pages_bytes(&(0..row_count)));
+    let largest = columns.iter().max_by_key(|column| column.pages_bytes(&rows));
     let firsts = largest.iter().flat_map(|column| &column.pages).map(|(first_row, _)| *first_row);
-    let ends: Vec<u32> = firsts.filter(|row| *row > 0 && *row < row_count).chain([row_count]).collect();
+    let ends: Vec<u32> =
+        firsts.filter(|row| *row > rows.start && *row < rows.end).chain([rows.end]).collect();
     let mut pieces = Vec::new();
-    let mut start = 0;
-    while start < row_count {
+    let mut start = rows.start;
+    while start < rows.end {
         let next = ends.partition_point(|end| *end <= start);
         let page = start..ends[next];
         if cost(&page) > bytes_max {
@@ -92,9 +93,17 @@ mod tests {
     #[test]
     fn pieces_end_where_pages_do() {
         let columns = [column(100_000, 5000), ColumnCost { row_bytes: 1, ..ColumnCost::default() }];
-        let pieces = cut(&columns, 100_000, 100_000);
+        let pieces = cut(&columns, 0..100_000, 100_000);
         assert_eq!(pieces[0], (0..30_000, 90_000));
         assert_eq!(rows(pieces), [0..30_000, 30_000..60_000, 60_000..90_000, 90_000..100_000]);
+    }
+
+    #[test]
+    fn of_the_rows_of_a_rank_nothing_else_is_cut() {
+        let columns = [column(100_000, 5000)];
+        let pieces = cut(&columns, 12_000..58_000, 40_000);
+        assert_eq!(pieces[0], (12_000..30_000, 20_000 + 18_000));
+        assert_eq!(rows(pieces), [12_000..30_000, 30_000..50_000, 50_000..58_000]);
     }
 
     #[test]
@@ -103,7 +112,7 @@ mod tests {
         let mut wide = column(40_000, 10_000);
         wide.pages.iter_mut().for_each(|page| page.1 *= 10);
         let columns = [wide, column(40_000, 15_000)];
-        let pieces = cut(&columns, 40_000, 290_000);
+        let pieces = cut(&columns, 0..40_000, 290_000);
         assert_eq!(
             pieces,
             [(0..20_000, 200_000 + 30_000 + 40_000), (20_000..40_000, 200_000 + 25_000 + 40_000)]
@@ -113,16 +122,16 @@ mod tests {
     #[test]
     fn a_page_that_does_not_fit_is_several_pieces() {
         let columns = [column(40_000, 20_000)];
-        let pieces = cut(&columns, 40_000, 24_000);
+        let pieces = cut(&columns, 0..40_000, 24_000);
         assert_eq!(pieces[0], (0..10_000, 30_000));
         assert_eq!(rows(pieces), [0..10_000, 10_000..20_000, 20_000..30_000, 30_000..40_000]);
-        assert_eq!(cut(&columns, 40_000, 1).len(), 2 * (20_000 / PIECE_ROWS_MIN as usize));
+        assert_eq!(cut(&columns, 0..40_000, 1).len(), 2 * (20_000 / PIECE_ROWS_MIN as usize));
     }
 
     #[test]
     fn without_pages_rows_are_cut_evenly() {
         let column = ColumnCost { row_bytes: 10, piece_bytes: 500, pages: Vec::new() };
-        assert_eq!(rows(cut(&[column], 10_000, 33_900)), [0..3333, 3333..6666, 6666..10_000]);
-        assert_eq!(rows(cut(&[], 500, 1)).as_slice(), std::slice::from_ref(&(0..500)));
+        assert_eq!(rows(cut(&[column], 0..10_000, 33_900)), [0..3333, 3333..6666, 6666..10_000]);
+        assert_eq!(rows(cut(&[], 0..500, 1)).as_slice(), std::slice::from_ref(&(0..500)));
     }
 }

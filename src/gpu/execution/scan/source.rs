@@ -23,9 +23,9 @@ use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, Sc
 
 use super::{
     chunk_cache::ChunkCache,
-    dealing::deal,
+    dealing::{DealtRows, RowGroupSize, deal, first_rank},
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, chunk_rows, decoding_bytes, parts, row_group_bytes},
+    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts, row_group_sizes},
     pieces::PIECE_ROWS_MIN,
     readers::{ReadParts, ScanNumber},
     rows::{LoadedRowGroup, ReadRowGroups},
@@ -33,6 +33,7 @@ use super::{
 use crate::{
     decode::check_column,
     device::{CellType, Rows},
+    exchange::Rank,
     execution::{Columns, Driver, Query, Source, exchange::RankPlace, runtime_filter::FilterRoute},
     file_systems::FileSystems,
     operation::Queue,
@@ -63,7 +64,7 @@ pub(in crate::execution) struct ScanPlace {
     pub(in crate::execution) rank: usize,
     /// What joins above will know of its rows.
     pub(in crate::execution) route: FilterRoute,
-    /// The rank whose row groups it reads; without it, all.
+    /// The rank whose rows it reads; without it, all.
     pub(in crate::execution) dealt_to: Option<RankPlace>,
 }
 
@@ -127,13 +128,9 @@ impl ScanSource {
     ) -> Result<Self> {
         let mut row_groups = Vec::new();
         let mut ranges = ColumnRanges::of(columns);
-        let files = query.files.open(table, files)?;
-        let all_row_groups = files.iter().flat_map(|file| file.footer.metadata().row_groups());
-        let mut owners = place
-            .dealt_to
-            .map(|RankPlace { rank_count, .. }| deal(all_row_groups.map(row_group_bytes), rank_count))
-            .map(Vec::into_iter);
-        for file in files {
+        let opened = query.files.open(table, files)?;
+        let mut dealt = place.dealt_to.map(|dealt_to| DealtTable::of(files, &opened, dealt_to));
+        for file in opened {
             let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
             let file = Arc::new(ScanFile::new(file, leaves));
             let count = file.file.footer.metadata().num_row_groups();
@@ -141,7 +138,7 @@ impl ScanSource {
             query.metrics_mut().row_groups_total += count as u64;
             let mut has_rows = false;
             for index in 0..count {
-                let owner = owners.as_mut().and_then(Iterator::next);
+                let dealt = dealt.as_mut().map(DealtTable::next);
                 let row_group = file.file.footer.metadata().row_group(index);
                 let bounds = RowGroupBounds::new(&file.file.footer, row_group, columns, &file.leaves);
                 if refutes(filters, &bounds, &query.parameters) {
@@ -149,13 +146,12 @@ impl ScanSource {
                 } else if row_group.num_rows() > 0 {
                     has_rows = true;
                     ranges.add(&bounds);
-                    if owner != place.dealt_to.map(|place| place.rank) {
-                        continue;
-                    }
                     let row_count = chunk_rows(row_group)?;
-                    let bytes = decoding_bytes(row_group, columns, &file.leaves)?;
-                    let rows = 0..row_count;
-                    row_groups.push(RowGroup { file: file.clone(), index, row_count, rows, bytes });
+                    for rows in dealt.unwrap_or_else(|| std::iter::once(0..u64::from(row_count)).collect()) {
+                        // They are within the row group.
+                        let rows = (row_count, rows.start as u32..rows.end as u32);
+                        row_groups.push(RowGroup::new(&file, index, columns, rows)?);
+                    }
                 }
             }
             if !has_rows && count > 0 {
@@ -167,7 +163,7 @@ impl ScanSource {
             .filter(|place| query.columns_above_scans.contains(&columns[*place].id))
             .collect();
         columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
-        let row_count: u64 = row_groups.iter().map(|row_group| u64::from(row_group.row_count)).sum();
+        let row_count: u64 = row_groups.iter().map(|row_group| row_group.rows.len() as u64).sum();
         let runtime = place.route.arrive(columns, row_count, &mut query.reduced);
         let filter = ScanFilter::compile(filters, columns, &query.parameters, runtime)?;
         let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
@@ -216,6 +212,26 @@ impl ScanSource {
     pub(in crate::execution) fn columns(&self) -> Columns {
         let given = self.work.given.iter().map(|place| &self.work.columns[*place]);
         given.map(|column| (column.id, column.data_type.clone())).collect()
+    }
+}
+
+/// What is dealt to a rank, row group after row group.
+struct DealtTable {
+    rank: Rank,
+    row_groups: std::vec::IntoIter<Vec<DealtRows>>,
+}
+
+impl DealtTable {
+    fn of(files: &FileSet, opened: &[TableFile], RankPlace { rank, rank_count }: RankPlace) -> Self {
+        let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
+        let dealt = deal(&sizes, rank_count, first_rank(files, rank_count));
+        Self { rank, row_groups: dealt.into_iter() }
+    }
+
+    /// The rank's rows of the next row group.
+    fn next(&mut self) -> Vec<Range<u64>> {
+        let dealt = self.row_groups.next().into_iter().flatten();
+        dealt.filter(|dealt| dealt.rank == self.rank).map(|dealt| dealt.rows).collect()
     }
 }
 
@@ -321,7 +337,7 @@ impl ScanWork {
         let mut row_groups: ReadRowGroups<'_> = Vec::new();
         for (place, row_group) in self.row_groups(part)?.iter().enumerate() {
             if self.is_refuted(row_group) {
-                // Once, also where it comes in pieces.
+                // Once, also where it comes in pieces, or is on several ranks.
                 if row_group.rows.start == 0 {
                     self.filter.note_pruned();
                 }

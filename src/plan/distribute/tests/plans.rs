@@ -188,6 +188,16 @@ fn a_shuffle_may_be_worth_it_for_what_is_above() {
 }
 
 #[test]
+fn files_of_one_rank_are_read_by_that_rank_however_few_they_are() {
+    for (table, extent) in [("t", ScanExtent::Whole), ("t{rank}", ScanExtent::Dealt)] {
+        let total = aggregate(&scan(table, 1, 25.0), Vec::new(), vec![sum(30, 3)], 1.0);
+        let distributed = on(&total, &[SMALL], &four(), RankPolicy::All);
+        let scans = distributed.plan.root.scans();
+        assert!(matches!(scans[0], Operator::Scan { extent: own, .. } if *own == extent), "{table}");
+    }
+}
+
+#[test]
 fn a_small_side_is_broadcast_and_a_small_table_read_whole() {
     let (fact, dimension) = (scan("t", 1, 6e8), scan("u", 11, 1e5));
     let joined = join_on(JoinKind::Inner, [&fact, &dimension], &[(1, 11)], 6e7);

@@ -42,12 +42,13 @@ use crate::{
 /// How often a reader that waits for another one looks whether it is still wanted.
 const WAIT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A column of a row group of a file.
+/// A column of a row group of a file, or of the rows of one that a rank has: the first, and the one behind the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ChunkKey {
     pub(super) file: FileIdentity,
     pub(super) row_group: usize,
     pub(super) leaf: usize,
+    pub(super) rows: (u32, u32),
 }
 
 /// Where a chunk is from, for the view.

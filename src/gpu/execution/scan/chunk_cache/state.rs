@@ -165,6 +165,7 @@ impl State {
             let Entry::Kept(Kept { origin, device, pinned, uses, .. }) = entry else { continue };
             let mut add = |space, memory_bytes, hits, misses| {
                 let column = columns.entry((origin, space)).or_insert_with(|| CacheEntry {
+                    rank: 0,
                     path: origin.path.display().to_string(),
                     column: origin.column.clone(),
                     space,

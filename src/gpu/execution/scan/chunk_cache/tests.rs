@@ -10,7 +10,7 @@ const SLAB_BYTES: u64 = 4 << 10;
 
 fn key(row_group: usize) -> ChunkKey {
     let file = FileIdentity { device: 1, inode: 2, file_bytes: 3, modified_ns: 4 };
-    ChunkKey { file, row_group, leaf: 0 }
+    ChunkKey { file, row_group, leaf: 0, rows: (0, 1) }
 }
 
 fn chunk(cache: &ChunkCache, bytes: u64) -> Arc<ResidentChunk> {

@@ -2,14 +2,19 @@
 //!
 //! - `plans.rs`: plans made by hand, one for each way rows change ranks
 //! - `random.rs`: plans at random, with costs at random
+//! - `dealing.rs`: which rows of a table ranks have, and keep
+//! - `recollection.rs`: what views show of all ranks
 //! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
 
+mod dealing;
 mod failures;
 mod plans;
 mod random;
+mod recollection;
 
 use std::time::Duration;
 
+use pystachio_files::FileCatalog;
 use pystachio_plan::{
     AggregatePhase, ExchangeCosts, JoinKey, JoinSide, NamedExpression, RankPolicy, SortKey,
 };
@@ -38,6 +43,8 @@ struct RankShape {
     memory_bytes: u64,
     /// In which order devices work; without one, as the environment says.
     seed: Option<u64>,
+    /// Of each, for column chunks.
+    cache_bytes: u64,
     options: RankedOptions,
 }
 
@@ -49,7 +56,7 @@ fn on_all() -> RankedOptions {
 
 impl RankShape {
     fn new(rank_count: usize) -> Self {
-        Self { rank_count, memory_bytes: PLENTY_BYTES / 4, seed: None, options: on_all() }
+        Self { rank_count, memory_bytes: PLENTY_BYTES / 4, seed: None, cache_bytes: 0, options: on_all() }
     }
 }
 
@@ -71,7 +78,8 @@ impl RankedFixture {
         let silence_max = QUERY_TIME_MAX;
         let network = NetworkOptions { idle_interval, silence_max, ..NetworkOptions::default() };
         Self::with(shape, |options, ranked| {
-            ranks_over(platforms, (options, &Arc::default(), ranked), network, |_| {}).unwrap()
+            let catalog = Arc::new(FileCatalog::default().with_ranks(shape.rank_count));
+            ranks_over(platforms, (options, &catalog, ranked), network, |_| {}).unwrap()
         })
     }
 
@@ -100,7 +108,7 @@ impl RankedFixture {
     fn with(shape: RankShape, make: impl FnOnce(&DeviceOptions, RankedOptions) -> RankedEngine) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = DeviceOptions {
-            cache_bytes: 0,
+            cache_bytes: shape.cache_bytes,
             pinned_cache_bytes: 0,
             memory_bytes: shape.memory_bytes,
             host_bytes: shape.memory_bytes,
@@ -145,7 +153,9 @@ impl RankedFixture {
         while self.engine.first().query_counts().1 > 0 {
             std::thread::yield_now();
         }
-        assert_eq!(self.engine.first().memory().used_bytes(), 0, "device memory is left over");
+        let first = self.engine.first();
+        let cached_bytes = first.cache_bytes().0 - first.unused_cache_bytes();
+        assert_eq!(first.memory().used_bytes(), cached_bytes, "device memory is left over");
     }
 }
 

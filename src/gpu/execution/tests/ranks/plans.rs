@@ -222,7 +222,7 @@ fn check_choice(build_rows: usize, choice: ExchangeChoice) {
             [(2, PLENTY_BYTES / 4, Some(7)), (2, PLENTY_BYTES / 4, None), (3, 6 << 20, Some(3))]
         {
             let context = format!("{kind:?}, ranks {rank_count}, memory {memory_bytes}, seed {seed:?}");
-            let shape = RankShape { rank_count, memory_bytes, seed, options };
+            let shape = RankShape { memory_bytes, seed, options, ..RankShape::new(rank_count) };
             let answer = RankedFixture::new(shape).run(make()).unwrap();
             let kept: u64 = answer.metrics.exchanges.iter().map(|traffic| traffic.kept_rows).sum();
             let chosen: Vec<_> =

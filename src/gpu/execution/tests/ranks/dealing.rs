@@ -1,0 +1,162 @@
+//! Which rows of a table ranks have, and keep.
+
+use parquet::file::properties::EnabledStatistics;
+
+use super::*;
+
+const ROW_COUNT: usize = 12_000;
+
+/// A table in one row group, with pages of so many rows.
+fn table(seed: u64, page_rows: usize, has_index: bool) -> Table {
+    table_of(ROW_COUNT, seed, page_rows, has_index)
+}
+
+fn table_of(row_count: usize, seed: u64, page_rows: usize, has_index: bool) -> Table {
+    let shape = Shape { seed, row_count, key_count: 400, repeated_percent: 3, null_percent: 5 };
+    let level = if has_index { EnabledStatistics::Page } else { EnabledStatistics::None };
+    let properties = WriterProperties::builder()
+        .set_data_page_row_count_limit(page_rows)
+        .set_write_batch_size(page_rows)
+        .set_statistics_enabled(level)
+        .set_offset_index_disabled(!has_index)
+        // Every rank reads a dictionary, and one of different values is as large as they are.
+        .set_column_dictionary_enabled("number".into(), false);
+    Table::written(std::env::temp_dir(), shape.rows(), properties.build())
+}
+
+fn ranks(rank_count: usize, seed: Option<u64>) -> RankedFixture {
+    RankedFixture::new(RankShape { seed, cache_bytes: 8 << 20, ..RankShape::new(rank_count) })
+}
+
+/// Bytes read, and bytes that came from the devices' caches.
+fn sources(answer: &Answer) -> [u64; 2] {
+    ["bytes_read", "bytes_cached"].map(|name| counter(answer, name))
+}
+
+#[test]
+fn a_table_of_one_row_group_is_on_all_ranks_and_stays_there() {
+    for (rank_count, page_rows, has_index, seed) in
+        [(2, 700, true, None), (3, 1100, false, Some(5)), (4, 700, true, Some(6)), (4, 100_000, true, None)]
+    {
+        let context = format!("{rank_count} ranks, pages of {page_rows}, index {has_index}");
+        let (table, fixture) = (table(91, page_rows, has_index), ranks(rank_count, seed));
+        let first = fixture.run(plan(table.scan(0))).unwrap();
+        let sent: Vec<u64> = first.metrics.exchanges.iter().map(|exchange| exchange.sent_rows).collect();
+        assert_eq!(sent.iter().sum::<u64>(), ROW_COUNT as u64, "{context}: {sent:?}");
+        let share = (ROW_COUNT / rank_count) as u64;
+        assert!(sent.iter().all(|rows| share.abs_diff(*rows) <= share / 8), "{context}: {sent:?}");
+        assert_eq!(
+            sorted(first.rows.clone()),
+            sorted(table.rows.iter().map(shown_row).collect()),
+            "{context}"
+        );
+        // A page of two ranks is read by both, and a dictionary by all.
+        let (file_bytes, [read, _]) = (std::fs::metadata(&table.path).unwrap().len(), sources(&first));
+        let read_max =
+            if page_rows > ROW_COUNT { file_bytes * rank_count as u64 } else { file_bytes * 3 / 2 };
+        assert!(read <= read_max, "{context}: {read} bytes of {file_bytes}");
+        let again = fixture.run(plan(table.scan(0))).unwrap();
+        let [read, cached] = sources(&again);
+        assert!(read == 0 && cached > file_bytes / 2, "{context}: {read} read, {cached} cached");
+        assert_eq!(
+            sorted(again.rows.clone()),
+            sorted(table.rows.iter().map(shown_row).collect()),
+            "{context}"
+        );
+    }
+}
+
+#[test]
+fn what_one_rank_has_of_all_rows_serves_its_part_of_them() {
+    let table = table(92, 700, true);
+    let fixture = ranks(2, None);
+    let alone = fixture.engine.first();
+    let answer = fixture.runtime.block_on(async {
+        let mut stream = alone.run(request(plan(table.scan(0))), StopFlag::default()).await.unwrap();
+        while stream.next_batch().await.unwrap().is_some() {}
+        stream.metrics()
+    });
+    assert!(answer.bytes_read > 0);
+    fixture.wait_idle();
+    let shared = fixture.run(plan(table.scan(0))).unwrap();
+    // Rank 1 alone reads.
+    let [read, _] = sources(&shared);
+    let file_bytes = std::fs::metadata(&table.path).unwrap().len();
+    assert!(read > 0 && read < file_bytes * 3 / 4, "{read} of {file_bytes}");
+    assert_eq!(sorted(shared.rows.clone()), sorted(table.rows.iter().map(shown_row).collect()));
+}
+
+#[test]
+fn conditions_and_pieces_are_of_the_rows_of_a_rank() {
+    const ROWS: usize = 60_000;
+    let table = table_of(ROWS, 93, 300, true);
+    let number = Expression::column(ColumnId(3), DataType::Int64);
+    let below = |value: i64| {
+        let value = Expression::literal(pystachio_plan::Value::Int(value), DataType::Int64);
+        Expression::predicate(pystachio_plan::Function::Less, vec![number.clone(), value])
+    };
+    let little_bytes = 3 << 20;
+    for (count, memory_bytes) in
+        [(0, PLENTY_BYTES / 4), (10, PLENTY_BYTES / 4), (7000, little_bytes), (ROWS as i64, little_bytes)]
+    {
+        let fixture = RankedFixture::new(RankShape { memory_bytes, ..RankShape::new(3) });
+        let answer = fixture.run(plan(table.filtered(0, &[below(count)]))).unwrap();
+        let expected = table.rows.iter().filter(|row| row.number < count).map(shown_row).collect();
+        // Three ranks have the rows of four columns each.
+        let loads = answer.metrics.cache_misses;
+        assert!(count < ROWS as i64 || loads > 3 * 4, "not in pieces: {loads} loads");
+        assert_eq!(sorted(answer.rows), sorted(expected), "below {count}");
+    }
+}
+
+/// A table whose ranks have a file each, of so many rows, and what all of them have.
+fn table_of_ranks(row_counts: &[usize]) -> (Table, Vec<Vec<String>>) {
+    let mut tables: Vec<Table> = (0..)
+        .zip(row_counts)
+        .map(|(seed, row_count)| {
+            Table::made(Shape {
+                seed: 100 + seed,
+                row_count: *row_count,
+                key_count: 400,
+                repeated_percent: 3,
+                null_percent: 5,
+            })
+        })
+        .collect();
+    let rows = tables.iter().flat_map(|table| &table.rows).map(shown_row).collect();
+    let mut all = tables.remove(0);
+    let path = all.path.with_file_name("{rank}.parquet");
+    std::fs::rename(&all.path, path.with_file_name("0.parquet")).unwrap();
+    for (rank, table) in (1..).zip(&tables) {
+        std::fs::rename(&table.path, path.with_file_name(format!("{rank}.parquet"))).unwrap();
+    }
+    all.path = path;
+    (all, sorted(rows))
+}
+
+#[test]
+fn a_rank_reads_the_files_of_its_own() {
+    let row_counts = [900, 2700, 10];
+    let (table, expected) = table_of_ranks(&row_counts);
+    // However small the table is.
+    let options = RankedOptions::of(RankPolicy::All);
+    let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(3) });
+    let answer = fixture.run(plan(table.scan(0))).unwrap();
+    let mut sent: Vec<(u32, u64)> =
+        answer.metrics.exchanges.iter().map(|exchange| (exchange.rank, exchange.sent_rows)).collect();
+    sent.sort_unstable();
+    assert_eq!(sent, [(0, 900), (1, 2700), (2, 10)]);
+    assert_eq!(sorted(answer.rows), expected);
+    // Where rank 0 answers sooner alone, it reads the files of all.
+    let fixture = RankedFixture::new(RankShape {
+        options: RankedOptions::of(RankPolicy::Fastest),
+        ..RankShape::new(3)
+    });
+    let answer = fixture.run(plan(table.scan(0))).unwrap();
+    assert!(!is_distributed(&answer));
+    assert_eq!(sorted(answer.rows), expected);
+    // A rank that has none is an error, and not a table of fewer rows.
+    let error = RankedFixture::new(RankShape::new(4)).run(plan(table.scan(0))).unwrap_err();
+    assert_eq!(error.kind, pystachio_plan::ErrorKind::FileNotFound);
+    assert!(error.message.contains("/3.parquet"), "{error}");
+}
