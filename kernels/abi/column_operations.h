@@ -95,7 +95,8 @@ typedef struct CopyStrings {
     uint64_t lengths;   // uint32_t [row_count], written by measure_strings; 0 for NULL
     uint64_t offsets;   // uint64_t [row_count], read by copy_strings
     uint64_t bytes;     // the text, one after another
+    uint64_t first_offset; // of `bytes`, among the offsets
     uint64_t cells;     // StringCell [row_count] that point into `bytes`, or 0 if nobody wants them
     uint64_t row_count;
 } CopyStrings;
-static_assert(sizeof(CopyStrings) == 64, "CopyStrings has 64 bytes");
+static_assert(sizeof(CopyStrings) == 72, "CopyStrings has 72 bytes");

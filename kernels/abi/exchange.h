@@ -31,6 +31,58 @@ typedef struct AssignRangePartitions {
 } AssignRangePartitions;
 static_assert(sizeof(AssignRangePartitions) == 824, "AssignRangePartitions has 824 bytes");
 
+// Rows that a block of deal_rows handles.
+#define DEAL_TILE_ROWS 4096
+// Columns of one launch.
+#define DEALT_COLUMNS_MAX 8
+// Blocks of memory that one launch fills.
+#define DEALT_BLOCKS_MAX 32
+// Parts of such a block begin at multiples of so many bytes.
+#define DEALT_PART_ALIGNMENT 64
+
+// assign_owners
+typedef struct AssignOwners {
+    KeyColumns keys;
+    uint64_t owners;      // uint8_t [row_count]: the partition of each row, as of assign_hash_partitions
+    uint64_t counts;      // uint32_t [owner_count * tiles]: rows of each tile, owner by owner
+    uint64_t row_count;
+    uint32_t owner_count; // at most PARTITIONS_MAX
+    uint32_t level;
+    uint32_t nulls_match; // 0: rows with a NULL key are spread by number
+    uint32_t tiles;       // of DEAL_TILE_ROWS rows
+} AssignOwners;
+static_assert(sizeof(AssignOwners) == 432, "AssignOwners has 432 bytes");
+
+// Where a column goes in a block of memory, in multiples of DEALT_PART_ALIGNMENT from its beginning.
+typedef struct DealtPart {
+    uint32_t values;
+    uint32_t validity; // written where the column has validity
+} DealtPart;
+static_assert(sizeof(DealtPart) == 8, "DealtPart has 8 bytes");
+
+// A block of memory for some of the rows, by their places in the order of owners.
+typedef struct DealtBlock {
+    uint64_t first_row;
+    uint64_t end_row;
+    uint64_t address;
+    DealtPart parts[DEALT_COLUMNS_MAX];
+} DealtBlock;
+static_assert(sizeof(DealtBlock) == 88, "DealtBlock has 88 bytes");
+
+// deal_rows
+typedef struct DealRows {
+    uint64_t owners;  // uint8_t [row_count], of assign_owners
+    uint64_t offsets; // uint64_t [owner_count * tiles], the exclusive sums of its counts
+    uint64_t row_count;
+    uint32_t owner_count;
+    uint32_t tiles;
+    uint32_t column_count;
+    uint32_t block_count;
+    ColumnView columns[DEALT_COLUMNS_MAX];
+    DealtBlock blocks[DEALT_BLOCKS_MAX]; // in the order of their rows; rows of none stay
+} DealRows;
+static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
+
 // move_strings
 typedef struct MoveStrings {
     uint64_t cells;    // StringCell [row_count]

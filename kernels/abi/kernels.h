@@ -20,6 +20,8 @@
     X(place_strings, PlaceStrings, BLOCK_THREADS) \
     X(assign_hash_partitions, AssignHashPartitions, BLOCK_THREADS) \
     X(assign_range_partitions, AssignRangePartitions, BLOCK_THREADS) \
+    X(assign_owners, AssignOwners, BLOCK_THREADS) \
+    X(deal_rows, DealRows, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
     X(measure_keys, MeasureKeys, BLOCK_THREADS) \
     X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \

@@ -8,6 +8,7 @@
 #include "../abi/exchange.h"
 #include "../abi/launch.h"
 #include "../common/cell.cuh"
+#include "partition.cuh"
 
 DEVICE uint64_t first_row() { return (uint64_t)blockIdx.x * BLOCK_THREADS + threadIdx.x; }
 DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
@@ -15,10 +16,7 @@ DEVICE uint64_t row_step() { return (uint64_t)gridDim.x * BLOCK_THREADS; }
 KERNEL(assign_hash_partitions, AssignHashPartitions, BLOCK_THREADS) {
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
         uint64_t hash = ((const uint64_t *)args.hashes)[row];
-        // Rows that match nothing may be anywhere, but not all in one partition.
-        if (hash == HASH_NULL) hash = row + 1;
-        hash = hash_mix(hash + 0x9e3779b97f4a7c15ull * (args.level + 1));
-        ((uint64_t *)args.words)[row] = ((hash >> 32) * args.partition_count) >> 32;
+        ((uint64_t *)args.words)[row] = partition_of_hash(hash, row, args.level, args.partition_count);
         ((uint32_t *)args.rows)[row] = (uint32_t)row;
     }
 }

@@ -20,7 +20,7 @@ KERNEL(copy_strings, CopyStrings, BLOCK_THREADS) {
     uint64_t warps = (uint64_t)gridDim.x * (BLOCK_THREADS / WARP_THREADS);
     for (uint64_t row = warp; row < args.row_count; row += warps) {
         uint32_t length = ((const uint32_t *)args.lengths)[row];
-        uint64_t target = args.bytes + ((const uint64_t *)args.offsets)[row];
+        uint64_t target = args.bytes + (((const uint64_t *)args.offsets)[row] - args.first_offset);
         if (length) {
             const uint8_t *source = (const uint8_t *)((const StringCell *)args.source.values)[row].address;
             for (uint32_t place = lane; place < length; place += WARP_THREADS) ((uint8_t *)target)[place] = source[place];

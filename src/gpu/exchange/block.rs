@@ -99,6 +99,11 @@ impl BlockLayout {
         head_bytes(self.columns.len())
     }
 
+    /// Its columns but for text.
+    pub fn parts_of_cells(&self) -> impl Iterator<Item = &(BlockColumn, BlockParts)> {
+        self.columns.iter().filter(|(column, _)| column.cell_type != CellType::String)
+    }
+
     /// The head.
     pub fn encode_head(&self) -> Vec<u8> {
         let mut head = Vec::with_capacity(self.head_bytes() as usize);

@@ -236,14 +236,8 @@ impl OutboxProducer {
     ///
     /// `NotSupported` for more bytes than a block has; what the query failed with, `Cancelled`, and faults of the device.
     pub fn reserve(&self, bytes: u64, stream: Stream) -> Result<OutgoingBlock> {
-        let Exchange { outbox, health, counters, key, .. } = &*self.exchange;
-        let bytes_max = self.block_bytes_max();
-        if bytes > bytes_max {
-            let message = format!(
-                "{key} would send a block that is too large: block_bytes={bytes}, block_bytes_max={bytes_max}"
-            );
-            return Err(Error::new(ErrorKind::NotSupported, message));
-        }
+        let Exchange { outbox, health, counters, .. } = &*self.exchange;
+        self.check_block(bytes)?;
         outbox.extent.region().use_on(stream)?;
         let mut begun = None;
         let mut state = outbox.lock();
@@ -267,6 +261,38 @@ impl OutboxProducer {
         }
         drop(state);
         Ok(OutgoingBlock { block: Some(block?), exchange: self.exchange.clone(), stream })
+    }
+
+    /// [`OutboxProducer::reserve`] that does not wait: `None` if there is no room, or others wait for it. Whoever holds a block that it
+    /// has not pushed asks so for more, or producers would wait for each other.
+    ///
+    /// # Errors
+    ///
+    /// As of [`OutboxProducer::reserve`].
+    pub fn try_reserve(&self, bytes: u64, stream: Stream) -> Result<Option<OutgoingBlock>> {
+        let Exchange { outbox, health, .. } = &*self.exchange;
+        self.check_block(bytes)?;
+        health.check()?;
+        outbox.extent.region().use_on(stream)?;
+        let state = outbox.lock();
+        let block = match state.waiting_count {
+            0 => outbox.extent.allocate(bytes.max(1)),
+            _ => None,
+        };
+        drop(state);
+        Ok(block.map(|block| OutgoingBlock { block: Some(block), exchange: self.exchange.clone(), stream }))
+    }
+
+    fn check_block(&self, bytes: u64) -> Result<()> {
+        let bytes_max = self.block_bytes_max();
+        if bytes <= bytes_max {
+            return Ok(());
+        }
+        let message = format!(
+            "{} would send a block that is too large: block_bytes={bytes}, block_bytes_max={bytes_max}",
+            self.exchange.key
+        );
+        Err(Error::new(ErrorKind::NotSupported, message))
     }
 
     /// Says that this producer has pushed all that it ever will.

@@ -24,6 +24,7 @@
 mod abi;
 mod chunks;
 mod codes;
+mod deal;
 mod fault;
 mod group;
 mod join;
@@ -42,6 +43,7 @@ mod text_ranks;
 mod traffic;
 
 pub(crate) use abi::Status;
+pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners};
 pub use fault::FaultReport;
 pub use group::{Accumulation, Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};

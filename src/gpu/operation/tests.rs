@@ -1,5 +1,6 @@
 //! Operations on the emulated device against plain loops over the same values.
 
+mod deal;
 mod key_filters;
 mod slots;
 

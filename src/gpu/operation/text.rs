@@ -92,10 +92,34 @@ impl PackedText {
     ///
     /// As of [`Queue`].
     pub fn bounds(&self, queue: &Queue, rows: &[usize], row_count: usize) -> Result<Vec<u64>> {
+        queue.text_bounds((&self.offsets, self.total_bytes), rows, row_count)
+    }
+}
+
+impl MeasuredText {
+    /// As of [`PackedText::bounds`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub fn bounds(&self, queue: &Queue, rows: &[usize], row_count: usize) -> Result<Vec<u64>> {
+        queue.text_bounds((&self.offsets, self.total_bytes), rows, row_count)
+    }
+}
+
+impl Queue {
+    fn text_bounds(
+        &self,
+        (offsets, total_bytes): (&Buffer, u64),
+        rows: &[usize],
+        row_count: usize,
+    ) -> Result<Vec<u64>> {
         let inside: Vec<u32> = rows.iter().filter(|row| **row < row_count).map(|row| *row as u32).collect();
-        let mut offsets = queue.pick(&self.offsets, &inside)?.into_iter();
-        let end = self.total_bytes;
-        let bound = |row: &usize| if *row < row_count { offsets.next().unwrap_or(end) } else { end };
+        let mut offsets = self.pick(offsets, &inside)?.into_iter();
+        let bound = |row: &usize| match *row < row_count {
+            true => offsets.next().unwrap_or(total_bytes),
+            false => total_bytes,
+        };
         Ok(rows.iter().map(bound).collect())
     }
 }
@@ -132,12 +156,40 @@ impl Queue {
             lengths: lengths.address(),
             offsets: offsets.address(),
             bytes: bytes.address(),
+            first_offset: 0,
             cells: cells.map_or(0, Buffer::address),
             row_count: row_count as u64,
         };
         // A warp a string.
         self.launch_strided(Kernel::CopyStrings, row_count as u64 * 32, &arguments)?;
         Ok(PackedText { bytes, offsets, total_bytes })
+    }
+
+    /// The text of some rows, measured with all others of its column, copied one after another to an address at which there is room
+    /// for it. `first_byte` is where the first of these rows' text starts among all.
+    pub fn copy_text_of(
+        &self,
+        column: &Column,
+        measured: &MeasuredText,
+        rows: Range<usize>,
+        first_byte: u64,
+        target: u64,
+    ) -> Result<()> {
+        let first = rows.start as u64;
+        let mut source = column.view();
+        // Whose text is NULL has no length.
+        source.validity = 0;
+        source.values += first * size_of::<StringCell>() as u64;
+        let arguments = CopyStrings {
+            source,
+            lengths: measured.lengths.address() + first * size_of::<u32>() as u64,
+            offsets: measured.offsets.address() + first * size_of::<u64>() as u64,
+            bytes: target,
+            first_offset: first_byte,
+            cells: 0,
+            row_count: rows.len() as u64,
+        };
+        self.launch_strided(Kernel::CopyStrings, rows.len() as u64 * 32, &arguments)
     }
 
     /// Makes the cells of some rows, which point to text at one address, point to its copy at another.
@@ -147,6 +199,7 @@ impl Queue {
         let arguments = MoveStrings { cells: first, row_count, distance: to.wrapping_sub(from) };
         self.launch_strided(Kernel::MoveStrings, row_count, &arguments)
     }
+
     /// The cells of texts that lie one after another, by their lengths, a `u32` a row. Waits for the sum of those.
     ///
     /// # Errors

@@ -11,12 +11,12 @@ use bytemuck::Pod;
 use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
-        AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignRangePartitions,
-        ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, EncodeSortWords, FindEqualKeys,
-        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
-        MeasureKeys, MeasureSortWords, MoveStrings, PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts,
-        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
-        WritePairs,
+        AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
+        AssignRangePartitions, ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, DealRows,
+        EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys,
+        KeyColumns, MarkRows, MeasureKeys, MeasureSortWords, MoveStrings, PlaceStrings, ProbeRows,
+        SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
+        TestFilterKeys, TextGroups, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -79,6 +79,18 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::AssignRangePartitions => {
             let AssignRangePartitions { keys, row_count, .. } = read(arguments);
             row_count * (key_bytes(&keys) + WORD_BYTES + NUMBER_BYTES)
+        }
+        Kernel::AssignOwners => {
+            let AssignOwners { keys, row_count, .. } = read(arguments);
+            row_count * (key_bytes(&keys) + FLAG_BYTES)
+        }
+        Kernel::DealRows => {
+            let DealRows { row_count, column_count, block_count, columns, blocks, .. } = read(arguments);
+            let blocks = blocks.iter().take(block_count as usize);
+            let dealt: u64 = blocks.map(|block| block.end_row.saturating_sub(block.first_row)).sum();
+            let columns = columns.iter().take(column_count as usize);
+            let bytes: u64 = columns.map(|column| 2 * cell(column)).sum();
+            row_count * FLAG_BYTES + dealt * bytes
         }
         Kernel::HashKeys => {
             let HashKeys { keys, row_count, .. } = read(arguments);

@@ -34,6 +34,8 @@ pub fn box_bytes(options: &Options) -> u64 {
 pub struct Variant {
     name: &'static str,
     columns: usize,
+    /// Threads that send, each on a stream of its own.
+    senders: usize,
     network: NetworkOptions,
     nccl: NcclOptions,
 }
@@ -44,16 +46,26 @@ pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
         true => NetworkOptions { block_bytes_max: MB, gather_bytes_min: MB, ..NetworkOptions::default() },
         false => NetworkOptions::default(),
     };
-    let with = |name, columns, network| Variant { name, columns, network, nccl };
+    let with = |name, columns, network| Variant { name, columns, senders: 1, network, nccl };
     if nccl.registers_region {
         return vec![with("registered", VARIANT_COLUMNS, network)];
     }
     let small = NetworkOptions { block_bytes_max: 4 * MB, round_bytes_max: 16 * MB, ..network };
     let at_once = NetworkOptions { gather_bytes_min: 0, ..network };
     let of_columns = options.columns.iter().map(|columns| with("all", *columns, network));
-    let without =
-        [with("no gathering", VARIANT_COLUMNS, at_once), with("small rounds", VARIANT_COLUMNS, small)];
-    of_columns.chain(without).collect()
+    let one_group = NetworkOptions { groups_max: 1, ..network };
+    let many_groups = NetworkOptions { groups_max: 4, ..network };
+    let others = [
+        ("no gathering", at_once),
+        ("small rounds", small),
+        ("one group", one_group),
+        ("four groups", many_groups),
+        ("small, four groups", NetworkOptions { groups_max: 4, ..small }),
+    ];
+    let others = others.map(|(name, network)| with(name, VARIANT_COLUMNS, network));
+    let senders = [("two senders", 2), ("four senders", 4)];
+    let senders = senders.map(|(name, senders)| Variant { senders, ..with(name, VARIANT_COLUMNS, network) });
+    of_columns.chain(others).chain(senders).collect()
 }
 
 /// Connects, and moves the rows of all ranks some times.
@@ -76,7 +88,7 @@ pub fn measure(
         // The first one commits memory.
         let count = if run == 0 { chunks.min(4) } else { chunks };
         let begun = Instant::now();
-        metrics = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, variant.columns))
+        metrics = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, &variant))
             .unwrap_or_else(|error| panic!("{error}"));
         seconds.push(begun.elapsed().as_secs_f64());
     }
@@ -92,35 +104,42 @@ pub fn measure(
     })
 }
 
-/// Sends a chunk so many times, and takes what comes.
+/// Sends a chunk so many times, by all senders together, and takes what comes.
 fn shuffle(
     network: &ExchangeNetwork,
     memory: &DeviceMemory,
     (query, chunks): (u64, u64),
-    (row_count, columns): (usize, usize),
+    (row_count, variant): (usize, &Variant),
 ) -> Result<ExchangeMetrics> {
+    let Variant { columns, senders, .. } = *variant;
     let box_bytes = network.region().range().1 / 2 - 32 * MB;
     let box_bytes = box_bytes.min(BOX_BYTES);
     let spec = ExchangeSpec { id: ExchangeId(0), outbox_bytes: box_bytes, inbox_bytes: box_bytes };
     let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default())?;
     let (producer, consumer) = (open.take_outbox(ExchangeId(0))?, open.take_inbox(ExchangeId(0))?);
     thread::scope(|scope| {
-        let sending = scope.spawn(move || -> Result<()> {
-            let queue = Queue::new(memory)?;
-            let chunk = chunk(&queue, row_count, columns)?;
-            for _ in 0..chunks {
-                let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
-                producer.send(&queue, &chunk, &routing)?;
-            }
-            producer.finish();
-            Ok(())
-        });
+        let send = |sender: u64| {
+            let producer = producer.clone();
+            let count = (sender..chunks).step_by(senders).count();
+            scope.spawn(move || -> Result<()> {
+                let queue = Queue::new(memory)?;
+                let chunk = chunk(&queue, row_count, columns)?;
+                for _ in 0..count {
+                    let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
+                    producer.send(&queue, &chunk, &routing)?;
+                }
+                producer.finish();
+                Ok(())
+            })
+        };
+        let sending: Vec<_> = (0..senders as u64).map(send).collect();
+        producer.finish();
         let queue = Queue::new(memory)?;
         let types = vec![DataType::Int64; columns];
         while let Some(block) = consumer.take(queue.stream())? {
             drop(block.unpack(&queue, &types)?);
         }
-        sending.join().unwrap()
+        sending.into_iter().try_for_each(|sender| sender.join().unwrap())
     })?;
     let metrics = open.metrics(ExchangeId(0)).unwrap_or_default();
     open.finish()?;

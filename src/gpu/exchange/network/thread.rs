@@ -39,9 +39,6 @@ use crate::exchange::{
     waker::Sleeper,
 };
 
-/// Groups of transfers that are on their way at once: one moves while the next round is agreed on. More would only let the table that
-/// decides be older.
-const GROUPS_MAX: usize = 2;
 /// How many times as long as for a rank's part in a gather its part in a group is waited for: of a rank that is gone the gather tells, and names
 /// no other one that only waits for it too.
 const TRANSFERS_PATIENCE: u32 = 2;
@@ -340,7 +337,7 @@ impl NetworkThread {
     /// What this rank would tell now.
     fn compose(&self, now: Instant) -> ControlBlock {
         // A rank whose groups are as many as may be on their way goes on with rounds, and moves nothing in them.
-        let may_move = self.groups.len() < GROUPS_MAX;
+        let may_move = self.groups.len() < self.options.groups_max;
         let mut blocks_left = if may_move { BLOCKS_A_ROUND_MAX } else { 0 };
         let mut exchanges: Vec<ExchangeEntry> = Vec::with_capacity(self.exchanges.len());
         // Where not all can be told, others begin in the next round.

@@ -3,11 +3,13 @@
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
+//! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
 
 mod failures;
 mod faulty;
+mod groups;
 mod movement;
 mod rows;
 mod sockets;

@@ -1,10 +1,10 @@
 //! Rows that are spread over ranks come as they were, each once.
 
-use pystachio_plan::{DataType, ErrorKind};
+use pystachio_plan::{ActivityKind, DataType, ErrorKind};
 
 use super::*;
 use crate::{
-    device::{CellType, Chunk, Column, StringCell},
+    device::{ActivityLog, CellType, Chunk, Column, StringCell},
     operation::{HashPartitioning, Queue, column_schema, to_arrow},
 };
 
@@ -243,4 +243,38 @@ fn a_row_that_no_block_has_room_for_is_an_error_and_a_large_chunk_is_several_blo
     assert_eq!(received, expected);
     assert!((5..=12).contains(&blocks), "{blocks}");
     open.finish().unwrap();
+}
+
+#[test]
+fn packing_reads_and_writes_a_cell_once() {
+    const ROWS: u64 = 1500;
+    let options = NetworkOptions { block_bytes_max: 64 << 10, ..options() };
+    let ranks = ranks_with(2, 0, options, &[]);
+    let mut open: Vec<_> = ranks.iter().map(|rank| rank.open(1, &[0]).unwrap()).collect();
+    let producers: Vec<_> = open.iter_mut().map(|open| open.take_outbox(ExchangeId(0)).unwrap()).collect();
+    let memory = DeviceMemory::new(ranks[0].memory.platform().clone(), 64 << 20);
+    let unwatched = Queue::new(&memory).unwrap();
+    let log = ActivityLog::start(memory.platform().clone(), unwatched.stream()).unwrap();
+    let log = Arc::new(log);
+    let queue = Queue::new(&memory.watched(log.clone())).unwrap();
+    let cells: Vec<i64> = (0..ROWS as i64).collect();
+    let columns = (0..4).map(|_| column(&queue, &DataType::Int64, &cells, None)).collect();
+    let chunk = Chunk { row_count: ROWS as usize, columns };
+    log.take();
+    let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
+    producers[0].send(&queue, &chunk, &routing).unwrap();
+    let noted = log.take();
+    let of_device = noted
+        .iter()
+        .map(|noted| &noted.activity)
+        .filter(|activity| matches!(activity.kind, ActivityKind::Kernel | ActivityKind::Copy));
+    let mut launched: Vec<(&str, u64)> =
+        of_device.map(|activity| (activity.name.as_str(), activity.bytes)).collect();
+    launched.sort_unstable();
+    let bytes: u64 = launched.iter().map(|(_, bytes)| bytes).sum();
+    let names: Vec<&str> = launched.iter().map(|(name, _)| *name).collect();
+    // A key is read and an owner written; then owners and cells are read, and cells written. Counts of tiles are few.
+    assert_eq!(names, ["assign_owners", "deal_rows", "fill", "gather_cells", "write_offsets"]);
+    assert!((ROWS * 74..ROWS * 74 + 100).contains(&bytes), "{bytes} bytes: {launched:?}");
+    producers.into_iter().for_each(OutboxProducer::finish);
 }

@@ -1,7 +1,8 @@
 //! What kernels are given, laid out as in kernels/abi. Sizes are asserted on both sides.
 //!
-//! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`: arguments of kernels by theme
+//! - `rows.rs`, `join.rs`, `group.rs`, `sort.rs`, `exchange.rs`: arguments of kernels by theme
 
+mod exchange;
 mod group;
 mod join;
 mod rows;
@@ -12,6 +13,10 @@ use bytemuck::{Pod, Zeroable};
 use crate::{
     device::{Buffer, Column},
     operation::KEYS_MAX,
+};
+pub use exchange::{
+    AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
+    DealtBlock, DealtPart,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,

@@ -149,12 +149,14 @@ pub struct CopyStrings {
     pub offsets: u64,
     /// The text, one after another.
     pub bytes: u64,
+    /// Of the first of those bytes, among the offsets.
+    pub first_offset: u64,
     /// Cells that point into it, or 0.
     pub cells: u64,
     /// Rows.
     pub row_count: u64,
 }
-const _: () = assert!(size_of::<CopyStrings>() == 64);
+const _: () = assert!(size_of::<CopyStrings>() == 72);
 
 /// Arguments of `move_strings`.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

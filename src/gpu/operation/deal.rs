@@ -1,0 +1,169 @@
+//! Rows dealt to their owners: what a shuffle moves.
+//!
+//! ```text
+//! keys ──► owner of each row, rows of each tile and owner ──► where each goes in the order of owners
+//! columns ──────────────────────────────────────────────────► one pass: every cell to its place in the memory of its owner
+//! ```
+//!
+//! Invariants: a row has the owner that [`Queue::partition`] by the same hash gives it. Rows of an owner stay in their order.
+
+use std::ops::Range;
+
+use pystachio_plan::Result;
+
+use super::{
+    HashPartitioning, PARTITIONS_MAX, Queue,
+    abi::{
+        AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
+        DealtBlock, DealtPart,
+    },
+    join::key_columns,
+};
+use crate::device::{Buffer, Column, Kernel};
+
+/// Blocks of memory that one launch fills.
+pub const DEAL_BLOCKS_MAX: usize = DEALT_BLOCKS_MAX;
+
+/// Whose each row of a chunk is.
+#[derive(Clone, Debug)]
+pub struct RowOwners {
+    /// A byte a row.
+    owners: Buffer,
+    /// Where the rows of each owner and tile go: a `u64`, owner by owner.
+    offsets: Buffer,
+    tiles: u64,
+    row_count: usize,
+    /// Where the rows of each owner start in the order of owners, and where the last one's end.
+    pub bounds: Vec<usize>,
+}
+
+/// Memory for some rows, by their places in the order of owners.
+#[derive(Clone, Debug)]
+pub struct DealTarget {
+    /// The places.
+    pub rows: Range<usize>,
+    /// Where it begins.
+    pub address: u64,
+    /// Where the cells of each column begin in it, and their validity where there is one; multiples of 64.
+    pub parts: Vec<DealTargetPart>,
+}
+
+/// Where a column goes, in bytes from the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DealTargetPart {
+    /// Cells.
+    pub values_offset_bytes: u64,
+    /// A byte a row; not looked at for columns without validity.
+    pub validity_offset_bytes: u64,
+}
+
+impl DealTargetPart {
+    fn part(&self) -> DealtPart {
+        let multiple = |offset_bytes: u64| {
+            assert!(offset_bytes.is_multiple_of(DEALT_PART_ALIGNMENT), "where a part of a block begins");
+            let multiple = u32::try_from(offset_bytes / DEALT_PART_ALIGNMENT);
+            assert!(multiple.is_ok(), "where a part of a block begins: {offset_bytes}");
+            multiple.unwrap_or_default()
+        };
+        DealtPart {
+            values: multiple(self.values_offset_bytes),
+            validity: multiple(self.validity_offset_bytes),
+        }
+    }
+}
+
+impl Queue {
+    /// Finds whose each row is, by the hash of its keys; waits for how many rows each owner has.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue::partition`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`Queue::partition`].
+    pub fn assign_owners(
+        &self,
+        keys: &[Column],
+        row_count: usize,
+        by: HashPartitioning,
+    ) -> Result<RowOwners> {
+        let HashPartitioning { partition_count, level, nulls_match } = by;
+        assert!((1..=PARTITIONS_MAX).contains(&partition_count), "owners of a launch");
+        let tiles = (row_count as u64).div_ceil(DEAL_TILE_ROWS);
+        let owners = self.allocate::<u8>(row_count as u64)?;
+        let counts = self.allocate::<u32>(partition_count as u64 * tiles)?;
+        let arguments = AssignOwners {
+            keys: key_columns(keys)?,
+            owners: owners.address(),
+            counts: counts.address(),
+            row_count: row_count as u64,
+            owner_count: partition_count as u32,
+            level,
+            nulls_match: nulls_match.into(),
+            tiles: tiles as u32,
+        };
+        self.launch(Kernel::AssignOwners, tiles, &arguments)?;
+        let offsets = self.offsets_alone(&counts, 4, partition_count * tiles as usize)?;
+        let firsts = (0..partition_count as u32).map(|owner| owner * tiles as u32);
+        let starts = match row_count {
+            0 => vec![0; partition_count],
+            _ => self.pick(&offsets, &firsts.collect::<Vec<_>>())?,
+        };
+        let bounds = starts.into_iter().map(|start| start as usize).chain([row_count]).collect();
+        Ok(RowOwners { owners, offsets, tiles, row_count, bounds })
+    }
+
+    /// Moves the cells of all rows that a target has a place for, every column in one pass over the rows. A NULL's cell is zeros.
+    /// Text stays where it is: its cells are moved.
+    ///
+    /// # Panics
+    ///
+    /// If targets are not in the order of their rows, or have not a part for each column.
+    pub fn deal(&self, owners: &RowOwners, columns: &[&Column], targets: &[DealTarget]) -> Result<()> {
+        assert!(targets.iter().all(|target| target.parts.len() == columns.len()), "a part for each column");
+        assert!(
+            targets.is_sorted_by(|a, b| a.rows.end <= b.rows.start),
+            "targets in the order of their rows"
+        );
+        for targets in targets.chunks(DEALT_BLOCKS_MAX) {
+            for (turn, columns) in columns.chunks(DEALT_COLUMNS_MAX).enumerate() {
+                let arguments = owners.dealing(columns, targets, turn * DEALT_COLUMNS_MAX);
+                self.launch(Kernel::DealRows, owners.tiles, &arguments)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RowOwners {
+    /// A launch of some columns, the first of which has a given place among all, into some targets.
+    fn dealing(&self, columns: &[&Column], targets: &[DealTarget], first_column: usize) -> DealRows {
+        let mut arguments = DealRows {
+            owners: self.owners.address(),
+            offsets: self.offsets.address(),
+            row_count: self.row_count as u64,
+            owner_count: self.bounds.len().saturating_sub(1) as u32,
+            tiles: self.tiles as u32,
+            column_count: columns.len() as u32,
+            block_count: targets.len() as u32,
+            ..DealRows::default()
+        };
+        for (view, column) in arguments.columns.iter_mut().zip(columns) {
+            *view = column.view();
+        }
+        for (block, target) in arguments.blocks.iter_mut().zip(targets) {
+            let DealTarget { rows, address, parts } = target;
+            *block = DealtBlock {
+                first_row: rows.start as u64,
+                end_row: rows.end as u64,
+                address: *address,
+                ..DealtBlock::default()
+            };
+            for (part, target) in block.parts.iter_mut().zip(parts.iter().skip(first_column)) {
+                *part = target.part();
+            }
+        }
+        arguments
+    }
+}

@@ -1,0 +1,119 @@
+//! Rows dealt to owners are those that a partition and a gather would have put there.
+
+use super::*;
+use crate::operation::{DealTarget, DealTargetPart};
+
+/// Columns of every width, some with NULLs, in more columns than a launch takes.
+fn columns(queue: &Queue, generator: &mut Numbers, count: usize) -> Vec<Column> {
+    let widths = [
+        (DataType::Bool, CellType::Bool),
+        (DataType::Int16, CellType::Int16),
+        (DataType::Int32, CellType::Int32),
+        (DataType::Int64, CellType::Int64),
+        (decimal(38), CellType::Int128),
+        (decimal(60), CellType::Int256),
+    ];
+    (0..10)
+        .map(|place| {
+            let (data_type, cell_type) = widths[place % widths.len()].clone();
+            let bytes: Vec<u8> =
+                (0..count * cell_type.bytes() as usize).map(|_| generator.next(256) as u8).collect();
+            let valid: Vec<u8> = (0..count).map(|_| (generator.next(4) > 0).into()).collect();
+            let validity = (place % 3 != 1).then(|| queue.upload(&valid).unwrap());
+            let values = queue.upload(&bytes).unwrap();
+            Column { data_type, cell_type, values, validity, strings: Vec::new() }
+        })
+        .collect()
+}
+
+/// Places cut at random, some of them left out.
+fn cut(generator: &mut Numbers, count: usize) -> Vec<std::ops::Range<usize>> {
+    let mut ranges = Vec::new();
+    let mut first = 0;
+    while first < count {
+        let end = (first + 1 + generator.next(1 + count as u64 / 20) as usize).min(count);
+        if generator.next(6) > 0 {
+            ranges.push(first..end);
+        }
+        first = end;
+    }
+    ranges
+}
+
+/// A target with room for some rows of columns, and its memory.
+fn target_of(
+    queue: &Queue,
+    columns: &[Column],
+    rows: std::ops::Range<usize>,
+) -> (DealTarget, crate::device::Buffer) {
+    let mut end = 0;
+    let mut place = |bytes: usize| {
+        let start = end;
+        end += bytes.next_multiple_of(64) as u64;
+        start
+    };
+    let part = |column: &Column| DealTargetPart {
+        values_offset_bytes: place(rows.len() * column.cell_type.bytes() as usize),
+        validity_offset_bytes: if column.validity.is_some() { place(rows.len()) } else { 0 },
+    };
+    let parts = columns.iter().map(part).collect();
+    let memory = queue.allocate_filled::<u8>(end, 0xa5).unwrap();
+    (DealTarget { rows, address: memory.address(), parts }, memory)
+}
+
+#[test]
+fn rows_are_dealt_as_a_partition_would_order_them() {
+    let queue = queue();
+    let mut generator = Numbers(SEED);
+    for count in [0usize, 1, 31, 4095, 4096, 4097, 9000] {
+        let keys = numbers(&queue, &random_numbers(count, 500, true));
+        let columns = columns(&queue, &mut generator, count);
+        let columns_by_reference: Vec<&Column> = columns.iter().collect();
+        for partition_count in [1usize, 2, 3, 40, 256] {
+            for nulls_match in [false, true] {
+                let name = format!("{count} rows, {partition_count} owners, nulls_match={nulls_match}");
+                let by = HashPartitioning { partition_count, level: 7, nulls_match };
+                let expected = queue.partition(std::slice::from_ref(&keys), count, by).unwrap();
+                let owners = queue.assign_owners(std::slice::from_ref(&keys), count, by).unwrap();
+                assert_eq!(owners.bounds, expected.bounds, "{name}");
+                let ordered = queue.gather_all(&columns_by_reference, &expected.rows).unwrap();
+                let targets: Vec<_> = cut(&mut generator, count)
+                    .into_iter()
+                    .map(|rows| target_of(&queue, &columns, rows))
+                    .collect();
+                let places: Vec<DealTarget> = targets.iter().map(|(target, _)| target.clone()).collect();
+                queue.deal(&owners, &columns_by_reference, &places).unwrap();
+                for (DealTarget { rows, parts, .. }, memory) in &targets {
+                    let dealt: Vec<u8> = queue.download(memory, memory.bytes() as usize).unwrap();
+                    for (column, part) in ordered.iter().zip(parts) {
+                        check_dealt(&queue, column, (rows, part), &dealt, &name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Cells and validity of some rows of a column, as they were dealt, are those of the ordered column; a NULL's cell is zeros.
+fn check_dealt(
+    queue: &Queue,
+    column: &Column,
+    (rows, part): (&std::ops::Range<usize>, &DealTargetPart),
+    dealt: &[u8],
+    name: &str,
+) {
+    let width = column.cell_type.bytes() as usize;
+    let whole = queue.download::<u8>(&column.values, column.values.bytes() as usize).unwrap();
+    let flags = column.validity.as_ref().map(|flags| {
+        let all = queue.download::<u8>(flags, flags.bytes() as usize).unwrap();
+        let start = part.validity_offset_bytes as usize;
+        assert_eq!(dealt[start..start + rows.len()], all[rows.clone()], "{name}: validity of {rows:?}");
+        all
+    });
+    for (place, row) in rows.clone().enumerate() {
+        let start = part.values_offset_bytes as usize + place * width;
+        let is_valid = flags.as_ref().is_none_or(|flags| flags[row] != 0);
+        let expected = if is_valid { &whole[row * width..][..width] } else { &[0; 32][..width] };
+        assert_eq!(&dealt[start..start + width], expected, "{name}: row {row}");
+    }
+}
