@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 14;
+pub const PROTOCOL_VERSION: u32 = 15;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -779,6 +779,8 @@ pub struct RankStatus {
     pub rank: u32,
     /// Its process, if it has one.
     pub pid: Option<u32>,
+    /// Where it is, as named in the server option `hosts`; none on one host.
+    pub host: Option<String>,
     /// `starting`, `ready`, `connecting`, `running`, `waiting to restart`.
     pub state: String,
     /// The process's resident memory.

@@ -12,10 +12,14 @@
 //!
 //! Messages are framed and encoded as those between a backend and an engine are, and are of the same version: they carry the same plans.
 
+use std::net::SocketAddr;
+
 use pystachio_plan::{
     DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result,
 };
 use serde::{Deserialize, Serialize};
+
+use super::tcp_links::LinkToken;
 
 /// From rank 0 to another rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +71,13 @@ pub enum Invitation {
     },
     /// By a name that all ranks are told.
     Name(Vec<u8>),
+    /// Over TCP, on several hosts.
+    Addresses {
+        /// What ranks prove to each other by that they were invited.
+        token: LinkToken,
+        /// Where each listens, by rank.
+        addresses: Vec<SocketAddr>,
+    },
 }
 
 /// From another rank to rank 0.
@@ -78,6 +89,8 @@ pub enum FromRank {
         protocol_version: u32,
         /// Blocks that it has room for are not larger.
         block_bytes_max: u64,
+        /// Where it listens for other ranks; on several hosts.
+        link_address: Option<SocketAddr>,
     },
     /// Why it ends: its device can't be opened, or it was told what makes no sense.
     Failed(Error),
