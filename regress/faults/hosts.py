@@ -154,13 +154,22 @@ def _ranks(side):
     return [dict(zip(result.names, row)) for row in result.rows]
 
 
-def _are_connected(side):
+def _are_connected(side, count=2):
     ranks = _ranks(side)
-    return len(ranks) == 2 and all(rank["state"] == "running" for rank in ranks)
+    return len(ranks) == count and all(rank["state"] == "running" for rank in ranks)
 
 
 def _wait_connected(hosts, timeout_s=20.0):
     return wait_until(lambda: _are_connected(hosts.first) and _are_connected(hosts.second), timeout_s, "both hosts are connected", 0.05)
+
+
+def _processes():
+    """How many processes both hosts' engines and ranks have."""
+    count = 0
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            count += f"--name={_SERVER}\0".encode() in path.read_bytes() + b"\0"
+    return count
 
 
 def _run_on_both(hosts):
@@ -189,6 +198,27 @@ def two_hosts_answer_as_one_rank(place):
     with hosts.session(hosts.second) as session, place.session("SET search_path = tpch_heap, public") as heap:
         query = place.watch.run("SELECT pystachio.tpch_query(5)").scalar()
         require(session.run(query).rows == heap.run(query).rows, "query 5 has other rows from the other host")
+
+
+def hosts_have_several_ranks_each(place):
+    hosts = _setup(place)
+    with hosts.session(hosts.first) as session, hosts.session(hosts.second) as other, place.session("SET search_path = tpch_heap, public") as heap:
+        for side in (session, other):
+            side.run(f"ALTER SERVER {_SERVER} OPTIONS (ADD ranks '2')")
+            require(side.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the altered server works")
+        wait_until(lambda: _are_connected(hosts.first, 4), 20, "all ranks are connected", 0.05)
+        placed = [rank["host"] for rank in _ranks(hosts.first)]
+        require(placed == [hosts.names[0]] * 2 + [hosts.names[1]] * 2, f"hosts of ranks: {placed}")
+        for number in (3, 13):
+            query = place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar()
+            require(session.run(query).rows == heap.run(query).rows, f"query {number} has other rows on four ranks")
+        require(_are_connected(hosts.first, 4), "all ranks are connected still")
+        # One host has the old definition: they refuse each other, and answer alone.
+        session.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
+        require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a host of another definition answers alone")
+        wait_until(lambda: "hosts name others" in (_ranks(hosts.first)[1]["last_error"] or ""), 10, "the difference is shown", 0.1)
+        other.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
+        require(other.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the altered server works")
 
 
 def a_cancel_reaches_the_other_host(place):
@@ -230,6 +260,7 @@ def a_host_that_is_cut_off_is_named_and_comes_back(place):
         print(f"        the host was connected {took:.1f} s after its return", flush=True)
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "a query on both has its rows")
     _wait_connected(hosts)
+    wait_until(lambda: _processes() == 4, 5, "each host has its engine and one rank of the other's queries", 0.05)
 
 
 def a_wrong_certificate_connects_nobody(place):
@@ -282,11 +313,12 @@ def hosts_are_dropped(place):
     with hosts.session(hosts.second) as session:
         wait_until(lambda: _ranks(hosts.second)[1]["state"] != "running", _SILENCE_S_MAX, "its absence is found", 0.05)
         require(session.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the host that is left answers")
+    wait_until(lambda: _processes() == 1, 5, "no rank is left of the host that is gone", 0.05)
     hosts.second.watch.close()
     _cluster("stop", False)
     if hosts.has_namespace:
         _ip("netns", "del", _NAMESPACE)
 
 
-TESTS = [options_of_hosts_are_checked, two_hosts_answer_as_one_rank, a_cancel_reaches_the_other_host,
+TESTS = [options_of_hosts_are_checked, two_hosts_answer_as_one_rank, hosts_have_several_ranks_each, a_cancel_reaches_the_other_host,
          a_host_that_is_cut_off_is_named_and_comes_back, a_wrong_certificate_connects_nobody, hosts_are_dropped]

@@ -1,13 +1,15 @@
 //! What a host does for other hosts: it starts ranks' processes for their queries.
 
 use std::{
+    collections::HashMap,
     io,
     net::SocketAddr,
     os::unix::net::UnixStream,
-    sync::{Arc, mpsc as blocking},
+    sync::{Arc, Mutex, mpsc as blocking},
     time::Duration,
 };
 
+use pystachio_engine::locking::lock_whole;
 use pystachio_gpu::exchange::Rank;
 use pystachio_plan::{Error, Result};
 use tokio::{
@@ -15,6 +17,7 @@ use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
 };
+use tokio_util::sync::CancellationToken;
 use tonic::{
     Status, Streaming,
     transport::{Server, server::TcpIncoming},
@@ -40,6 +43,8 @@ pub struct HostListener {
     setup: ListenerSetup,
     /// To the thread that starts processes.
     starts: blocking::Sender<(Rank, oneshot::Sender<Started>)>,
+    /// What ends the process that a coordinator has last asked for, by coordinator and rank: who asks again has lost the one before.
+    ends: Mutex<HashMap<(String, Rank), CancellationToken>>,
 }
 
 impl HostListener {
@@ -67,7 +72,7 @@ impl HostListener {
                 }
             })
             .map_err(|error| Error::internal(format!("no thread that starts ranks: {error}")))?;
-        Ok(Arc::new(Self { setup, starts }))
+        Ok(Arc::new(Self { setup, starts, ends: Mutex::default() }))
     }
 
     async fn listen(self: Arc<Self>) {
@@ -104,7 +109,11 @@ impl HostListener {
         }
     }
 
-    async fn open(&self, messages: &mut Streaming<ToHost>) -> std::result::Result<Rank, Status> {
+    /// The rank that is asked for, and what ends it when it is asked for again.
+    async fn open(
+        &self,
+        messages: &mut Streaming<ToHost>,
+    ) -> std::result::Result<(Rank, CancellationToken), Status> {
         let first = tokio::time::timeout(CONNECT_MAX, messages.message()).await;
         let first = first.map_err(|_| Status::deadline_exceeded("no rank was asked for"))??;
         let open = first.and_then(|first| first.open);
@@ -113,7 +122,12 @@ impl HostListener {
             tracing::error!(coordinator = open.coordinator, "a host is refused: {reason}");
             Status::failed_precondition(reason)
         };
-        self.setup.hosts.check(&open).map_err(refused)
+        let rank = self.setup.hosts.check(&open).map_err(refused)?;
+        let end = CancellationToken::new();
+        if let Some(before) = lock_whole(&self.ends).insert((open.coordinator, rank), end.clone()) {
+            before.cancel();
+        }
+        Ok((rank, end))
     }
 
     async fn start_process(&self, rank: Rank) -> std::result::Result<(ChildProcess, UnixStream), Status> {
@@ -131,7 +145,7 @@ impl ServeRank for HostListener {
         mut messages: Streaming<ToHost>,
         answers: mpsc::Sender<FromHost>,
     ) -> std::result::Result<(), Status> {
-        let rank = self.open(&mut messages).await?;
+        let (rank, end) = self.open(&mut messages).await?;
         let (process, socket) = self.start_process(rank).await?;
         let pid = process.pid();
         let socket = socket.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(socket));
@@ -139,7 +153,7 @@ impl ServeRank for HostListener {
         tracing::info!(rank = rank.0, process = pid, "a rank of another host's queries starts");
         // There is room for the first one.
         let _ = answers.try_send(FromHost { process: pid, ..FromHost::default() });
-        tokio::spawn(carry(messages, answers, socket, process, self));
+        tokio::spawn(carry(messages, answers, (process, socket), end, self));
         Ok(())
     }
 }
@@ -148,12 +162,13 @@ impl ServeRank for HostListener {
 async fn carry(
     mut messages: Streaming<ToHost>,
     answers: mpsc::Sender<FromHost>,
-    socket: tokio::net::UnixStream,
-    mut process: ChildProcess,
+    (mut process, socket): (ChildProcess, tokio::net::UnixStream),
+    end: CancellationToken,
     host: Arc<HostListener>,
 ) {
     let (reader, writer) = socket.into_split();
     tokio::select! {
+        () = end.cancelled() => {}
         _ = relay::receive(&mut messages, writer, |message| Some(message.control)) => {}
         () = relay::send(reader, &answers, |control| FromHost { control, ..FromHost::default() }) => {
             let ended = end_reason(&mut process).await;
@@ -162,9 +177,9 @@ async fn carry(
     }
     let pid = process.pid();
     // It is waited for.
-    let killed = tokio::task::spawn_blocking(move || drop(process)).await;
+    let _ = tokio::task::spawn_blocking(move || drop(process)).await;
     remove_spill_folder(&host.setup.spill_directory, pid);
-    tracing::info!(process = pid, is_ended = killed.is_ok(), "a rank of another host's queries has ended");
+    tracing::info!(process = pid, "a rank of another host's queries has ended");
 }
 
 async fn end_reason(process: &mut ChildProcess) -> String {

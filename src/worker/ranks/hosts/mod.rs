@@ -14,7 +14,7 @@
 //! Each host's engine is rank 0 of the queries that it is asked, and starts processes of ranks for those that others are asked. Hosts are in
 //! the order of the option `hosts`, beginning with the coordinator's, and each has as many ranks as the option `ranks` says.
 //!
-//! Invariants: nothing is heard from a host without a certificate of the authority that both name. A rank's process ends with its call, which
+//! Invariants: a host has at most one process of a coordinator's rank: who asks for another one has lost the one before. Nothing is heard from a host without a certificate of the authority that both name. A rank's process ends with its call, which
 //! ends when a host is not heard for [`KEEP_ALIVE_INTERVAL`] and [`KEEP_ALIVE_TIMEOUT`]. Bytes are not looked at on their way: who tells what
 //! is `message.rs`, as on one host.
 //!
