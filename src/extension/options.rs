@@ -140,7 +140,7 @@ pub struct ServerOptions {
     /// What an engine logs.
     pub log_level: String,
     /// The hosts that share its queries, where there are several.
-    pub hosts: Option<HostOptions>,
+    pub hosts: Option<Box<HostOptions>>,
 }
 
 impl ServerOptions {
@@ -234,7 +234,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
         }
     }
-    parsed.hosts = hosts::parse_host_options(options, parsed.ranks, RANKS_MAX)?;
+    parsed.hosts = hosts::parse_host_options(options, parsed.ranks, RANKS_MAX)?.map(Box::new);
     if parsed.device == Device::Auto {
         parsed.device = settings::auto_device();
     }

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     start_log();
     let served = match options.rank {
         0 => serve(&options, parent),
-        _ => serve_as_rank(options.clone(), parent),
+        _ => serve_as_rank(Options::clone(&options), parent),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,7 +15,7 @@ pub enum Command {
     /// Print how to call the executable and end.
     Help,
     /// Serve a socket.
-    Serve(Options),
+    Serve(Box<Options>),
 }
 
 /// What runs the plans.
@@ -262,7 +262,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
     if usize::from(rank) >= rank_count {
         return Err(invalid(format!("--rank is none of the ranks: rank={rank}, ranks={rank_count}")));
     }
-    Ok(Command::Serve(Options {
+    Ok(Command::Serve(Box::new(Options {
         socket: required("socket", socket)?.into(),
         device: parse_device(&required("device", device)?)?,
         ranks,
@@ -280,7 +280,7 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         spill_directory: required("spill-directory", spill_directory)?.into(),
         name: required("name", name)?,
         hosts,
-    }))
+    })))
 }
 
 fn parse_hosts(hosts: &str, host: Option<String>, tls: [Option<String>; 3]) -> Result<HostOptions> {
