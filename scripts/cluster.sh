@@ -7,6 +7,7 @@
 #        scripts/cluster.sh stop NAME             stops it where it runs
 #        scripts/cluster.sh folder NAME           prints its folder
 #        scripts/cluster.sh conninfo NAME         prints a connection string without a database
+# With PYSTACHIO_NETWORK=NAMESPACE in the environment, and as root, the server runs in that network namespace (ip netns).
 # Settings: regress/conf/single.conf, and then regress/conf/NAME.conf where there is one.
 source "$(dirname "$0")/environment.sh"
 
@@ -89,6 +90,16 @@ make_data() {
     chmod 0644 "$folder/pystachio.conf"
 }
 
+# Runs a command as the server's user, in the network namespace that is named in `within`, if one is.
+as_server_user_within() {
+    if [[ ${#within[@]} == 0 ]]; then
+        as_server_user "$@"
+    else
+        (cd / && exec "${within[@]}" setpriv --reuid="$(server_user)" --regid="$(id -g "$(server_user)")" --init-groups \
+            env HOME=/ "$@")
+    fi
+}
+
 # Stops what runs, which may be a server of another version than the one that is wanted now.
 stop_server() {
     local control
@@ -99,7 +110,9 @@ stop_server() {
 }
 
 start_server() {
-    as_server_user "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start < /dev/null > /dev/null 2>&1 ||
+    local within=()
+    if [[ -n ${PYSTACHIO_NETWORK:-} ]]; then within=(ip netns exec "$PYSTACHIO_NETWORK"); fi
+    as_server_user_within "$bin/pg_ctl" -D "$folder/data" -l "$folder/server.log" -w -t 60 start < /dev/null > /dev/null 2>&1 ||
         { tail -n 20 "$folder/server.log" >&2; die "the server in $folder did not start; its log is $folder/server.log"; }
 }
 

@@ -16,6 +16,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || server_packages+=(pkg-config)
     command -v cc >/dev/null && command -v c++ >/dev/null || server_packages+=(build-essential)
     command -v python3 >/dev/null || server_packages+=(python3)
+    command -v openssl >/dev/null || server_packages+=(openssl)
     command -v xz >/dev/null || server_packages+=(xz-utils)
     [[ $(ldconfig -p) == *libpq.so.5* ]] || server_packages+=(libpq5)
     python3 -c 'import ensurepip' 2>/dev/null || server_packages+=(python3-venv)

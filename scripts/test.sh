@@ -123,7 +123,7 @@ run_faults() {
     local bare_folder bare outcome=0
     bare_folder=$("$project_root/scripts/cluster.sh" create bare "$stage")
     bare=$("$project_root/scripts/cluster.sh" conninfo bare)
-    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" \
+    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --bare "$bare" "$bare_folder" --stage "$stage" \
         --counts "$results/faults.json" || outcome=1
     "$project_root/scripts/cluster.sh" stop bare
     return "$outcome"
@@ -156,7 +156,7 @@ run_core() {
 
 stop_clusters() {
     local name
-    for name in test bare emulated; do "$project_root/scripts/cluster.sh" stop "$name"; done
+    for name in test bare emulated hosts; do "$project_root/scripts/cluster.sh" stop "$name"; done
 }
 
 area rust run_rust

@@ -39,6 +39,7 @@ CREATE FUNCTION @extschema@.version()
 CREATE FUNCTION @extschema@.engine_status(server oid)
   RETURNS TABLE (
     rank integer,
+    host text,
     device text,
     pid integer,
     state text,
@@ -73,7 +74,7 @@ CREATE FUNCTION @extschema@.cache_entries(server oid)
   AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
 
 CREATE VIEW @extschema@.engines AS
-  SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
+  SELECT server.srvname AS server, engine.rank, engine.host, engine.device, engine.pid, engine.state,
     pg_catalog.to_timestamp(engine.since) AS since, engine.generation, engine.memory, engine.device_memory,
     engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
     engine.storage_paths, engine.libraries, engine.last_error

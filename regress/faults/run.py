@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--module NAME]… [--only TEXT] [--bare CONNINFO FOLDER] [--counts FILE]
+"""The fault tests. usage: run.py CONNINFO CLUSTER_FOLDER [--module NAME]… [--only TEXT] [--bare CONNINFO FOLDER] [--stage STAGE] [--counts FILE]
 
 CONNINFO: a superuser's connection to a private cluster, without a database; the tests make `faults` in it and
 kill processes of its engines.
@@ -12,14 +12,15 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, admission, bare, cancel, clients, cursors, files, hang, nesting, policies, processes, ranks, roles, views  # noqa: E402
+from faults import access, admission, bare, cancel, clients, cursors, files, hang, hosts, nesting, policies, processes, ranks, roles, views  # noqa: E402
 from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
 from harness.libpq import QueryError, Session  # noqa: E402
 
 MODULES = {"access": access, "views": views, "policies": policies, "roles": roles, "cancel": cancel, "files": files, "nesting": nesting,
-           "processes": processes, "hang": hang, "clients": clients, "admission": admission, "cursors": cursors, "ranks": ranks}
+           "processes": processes, "hang": hang, "clients": clients, "admission": admission, "cursors": cursors, "ranks": ranks,
+           "hosts": hosts}
 
 
 def generate(session, folder, scale):
@@ -36,6 +37,7 @@ def main():
     parser.add_argument("--module", action="append", choices=MODULES, help="by default all of them")
     parser.add_argument("--only", default="")
     parser.add_argument("--bare", nargs=2, metavar=("CONNINFO", "FOLDER"), help="a cluster without shared_preload_libraries")
+    parser.add_argument("--stage", help="the build, for the tests of several hosts, which make another cluster of it")
     parser.add_argument("--counts")
     options = parser.parse_args()
     with Session(f"{options.conninfo} dbname=postgres", ["SET client_min_messages = warning"]) as session:
@@ -46,7 +48,7 @@ def main():
         tables.tpch_foreign(session, folder)
         tables.heap_copy(session, "tpch", "tpch_heap")
     place = Place(options.conninfo, options.folder, "faults")
-    place.tpch = folder
+    place.tpch, place.stage = folder, options.stage
     work_scale = WORK_SCALES.get(place.engine()["device"], TPCH_SCALE)
     with place.session() as session:
         work_folder = folder if work_scale == TPCH_SCALE else generate(session, f"{options.folder}/faults-work", work_scale)
@@ -54,6 +56,9 @@ def main():
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
     for module in options.module or MODULES:
+        if module == "hosts" and not options.stage:
+            print("    hosts: not without --stage", flush=True)
+            continue
         for test in MODULES[module].TESTS:
             if options.only and options.only not in test.__name__:
                 continue

@@ -25,6 +25,7 @@ mod error;
 mod execution;
 mod fdw;
 mod functions;
+mod hosts;
 mod import;
 mod options;
 mod pg;

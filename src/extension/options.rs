@@ -14,6 +14,7 @@
 //! | server | `pinned_cache` | beside `memory`, page-locked: column chunks that have left the GPU; `0` turns it off; default: a quarter of `memory` |
 //! | server | `device_timeout` | how long a call of the device may take, `1s` or longer, before the engine is given up; `0`: for ever; default: `60s` |
 //! | server | `affinity` | which GPU reads which disk: `optimal` (default), `numa`, `system`, or disks and GPUs: `nvme0:0,nvme1:1` |
+//! | server | `hosts`, `host`, `tls_…` | ranks on several hosts: `hosts.rs` |
 //! | server | `log_level` | `error`, `warn` (default), `info`, `debug`, `trace` |
 //! | table | `path` | a file, a folder or a glob pattern; `{rank}` in it is each rank's number, and the files are that rank's own |
 //! | table | `paths` | a list of them, as an array literal: `{/data/a.parquet,/data/b}` |
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     error::OrRaise,
     execution,
+    hosts::{self, HOST_OPTIONS, HostOptions},
     pg::{compat, list},
     settings,
 };
@@ -64,6 +66,11 @@ const SERVER_OPTIONS: &[&str] = &[
     "device_timeout",
     "affinity",
     "log_level",
+    "hosts",
+    "host",
+    "tls_certificate",
+    "tls_key",
+    "tls_ca",
 ];
 const TABLE_OPTIONS: &[&str] = &["path", "paths"];
 const COLUMN_OPTIONS: &[&str] = &["column_name"];
@@ -132,6 +139,15 @@ pub struct ServerOptions {
     pub affinity: AffinityRule,
     /// What an engine logs.
     pub log_level: String,
+    /// The hosts that share its queries, where there are several.
+    pub hosts: Option<Box<HostOptions>>,
+}
+
+impl ServerOptions {
+    /// How many ranks there are on all hosts.
+    pub fn rank_count(&self) -> u32 {
+        self.ranks * self.hosts.as_ref().map_or(1, |hosts| hosts.hosts.len() as u32)
+    }
 }
 
 /// A foreign table's options.
@@ -196,6 +212,7 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
         device_timeout_s: DEVICE_TIMEOUT_S,
         affinity: AffinityRule::default(),
         log_level: "warn".into(),
+        hosts: None,
     };
     let (mut cache_bytes, mut device_memory, mut pinned_cache_bytes) = (None, None, None);
     for (name, value) in options {
@@ -213,9 +230,11 @@ pub fn parse_server_options(server_name: String, options: &[(String, String)]) -
             "device_timeout" => parsed.device_timeout_s = parse_timeout_s(name, value)?,
             "affinity" => parsed.affinity = parse_affinity(value)?,
             "log_level" => parsed.log_level = parse_choice(name, value, LOG_LEVELS)?.into(),
+            name if HOST_OPTIONS.contains(&name) => {}
             _ => return Err(unknown_option("server", name, SERVER_OPTIONS)),
         }
     }
+    parsed.hosts = hosts::parse_host_options(options, parsed.ranks, RANKS_MAX)?.map(Box::new);
     if parsed.device == Device::Auto {
         parsed.device = settings::auto_device();
     }
@@ -263,6 +282,7 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
         .collect();
     if catalog == pg_sys::ForeignServerRelationId {
         parse_server_options(String::new(), &options).or_raise();
+        hosts::require_superuser(&options);
     } else if catalog == pg_sys::ForeignTableRelationId {
         validate_table(&options).or_raise();
     } else if catalog == pg_sys::AttributeRelationId {

@@ -793,6 +793,8 @@ pub struct RankStatus {
     pub rank: u32,
     /// Its process, if it has one.
     pub pid: Option<u32>,
+    /// Where it is, as named in the server option `hosts`; none on one host.
+    pub host: Option<String>,
     /// `starting`, `ready`, `connecting`, `running`, `waiting to restart`.
     pub state: String,
     /// The process's resident memory.

@@ -78,7 +78,7 @@ fn open_gpu(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
     }
     let ordinals = &options.device_ordinals;
     let Some(ordinal) =
-        ordinals.get(usize::from(options.rank)).copied().filter(|_| ordinals.len() == options.ranks)
+        ordinals.get(options.rank_on_host()).copied().filter(|_| ordinals.len() == options.ranks)
     else {
         let message = format!("ranks have a GPU each: ranks={}, devices={}", options.ranks, ordinals.len());
         return Err(Error::new(ErrorKind::InvalidArgument, message)

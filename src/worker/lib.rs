@@ -44,13 +44,18 @@ pub use devices::{OpenedDevice, open_device};
 pub use encoding::{BATCH_BYTES_MAX, BatchEncoder};
 pub use footer_memory::FooterMemory;
 pub use frames::{Frame, FrameReader};
-pub use options::{Command, Device, Options, RankProcesses, USAGE, parse_arguments};
+pub use options::{
+    Command, Device, HostOptions, Options, RankProcesses, TlsFiles, USAGE, host_name, parse_arguments,
+};
 pub use paired::PairedEngine;
 pub use process::{
     SpillFolder, end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes,
     return_memory_at_rest, wait_for_orphaning,
 };
-pub use ranks::{RankCommand, RankNetwork, RankSetup, RankWatch, WatchSetup, serve_rank};
+pub use ranks::{
+    HostListener, Hosts, LinkListener, ListenerSetup, RankCommand, RankNetwork, RankSetup, RankWatch,
+    WatchSetup, serve_rank,
+};
 pub use server::{Host, Server};
 
 /// The engine's version, as `pystachio.version()` gives it.

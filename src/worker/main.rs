@@ -22,10 +22,11 @@ use pystachio_gpu::{
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 use pystachio_worker::{
-    Command, Device, FooterMemory, Host, OpenedDevice, Options, PairedEngine, RankCommand, RankProcesses,
-    RankSetup, RankWatch, Server, SpillFolder, USAGE, VERSION, WatchSetup, end_at_memory_faults, end_now,
-    end_process, give_up, name_thread, open_device, parse_arguments, prefer_as_oom_victim,
-    return_memory_at_rest, serve_rank, wait_for_orphaning, watch_device,
+    Command, Device, FooterMemory, Host, HostListener, Hosts, LinkListener, ListenerSetup, OpenedDevice,
+    Options, PairedEngine, RankCommand, RankNetwork, RankProcesses, RankSetup, RankWatch, Server,
+    SpillFolder, USAGE, VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name,
+    name_thread, open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, serve_rank,
+    wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -40,6 +41,8 @@ const SOCKET_THREADS: usize = 2;
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// How long rank 0 waits for the other ranks before it serves without them.
 const RANKS_WAIT: Duration = Duration::from_secs(10);
+/// The same for ranks on other hosts, which may be away.
+const HOSTS_WAIT: Duration = Duration::from_secs(2);
 /// How long an orderly end waits for work to stop.
 const STOP_WAIT: Duration = Duration::from_millis(700);
 
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     start_log();
     let served = match options.rank {
         0 => serve(&options, parent),
-        _ => serve_as_rank(options.clone(), parent),
+        _ => serve_as_rank(Options::clone(&options), parent),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,7 +105,7 @@ fn serve(options: &Options, parent: u32) -> Result<()> {
     sockets.spawn(return_memory_at_rest(move || counters.queries()));
     let served = sockets.block_on(async {
         if let Some(ranks) = &ranks
-            && !ranks.wait_connected(RANKS_WAIT).await
+            && !ranks.wait_connected(options.hosts.as_ref().map_or(RANKS_WAIT, |_| HOSTS_WAIT)).await
         {
             tracing::error!(server = options.name, "the engine begins without its other ranks");
         }
@@ -184,7 +187,8 @@ fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result
         let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
         let engine = device.engine().clone();
         tokio::spawn(return_memory_at_rest(move || engine.query_counts()));
-        let place = (Rank(options.rank), options.ranks);
+        let place = (Rank(options.rank), options.rank_count());
+        let network = over_hosts(network, &options)?;
         Ok(RankSetup { place, device, network, options: NetworkOptions::default() })
     }
 }
@@ -270,7 +274,7 @@ fn start_engine(
 
 /// Whether there are GPUs, and not as many as there are to be ranks: no reason to do without them.
 fn is_short_of_gpus(options: &Options) -> bool {
-    options.ranks > 1 && CudaPlatform::count().is_ok_and(|count| count > 0)
+    options.rank_count() > 1 && CudaPlatform::count().is_ok_and(|count| count > 0)
 }
 
 fn start_device(
@@ -282,28 +286,43 @@ fn start_device(
     let OpenedDevice { platforms, options: device_options, network } = open_device(options, spill.path())?;
     let ranked = RankedOptions::of(options.rank_policy);
     let catalog = cpu.catalog().clone();
-    if options.ranks > 1 && options.rank_processes == RankProcesses::One {
+    if options.rank_count() > 1 && options.rank_processes == RankProcesses::One {
         return Ok((ranks_of_one_process(platforms, &device_options, &catalog, ranked)?, None));
     }
     let platform =
         platforms.into_iter().next().ok_or_else(|| Error::internal("an engine without a device"))?;
-    if options.ranks == 1 {
+    if options.rank_count() == 1 {
         let device = DeviceEngine::new(platform, &device_options).with_catalog(catalog);
         return Ok((RankedEngine::alone(device), None));
     }
     let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
-    let table = Arc::new(RankTable::new(options.ranks, ranked));
+    let table = Arc::new(RankTable::new(options.rank_count(), ranked));
     let engine = RankedEngine::with_ranks(device.engine().clone(), table.clone());
-    let place = (Rank(0), options.ranks);
+    let place = (Rank(0), options.rank_count());
+    let network = over_hosts(network, options)?;
+    let hosts = options.hosts.as_ref().map(|hosts| Hosts::new(hosts, options.ranks)).transpose()?;
+    let arguments = std::env::args_os().skip(1).collect::<Vec<OsString>>();
+    let (command, spill_directory) = (RankCommand { arguments, hosts }, options.spill_directory.clone());
+    if let Some(hosts) = command.hosts.clone() {
+        HostListener::start(ListenerSetup { hosts, command: command.clone(), spill_directory }, sockets)?;
+    }
     let setup = WatchSetup {
         rank_0: Arc::new(RankSetup { place, device, network, options: NetworkOptions::default() }),
-        command: RankCommand { arguments: std::env::args_os().skip(1).collect::<Vec<OsString>>() },
+        command,
         table,
         spill_directory: options.spill_directory.clone(),
     };
     let watch = RankWatch::start(setup, sockets.clone())
         .map_err(|error| Error::internal(format!("no thread to look after ranks: {error}")))?;
     Ok((engine, Some(watch)))
+}
+
+/// How a rank is connected, where ranks are on several hosts.
+fn over_hosts(network: RankNetwork, options: &Options) -> Result<RankNetwork> {
+    match &options.hosts {
+        None => Ok(network),
+        Some(hosts) => LinkListener::bind(host_name(hosts.own())).map(|listener| network.over(listener)),
+    }
 }
 
 async fn wait_for_end(parent: u32) -> Result<&'static str> {

@@ -15,7 +15,7 @@ pub enum Command {
     /// Print how to call the executable and end.
     Help,
     /// Serve a socket.
-    Serve(Options),
+    Serve(Box<Options>),
 }
 
 /// What runs the plans.
@@ -87,6 +87,55 @@ pub struct Options {
     pub spill_directory: PathBuf,
     /// The foreign server's name, for logs and messages.
     pub name: String,
+    /// The hosts that share queries, where there are several.
+    pub hosts: Option<HostOptions>,
+}
+
+impl Options {
+    /// How many ranks there are on all hosts.
+    pub fn rank_count(&self) -> usize {
+        self.ranks * self.hosts.as_ref().map_or(1, |hosts| hosts.hosts.len())
+    }
+
+    /// Which of its host's ranks this process is.
+    pub fn rank_on_host(&self) -> usize {
+        usize::from(self.rank) % self.ranks
+    }
+}
+
+/// The hosts that share a server's queries, as one of them is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Address and port of each, in an order that is the same on all of them; none is there twice.
+    pub hosts: Vec<String>,
+    /// Which of them this one is.
+    pub host: usize,
+    /// Who it is to the others.
+    pub tls: TlsFiles,
+}
+
+impl HostOptions {
+    /// This host's address and port.
+    pub fn own(&self) -> &str {
+        &self.hosts[self.host]
+    }
+}
+
+/// Files in the form PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// This host's certificate.
+    pub certificate: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// The authority that all hosts' certificates are of.
+    pub authority: PathBuf,
+}
+
+/// A host's name or address, without its port.
+pub fn host_name(host: &str) -> &str {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
 }
 
 /// How the executable is called.
@@ -95,6 +144,7 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
                         --memory BYTES --cache BYTES
                         --device-ordinals N,… --device-memory SIZE --pinned-cache BYTES
                         --device-timeout SECONDS --affinity RULE --spill-directory DIRECTORY --name SERVER [--rank K]
+                        [--hosts A:PORT,B:PORT --host A:PORT --tls-certificate FILE --tls-key FILE --tls-ca FILE]
        pystachio-engine --version | --help
 
   --socket           path of the Unix socket; its folder must be this user's alone
@@ -113,11 +163,13 @@ usage: pystachio-engine --socket PATH --device DEVICE --ranks N --rank-policy PO
   --spill-directory  folder for spill files
   --name             the foreign server's name, for logs and messages
   --rank             which rank this process is; those other than 0 are started by rank 0, with a socket as standard input
+  --hosts            hosts that share queries, each with --ranks of them; --host is this one, and listens for the others
+  --tls-…            files by which hosts know each other: this one's certificate and key, and the authority of all
 
 The environment variable PYSTACHIO_LOG sets what is logged to stderr (error, warn, info, debug, trace).
 ";
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 21] = [
     "socket",
     "device",
     "ranks",
@@ -134,6 +186,11 @@ const NAMES: [&str; 16] = [
     "spill-directory",
     "name",
     "rank",
+    "hosts",
+    "host",
+    "tls-certificate",
+    "tls-key",
+    "tls-ca",
 ];
 const THREADS_MAX: u64 = 1024;
 
@@ -180,6 +237,11 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         spill_directory,
         name,
         rank,
+        hosts,
+        host,
+        certificate,
+        key,
+        authority,
     ] = values;
     let threads: u64 = parse_number("threads", required("threads", threads)?)?;
     if !(1..=THREADS_MAX).contains(&threads) {
@@ -190,10 +252,17 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         return Err(invalid(format!("--ranks is out of range: ranks={ranks}, range=1..{RANKS_MAX}")));
     }
     let rank: u16 = parse_number("rank", rank.unwrap_or_else(|| "0".to_owned()))?;
-    if usize::from(rank) >= ranks {
-        return Err(invalid(format!("--rank is none of the ranks: rank={rank}, ranks={ranks}")));
+    let hosts = hosts.map(|hosts| parse_hosts(&hosts, host, [certificate, key, authority])).transpose()?;
+    let rank_count = ranks * hosts.as_ref().map_or(1, |hosts| hosts.hosts.len());
+    if rank_count > RANKS_MAX {
+        return Err(invalid(format!(
+            "too many ranks on all hosts: ranks={rank_count}, ranks_max={RANKS_MAX}"
+        )));
     }
-    Ok(Command::Serve(Options {
+    if usize::from(rank) >= rank_count {
+        return Err(invalid(format!("--rank is none of the ranks: rank={rank}, ranks={rank_count}")));
+    }
+    Ok(Command::Serve(Box::new(Options {
         socket: required("socket", socket)?.into(),
         device: parse_device(&required("device", device)?)?,
         ranks,
@@ -210,7 +279,24 @@ pub fn parse_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Co
         affinity: required("affinity", affinity)?.parse()?,
         spill_directory: required("spill-directory", spill_directory)?.into(),
         name: required("name", name)?,
-    }))
+        hosts,
+    })))
+}
+
+fn parse_hosts(hosts: &str, host: Option<String>, tls: [Option<String>; 3]) -> Result<HostOptions> {
+    let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+    let host = required("host", host)?;
+    let place = hosts.iter().position(|name| *name == host);
+    let place = place.ok_or_else(|| {
+        invalid(format!("--host is none of the hosts: host={host}, hosts={}", hosts.join(",")))
+    })?;
+    let [certificate, key, authority] = tls;
+    let tls = TlsFiles {
+        certificate: required("tls-certificate", certificate)?.into(),
+        key: required("tls-key", key)?.into(),
+        authority: required("tls-ca", authority)?.into(),
+    };
+    Ok(HostOptions { hosts, host: place, tls })
 }
 
 fn split_argument(argument: &str) -> Result<(&str, Option<String>)> {
@@ -294,8 +380,8 @@ mod tests {
 
     #[test]
     fn unknown_argument_lists_the_valid_ones() {
-        let error = parse(&format!("{WHOLE} --hosts 2")).unwrap_err();
-        assert!(error.message.contains("--hosts") && error.message.contains("--spill-directory"));
+        let error = parse(&format!("{WHOLE} --planets 2")).unwrap_err();
+        assert!(error.message.contains("--planets") && error.message.contains("--spill-directory"));
     }
 
     #[test]
@@ -314,6 +400,24 @@ mod tests {
         );
         assert!(parse(&format!("{WHOLE} --rank 4")).unwrap_err().message.contains("rank=4, ranks=4"));
         assert!(parse(&WHOLE.replace("policy all", "policy some")).unwrap_err().message.contains("valid="));
+    }
+
+    #[test]
+    fn hosts_are_read_with_what_they_need() {
+        let tls = "--tls-certificate /c --tls-key /k --tls-ca /a";
+        let line = format!("{WHOLE} --hosts a:1,[::1]:2 --host [::1]:2 {tls}");
+        let Command::Serve(options) = parse(&format!("{line} --rank 6")).unwrap() else {
+            panic!("not a serve command")
+        };
+        assert_eq!((options.rank_count(), options.rank_on_host()), (8, 2));
+        let hosts = options.hosts.unwrap();
+        assert_eq!((hosts.host, hosts.own(), host_name(hosts.own())), (1, "[::1]:2", "::1"));
+        assert_eq!((host_name("a:1"), hosts.tls.authority), ("a", PathBuf::from("/a")));
+        assert!(parse(&format!("{line} --rank 8")).unwrap_err().message.contains("rank=8, ranks=8"));
+        let error = parse(&line.replace("--host [::1]:2", "--host b:1")).unwrap_err();
+        assert_eq!(error.message, "--host is none of the hosts: host=b:1, hosts=a:1,[::1]:2");
+        assert!(parse(&line.replace("--tls-key /k", "")).unwrap_err().message.contains("--tls-key"));
+        assert!(parse(&line.replace("ranks 4", "ranks 600")).unwrap_err().message.contains("ranks=1200"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ fn version() -> &'static str {
 /// A row of `pystachio.engines`.
 type EngineRow = (
     i32,
+    Option<String>,
     String,
     Option<i32>,
     String,
@@ -48,6 +49,7 @@ fn engine_status(
     'static,
     (
         name!(rank, i32),
+        name!(host, Option<String>),
         name!(device, String),
         name!(pid, Option<i32>),
         name!(state, String),
@@ -95,6 +97,7 @@ fn engine_status(
     let generation = status.as_ref().and_then(|status| status.generation);
     let first: EngineRow = (
         0,
+        home.options.hosts.as_ref().map(|hosts| hosts.host.clone()),
         device.clone(),
         state.as_ref().and_then(|state| state.engine_pid).and_then(|pid| i32::try_from(pid).ok()),
         phase.to_string(),
@@ -126,6 +129,7 @@ fn rank_row(status: RankStatus, device: &str, generation: Option<u64>, sees_all:
         device_memory(has_process.then_some(status.device_memory));
     (
         i32::try_from(status.rank).unwrap_or(i32::MAX),
+        status.host,
         device.to_owned(),
         status.pid.and_then(|pid| i32::try_from(pid).ok()),
         status.state,

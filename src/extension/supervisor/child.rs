@@ -69,7 +69,15 @@ impl EngineProcess {
         if std::env::var_os(CONNECTIONS_VARIABLE).is_none() {
             command.env(CONNECTIONS_VARIABLE, CONNECTIONS);
         }
-        if options.ranks > 1 {
+        if let Some(hosts) = &options.hosts {
+            command
+                .arg(format!("--hosts={}", hosts.hosts.join(",")))
+                .arg(format!("--host={}", hosts.host))
+                .arg(format!("--tls-certificate={}", hosts.tls_certificate))
+                .arg(format!("--tls-key={}", hosts.tls_key))
+                .arg(format!("--tls-ca={}", hosts.tls_ca));
+        }
+        if options.rank_count() > 1 {
             command.envs(NCCL_VARIABLES);
         }
         let supervisor_pid = std::process::id();

@@ -91,15 +91,27 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
 }
 
 fn check_supported(home: &EngineHome) -> Result<()> {
-    let ServerOptions { server_name, device, ranks, rank_processes, .. } = &home.options;
+    let ServerOptions { server_name, device, rank_processes, .. } = &home.options;
+    let rank_count = home.options.rank_count();
     let hint = format!("ALTER SERVER {server_name} OPTIONS (SET ");
     let refuse = |message: String, way_out: &str| {
         Err(Error::new(ErrorKind::NotSupported, message).with_hint(format!("{hint}{way_out}).")))
     };
     match device {
-        _ if *ranks == 1 => Ok(()),
+        _ if rank_count == 1 => Ok(()),
+        Device::Cpu if home.options.hosts.is_some() => {
+            let message =
+                format!("server \"{server_name}\": device 'cpu' has one rank, and hosts names several hosts");
+            refuse(message, "device 'auto'")
+        }
+        _ if home.options.hosts.is_some() && rank_processes == "one" => {
+            let message = format!(
+                "server \"{server_name}\": ranks on several hosts have a process each, and rank_processes is 'one'"
+            );
+            refuse(message, "rank_processes 'own'")
+        }
         Device::Cpu => {
-            let message = format!("server \"{server_name}\": device 'cpu' has one rank, not {ranks}");
+            let message = format!("server \"{server_name}\": device 'cpu' has one rank, not {rank_count}");
             refuse(message, "ranks '1'")
         }
         Device::Cuda | Device::Auto if rank_processes == "one" => {

@@ -13,11 +13,15 @@
 //!
 //! Messages are framed and encoded as those between a backend and an engine are, and are of the same version: they carry the same plans.
 
+use std::net::SocketAddr;
+
 use pystachio_plan::{
     CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
     QueryTimeline, Result,
 };
 use serde::{Deserialize, Serialize};
+
+use super::tcp_links::LinkToken;
 
 /// From rank 0 to another rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,12 +90,19 @@ pub enum Invitation {
         /// How many descriptors that are.
         descriptor_count: u32,
     },
-    /// By a name that all ranks are told, and sockets for control, one for each other rank in their order.
+    /// By a name that all ranks are told, and on one host by sockets for control, one for each other rank in their order.
     Name {
         /// The name.
         name: Vec<u8>,
-        /// How many descriptors come with the message.
+        /// How many descriptors come with the message; none on several hosts.
         descriptor_count: u32,
+    },
+    /// Over TCP, on several hosts.
+    Addresses {
+        /// What ranks prove to each other by that they were invited.
+        token: LinkToken,
+        /// Where each listens, by rank.
+        addresses: Vec<SocketAddr>,
     },
 }
 
@@ -104,6 +115,8 @@ pub enum FromRank {
         protocol_version: u32,
         /// Blocks that it has room for are not larger.
         block_bytes_max: u64,
+        /// Where it listens for other ranks; on several hosts.
+        link_address: Option<SocketAddr>,
     },
     /// Why it ends: its device can't be opened, or it was told what makes no sense.
     Failed(Error),

@@ -15,7 +15,9 @@
 //! - `remote_rank.rs`: another rank, as queries on rank 0 see it
 //! - `watch.rs`: what looks after the other ranks; `slot.rs`: how it is with one of them
 //! - `network.rs`: how ranks are connected: what each is told, and what it makes of that
+//! - `tcp_links.rs`: links between ranks of several hosts
 //! - `rank_server.rs`: what a rank other than 0 does
+//! - `hosts/`: ranks on other hosts
 //!
 //! Rank 0 is the process that the supervisor starts and backends talk to. It starts the others: the same executable, with the same arguments and
 //! `--rank`. The supervisor could start all of them; but it would have to give them their control sockets and tell rank 0 of each start and
@@ -29,21 +31,25 @@
 //! Invariants: no wait is without an end. What a rank tells is checked as any bytes from outside are. A query is begun on a rank after it was
 //! begun on rank 0, and ends there when it ends here. Both sides have the same protocol, or are not connected.
 //!
-//! Deliberately absent: what a rank does in a query (`pystachio_gpu::execution`); other hosts.
+//! Deliberately absent: what a rank does in a query (`pystachio_gpu::execution`).
 
 mod control;
 mod descriptors;
+mod hosts;
 mod message;
 mod network;
 mod process;
 mod rank_server;
 mod remote_rank;
 mod slot;
+mod tcp_links;
 mod watch;
 
 pub use self::{
+    hosts::{HostListener, Hosts, ListenerSetup},
     network::RankNetwork,
     process::RankCommand,
     rank_server::{RankSetup, serve_rank},
+    tcp_links::LinkListener,
     watch::{RankWatch, WatchSetup},
 };

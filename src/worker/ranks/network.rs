@@ -1,6 +1,6 @@
 //! How ranks are connected: what each is told, and what it makes of that. The one place that knows which communicators there are.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
 
 use pystachio_cuda::{
     CudaPlatform,
@@ -12,7 +12,10 @@ use pystachio_gpu::exchange::{
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::message::Invitation;
+use super::{
+    message::Invitation,
+    tcp_links::{LinkListener, LinkToken},
+};
 
 /// Sockets of a link: for control and for data.
 const SOCKETS_OF_LINK: usize = 2;
@@ -23,33 +26,52 @@ const NCCL_FAILURES_MAX: u32 = 3;
 /// How the ranks of an engine are connected. Each rank has one.
 ///
 /// Emulated devices have sockets between each two ranks of this host, which rank 0 makes and hands to them: there is no name that anybody else could
-/// connect to, and nothing of them is left when their processes have ended. GPUs have NCCL
-/// for blocks and sockets for what they tell one another, or sockets for both where there is none.
+/// connect to, and nothing of them is left when their processes have ended. On several hosts they have TCP (`tcp_links.rs`). GPUs have NCCL
+/// for blocks, and on one host sockets for what they tell one another; or what emulated devices have, where there is no NCCL.
 pub struct RankNetwork {
     gpu: Option<Arc<CudaPlatform>>,
+    /// Where this rank listens for others, on several hosts.
+    listener: Option<LinkListener>,
 }
 
 impl RankNetwork {
     /// For an emulated device.
     pub fn of_sockets() -> Self {
-        Self { gpu: None }
+        Self { gpu: None, listener: None }
     }
 
     /// For the rank of this GPU.
     pub fn of_gpu(platform: Arc<CudaPlatform>) -> Self {
-        Self { gpu: Some(platform) }
+        Self { gpu: Some(platform), listener: None }
+    }
+
+    /// The same on several hosts.
+    pub fn over(self, listener: LinkListener) -> Self {
+        Self { listener: Some(listener), ..self }
+    }
+
+    /// Where this rank listens for others, on several hosts.
+    pub(super) fn link_address(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().map(LinkListener::address)
     }
 
     /// What each rank is told, by rank, so that all meet under a new generation; after so many in a row that did not come about. Called on
-    /// rank 0.
+    /// rank 0. The addresses are where the other ranks listen, on several hosts.
     ///
     /// # Errors
     ///
     /// There can be no sockets.
-    pub(super) fn invite(&self, rank_count: usize, failures: u32) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    pub(super) fn invite(
+        &self,
+        rank_count: usize,
+        failures: u32,
+        addresses: &[SocketAddr],
+    ) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
         if self.gpu.is_some() {
             match NcclId::new() {
-                Ok(name) if failures < NCCL_FAILURES_MAX => return invite_by_name(name, rank_count),
+                Ok(name) if failures < NCCL_FAILURES_MAX => {
+                    return invite_by_name(name, rank_count, self.listener.is_some());
+                }
                 Ok(_) => {
                     tracing::error!(failures, "GPUs are connected by sockets: NCCL does not connect them")
                 }
@@ -61,7 +83,18 @@ impl RankNetwork {
                 }
             }
         }
-        invite_by_sockets(rank_count)
+        match &self.listener {
+            None => invite_by_sockets(rank_count),
+            Some(listener) => {
+                let addresses: Vec<_> =
+                    std::iter::once(listener.address()).chain(addresses.iter().copied()).collect();
+                let invitation = Invitation::Addresses { token: LinkToken::new()?, addresses };
+                Ok(vec![invitation; rank_count]
+                    .into_iter()
+                    .map(|invitation| (invitation, Vec::new()))
+                    .collect())
+            }
+        }
     }
 
     /// A rank's end, by what it was told. May wait for the other ranks, not for longer than some seconds.
@@ -76,9 +109,20 @@ impl RankNetwork {
         region: &ExchangeRegion,
     ) -> Result<Box<dyn Communicator>> {
         match (invitation, &self.gpu) {
+            (Invitation::Addresses { token, addresses }, _) => {
+                let listener = self.listener.as_ref().ok_or_else(|| {
+                    Error::new(ErrorKind::Protocol, "ranks of one host are not linked by addresses")
+                })?;
+                let links = listener.link(place, &token, &addresses)?;
+                Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+            }
             (Invitation::Sockets { .. }, _) => connect_by_sockets(place, descriptors, region),
             (Invitation::Name { name, .. }, Some(gpu)) => {
                 let id = NcclId::from_bytes(&name)?;
+                if self.listener.is_some() {
+                    let options = NcclOptions::default();
+                    return Ok(Box::new(NcclCommunicator::connect(gpu, region, &id, place, options)?));
+                }
                 let control = ControlLinks::new(place.0, control_sockets(place, descriptors)?);
                 let options = NcclOptions { gathers: false, ..NcclOptions::default() };
                 let transfers = NcclCommunicator::connect(gpu, region, &id, place, options)?;
@@ -91,8 +135,19 @@ impl RankNetwork {
     }
 }
 
-/// By a name of NCCL's, and sockets by which ranks tell one another.
-fn invite_by_name(name: NcclId, rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+/// By a name of NCCL's, and sockets by which ranks of one host tell one another.
+fn invite_by_name(
+    name: NcclId,
+    rank_count: usize,
+    are_several_hosts: bool,
+) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    if are_several_hosts {
+        let invitation = Invitation::Name { name: name.to_bytes(), descriptor_count: 0 };
+        return Ok(vec![invitation; rank_count]
+            .into_iter()
+            .map(|invitation| (invitation, Vec::new()))
+            .collect());
+    }
     let invite = |links: Vec<Option<RankLink>>| {
         let descriptors: Vec<OwnedFd> =
             links.into_iter().flatten().map(|link| link.control.into_descriptor()).collect();
@@ -172,7 +227,7 @@ mod tests {
     fn sockets_that_are_too_few_connect_nobody() {
         let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 1 << 20).unwrap();
         let network = RankNetwork::of_sockets();
-        let mut invitations = network.invite(3, 0).unwrap();
+        let mut invitations = network.invite(3, 0, &[]).unwrap();
         let (invitation, mut descriptors) = invitations.remove(1);
         assert_eq!((&invitation, descriptors.len()), (&Invitation::Sockets { descriptor_count: 4 }, 4));
         descriptors.pop();

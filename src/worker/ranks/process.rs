@@ -1,6 +1,6 @@
-//! Another rank's process, as rank 0 starts and ends it.
+//! Another rank's process, as rank 0 starts and ends it: a child of its own, or one on another host.
 //!
-//! Invariants: it is a child of this process and of its group. It ends when this one does: by the end of its control connection, or by the
+//! Invariants: one on this host is a child of this process and of its group. It ends when this one does: by the end of its control connection, or by the
 //! kernel. It is waited for, so that nothing is left of it.
 #![expect(unsafe_code, reason = "says between fork and exec when a process dies, and sends signals")]
 
@@ -19,31 +19,58 @@ use std::{
 
 use pystachio_gpu::exchange::Rank;
 
+use super::hosts::{HostRank, Hosts};
+
 /// The executable of this process, whatever has become of its file: ranks of different versions do not understand each other.
 const EXECUTABLE: &str = "/proc/self/exe";
 /// What processes show as their name.
 const NAME: &str = "pystachio-engine";
 
 /// How other ranks are started: as this process was, and as which rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct RankCommand {
     /// The arguments of this process.
     pub arguments: Vec<OsString>,
+    /// The hosts that ranks are on, where there are several.
+    pub hosts: Option<Hosts>,
 }
 
 /// A rank's process.
-pub(super) struct RankProcess {
+pub(super) enum RankProcess {
+    /// On this host.
+    Child(ChildProcess),
+    /// On another one.
+    OnHost(HostRank),
+}
+
+/// A rank's process on this host. Dropped, it is killed and waited for.
+#[derive(Debug)]
+pub(super) struct ChildProcess {
     child: Child,
     has_ended: bool,
 }
 
 impl RankCommand {
-    /// Starts a rank's process. It ends when the thread that calls this does. Its end of the control connection is its standard input.
+    /// Starts a rank's process where it belongs, or asks its host to. Called within a runtime; what is said of [`RankCommand::start_child`] holds.
     ///
     /// # Errors
     ///
     /// The system refuses.
     pub(super) fn start(&self, rank: Rank) -> io::Result<(RankProcess, UnixStream)> {
+        match self.hosts.as_ref().filter(|hosts| hosts.host_of(rank) != hosts.own()) {
+            None => self.start_child(rank).map(|(child, socket)| (RankProcess::Child(child), socket)),
+            Some(hosts) => {
+                HostRank::start(hosts, rank).map(|(process, socket)| (RankProcess::OnHost(process), socket))
+            }
+        }
+    }
+
+    /// Starts a rank's process on this host. It ends when the thread that calls this does. Its end of the control connection is its standard input.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses.
+    pub(super) fn start_child(&self, rank: Rank) -> io::Result<(ChildProcess, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(EXECUTABLE);
         command
@@ -55,11 +82,62 @@ impl RankCommand {
         let parent = std::process::id();
         // SAFETY: only system calls that are allowed between fork and exec.
         unsafe { command.pre_exec(move || die_with(parent)) };
-        Ok((RankProcess { child: command.spawn()?, has_ended: false }, ours))
+        Ok((ChildProcess { child: command.spawn()?, has_ended: false }, ours))
     }
 }
 
 impl RankProcess {
+    /// Its process id; one on another host may have none yet.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match self {
+            Self::Child(child) => Some(child.pid()),
+            Self::OnHost(process) => process.pid(),
+        }
+    }
+
+    /// The other host that it is on, if it is.
+    pub(super) fn host(&self) -> Option<&str> {
+        match self {
+            Self::Child(_) => None,
+            Self::OnHost(process) => Some(process.host()),
+        }
+    }
+
+    /// What it is called in errors: `process 7 on host b:5611`.
+    pub(super) fn name(&self) -> String {
+        match (self.pid(), self.host()) {
+            (Some(pid), Some(host)) => format!("process {pid} on host {host}"),
+            (None, Some(host)) => format!("host {host}"),
+            (pid, None) => format!("process {}", pid.unwrap_or(0)),
+        }
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn end_reason(&mut self) -> Option<String> {
+        match self {
+            Self::Child(child) => child.end_reason(),
+            Self::OnHost(process) => process.end_reason(),
+        }
+    }
+
+    /// Asks it to end.
+    pub(super) fn ask_to_end(&self) {
+        match self {
+            Self::Child(child) => child.ask_to_end(),
+            Self::OnHost(process) => process.end(),
+        }
+    }
+
+    /// Ends it; on this host, waits for that.
+    pub(super) fn kill(&mut self) {
+        match self {
+            Self::Child(child) => child.kill(),
+            Self::OnHost(process) => process.end(),
+        }
+    }
+}
+
+impl ChildProcess {
     /// Its process id.
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
@@ -97,7 +175,7 @@ impl RankProcess {
     }
 }
 
-impl Drop for RankProcess {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         self.kill();
     }

@@ -145,7 +145,9 @@ fn connected_anew() -> Error {
 impl RankServer {
     async fn serve(&mut self, reader: &mut ControlReader, mut finished: mpsc::Receiver<Done>) -> Result<()> {
         let block_bytes_max = self.setup.device.block_bytes_max();
-        self.tell(&FromRank::Ready { protocol_version: PROTOCOL_VERSION, block_bytes_max }).await?;
+        let link_address = self.setup.network.link_address();
+        let protocol_version = PROTOCOL_VERSION;
+        self.tell(&FromRank::Ready { protocol_version, block_bytes_max, link_address }).await?;
         let mut clock = tokio::time::interval(FACTS_INTERVAL);
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -174,6 +176,7 @@ impl RankServer {
                     Invitation::Sockets { descriptor_count } | Invitation::Name { descriptor_count, .. } => {
                         reader.take_descriptors(*descriptor_count)?
                     }
+                    Invitation::Addresses { .. } => Vec::new(),
                 };
                 let options = NetworkOptions { generation, block_bytes_max, ..self.setup.options };
                 self.join(options, (invitation, descriptors));
@@ -410,7 +413,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = setup(Rank(0), folder.path());
         for generation in 1..4 {
-            let mut invitations = first.network.invite(2, 0).unwrap().into_iter();
+            let mut invitations = first.network.invite(2, 0, &[]).unwrap().into_iter();
             let (own, (invitation, descriptors)) = (invitations.next().unwrap(), invitations.next().unwrap());
             let block_bytes_max = first.device.block_bytes_max();
             let join = ToRank::Join { generation, block_bytes_max, invitation };

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     os::fd::OwnedFd,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -44,6 +45,8 @@ pub(super) struct RemoteRank {
 struct RemoteState {
     /// Blocks that it has room for are not larger; present once its device is open.
     block_bytes_max: Option<u64>,
+    /// Where it listens for other ranks.
+    link_address: Option<SocketAddr>,
     facts: RankFacts,
     /// Messages that came.
     heard_count: u64,
@@ -65,6 +68,7 @@ struct RemoteState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RemoteNews {
     pub(super) block_bytes_max: Option<u64>,
+    pub(super) link_address: Option<SocketAddr>,
     pub(super) facts: RankFacts,
     pub(super) heard_count: u64,
     pub(super) joined: Option<(u64, std::result::Result<(), Error>)>,
@@ -103,6 +107,7 @@ impl RemoteRank {
         let state = self.lock();
         RemoteNews {
             block_bytes_max: state.block_bytes_max,
+            link_address: state.link_address,
             facts: state.facts.clone(),
             heard_count: state.heard_count,
             joined: state.joined.clone(),
@@ -151,9 +156,10 @@ impl RemoteRank {
         let mut state = self.lock();
         state.heard_count += 1;
         match message {
-            FromRank::Ready { protocol_version, block_bytes_max } => {
+            FromRank::Ready { protocol_version, block_bytes_max, link_address } => {
                 check_version(protocol_version)?;
                 state.block_bytes_max = Some(block_bytes_max);
+                state.link_address = link_address;
             }
             FromRank::Failed(error) => {
                 state.failed = Some(error.clone());

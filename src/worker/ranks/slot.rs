@@ -107,10 +107,10 @@ impl Slot {
             command.start(self.rank).and_then(|(process, socket)| Ok((process, control::open(socket)?)));
         match started {
             Ok((process, connection)) => {
-                let pid = process.pid();
+                let name = process.name();
                 let remote = RemoteRank::start(self.rank, connection, news.clone());
                 remote.tell(ToRank::Hello { protocol_version: PROTOCOL_VERSION }, Vec::new());
-                tracing::info!(rank = self.rank.0, process = pid, "a rank starts");
+                tracing::info!(rank = self.rank.0, "a rank starts: {name}");
                 self.live = Some(LiveRank {
                     process,
                     remote,
@@ -141,13 +141,15 @@ impl Slot {
     }
 
     fn lose(&mut self, reason: String, now: Instant) -> Error {
-        let pid = self.live.as_ref().map_or(0, |live| live.process.pid());
-        let error = Error::new(ErrorKind::Unavailable, format!("was lost: its process {pid} {reason}"))
-            .with_hint(
-                "The rank is started anew by itself; run the query again. The server log may say more.",
-            );
+        let name = self.live.as_ref().map_or_else(String::new, |live| live.process.name());
+        let is_on_host = self.host().is_some();
+        let error = Error::new(ErrorKind::Unavailable, format!("was lost: its {name} {reason}")).with_hint(
+            "The rank is started anew by itself; run the query again. The server log may say more.",
+        );
         let back_off_max = match self.phase() {
             SlotPhase::Ready => BACK_OFF_MAX,
+            // It costs nothing to ask whether it is there again.
+            SlotPhase::Starting if is_on_host => BACK_OFF_MAX,
             SlotPhase::Starting | SlotPhase::Waiting => OPEN_BACK_OFF_MAX,
         };
         if let Some(mut live) = self.live.take() {
@@ -158,12 +160,15 @@ impl Slot {
             }
         }
         self.restarts += 1;
-        self.note_failure(format!("process {pid} {reason}"), back_off_max, now);
+        self.note_failure(format!("{name} {reason}"), back_off_max, now);
         error
     }
 
     fn note_failure(&mut self, reason: String, back_off_max: Duration, now: Instant) {
-        tracing::error!(rank = self.rank.0, "rank {}: {reason}", self.rank);
+        // A host that is away is asked again and again.
+        if self.last_error.as_ref() != Some(&reason) {
+            tracing::error!(rank = self.rank.0, "rank {}: {reason}", self.rank);
+        }
         self.last_error = Some(reason);
         self.failures += 1;
         self.start_at = now + back_off(self.failures, back_off_max);
@@ -183,7 +188,17 @@ impl Slot {
 
     /// Its process, if it has or had one just now.
     pub(super) fn pid(&self) -> Option<u32> {
-        self.live.as_ref().map(|live| live.process.pid())
+        self.live.as_ref().and_then(|live| live.process.pid())
+    }
+
+    /// The same, if it is on this host.
+    pub(super) fn own_pid(&self) -> Option<u32> {
+        self.host().is_none().then(|| self.pid()).flatten()
+    }
+
+    /// The other host that it is on, if it is.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.live.as_ref().and_then(|live| live.process.host())
     }
 }
 

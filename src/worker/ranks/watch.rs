@@ -187,7 +187,7 @@ impl Watcher {
         let spill_directory = self.setup.spill_directory.clone();
         let mut lost = None;
         for slot in &mut self.slots {
-            let pid = slot.pid();
+            let pid = slot.own_pid();
             if let Some(error) = slot.look(now) {
                 remove_spill_of(&spill_directory, pid);
                 lost = lost.or(Some((slot.rank, error)));
@@ -230,7 +230,8 @@ impl Watcher {
         let block_bytes_max = theirs.fold(rank_0.device.block_bytes_max(), u64::min);
         let options = NetworkOptions { generation, block_bytes_max, ..rank_0.options };
         let (_, rank_count) = rank_0.place;
-        let mut invitations = rank_0.network.invite(rank_count, self.failures)?.into_iter();
+        let addresses: Vec<_> = self.slots.iter().filter_map(|slot| slot.news()?.link_address).collect();
+        let mut invitations = rank_0.network.invite(rank_count, self.failures, &addresses)?.into_iter();
         let own = invitations.next().ok_or_else(|| Error::internal("an invitation for no rank"))?;
         for (slot, (invitation, descriptors)) in self.slots.iter().zip(invitations) {
             let join = ToRank::Join { generation, block_bytes_max, invitation };
@@ -364,7 +365,7 @@ impl Watcher {
     fn end_rank(&mut self, rank: Rank, reason: &str, now: Instant) {
         let spill_directory = &self.setup.spill_directory;
         if let Some(slot) = self.slots.iter_mut().find(|slot| slot.rank == rank) {
-            let pid = slot.pid();
+            let pid = slot.own_pid();
             slot.end(reason, now);
             remove_spill_of(spill_directory, pid);
         }
@@ -381,6 +382,7 @@ impl Watcher {
             RankStatus {
                 rank: u32::from(slot.rank.0),
                 pid: slot.pid(),
+                host: self.setup.command.hosts.as_ref().map(|hosts| hosts.host_of(slot.rank).to_owned()),
                 state: match slot.phase() {
                     SlotPhase::Waiting => "waiting to restart",
                     SlotPhase::Starting => "starting",
@@ -410,7 +412,7 @@ impl Watcher {
             std::thread::sleep(END_POLL_INTERVAL);
         }
         for slot in &mut self.slots {
-            let pid = slot.pid();
+            let pid = slot.own_pid();
             // Dropped, it is killed and waited for.
             *slot = Slot::new(slot.rank, now);
             remove_spill_of(&self.setup.spill_directory, pid);
