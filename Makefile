@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-shuffle gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-shuffle simulate-ranks gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -65,6 +65,9 @@ bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERI
 
 bench-shuffle: ## Exchanges between GPUs: tests, then GB/s against what the network can do (DEVICE=emulated without GPUs)
 	@scripts/bench-shuffle.sh
+
+simulate-ranks: ## How exchanges scale to 1,024 ranks, reckoned from what two GPUs did
+	@python3 benches/simulate_ranks.py
 
 test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
 	@scripts/test-gpu.sh
