@@ -151,11 +151,7 @@ impl<'a> Compiler<'a> {
     fn compile(&mut self, expression: &Expression) -> Result<Typed> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(Error::new(
-                ErrorKind::NotSupported,
-                format!("expression nests too deep: more than {DEPTH_MAX} levels"),
-            )
-            .with_hint("Split the expression, for example over subqueries."));
+            return Err(too_deep());
         }
         let compiled = match expression {
             Expression::Column { id, .. } => self.load(*id),
@@ -236,9 +232,14 @@ impl<'a> Compiler<'a> {
         data_type: &DataType,
         apply: impl FnOnce(&mut Self, &Call<'_>) -> Result<Slot>,
     ) -> Result<Slot> {
-        let values =
-            arguments.iter().map(|argument| self.compile(argument)).collect::<Result<Vec<Typed>>>()?;
+        let values = self.values(arguments)?;
         apply(self, &Call { function, values: &values, data_type })
+    }
+
+    // Apart from whoever calls it, as the next ones, so that the frames of a level of nesting stay small.
+    #[inline(never)]
+    fn values(&mut self, arguments: &[Expression]) -> Result<Vec<Typed>> {
+        arguments.iter().map(|argument| self.compile(argument)).collect()
     }
 
     fn arithmetic(&mut self, call: &Call<'_>) -> Result<Slot> {
@@ -256,6 +257,7 @@ impl<'a> Compiler<'a> {
             .ok_or_else(|| Error::internal(format!("the input has no column {}", id.0)))
     }
 
+    #[inline(never)]
     fn load(&mut self, id: ColumnId) -> Result<Typed> {
         let (place, data_type) = self.column(id)?;
         let number = match self.loaded.iter().position(|loaded| *loaded == place) {
@@ -285,6 +287,7 @@ impl<'a> Compiler<'a> {
         typed(slot, data_type)
     }
 
+    #[inline(never)]
     fn literal(&mut self, literal: &Literal) -> Result<Typed> {
         if literal.value == Value::Null {
             // NULL has every type; `Numeric` is that of a parameter without a value.
@@ -295,6 +298,14 @@ impl<'a> Compiler<'a> {
         let slot = self.builder.constant(cell)?;
         typed(slot, &literal.data_type)
     }
+}
+
+#[cold]
+#[inline(never)]
+fn too_deep() -> Error {
+    let message = format!("expression nests too deep: more than {DEPTH_MAX} levels");
+    Error::new(ErrorKind::NotSupported, message)
+        .with_hint("Split the expression, for example over subqueries.")
 }
 
 /// By what a function is compiled.
