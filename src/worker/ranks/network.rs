@@ -88,11 +88,7 @@ impl RankNetwork {
             Some(listener) => {
                 let addresses: Vec<_> =
                     std::iter::once(listener.address()).chain(addresses.iter().copied()).collect();
-                let invitation = Invitation::Addresses { token: LinkToken::new()?, addresses };
-                Ok(vec![invitation; rank_count]
-                    .into_iter()
-                    .map(|invitation| (invitation, Vec::new()))
-                    .collect())
+                Ok(invite_alike(&Invitation::Addresses { token: LinkToken::new()?, addresses }, rank_count))
             }
         }
     }
@@ -141,33 +137,35 @@ fn invite_by_name(
     rank_count: usize,
     are_several_hosts: bool,
 ) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    if are_several_hosts {
-        let invitation = Invitation::Name { name: name.to_bytes(), descriptor_count: 0 };
-        return Ok(vec![invitation; rank_count]
-            .into_iter()
-            .map(|invitation| (invitation, Vec::new()))
-            .collect());
+    let named = |descriptor_count| Invitation::Name { name: name.to_bytes(), descriptor_count };
+    match are_several_hosts {
+        true => Ok(invite_alike(&named(0), rank_count)),
+        false => invite_by_links(rank_count, |RankLink { control, .. }| vec![control], named),
     }
+}
+
+fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    let both = |RankLink { control, data }| vec![control, data];
+    invite_by_links(rank_count, both, |descriptor_count| Invitation::Sockets { descriptor_count })
+}
+
+/// By what is handed over of links between all ranks of this host.
+fn invite_by_links(
+    rank_count: usize,
+    handed: impl Fn(RankLink) -> Vec<LinkSocket>,
+    invitation: impl Fn(u32) -> Invitation,
+) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
     let invite = |links: Vec<Option<RankLink>>| {
-        let descriptors: Vec<OwnedFd> =
-            links.into_iter().flatten().map(|link| link.control.into_descriptor()).collect();
-        let descriptor_count = descriptors.len() as u32;
-        (Invitation::Name { name: name.to_bytes(), descriptor_count }, descriptors)
+        let sockets = links.into_iter().flatten().flat_map(&handed);
+        let descriptors: Vec<OwnedFd> = sockets.map(LinkSocket::into_descriptor).collect();
+        (invitation(descriptors.len() as u32), descriptors)
     };
     Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect())
 }
 
-fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    let descriptors = |links: Vec<Option<RankLink>>| -> Vec<OwnedFd> {
-        let of_link = |link: RankLink| [link.control.into_descriptor(), link.data.into_descriptor()];
-        links.into_iter().flatten().flat_map(of_link).collect()
-    };
-    let invite = |links| {
-        let descriptors = descriptors(links);
-        let descriptor_count = descriptors.len() as u32;
-        (Invitation::Sockets { descriptor_count }, descriptors)
-    };
-    Ok(links_of_one_host(rank_count)?.into_iter().map(invite).collect())
+/// The same for all ranks, with nothing that is handed over.
+fn invite_alike(invitation: &Invitation, rank_count: usize) -> Vec<(Invitation, Vec<OwnedFd>)> {
+    (0..rank_count).map(|_| (invitation.clone(), Vec::new())).collect()
 }
 
 fn connect_by_sockets(

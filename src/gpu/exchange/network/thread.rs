@@ -8,8 +8,8 @@
 //!
 //! All ranks agree on rounds by taking part in them: the n-th of one is the n-th of all. A rank with news begins one at once; one without
 //! joins as soon as it hears of it; where it can't hear others, within [`NetworkOptions::round_interval`] while it knows of a query anywhere, and
-//! within [`NetworkOptions::idle_interval`] otherwise. So a rank that has not heard of a query yet does not hold up those that have for longer than that, and one that died
-//! is found although no query runs.
+//! within [`NetworkOptions::idle_interval`] otherwise. So a rank that has not heard of a query yet does not hold up those that have for
+//! longer than that, and one that died is found although no query runs.
 //!
 //! Invariants: every wait of this thread is a look at everything, a short pause, and patience that ends. What a rank told it keeps: blocks that
 //! were offered stay until a table says whether they move, and room only grows until then.

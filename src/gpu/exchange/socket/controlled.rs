@@ -17,8 +17,7 @@ use crate::{
 pub struct ControlledCommunicator<C> {
     control: ControlLinks,
     inner: C,
-    /// Groups that were begun, and that are over.
-    groups: (u64, u64),
+    groups_begun: u64,
 }
 
 impl<C: Communicator> ControlledCommunicator<C> {
@@ -28,7 +27,7 @@ impl<C: Communicator> ControlledCommunicator<C> {
     pub fn new(control: ControlLinks, inner: C) -> Self {
         let place = (inner.rank(), inner.rank_count());
         assert_eq!((control.rank(), control.rank_count()), place, "control and data of one rank");
-        Self { control, inner, groups: (0, 0) }
+        Self { control, inner, groups_begun: 0 }
     }
 }
 
@@ -55,15 +54,14 @@ impl<C: Communicator> Communicator for ControlledCommunicator<C> {
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
-        self.groups.0 += 1;
+        self.groups_begun += 1;
         self.inner.begin_transfers(sends, receives).map_err(|error| self.control.reason_of(error))
     }
 
     fn poll_transfers(&mut self) -> Result<u64> {
         let over = self.inner.poll_transfers().map_err(|error| self.control.reason_of(error))?;
-        self.groups.1 = over;
         // A device waits for a rank that is gone without a word.
-        if over < self.groups.0 {
+        if over < self.groups_begun {
             self.control.work();
             self.control.check_gone()?;
         }

@@ -133,15 +133,14 @@ impl SendingFragment {
             Target::OwnerOrAll { keys, .. } => {
                 let choice = chosen()?;
                 held = Some(HeldRows::take(&mut input, driver, (choice, outbox, operator))?);
-                let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
-                driver.work_for(operator, |driver| count_choice(driver, is_broadcast));
-                if is_broadcast { Route::All } else { Route::Owner(keys) }
+                if is_broadcast(choice, driver, operator)? { Route::All } else { Route::Owner(keys) }
             }
             Target::OwnerOrSelf { keys, .. } => {
-                let choice = chosen()?;
-                let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
-                driver.work_for(operator, |driver| count_choice(driver, is_broadcast));
-                if is_broadcast { Route::Stay } else { Route::Owner(keys) }
+                if is_broadcast(chosen()?, driver, operator)? {
+                    Route::Stay
+                } else {
+                    Route::Owner(keys)
+                }
             }
         };
         let has_more = held.as_ref().is_none_or(|held| !held.is_all);
@@ -190,36 +189,36 @@ pub(super) struct WayOut {
 
 impl WayOut {
     fn send(&self, driver: &mut Driver, chunk: Chunk, route: &Route) -> Result<()> {
-        let Self { outbox, received, .. } = self;
-        let queue = &driver.queue;
+        let Self { outbox, rank, received, .. } = self;
         let row_count = chunk.row_count as u64;
         let keys = match route {
-            Route::Owner(keys) => keys.evaluate_cells(queue, &Rows::from(chunk.clone()))?,
+            Route::Owner(keys) => keys.evaluate_cells(&driver.queue, &Rows::from(chunk.clone()))?,
             Route::All | Route::To(_) | Route::Stay => Vec::new(),
         };
         driver.check_faults()?;
-        let queue = &driver.queue;
-        let (counter, routing) = match route {
-            Route::Owner(_) => ("rows_sent", Routing::Hash { keys: &keys, nulls_match: true }),
-            Route::All => ("rows_sent", Routing::Broadcast),
-            Route::To(rank) => ("rows_sent", Routing::Gather(*rank)),
-            Route::Stay => ("rows_kept", Routing::Gather(self.rank)),
-        };
-        match route {
+        let routing = match route {
+            Route::Owner(_) => Routing::Hash { keys: &keys, nulls_match: true },
+            Route::All => Routing::Broadcast,
+            Route::To(rank) => Routing::Gather(*rank),
             Route::Stay => {
                 // What there is no room for goes by the exchange, which spills it.
                 if let Some(chunk) = received.keep(driver, chunk)? {
-                    outbox.send(queue, &chunk, &routing)?;
+                    outbox.send(&driver.queue, &chunk, &Routing::Gather(*rank))?;
                 }
+                driver.count("rows_kept", row_count);
+                return Ok(());
             }
-            _ => outbox.send(queue, &chunk, &routing)?,
-        }
-        driver.count(counter, row_count);
+        };
+        outbox.send(&driver.queue, &chunk, &routing)?;
+        driver.count("rows_sent", row_count);
         Ok(())
     }
 }
 
-/// Counts what the ranks have chosen, for who explains the query.
-fn count_choice(driver: &mut Driver, is_broadcast: bool) {
-    driver.count(if is_broadcast { BROADCAST_CHOSEN } else { SHUFFLE_CHOSEN }, 1);
+/// Whether the ranks broadcast the build side. Waits for them, and counts it for who explains the query.
+fn is_broadcast(choice: &BroadcastChoice, driver: &mut Driver, operator: usize) -> Result<bool> {
+    let is_broadcast = driver.while_waiting(|_| choice.is_broadcast())?;
+    let chosen = if is_broadcast { BROADCAST_CHOSEN } else { SHUFFLE_CHOSEN };
+    driver.work_for(operator, |driver| driver.count(chosen, 1));
+    Ok(is_broadcast)
 }
