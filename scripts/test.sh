@@ -80,14 +80,15 @@ run_rust() {
     fi
     passed=$(sed -nE 's/^test result: .* ([0-9]+) passed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
     failed=$(sed -nE 's/^test result: .* ([0-9]+) failed; .*/\1/p' "$log" | awk '{total += $1} END {print total + 0}')
-    # A crate that does not compile has no result line, and must count. So must a test that does not end.
-    if grep -qE '^error(\[|:)' "$log" && [[ $failed == 0 ]]; then failed=1; fi
+    # A crate that does not compile has no result line, and must count; what processes of tests print does not. So must a test
+    # that does not end.
+    if [[ $outcome != 0 && $failed == 0 ]]; then failed=1; fi
     if [[ $outcome == 124 ]]; then
         say "tests of Rust did not end in $rust_seconds_max s; those that run: $(unended "$log")"
         failed=$((failed + 1))
     fi
     count rust "$passed" "$failed"
-    grep -E '^test .* FAILED$|^error' "$log" > "$results/rust.failures" || true
+    if [[ $failed != 0 ]]; then grep -E '^test .* FAILED$|^error' "$log" > "$results/rust.failures" || true; fi
     return "$outcome"
 }
 

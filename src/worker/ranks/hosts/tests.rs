@@ -58,8 +58,8 @@ impl Listening {
         let names = vec!["127.0.0.1:1".to_owned(), listener.local_addr().unwrap().to_string()];
         let authority = authority();
         let hosts = hosts(&names, 1, 1, tls_files(folder.path(), "listener", &authority, &authority));
-        // No such test: the process ends at once.
-        let command = RankCommand { arguments: vec!["--no-such-option".into()], hosts: None };
+        // The process is this program once more, which is told to list no test, and ends at once.
+        let command = RankCommand { arguments: ["--list", "--exact", "no test"].map(Into::into).into(), hosts: None };
         let setup = ListenerSetup { hosts, command, spill_directory: folder.path().to_owned() };
         tokio::spawn(HostListener::new(setup).unwrap().serve_on(listener));
         Self { folder, names, authority }
