@@ -617,7 +617,7 @@ mod tests {
     /// A file with the content of one of the SQL tests' files.
     fn place(folder: &tempfile::TempDir, name: &str, content: &str) -> FileSet {
         let path = folder.path().join(name);
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+        let data = Path::new("../../regress/data");
         fs::copy(data.join(content), &path).unwrap();
         FileSet { paths: vec![path.display().to_string()] }
     }

@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn pages_that_are_kept_are_held_and_pages_that_were_dropped_are_not() {
         // In the sources' folder: a file system in memory drops nothing.
-        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut file = tempfile::tempfile_in(".").unwrap();
         file.write_all(&vec![7; 8 << 20]).unwrap();
         file.sync_all().unwrap();
         // SAFETY: the file is open; the call touches no memory of ours.

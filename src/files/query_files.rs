@@ -68,7 +68,7 @@ mod tests {
 
     fn place(folder: &tempfile::TempDir, content: &str) -> FileSet {
         let path = folder.path().join("t.parquet");
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+        let data = Path::new("../../regress/data");
         fs::copy(data.join(content), &path).unwrap();
         FileSet { paths: vec![path.display().to_string()] }
     }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn size_of(names: &[&str], filters: &[Expression]) -> ScanSize {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
+        let path = "../../regress/data/t1.parquet";
         let columns: Vec<ScanColumn> = names
             .iter()
             .enumerate()

@@ -320,7 +320,7 @@ mod tests {
     static ONE: Mutex<()> = Mutex::new(());
 
     fn folder(name: &str) -> PathBuf {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress").join(name)
+        Path::new("../../regress").join(name)
     }
 
     fn scratch(name: &str) -> PathBuf {

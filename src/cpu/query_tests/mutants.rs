@@ -101,7 +101,7 @@ async fn use_file(fixture: &Fixture, path: &Path, columns: &[ScanColumn]) -> Res
 
 /// Damages files in every way and reads them.
 async fn read_mutants(random: &mut Random) {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+    let data = Path::new("../../regress/data");
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for cache_bytes in [0, 64 << 20] {
         let fixture = Fixture::with_memory(MEMORY_BYTES, cache_bytes);

@@ -9,7 +9,7 @@ mod gpu;
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -70,7 +70,7 @@ fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> Re
 }
 
 fn parquet_files() -> Vec<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../regress/data");
+    let own = PathBuf::from("../../regress/data");
     let named = std::env::var("PYSTACHIO_TEST_PARQUET").unwrap_or_default();
     let folders = named.split(':').filter(|name| !name.is_empty()).map(PathBuf::from);
     let mut files = Vec::new();
