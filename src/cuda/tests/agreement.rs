@@ -7,11 +7,7 @@
 
 mod gpu;
 
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use arrow::array::RecordBatch;
 use pystachio_files::{FileCatalog, chunk_range, file_type};

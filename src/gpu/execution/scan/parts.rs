@@ -238,7 +238,7 @@ mod tests {
 
     fn row_groups(row_counts: &[u32]) -> Vec<RowGroup> {
         let catalog = FileCatalog::default();
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../regress/data/t1.parquet");
+        let path = "../../regress/data/t1.parquet";
         let file = catalog.open_all(&FileSet { paths: vec![path.to_owned()] }).unwrap().remove(0);
         let file = Arc::new(ScanFile::new(file, Vec::new()));
         let row_group = |(index, row_count): (usize, &u32)| RowGroup {

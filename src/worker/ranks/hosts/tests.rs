@@ -59,7 +59,8 @@ impl Listening {
         let authority = authority();
         let hosts = hosts(&names, 1, 1, tls_files(folder.path(), "listener", &authority, &authority));
         // The process is this program once more, which is told to list no test, and ends at once.
-        let command = RankCommand { arguments: ["--list", "--exact", "no test"].map(Into::into).into(), hosts: None };
+        let command =
+            RankCommand { arguments: ["--list", "--exact", "no test"].map(Into::into).into(), hosts: None };
         let setup = ListenerSetup { hosts, command, spill_directory: folder.path().to_owned() };
         tokio::spawn(HostListener::new(setup).unwrap().serve_on(listener));
         Self { folder, names, authority }
