@@ -67,15 +67,36 @@ KERNEL(gather_cells, GatherCells, BLOCK_THREADS) {
     }
 }
 
+// Bytes of a word.
+#define WORD_BYTES 4
+
 template <class T>
 DEVICE void copy_words(uint64_t source, uint64_t target, uint64_t bytes) {
     for (uint64_t word = threadIdx.x; word < bytes / sizeof(T); word += BLOCK_THREADS) ((T *)target)[word] = ((const T *)source)[word];
 }
 
+// Bytes whose source and target have different places in their words: whole words are written, each from two that are read. What is read
+// beside the range lies in words that have bytes of it.
+DEVICE void copy_shifted(uint64_t source, uint64_t target, uint64_t bytes) {
+    const uint64_t to_word = (WORD_BYTES - target % WORD_BYTES) % WORD_BYTES;
+    const uint64_t before = to_word < bytes ? to_word : bytes, words = (bytes - before) / WORD_BYTES;
+    const uint64_t after = bytes - before - words * WORD_BYTES;
+    const uint64_t first = source + before, shift = first % WORD_BYTES;
+    const uint32_t *sources = (const uint32_t *)(first - shift);
+    uint32_t *targets = (uint32_t *)(target + before);
+    for (uint64_t word = threadIdx.x; word < words; word += BLOCK_THREADS) {
+        const uint64_t low = sources[word], high = shift ? sources[word + 1] : 0;
+        targets[word] = (uint32_t)((low | high << 32) >> (8 * shift));
+    }
+    if (threadIdx.x >= before + after) return;
+    const uint64_t place = threadIdx.x < before ? threadIdx.x : bytes - after + (threadIdx.x - before);
+    ((uint8_t *)target)[place] = ((const uint8_t *)source)[place];
+}
+
 // Bytes from some places to others that they do not overlap with; one tile of a range a block.
 //
 // Grid:    the tiles of all ranges.
-// Traffic: every byte once read and once written, in words as large as addresses and lengths allow.
+// Traffic: every byte once read and once written, in words as large as addresses and lengths allow, of 4 bytes at least.
 KERNEL(copy_ranges, CopyRanges, BLOCK_THREADS) {
     uint32_t place = 0;
     while (place + 1 < args.range_count && args.ranges[place + 1].first_tile <= blockIdx.x) place++;
@@ -85,8 +106,9 @@ KERNEL(copy_ranges, CopyRanges, BLOCK_THREADS) {
     const uint64_t source = range.source + offset, target = range.target + offset;
     const uint64_t bits = source | target | bytes;
     if (bits % 16 == 0) copy_words<Cell16>(source, target, bytes);
-    else if (bits % 4 == 0) copy_words<uint32_t>(source, target, bytes);
-    else copy_words<uint8_t>(source, target, bytes);
+    else if (bits % 8 == 0) copy_words<uint64_t>(source, target, bytes);
+    else if (bits % WORD_BYTES == 0) copy_words<uint32_t>(source, target, bytes);
+    else copy_shifted(source, target, bytes);
 }
 
 KERNEL(mark_rows, MarkRows, BLOCK_THREADS) {

@@ -584,13 +584,13 @@ pub struct ExchangeTraffic {
     pub exchange: String,
     /// What the ranks have chosen, where a shuffle could become a broadcast.
     pub choice: Option<ExchangeChoice>,
-    /// Rows that the rank has given to it; one that every rank gets counts once.
+    /// Rows that the rank has given to others; one that every rank gets counts once.
     pub sent_rows: u64,
-    /// Rows that stayed on the rank as the other side of their join was broadcast.
+    /// Rows that stayed on the rank, which no other one gets.
     pub kept_rows: u64,
-    /// Bytes of blocks that the rank has sent, to itself too, once for each rank that got them.
+    /// Bytes of blocks that the rank has sent, once for each rank that got them.
     pub sent_bytes: u64,
-    /// Rows that came.
+    /// Rows that came. Of rows that every rank gets, also its own.
     pub received_rows: u64,
     /// Bytes of blocks that came.
     pub received_bytes: u64,

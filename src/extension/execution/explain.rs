@@ -13,8 +13,8 @@
 //!   Rank Plan:
 //!     Merge …: the order of all ranks' rows
 //!   Exchanges:                               ANALYZE
-//!     Shuffle 0: rows=6000 bytes=96000 skew=1.02
-//!       rank 0: sent …
+//!     Shuffle 0: rows=6000 kept=3010 bytes=96000 skew=1.02
+//!       rank 0: kept …, sent …
 //!   Engine Time: 12.3 ms (…)                   ANALYZE
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
@@ -227,19 +227,21 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
     }
     let mut lines = Vec::new();
     for (exchange, of_ranks) in by_exchange {
-        let received: u64 = of_ranks.iter().map(|traffic| traffic.received_bytes).sum();
-        let most = of_ranks.iter().map(|traffic| traffic.received_bytes).max().unwrap_or(0);
-        let mean = received as f64 / of_ranks.len() as f64;
-        let skew = if received == 0 { 1.0 } else { most as f64 / mean };
-        let rows: u64 = of_ranks.iter().map(|traffic| traffic.sent_rows).sum();
-        let kept: u64 = of_ranks.iter().map(|traffic| traffic.kept_rows).sum();
+        let sum = |of: fn(&ExchangeTraffic) -> u64| of_ranks.iter().map(|traffic| of(traffic)).sum::<u64>();
+        // Rows of each rank afterwards.
+        let rows_on = |traffic: &ExchangeTraffic| traffic.kept_rows + traffic.received_rows;
+        let most = of_ranks.iter().map(|traffic| rows_on(traffic)).max().unwrap_or(0);
+        let mean = sum(rows_on) as f64 / of_ranks.len() as f64;
+        let skew = if most == 0 { 1.0 } else { most as f64 / mean };
+        let (sent, kept) = (sum(|traffic| traffic.sent_rows), sum(|traffic| traffic.kept_rows));
         let choice = match of_ranks.iter().find_map(|traffic| traffic.choice) {
-            None => String::new(),
-            Some(ExchangeChoice::Shuffle) => ", shuffled".to_owned(),
-            Some(ExchangeChoice::Broadcast) if kept > 0 => format!(", stayed rows={kept}"),
-            Some(ExchangeChoice::Broadcast) => ", broadcast".to_owned(),
+            None => "",
+            Some(ExchangeChoice::Shuffle) => ", shuffled",
+            Some(ExchangeChoice::Broadcast) if sent == 0 && kept > 0 => ", stayed",
+            Some(ExchangeChoice::Broadcast) => ", broadcast",
         };
-        lines.push(format!("{exchange}{choice}: rows={rows} bytes={received} skew={skew:.2}"));
+        let (rows, bytes) = (sent + kept, sum(|traffic| traffic.received_bytes));
+        lines.push(format!("{exchange}{choice}: rows={rows} kept={kept} bytes={bytes} skew={skew:.2}"));
         for traffic in of_ranks {
             lines.push(format!("  {}", traffic_line(traffic, with_times)));
         }
@@ -250,9 +252,10 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
 }
 
 fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
-    let ExchangeTraffic { rank, sent_rows, sent_bytes, received_rows, received_bytes, .. } = traffic;
+    let ExchangeTraffic { rank, sent_rows, kept_rows, sent_bytes, received_rows, received_bytes, .. } =
+        traffic;
     let mut line = format!(
-        "rank {rank}: sent rows={sent_rows} bytes={sent_bytes}, received rows={received_rows} bytes={received_bytes}"
+        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}, received rows={received_rows} bytes={received_bytes}"
     );
     if with_times {
         // Bytes a microsecond are megabytes a second.

@@ -23,6 +23,9 @@ use super::{
 };
 use crate::device::Stream;
 
+/// Blocks that somebody takes at once, however many are there: what follows for them is as many again.
+const BLOCKS_AT_ONCE_MAX: usize = 32;
+
 /// Blocks that came.
 pub(super) struct Inbox {
     extent: Arc<RegionExtent>,
@@ -118,25 +121,41 @@ impl InboxConsumer {
     ///
     /// What the query failed with, `Cancelled`, and faults of the device.
     pub fn take(&self, stream: Stream) -> Result<Option<ReceivedBlock>> {
+        Ok(self.take_some(stream, 1)?.pop())
+    }
+
+    /// All blocks that are there, of which there is one at least until all senders have ended; otherwise as [`InboxConsumer::take`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`InboxConsumer::take`].
+    pub fn take_all(&self, stream: Stream) -> Result<Vec<ReceivedBlock>> {
+        self.take_some(stream, BLOCKS_AT_ONCE_MAX)
+    }
+
+    fn take_some(&self, stream: Stream, count_max: usize) -> Result<Vec<ReceivedBlock>> {
         let Exchange { inbox, health, counters, .. } = &*self.exchange;
         let begun = Instant::now();
         let mut state = inbox.lock();
-        let taken = loop {
+        let taken: Vec<(Rank, RegionBlock)> = loop {
             health.check()?;
-            if let Some(taken) = state.blocks.pop_front() {
-                break Some(taken);
-            }
-            if state.have_senders_ended && state.incoming_count == 0 {
-                break None;
+            let count = state.blocks.len().min(count_max);
+            if count > 0 || (state.have_senders_ended && state.incoming_count == 0) {
+                break state.blocks.drain(..count).collect();
             }
             state = account(inbox.changed.wait_timeout(state, STOP_INTERVAL)).0;
         };
         drop(state);
         counters.note_consumer_waited(begun);
-        let Some((from, block)) = taken else { return Ok(None) };
-        // Before the stream could fail to be told, nothing of it uses the block.
+        // Before the stream could fail to be told, nothing of it uses the blocks.
         inbox.extent.region().use_on(stream)?;
-        Ok(Some(ReceivedBlock { from, block: Some(block), exchange: self.exchange.clone(), stream }))
+        let received = |(from, block)| ReceivedBlock {
+            from,
+            block: Some(block),
+            exchange: self.exchange.clone(),
+            stream,
+        };
+        Ok(taken.into_iter().map(received).collect())
     }
 }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! driver ─► OutboxProducer ─► outbox ─┐                                   ┌─► inbox ─► InboxConsumer ─► driver
 //! driver ─► OutboxProducer ─► outbox ─┼─► the one network thread ◄─ rounds ─► that of every other rank
-//!   packs blocks in the region        └──── blocks as they are taken ─────┘      unpacks blocks, lets go of them
+//!   packs blocks in the region,       └──── blocks as they are taken ─────┘      unpacks blocks, lets go of them
+//!   keeps its rank's own rows
 //! ```
 //!
 //! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: one between
@@ -13,7 +14,7 @@
 //! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
-//! - `block.rs`, `pack.rs`: how rows lie in a block, and how they come there and back
+//! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back
 //!
 //! A round: every rank tells what each open exchange has ready for whom, how much room it has, which have ended and which queries
 //! it gives up. From that table every rank knows which blocks move, without another word, and begins those transfers. While they are on
@@ -53,6 +54,7 @@ mod round;
 mod socket;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod waker;
 
 use std::fmt;

@@ -296,7 +296,7 @@ impl ExchangeNetwork {
         Ok(Arc::new(Exchange {
             key: ExchangeKey { query: health.id, exchange: spec.id },
             health: health.clone(),
-            outbox: Outbox::new(extent(spec.outbox_bytes)?, self.rank_count, limits),
+            outbox: Outbox::new(extent(spec.outbox_bytes)?, (self.rank, self.rank_count), limits),
             inbox: Inbox::new(extent(spec.inbox_bytes)?),
             counters: Counters::default(),
             announcement: Announcement::default(),

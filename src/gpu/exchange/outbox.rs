@@ -32,6 +32,8 @@ pub enum Destination {
     Rank(Rank),
     /// Every rank, this one included.
     All,
+    /// Every rank but this one.
+    Others,
 }
 
 /// When blocks are worth a round.
@@ -51,6 +53,8 @@ pub(super) struct GatherLimits {
 pub(super) struct Outbox {
     extent: Arc<RegionExtent>,
     limits: GatherLimits,
+    /// This rank.
+    rank: Rank,
     state: Mutex<OutboxState>,
     pub(super) changed: Condvar,
 }
@@ -90,15 +94,19 @@ impl DestinationQueue {
 }
 
 impl Outbox {
-    /// An outbox with one producer.
-    pub(super) fn new(extent: Arc<RegionExtent>, rank_count: usize, limits: GatherLimits) -> Self {
+    /// An outbox of one of so many ranks, with one producer.
+    pub(super) fn new(
+        extent: Arc<RegionExtent>,
+        (rank, rank_count): (Rank, usize),
+        limits: GatherLimits,
+    ) -> Self {
         let state = OutboxState {
             packing: Vec::new(),
             destinations: (0..rank_count).map(|_| DestinationQueue::default()).collect(),
             producer_count: 1,
             waiting_count: 0,
         };
-        Self { extent, limits, state: Mutex::new(state), changed: Condvar::new() }
+        Self { extent, limits, rank, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, OutboxState> {
@@ -122,15 +130,14 @@ impl Outbox {
                 continue;
             }
             let block = Arc::new(pushed.block);
-            match pushed.destination {
-                Destination::Rank(rank) => {
-                    if let Some(queue) = state.destinations.get_mut(rank.place()) {
-                        queue.push(now, block);
-                    }
-                }
-                Destination::All => {
-                    state.destinations.iter_mut().for_each(|queue| queue.push(now, block.clone()));
-                }
+            let is_meant = |rank: usize| match pushed.destination {
+                Destination::Rank(destination) => destination.place() == rank,
+                Destination::All => true,
+                Destination::Others => self.rank.place() != rank,
+            };
+            let destinations = state.destinations.iter_mut().enumerate();
+            for (_, queue) in destinations.filter(|(rank, _)| is_meant(*rank)) {
+                queue.push(now, block.clone());
             }
         }
         state.packing = packing;
@@ -213,6 +220,11 @@ impl OutboxProducer {
     /// The first producer of an outbox.
     pub(super) fn first(exchange: Arc<Exchange>) -> Self {
         Self { exchange, is_finished: false }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> Rank {
+        self.exchange.outbox.rank
     }
 
     /// How many ranks there are.

@@ -1,12 +1,13 @@
-//! Rows into blocks and back.
+//! Rows into blocks.
 //!
 //! ```text
-//! chunk ─ keys ─► whose each row is ─► for each destination blocks, all columns in one pass: cells, validity, lengths, text
-//! chunk ◄─ cells of text by lengths ◄─ copy ◄─ block
+//! chunk ─ keys ─► whose each row is ─┬─► for each other rank blocks, all columns in one pass: cells, validity, lengths, text
+//!                                    └─► in the same pass this rank's own: a chunk
 //! ```
 //!
 //! A cell of a fixed width is read once and written once, in its block; a text's bytes too. Only the cells of texts are put in
-//! the order of destinations before, since how much text a block has is known by that order.
+//! the order of destinations before, since how much text a block has is known by that order. A rank's own rows are in no block, and their
+//! texts stay where they are.
 //!
 //! Rows are collected before they get here: a chunk becomes a block or more for every destination, and small ones cost as
 //! many launches as large ones.
@@ -18,14 +19,14 @@
 
 use std::ops::Range;
 
-use pystachio_plan::{DataType, Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    BLOCK_ALIGNMENT, Destination, OutboxProducer, OutgoingBlock, Rank, ReceivedBlock,
-    block::{BlockColumn, BlockLayout, BlockParts, head_bytes},
+    BLOCK_ALIGNMENT, Destination, OutboxProducer, OutgoingBlock, Rank,
+    block::{BlockColumn, BlockLayout, BlockParts},
 };
 use crate::{
-    device::{CellType, Chunk, Column},
+    device::{Buffer, CellType, Chunk, Column},
     operation::{
         ByteRange, DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, EXCHANGE_LEVEL, HashPartitioning,
         MeasuredText, PARTITIONS_MAX, Queue, RowOwners,
@@ -67,6 +68,53 @@ struct FilledBlock<'a> {
     block: OutgoingBlock,
 }
 
+/// Rows of a chunk that stay here.
+struct OwnedRows {
+    chunk: Chunk,
+    /// Where their cells go, but for text.
+    target: DealTarget,
+}
+
+impl OwnedRows {
+    /// The rows, when their cells have been dealt.
+    fn finish(self, queue: &Queue) -> Chunk {
+        self.chunk.columns.iter().for_each(|column| queue.spoil_nulls(column, self.chunk.row_count));
+        self.chunk
+    }
+}
+
+/// Parts of one piece of memory, one after another.
+#[derive(Default)]
+struct Places {
+    end: u64,
+}
+
+impl Places {
+    fn next(&mut self, bytes: u64) -> u64 {
+        let start = self.end;
+        self.end = (start + bytes).next_multiple_of(BLOCK_ALIGNMENT);
+        start
+    }
+
+    /// For the cells of so many rows of a column, and their validity.
+    fn part(&mut self, column: &Column, row_count: u64) -> DealTargetPart {
+        DealTargetPart {
+            values_offset_bytes: self.next(row_count * u64::from(column.cell_type.bytes())),
+            validity_offset_bytes: if column.validity.is_some() { self.next(row_count) } else { 0 },
+        }
+    }
+}
+
+/// A column like another one, of the rows that lie in a part of memory.
+fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (DealTargetPart, usize)) -> Column {
+    let rows = row_count as u64;
+    Column {
+        values: memory.slice(part.values_offset_bytes, rows * u64::from(like.cell_type.bytes())),
+        validity: like.validity.as_ref().map(|_| memory.slice(part.validity_offset_bytes, rows)),
+        ..like.clone()
+    }
+}
+
 /// A chunk whose rows have been given an order in which they leave.
 struct LeavingChunk {
     chunk: Chunk,
@@ -83,8 +131,8 @@ struct LeavingText {
 }
 
 impl OutboxProducer {
-    /// Sends the rows of a chunk. Waits for the device where rows are spread or have text, and for room as [`OutboxProducer::reserve`].
-    /// All chunks of one producer go through one queue.
+    /// Sends the rows of a chunk, this rank's own included. Waits for the device where rows are spread or have text, and for room as
+    /// [`OutboxProducer::reserve`]. All chunks of one producer go through one queue.
     ///
     /// # Errors
     ///
@@ -95,17 +143,51 @@ impl OutboxProducer {
             return Ok(());
         }
         let whole = |destination| vec![(destination, 0..chunk.row_count)];
-        let (owners, ranges) = match routing {
+        let (owners, shares) = match routing {
             Routing::Broadcast => (None, whole(Destination::All)),
             Routing::Gather(rank) => (None, whole(Destination::Rank(*rank))),
             Routing::Hash { keys, nulls_match } => {
                 let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
-                let ranges = shares_of(&owners);
-                (Some(owners), ranges)
+                let shares = shares_of(&owners);
+                (Some(owners), shares)
             }
         };
         let leaving = LeavingChunk::new(queue, chunk, owners)?;
-        leaving.send(queue, self, &leaving.pieces(queue, ranges, self.block_bytes_max())?)
+        leaving.send(queue, self, (shares, None))?;
+        Ok(())
+    }
+
+    /// Sends the rows of a chunk that other ranks get, as [`OutboxProducer::send`] does. This rank's own are returned, in memory of the queue's query
+    /// after what the queue was given; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// As of [`OutboxProducer::send`].
+    pub fn send_to_others(&self, queue: &Queue, chunk: &Chunk, routing: &Routing) -> Result<Option<Chunk>> {
+        if chunk.row_count == 0 || !self.is_wanted() {
+            return Ok(None);
+        }
+        let own = Destination::Rank(self.rank());
+        let whole = |destination| (vec![(destination, 0..chunk.row_count)], None);
+        match routing {
+            Routing::Gather(rank) if *rank == self.rank() => Ok(Some(chunk.clone())),
+            Routing::Gather(rank) => {
+                LeavingChunk::new(queue, chunk, None)?.send(queue, self, whole(Destination::Rank(*rank)))
+            }
+            Routing::Broadcast => {
+                if self.rank_count() > 1 {
+                    LeavingChunk::new(queue, chunk, None)?.send(queue, self, whole(Destination::Others))?;
+                }
+                Ok(Some(chunk.clone()))
+            }
+            Routing::Hash { keys, nulls_match } => {
+                let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
+                let (owned, shares): (Vec<Share>, _) =
+                    shares_of(&owners).into_iter().partition(|(destination, _)| *destination == own);
+                let owned = owned.into_iter().next().map(|(_, rows)| rows);
+                LeavingChunk::new(queue, chunk, Some(owners))?.send(queue, self, (shares, owned))
+            }
+        }
     }
 
     fn assign_owners(
@@ -216,12 +298,20 @@ impl LeavingChunk {
         BlockLayout::new(row_count, &columns)
     }
 
-    /// Sends pieces: fills as many blocks at once as there is room for without a wait.
-    fn send(&self, queue: &Queue, producer: &OutboxProducer, pieces: &[Piece]) -> Result<()> {
-        let mut pieces = pieces;
-        while !pieces.is_empty() {
+    /// Sends shares: fills as many blocks at once as there is room for without a wait. What stays is dealt with the first of them.
+    fn send(
+        &self,
+        queue: &Queue,
+        producer: &OutboxProducer,
+        (shares, owned): (Vec<Share>, Option<Range<usize>>),
+    ) -> Result<Option<Chunk>> {
+        let pieces = self.pieces(queue, shares, producer.block_bytes_max())?;
+        let owned = owned.map(|rows| self.owned_rows(queue, rows)).transpose()?;
+        let mut pieces = pieces.as_slice();
+        let mut undealt = owned.as_ref();
+        while !pieces.is_empty() || undealt.is_some() {
             let mut filled: Vec<FilledBlock<'_>> = Vec::new();
-            for piece in pieces.iter().take(DEAL_BLOCKS_MAX) {
+            for piece in pieces.iter().take(DEAL_BLOCKS_MAX - usize::from(undealt.is_some())) {
                 let layout = self.layout(piece.rows.len(), &piece.text);
                 let layout = layout.ok_or_else(|| Error::internal("a block without a layout"))?;
                 let block = match filled.is_empty() {
@@ -231,17 +321,43 @@ impl LeavingChunk {
                 let Some(block) = block else { break };
                 filled.push(FilledBlock { piece, layout, block });
             }
-            self.fill(queue, &filled)?;
+            self.fill(queue, &filled, undealt.take())?;
             pieces = pieces.get(filled.len()..).unwrap_or_default();
             for FilledBlock { piece, block, .. } in filled {
                 block.push(piece.destination)?;
             }
         }
-        Ok(())
+        Ok(owned.map(|owned| owned.finish(queue)))
     }
 
-    /// Writes pieces into their blocks.
-    fn fill(&self, queue: &Queue, filled: &[FilledBlock<'_>]) -> Result<()> {
+    /// Memory for rows that stay. What they have of text is in it afterwards.
+    fn owned_rows(&self, queue: &Queue, rows: Range<usize>) -> Result<OwnedRows> {
+        let row_count = rows.len() as u64;
+        let mut places = Places::default();
+        let parts: Vec<DealTargetPart> =
+            self.chunk.columns.iter().map(|column| places.part(column, row_count)).collect();
+        let memory = queue.allocate::<u8>(places.end)?;
+        let mut texts = self.texts.iter();
+        let (mut columns, mut fixed, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
+        for (column, part) in self.chunk.columns.iter().zip(&parts) {
+            let owned = part_of_memory(&memory, column, (*part, rows.len()));
+            match is_text(column) {
+                true => {
+                    let LeavingText { column: ordered, .. } =
+                        texts.next().ok_or_else(|| Error::internal("a text column without an order"))?;
+                    add_owned_cells(&mut ranges, ordered, &owned, rows.start);
+                }
+                false => fixed.push(*part),
+            }
+            columns.push(owned);
+        }
+        queue.copy_ranges(&ranges)?;
+        let target = DealTarget { rows: rows.clone(), address: memory.address(), parts: fixed };
+        Ok(OwnedRows { chunk: Chunk { row_count: rows.len(), columns }, target })
+    }
+
+    /// Writes pieces into their blocks, and rows that stay into their memory.
+    fn fill(&self, queue: &Queue, filled: &[FilledBlock<'_>], owned: Option<&OwnedRows>) -> Result<()> {
         let mut ranges = Vec::new();
         for FilledBlock { piece, layout, block } in filled {
             queue.memory().upload_to(&layout.encode_head(), block.address(), queue.stream())?;
@@ -250,7 +366,11 @@ impl LeavingChunk {
         let fixed: Vec<&Column> = self.chunk.columns.iter().filter(|column| !is_text(column)).collect();
         match &self.owners {
             Some(owners) => {
-                let targets: Vec<DealTarget> = filled.iter().map(FilledBlock::target).collect();
+                let mut targets: Vec<DealTarget> = filled.iter().map(FilledBlock::target).collect();
+                if let Some(OwnedRows { target, .. }) = owned {
+                    let place = targets.partition_point(|other| other.rows.start < target.rows.start);
+                    targets.insert(place, target.clone());
+                }
                 queue.deal(owners, &fixed, &targets)?;
             }
             None => {
@@ -319,6 +439,18 @@ fn add_cells(
     }
 }
 
+/// Adds what copies the cells of rows that stay, which begin at a place in the order of owners, and their validity.
+fn add_owned_cells(ranges: &mut Vec<ByteRange>, ordered: &Column, owned: &Column, first_row: usize) {
+    let mut add = |source: &Buffer, target: &Buffer, cell_bytes: u64| {
+        let source = source.address() + first_row as u64 * cell_bytes;
+        ranges.push(ByteRange { source, target: target.address(), bytes: target.bytes() });
+    };
+    add(&ordered.values, &owned.values, u64::from(owned.cell_type.bytes()));
+    if let (Some(source), Some(target)) = (&ordered.validity, &owned.validity) {
+        add(source, target, 1);
+    }
+}
+
 /// The cells of columns, and their validity, in the order of owners. What cells point to they keep.
 fn order_cells(
     queue: &Queue,
@@ -326,30 +458,17 @@ fn order_cells(
     columns: &[&Column],
     row_count: usize,
 ) -> Result<Vec<Column>> {
-    let mut end = 0;
-    let mut place = |bytes: u64| {
-        let start = end;
-        end = (start + bytes).next_multiple_of(BLOCK_ALIGNMENT);
-        start
-    };
-    let rows = row_count as u64;
-    let part = |column: &&Column| DealTargetPart {
-        values_offset_bytes: place(rows * u64::from(column.cell_type.bytes())),
-        validity_offset_bytes: if column.validity.is_some() { place(rows) } else { 0 },
-    };
-    let parts: Vec<DealTargetPart> = columns.iter().map(part).collect();
     if columns.is_empty() {
         return Ok(Vec::new());
     }
-    let cells = queue.allocate::<u8>(end)?;
+    let mut places = Places::default();
+    let parts: Vec<DealTargetPart> =
+        columns.iter().map(|column| places.part(column, row_count as u64)).collect();
+    let cells = queue.allocate::<u8>(places.end)?;
     let target = DealTarget { rows: 0..row_count, address: cells.address(), parts };
     queue.deal(owners, columns, std::slice::from_ref(&target))?;
     let ordered = |(column, part): (&&Column, &DealTargetPart)| {
-        let column = Column {
-            values: cells.slice(part.values_offset_bytes, rows * u64::from(column.cell_type.bytes())),
-            validity: column.validity.as_ref().map(|_| cells.slice(part.validity_offset_bytes, rows)),
-            ..(*column).clone()
-        };
+        let column = part_of_memory(&cells, column, (*part, row_count));
         queue.spoil_nulls(&column, row_count);
         column
     };
@@ -361,48 +480,4 @@ fn cut_rows(rows: &Range<usize>, parts: u64) -> impl Iterator<Item = Range<usize
     let part = (rows.len() as u64).div_ceil(parts.max(1)).max(1) as usize;
     let end = rows.end;
     rows.clone().step_by(part).map(move |first| first..(first + part).min(end))
-}
-
-impl ReceivedBlock {
-    /// Its rows, in memory of the queue's query. Waits for the device. The block's room is given again when the queue has copied it.
-    ///
-    /// # Errors
-    ///
-    /// As of [`BlockLayout::decode_head`] and [`Queue`].
-    ///
-    /// # Panics
-    ///
-    /// If it was taken for another stream than the queue's.
-    pub fn unpack(self, queue: &Queue, types: &[DataType]) -> Result<Chunk> {
-        assert_eq!(self.stream(), queue.stream(), "the stream that uses a block");
-        let head_bytes = head_bytes(types.len()).min(self.bytes());
-        let head: Vec<u8> =
-            queue.memory().download_from(self.address(), head_bytes as usize, queue.stream())?;
-        let layout = BlockLayout::decode_head(&head, self.bytes(), types)?;
-        let bytes = layout.bytes - head_bytes;
-        let parts = queue.allocate::<u8>(bytes)?;
-        queue.copy(self.address() + head_bytes, parts.address(), bytes)?;
-        drop(self);
-        let part = |offset_bytes: u64, bytes: u64| parts.slice(offset_bytes - head_bytes, bytes);
-        let row_count = layout.row_count;
-        let column = |(data_type, (column, places)): (&DataType, &(BlockColumn, _))| {
-            let BlockParts { values_offset_bytes, values_bytes, validity_offset_bytes, text_offset_bytes } =
-                *places;
-            let values = part(values_offset_bytes, values_bytes);
-            let validity = column.is_nullable.then(|| part(validity_offset_bytes, row_count as u64));
-            let (values, strings) = match column.cell_type {
-                CellType::String => {
-                    let text = part(text_offset_bytes, column.text_bytes);
-                    (queue.place_text(&values, &text, row_count)?, vec![text])
-                }
-                _ => (values, Vec::new()),
-            };
-            let cell_type = column.cell_type;
-            let column = Column { data_type: data_type.clone(), cell_type, values, validity, strings };
-            queue.spoil_nulls(&column, row_count);
-            Ok(column)
-        };
-        let columns = types.iter().zip(&layout.columns).map(column).collect::<Result<_>>()?;
-        Ok(Chunk { row_count, columns })
-    }
 }

@@ -7,7 +7,8 @@ use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{CellType, Chunk, Column, DeviceMemory},
     exchange::{
-        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, NetworkOptions, QueryId, Routing,
+        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, NetworkOptions, QueryId, ReceivedBlock,
+        Routing,
     },
     operation::Queue,
 };
@@ -126,7 +127,7 @@ fn shuffle(
                 let chunk = chunk(&queue, row_count, columns)?;
                 for _ in 0..count {
                     let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
-                    producer.send(&queue, &chunk, &routing)?;
+                    drop(producer.send_to_others(&queue, &chunk, &routing)?);
                 }
                 producer.finish();
                 Ok(())
@@ -136,8 +137,12 @@ fn shuffle(
         producer.finish();
         let queue = Queue::new(memory)?;
         let types = vec![DataType::Int64; columns];
-        while let Some(block) = consumer.take(queue.stream())? {
-            drop(block.unpack(&queue, &types)?);
+        loop {
+            let blocks = consumer.take_all(queue.stream())?;
+            if blocks.is_empty() {
+                break;
+            }
+            drop(ReceivedBlock::unpack(blocks, &queue, &types)?);
         }
         sending.into_iter().try_for_each(|sender| sender.join().unwrap())
     })?;

@@ -154,6 +154,7 @@ impl Part {
         let rank_count = self.network.rank_count();
         let is_for_us = |label: &Label| match label.shape(kind, rank_count).1 {
             Some(Destination::All) => true,
+            Some(Destination::Others) => label.from != u64::from(self.rank.0),
             Some(Destination::Rank(rank)) => rank == self.rank,
             None => false,
         };

@@ -6,7 +6,7 @@ use arrow::util::display::ArrayFormatter;
 use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{Buffer, CellType, Chunk, Column, StringCell},
-    exchange::{ExchangeId, ExchangeSpec, QueryId, Rank, Routing},
+    exchange::{ExchangeId, ExchangeSpec, QueryId, Rank, ReceivedBlock, Routing},
     operation::{Queue, column_schema, to_arrow},
 };
 use pystachio_plan::{DataType, Result};
@@ -117,7 +117,7 @@ pub fn move_rows(member: &Member, folder: &Path) {
         let queue = Queue::new(&member.memory(MEMORY_BYTES)).unwrap();
         let mut received = Vec::new();
         while let Some(block) = consumer.take(queue.stream()).unwrap() {
-            received.extend(lines(&queue, &block.unpack(&queue, &types()).unwrap()));
+            received.extend(lines(&queue, &ReceivedBlock::unpack(vec![block], &queue, &types()).unwrap()));
         }
         sending.join().unwrap().unwrap();
         open.finish().unwrap();

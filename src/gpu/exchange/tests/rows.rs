@@ -97,13 +97,16 @@ enum Way {
     Gather,
 }
 
-/// What one rank sent and got, as lines; of what it got its keys and the chunks' counts.
+/// What one rank sent and got, as lines.
 struct Moved {
     sent: Vec<String>,
     received: Vec<String>,
+    /// Of what it got, what it had kept.
+    kept_count: usize,
 }
 
-fn move_rows(rank: &TestRank, seed: u64, way: Way) -> Result<Moved> {
+/// Moves rows, those that stay on their rank by the network too or not, and those that come one block after another or all that are there.
+fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Moved> {
     let mut open = rank.open(1, &[0])?;
     let first = open.take_outbox(ExchangeId(0))?;
     let consumer = open.take_inbox(ExchangeId(0))?;
@@ -112,7 +115,7 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way) -> Result<Moved> {
         std::thread::spawn(move || {
             let queue = query_queue(&rank);
             let mut numbers = Numbers::new(seed * 100 + u64::from(rank.rank.0) * 10 + number);
-            let mut sent = Vec::new();
+            let (mut sent, mut kept) = (Vec::new(), Vec::new());
             for _ in 0..4 {
                 let count = numbers.below(300) as usize;
                 let chunk = chunk_of(&queue, &rows(&mut numbers, count));
@@ -122,25 +125,44 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way) -> Result<Moved> {
                     Way::Broadcast => Routing::Broadcast,
                     Way::Gather => Routing::Gather(Rank(0)),
                 };
-                producer.send(&queue, &chunk, &routing)?;
+                if !keeps_own {
+                    producer.send(&queue, &chunk, &routing)?;
+                } else if let Some(own) = producer.send_to_others(&queue, &chunk, &routing)? {
+                    // Nothing is left of what it was made of but what it keeps.
+                    drop(chunk);
+                    kept.extend(lines(&queue, &own));
+                }
             }
             producer.finish();
-            Ok::<_, Error>(sent)
+            Ok::<_, Error>((sent, kept))
         })
     };
     let threads: Vec<_> = (0..2).map(spawn).collect();
     first.finish();
     let queue = query_queue(rank);
     let mut received = Vec::new();
-    while let Some(block) = consumer.take(queue.stream())? {
-        received.extend(lines(&queue, &block.unpack(&queue, &types())?));
+    let take = || match keeps_own {
+        true => consumer.take_all(queue.stream()),
+        false => Ok(consumer.take(queue.stream())?.into_iter().collect()),
+    };
+    loop {
+        let blocks = take()?;
+        if blocks.is_empty() {
+            break;
+        }
+        let is_own = |block: &ReceivedBlock| block.from() == rank.rank;
+        assert!(!(keeps_own && blocks.iter().any(is_own)), "a block of one's own");
+        received.extend(lines(&queue, &ReceivedBlock::unpack(blocks, &queue, &types())?));
     }
-    let mut sent = Vec::new();
+    let (mut sent, mut kept_count) = (Vec::new(), 0);
     for thread in threads {
-        sent.extend(thread.join().unwrap()?);
+        let (of_thread, kept) = thread.join().unwrap()?;
+        sent.extend(of_thread);
+        kept_count += kept.len();
+        received.extend(kept);
     }
     open.finish()?;
-    Ok(Moved { sent, received })
+    Ok(Moved { sent, received, kept_count })
 }
 
 fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
@@ -151,15 +173,23 @@ fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
 
 #[test]
 fn rows_come_as_they_were_and_equal_keys_together() {
-    for seed in 0..4 {
+    for seed in 0..8 {
+        let keeps_own = seed % 2 == 0;
         for rank_count in 1..=4 {
             for way in [Way::Hash(true), Way::Hash(false), Way::Broadcast, Way::Gather] {
                 let name = format!("seed {seed}, {rank_count} ranks, {way:?}");
                 let ranks = ranks(rank_count, seed);
-                let moved: Vec<Moved> = on_all(&ranks, seed, move |rank| move_rows(&rank, seed, way))
-                    .into_iter()
-                    .map(|moved| moved.unwrap_or_else(|error| panic!("{name}: {error}")))
-                    .collect();
+                let moved: Vec<Moved> =
+                    on_all(&ranks, seed, move |rank| move_rows(&rank, seed, way, keeps_own))
+                        .into_iter()
+                        .map(|moved| moved.unwrap_or_else(|error| panic!("{name}: {error}")))
+                        .collect();
+                let has_kept = |rank: &Moved| rank.kept_count > 0;
+                match way {
+                    _ if !keeps_own => assert!(!moved.iter().any(has_kept), "{name}"),
+                    Way::Gather => assert!(has_kept(&moved[0]) && !moved[1..].iter().any(has_kept), "{name}"),
+                    _ => assert!(moved.iter().all(has_kept), "{name}"),
+                }
                 let sent = sorted(moved.iter().flat_map(|moved| moved.sent.iter().cloned()));
                 let received = |rank: &Moved| sorted(rank.received.iter().cloned());
                 match way {
@@ -236,7 +266,7 @@ fn a_row_that_no_block_has_room_for_is_an_error_and_a_large_chunk_is_several_blo
     let queue = query_queue(&ranks[0]);
     let (mut received, mut blocks) = (Vec::new(), 0);
     while let Some(block) = consumer.take(queue.stream()).unwrap() {
-        received.extend(lines(&queue, &block.unpack(&queue, &types()).unwrap()));
+        received.extend(lines(&queue, &ReceivedBlock::unpack(vec![block], &queue, &types()).unwrap()));
         blocks += 1;
     }
     sending.join().unwrap();
@@ -262,7 +292,8 @@ fn packing_reads_and_writes_a_cell_once() {
     let chunk = Chunk { row_count: ROWS as usize, columns };
     log.take();
     let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
-    producers[0].send(&queue, &chunk, &routing).unwrap();
+    let own = producers[0].send_to_others(&queue, &chunk, &routing).unwrap().unwrap();
+    assert!((ROWS as usize / 3..ROWS as usize).contains(&own.row_count), "{} rows stay", own.row_count);
     let noted = log.take();
     let of_device = noted
         .iter()
@@ -277,4 +308,45 @@ fn packing_reads_and_writes_a_cell_once() {
     assert_eq!(names, ["assign_owners", "deal_rows", "fill", "gather_cells", "write_offsets"]);
     assert!((ROWS * 74..ROWS * 74 + 100).contains(&bytes), "{bytes} bytes: {launched:?}");
     producers.into_iter().for_each(OutboxProducer::finish);
+}
+
+#[test]
+fn blocks_are_unpacked_at_once() {
+    let ranks = ranks(1, 0);
+    let mut open = ranks[0].open(1, &[0]).unwrap();
+    let producer = open.take_outbox(ExchangeId(0)).unwrap();
+    let consumer = open.take_inbox(ExchangeId(0)).unwrap();
+    let queue = query_queue(&ranks[0]);
+    let mut numbers = Numbers::new(5);
+    let mut expected = Vec::new();
+    // Some blocks have NULLs where others can have none, and no part begins where whole words do.
+    for count in [1, 30, 7, 2, 19] {
+        let mut chunk = chunk_of(&queue, &rows(&mut numbers, count));
+        if count % 2 == 0 {
+            let keys: Vec<i64> = (0..count as i64).collect();
+            chunk.columns[0] = column(&queue, &types()[0], &keys, None);
+        }
+        expected.extend(lines(&queue, &chunk));
+        producer.send(&queue, &chunk, &Routing::Gather(Rank(0))).unwrap();
+    }
+    producer.finish();
+    let log = ActivityLog::start(queue.memory().platform().clone(), queue.stream()).unwrap();
+    let log = Arc::new(log);
+    // As the queue of another driver.
+    let watched = Queue::new(&queue.memory().watched(log.clone())).unwrap();
+    let (mut received, mut block_count) = (Vec::new(), 0);
+    let mut blocks = Vec::new();
+    while let Some(block) = consumer.take(watched.stream()).unwrap() {
+        blocks.push(block);
+        block_count += 1;
+    }
+    log.take();
+    let chunk = ReceivedBlock::unpack(blocks, &watched, &types()).unwrap();
+    let downloads = log.take().iter().filter(|noted| noted.activity.kind == ActivityKind::Download).count();
+    received.extend(lines(&watched, &chunk));
+    assert_eq!((received, block_count), (expected, 5));
+    // Of all heads, and of the bytes of all texts.
+    assert_eq!(downloads, 2);
+    drop(consumer);
+    open.finish().unwrap();
 }

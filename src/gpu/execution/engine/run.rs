@@ -346,6 +346,7 @@ fn count_moved(query: &Query) {
     let QueryMetrics { operators, exchanges, .. } = &mut *metrics;
     for (place, moved) in moved {
         let Some(operator) = operators.get_mut(place) else { continue };
+        let kept_rows = operator.counter("rows_kept");
         exchanges.push(ExchangeTraffic {
             rank: rank.map_or(0, |place| place.rank.0.into()),
             exchange: operator.description.clone(),
@@ -355,9 +356,9 @@ fn count_moved(query: &Query) {
                 _ => Some(ExchangeChoice::Broadcast),
             },
             sent_rows: operator.counter("rows_sent"),
-            kept_rows: operator.counter("rows_kept"),
+            kept_rows,
             sent_bytes: moved.sent_bytes,
-            received_rows: operator.row_count.unwrap_or(0),
+            received_rows: operator.row_count.unwrap_or(0).saturating_sub(kept_rows),
             received_bytes: moved.received_bytes,
             moving_us: moved.moving_us,
             send_wait_us: moved.producers_waited_us,

@@ -278,6 +278,9 @@ impl Exchanges {
         for PlannedExchange { id, operator, sending, received } in planned.drain(..) {
             let (outbox, inbox) = (open.take_outbox(id)?, open.take_inbox(id)?);
             begun.push((id, operator, received.clone()));
+            if !received.is_unwanted() {
+                received.begin(query.memory.claim()?);
+            }
             let of_query = query.clone();
             let choice = choices.get(&sending.chosen_by().unwrap_or(id)).cloned();
             let way = WayOut { outbox, rank, received: received.clone(), choice };

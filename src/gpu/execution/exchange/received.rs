@@ -20,7 +20,7 @@ use pystachio_plan::{DataType, Error, Result};
 
 use crate::{
     device::{Chunk, Claim, Rows},
-    exchange::InboxConsumer,
+    exchange::{InboxConsumer, ReceivedBlock},
     execution::{
         Driver,
         query::{Query, Spilling},
@@ -105,6 +105,11 @@ impl ReceivedRows {
         drop((held, before, claim));
     }
 
+    /// Says that rows come from now on, which may be held within a claim.
+    pub(super) fn begin(&self, claim: Claim) {
+        self.lock().claim = Some(claim);
+    }
+
     /// Empties the inbox by a driver of its own, as long as somebody wants the rows.
     ///
     /// # Errors
@@ -134,13 +139,14 @@ impl ReceivedRows {
     }
 
     fn receive_rows(&self, driver: &mut Driver, inbox: InboxConsumer) -> Result<SpilledPart> {
-        self.lock().claim = Some(driver.query.memory.claim()?);
         let mut claim = driver.query.memory.claim()?;
         let mut spilling = Spilling::in_order();
         loop {
-            let block = driver.while_waiting(|driver| inbox.take(driver.queue.stream()))?;
-            let Some(block) = block else { break };
-            let chunk = block.unpack(&driver.queue, &self.types)?;
+            let blocks = driver.while_waiting(|driver| inbox.take_all(driver.queue.stream()))?;
+            if blocks.is_empty() {
+                break;
+            }
+            let chunk = ReceivedBlock::unpack(blocks, &driver.queue, &self.types)?;
             let refused = match self.hold(driver, chunk)? {
                 Offer::Taken => continue,
                 Offer::Unwanted => return Ok(SpilledPart::default()),

@@ -189,8 +189,8 @@ pub(super) struct WayOut {
 
 impl WayOut {
     fn send(&self, driver: &mut Driver, chunk: Chunk, route: &Route) -> Result<()> {
-        let Self { outbox, rank, received, .. } = self;
-        let row_count = chunk.row_count as u64;
+        let Self { outbox, .. } = self;
+        let row_count = chunk.row_count;
         let keys = match route {
             Route::Owner(keys) => keys.evaluate_cells(&driver.queue, &Rows::from(chunk.clone()))?,
             Route::All | Route::To(_) | Route::Stay => Vec::new(),
@@ -201,17 +201,28 @@ impl WayOut {
             Route::All => Routing::Broadcast,
             Route::To(rank) => Routing::Gather(*rank),
             Route::Stay => {
-                // What there is no room for goes by the exchange, which spills it.
-                if let Some(chunk) = received.keep(driver, chunk)? {
-                    outbox.send(&driver.queue, &chunk, &Routing::Gather(*rank))?;
-                }
-                driver.count("rows_kept", row_count);
-                return Ok(());
+                driver.count("rows_kept", row_count as u64);
+                return self.keep(driver, chunk);
             }
         };
-        outbox.send(&driver.queue, &chunk, &routing)?;
-        driver.count("rows_sent", row_count);
-        Ok(())
+        let own = outbox.send_to_others(&driver.queue, &chunk, &routing)?;
+        let sent_count = match (route, &own) {
+            (Route::All, _) | (_, None) => row_count,
+            (_, Some(own)) => row_count - own.row_count,
+        };
+        driver.count("rows_sent", sent_count as u64);
+        driver.count("rows_kept", (row_count - sent_count) as u64);
+        own.map_or(Ok(()), |own| self.keep(driver, own))
+    }
+
+    /// Gives this rank rows of its own.
+    fn keep(&self, driver: &Driver, chunk: Chunk) -> Result<()> {
+        let Self { outbox, rank, received, .. } = self;
+        // What there is no room for goes by the exchange, which spills it.
+        match received.keep(driver, chunk)? {
+            Some(chunk) => outbox.send(&driver.queue, &chunk, &Routing::Gather(*rank)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use pystachio_plan::{DataType, Result};
 use super::choice::bytes_of;
 use crate::{
     device::{CellType, Chunk, Claim, Column},
-    exchange::{InboxConsumer, OutboxProducer, Routing},
+    exchange::{InboxConsumer, OutboxProducer, ReceivedBlock, Routing},
     execution::{
         Driver,
         query::Query,
@@ -147,10 +147,14 @@ impl SharedKeys {
         let mut measured = MeasuredKeys::default();
         let mut held: Option<Vec<Chunk>> = Some(Vec::new());
         let mut end_count = 0;
-        while let Some(block) = driver.while_waiting(|driver| inbox.take(driver.queue.stream()))? {
+        loop {
+            let blocks = driver.while_waiting(|driver| inbox.take_all(driver.queue.stream()))?;
+            if blocks.is_empty() {
+                break;
+            }
             let queue = &driver.queue;
             let Some(chunks) = &mut held else { continue };
-            let chunk = block.unpack(queue, &self.types)?;
+            let chunk = ReceivedBlock::unpack(blocks, queue, &self.types)?;
             let (mark, keys) = chunk.columns.split_last().ok_or_else(no_mark)?;
             end_count += queue.select(&mark.values, chunk.row_count)?.count;
             measured.add(queue, keys, chunk.row_count)?;

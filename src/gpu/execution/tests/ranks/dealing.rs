@@ -1,6 +1,7 @@
 //! Which rows of a table ranks have, and keep.
 
 use parquet::file::properties::EnabledStatistics;
+use pystachio_plan::ExchangeTraffic;
 
 use super::*;
 
@@ -41,7 +42,8 @@ fn a_table_of_one_row_group_is_on_all_ranks_and_stays_there() {
         let context = format!("{rank_count} ranks, pages of {page_rows}, index {has_index}");
         let (table, fixture) = (table(91, page_rows, has_index), ranks(rank_count, seed));
         let first = fixture.run(plan(table.scan(0))).unwrap();
-        let sent: Vec<u64> = first.metrics.exchanges.iter().map(|exchange| exchange.sent_rows).collect();
+        let given = |exchange: &ExchangeTraffic| exchange.sent_rows + exchange.kept_rows;
+        let sent: Vec<u64> = first.metrics.exchanges.iter().map(given).collect();
         assert_eq!(sent.iter().sum::<u64>(), ROW_COUNT as u64, "{context}: {sent:?}");
         let share = (ROW_COUNT / rank_count) as u64;
         assert!(sent.iter().all(|rows| share.abs_diff(*rows) <= share / 8), "{context}: {sent:?}");
@@ -142,10 +144,10 @@ fn a_rank_reads_the_files_of_its_own() {
     let options = RankedOptions::of(RankPolicy::All);
     let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(3) });
     let answer = fixture.run(plan(table.scan(0))).unwrap();
-    let mut sent: Vec<(u32, u64)> =
-        answer.metrics.exchanges.iter().map(|exchange| (exchange.rank, exchange.sent_rows)).collect();
-    sent.sort_unstable();
-    assert_eq!(sent, [(0, 900), (1, 2700), (2, 10)]);
+    let given = |exchange: &ExchangeTraffic| (exchange.rank, exchange.kept_rows, exchange.sent_rows);
+    let mut given: Vec<(u32, u64, u64)> = answer.metrics.exchanges.iter().map(given).collect();
+    given.sort_unstable();
+    assert_eq!(given, [(0, 900, 0), (1, 0, 2700), (2, 0, 10)]);
     assert_eq!(sorted(answer.rows), expected);
     // Where rank 0 answers sooner alone, it reads the files of all.
     let fixture = RankedFixture::new(RankShape {

@@ -166,9 +166,10 @@ fn a_rank_that_has_no_kernel_or_memory_for_a_plan_leaves_it_to_one() {
     let table = table();
     let longest = "x".repeat(200_000);
     let mut rows = table.rows.clone();
+    // Rows that are larger than a block, one on a rank that is to send it.
     rows[100].text = Some(longest.clone());
+    rows[3900].text = Some(longest.clone());
     let table = Table::new(rows);
-    // A row that is larger than a block.
     let ranks = RankedFixture::new(RankShape { memory_bytes: 16 << 20, ..RankShape::new(2) });
     let answer = ranks.run(plan(sorted_by(table.scan(0), &[(int64(3), false)]))).unwrap();
     assert_eq!(answer.rows.len(), 4000);
