@@ -1,0 +1,40 @@
+"""What of the exchange can be turned off, and how: the one place that knows the settings' names.
+
+A benchmark that turns techniques off one by one asks the server which of these settings it has (`known`), and says which it has
+not: what is named here may be ahead of a build, or behind it.
+"""
+
+# By name what is turned off by which settings of a session. The first one is what all are compared with.
+TECHNIQUES = {
+    "all on": {},
+    "no runtime filters": {"pystachio.gpu_runtime_filters": "off"},
+    "no chunks": {"pystachio.gpu_chunking": "off"},
+    "no readers ahead": {"pystachio.gpu_reader_combining": "off"},
+    "no concurrent builds": {"pystachio.gpu_concurrent_builds": "off"},
+    "no waits deferred": {"pystachio.gpu_deferred_synchronisation": "off"},
+    "nothing leaves before all is there": {"pystachio.gpu_blocking_exchange": "on"},
+    "no gathering": {"pystachio.gpu_exchange_gathering": "off"},
+    "one group on its way": {"pystachio.gpu_exchange_groups": "1"},
+    "no broadcast at run time": {"pystachio.gpu_run_time_broadcast": "off"},
+}
+
+# The steps of the paper's ablation (PystachIO, figures 5 to 8), each with what the ones before have. `deferred`, payload columns only
+# after the join, is not among them: a plan has no operator that fetches columns by row from another rank.
+ABLATION = {
+    "blocking": {"pystachio.gpu_blocking_exchange": "on", "pystachio.gpu_exchange_gathering": "off", "pystachio.gpu_exchange_groups": "1"},
+    "tuned": {"pystachio.gpu_blocking_exchange": "on"},
+    "chunked": {},
+}
+
+
+def statements(settings):
+    """What a session runs to have these settings."""
+    return [f"SET {name} = '{value}'" for name, value in settings.items()]
+
+
+def known(session, steps):
+    """Of steps (settings by name) those whose settings the server has, and of the others the settings that it has not."""
+    there = {row[0] for row in session.run("SELECT name FROM pg_settings WHERE name LIKE 'pystachio.%'").rows}
+    missing = {name: [setting for setting in settings if setting not in there] for name, settings in steps.items()}
+    return ({name: settings for name, settings in steps.items() if not missing[name]},
+            {name: settings for name, settings in missing.items() if settings})
