@@ -7,22 +7,26 @@ not: what is named here may be ahead of a build, or behind it.
 # By name what is turned off by which settings of a session. The first one is what all are compared with.
 TECHNIQUES = {
     "all on": {},
+    "nothing leaves before all is there": {"pystachio.gpu_exchange_overlap": "off"},
+    "no gathering before a shuffle": {"pystachio.gpu_exchange_gathering": "off"},
+    "one group on its way": {"pystachio.gpu_exchange_groups": "1"},
+    "one thread sends": {"pystachio.gpu_exchange_senders": "1"},
+    "no keys shared between ranks": {"pystachio.gpu_exchange_filters": "off"},
+    "no broadcast at run time": {"pystachio.gpu_exchange_broadcast_choice": "off"},
     "no runtime filters": {"pystachio.gpu_runtime_filters": "off"},
     "no chunks": {"pystachio.gpu_chunking": "off"},
+    "readers not bounded": {"pystachio.gpu_regulation": "off"},
     "no readers ahead": {"pystachio.gpu_reader_combining": "off"},
     "no concurrent builds": {"pystachio.gpu_concurrent_builds": "off"},
-    "no waits deferred": {"pystachio.gpu_deferred_synchronisation": "off"},
-    "nothing leaves before all is there": {"pystachio.gpu_blocking_exchange": "on"},
-    "no gathering": {"pystachio.gpu_exchange_gathering": "off"},
-    "one group on its way": {"pystachio.gpu_exchange_groups": "1"},
-    "no broadcast at run time": {"pystachio.gpu_run_time_broadcast": "off"},
 }
 
-# The steps of the paper's ablation (PystachIO, figures 5 to 8), each with what the ones before have. `deferred`, payload columns only
-# after the join, is not among them: a plan has no operator that fetches columns by row from another rank.
+# The steps of the paper's ablation (PystachIO, figures 5 to 8), each with what the ones before have: all rows are there before the first
+# leaves, in blocks as they come; in blocks of the size that is best for the network; chunk by chunk beside what they come from.
+# `deferred`, payload columns only after the join, is not among them: a plan has no operator that fetches columns by row from another rank.
+_ONE_AFTER_ANOTHER = {"pystachio.gpu_exchange_overlap": "off", "pystachio.gpu_exchange_groups": "1", "pystachio.gpu_exchange_senders": "1"}
 ABLATION = {
-    "blocking": {"pystachio.gpu_blocking_exchange": "on", "pystachio.gpu_exchange_gathering": "off", "pystachio.gpu_exchange_groups": "1"},
-    "tuned": {"pystachio.gpu_blocking_exchange": "on"},
+    "blocking": {**_ONE_AFTER_ANOTHER, "pystachio.gpu_exchange_gathering": "off"},
+    "tuned": _ONE_AFTER_ANOTHER,
     "chunked": {},
 }
 
