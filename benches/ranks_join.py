@@ -12,8 +12,6 @@ Answers of all ranks and of one are the same text, whichever was first. The link
 script that calls this starts it anew for each kind.
 """
 
-import json
-import pathlib
 import shutil
 import time
 
@@ -36,16 +34,6 @@ def join_sql(columns, kind):
     """The join of a key and so many columns less one on each side."""
     values = [f"max({side}.v{place})" for side in "bp" for place in range(1, columns)]
     return f"SELECT {', '.join(['count(*)', 'count(b.k)', 'count(p.k)', *values])} FROM build b {kind.upper()} JOIN probe p ON b.k = p.k"
-
-
-def raw_gb_s(path, links):
-    """The best rate of raw transfers over these links in what the example `shuffle` wrote; None where it is not known."""
-    if not path or not pathlib.Path(path).exists():
-        return None
-    results = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["results"]
-    wanted = (links, "emulated")
-    rates = [result["gb_s"] for result in results if result["kind"] == "raw" and result["links"] in wanted and result.get("gb_s")]
-    return max(rates, default=None)
 
 
 class Tables:
@@ -90,7 +78,7 @@ class Joins:
 
     def __init__(self, bench, tables):
         self.bench, self.tables, self.wrong = bench, tables, 0
-        self.raw = raw_gb_s(bench.options.raw, bench.options.links)
+        self.raw = ranks_traffic.raw_gb_s(bench.options.raw, bench.options.links)
 
     def measure(self, configuration, kind, columns, variant=("all on", {})):
         """One join on the ranks that the server has now: seconds, and what moved. Its answer is that of the others."""

@@ -162,13 +162,16 @@ def _bandwidths(document):
     query = next(iter(found.values()))
     where = "not in the page cache" if query["cold"] else "in the page cache"
     lines = [f"## Storage and network of {query['query']}", "", f"On all ranks, files {where}, nothing on the GPUs; drawn in {file_name(document)}.svg.", "",
-             "| technique | ms | read, MB | sent by a rank, MB | on their way, ms | GB/s | highest GB/s of storage | of network |",
-             "|---|---:|---:|---:|---:|---:|---:|---:|"]
+             "| technique | ms | T_min, ms | ms/T_min | read, MB | sent by a rank, MB | on their way, ms | GB/s | highest GB/s of storage | of network |",
+             "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"]
     for technique, entry in found.items():
         most = {kind: max((max(values) for name, values in entry["series"].items() if name.startswith(kind)), default=None)
                 for kind in ("storage", "network")}
-        lines.append(f"| {technique} | {entry['elapsed_ms']:.1f} | {_megabytes(entry['read_bytes'])} | {_megabytes(entry['sent_bytes'])} | "
+        t_min = entry["t_min_ms"]
+        lines.append(f"| {technique} | {entry['elapsed_ms']:.1f} | {number(t_min, 2)} | {number(entry['elapsed_ms'] / t_min if t_min else None, 2)} | {_megabytes(entry['read_bytes'])} | {_megabytes(entry['sent_bytes'])} | "
                      f"{number(entry['network_ms'], 1)} | {number(entry['network_gb_s'], 1)} | {number(most['storage'], 1)} | {number(most['network'], 1)} |")
+    rates = [(document["facts"].get(name), what) for name, what in (("storage_bytes_per_s", "reading the files"), ("link_bytes_per_s", "raw transfers"))]
+    lines += ["", "T_min by " + " and ".join(f"{rate / 1e9:.1f} GB/s of {what}" for rate, what in rates if rate) + "."] if any(rate for rate, _ in rates) else []
     missing = document["facts"].get("techniques_without_settings")
     if missing:
         lines += ["", "Techniques that this build has no settings for: " + ", ".join(missing) + "."]

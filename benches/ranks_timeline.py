@@ -4,6 +4,9 @@
 
 An activity's bytes are spread evenly over its time. Storage is what all ranks read together, a rank what it sent to others. The
 query reads its files again each time, and finds no column chunk on the GPU.
+
+T_min is the least time in which all that can be done: the longer of the bytes read over the rate of reading the files, and of the bytes that
+a rank sent over the rate of raw transfers, where that is known.
 """
 
 import ranks_traffic
@@ -46,6 +49,21 @@ def _spread(bins, width, span, count):
         bins[place] += count * (end - begin) / length / width / 1e6
 
 
+def t_min_ms(found, storage_bytes_per_s, link_bytes_per_s):
+    """Milliseconds, of the terms whose rate is known; None where none is."""
+    terms = [(found["read_bytes"], storage_bytes_per_s), (found["sent_bytes"], link_bytes_per_s)]
+    return max((count / rate * 1e3 for count, rate in terms if rate), default=None)
+
+
+def storage_rate(bench):
+    """Bytes a second that reading the files gives, from where the query has them; None of small files."""
+    storage.fill_page_cache(bench.files, bench.threads)
+    if not bench.options.timeline_cold:
+        return storage.fill_page_cache(bench.files, bench.threads)
+    found = storage.direct_bandwidth(bench.files)
+    return found[0] if found else None
+
+
 def _elapsed_ms(session):
     return float(session.run(f"SELECT elapsed_ms FROM pystachio.timeline_queries('{SERVER}') ORDER BY query DESC LIMIT 1").scalar())
 
@@ -68,7 +86,9 @@ def watch(bench, sql, settings):
 
 def run_timeline(bench):
     """The query on all ranks, once for each technique that the server has a setting for."""
-    storage.fill_page_cache(bench.files, bench.threads)
+    raw = ranks_traffic.raw_gb_s(bench.options.raw, bench.options.links)
+    rates = storage_rate(bench), raw * 1e9 if raw else None
+    bench.results.fact(storage_bytes_per_s=rates[0], link_bytes_per_s=rates[1])
     bench.configure("all")
     name, sql = next(iter(bench.queries([bench.options.timeline_query]).items()))
     with Session(bench.conninfo) as session:
@@ -85,6 +105,7 @@ def run_timeline(bench):
         read = sum(row[4] for row in rows if row[1] == "read")
         found = {"query": name, "cold": bench.options.timeline_cold, "elapsed_ms": elapsed_ms, "read_bytes": read,
                  **ranks_traffic.network(rows), "series": bandwidths(rows, elapsed_ms)}
+        found["t_min_ms"] = t_min_ms(found, *rates)
         bench.results.note("bandwidths", technique, found)
         print(f"timeline {name} {technique}  {elapsed_ms:.1f} ms, read {read / 1e6:.1f} MB, sent {found['sent_bytes'] / 1e6:.2f} MB",
               flush=True)

@@ -5,6 +5,7 @@ stays on its rank does not count in what the timeline says, and does in what EXP
 """
 
 import json
+import pathlib
 import re
 
 import timeline_chart
@@ -65,6 +66,16 @@ def _of_rank(moved):
     window = last - min((start for _, start, _ in sends), default=last)
     milliseconds = sum(end - start for start, end in timeline_chart.union((start, end) for _, start, end, _ in moved))
     return {"sent_bytes": sent, "network_ms": milliseconds, "window_ms": window, "network_gb_s": sent / window / 1e6 if window else None}
+
+
+def raw_gb_s(path, links):
+    """The best rate of raw transfers over these links in what the example `shuffle` wrote; None where it is not known."""
+    if not path or not pathlib.Path(path).exists():
+        return None
+    results = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["results"]
+    wanted = (links, "emulated")
+    rates = [result["gb_s"] for result in results if result["kind"] == "raw" and result["links"] in wanted and result.get("gb_s")]
+    return max(rates, default=None)
 
 
 def timeline(session, server):

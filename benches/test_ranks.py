@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Tests of what ranks.py makes of plans and timelines, of its report and its drawing, without a server."""
 
+import json
 import pathlib
 import re
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
@@ -54,6 +56,17 @@ class Traffic(unittest.TestCase):
         self.assertEqual(ranks_traffic.network([(0, "kernel", 0.0, 1.0, 5)]), {"sent_bytes": 0, "network_ms": 0.0, "window_ms": 0.0, "network_gb_s": None})
 
 
+    def test_the_best_of_raw_transfers_over_the_same_links_counts(self):
+        results = [{"kind": "raw", "links": "p2p", "gb_s": 100.0}, {"kind": "raw", "links": "p2p", "gb_s": 300.0},
+                   {"kind": "raw", "links": "host", "gb_s": 20.0}, {"kind": "rows", "links": "host", "gb_s": 90.0}]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "shuffle.json")
+            file.write_text(json.dumps({"results": results}), encoding="utf-8")
+            rates = [ranks_traffic.raw_gb_s(path, links) for path, links in
+                     ((file, "p2p"), (file, "host"), (file, "other"), ("", "p2p"), (file.with_suffix(".no"), "p2p"))]
+        self.assertEqual(rates, [300.0, 20.0, None, None, None])
+
+
 class Bandwidths(unittest.TestCase):
     def test_bytes_are_neither_lost_nor_counted_twice(self):
         rows = [(0, "read", 0.0, 10.0, 1000), (1, "read", 5.0, 0.0, 500), (1, "send", 3.3, 4.4, 700), (0, "send", 9.9, 0.5, 30),
@@ -65,6 +78,13 @@ class Bandwidths(unittest.TestCase):
         for name, megabytes in (("storage, all ranks", 1500), ("network, sent by rank 1", 700), ("network, sent by rank 0", 30)):
             self.assertAlmostEqual(moved[name], megabytes, delta=megabytes * 0.01, msg=name)
 
+    def test_the_least_time_is_that_of_the_slower_of_storage_and_network(self):
+        found = {"read_bytes": 10**9, "sent_bytes": 10**8}
+        self.assertAlmostEqual(ranks_timeline.t_min_ms(found, 10e9, 2e9), 100.0)
+        self.assertAlmostEqual(ranks_timeline.t_min_ms(found, 10e9, 0.5e9), 200.0)
+        self.assertAlmostEqual(ranks_timeline.t_min_ms(found, None, 1e9), 100.0)
+        self.assertIsNone(ranks_timeline.t_min_ms(found, None, None))
+
     def test_a_series_is_zero_where_nothing_moves(self):
         series = ranks_timeline.bandwidths([(1, "send", 5.0, 1.0, 10**9)], 10.0)["network, sent by rank 1"]
         half = ranks_timeline.BINS // 2
@@ -74,7 +94,7 @@ class Bandwidths(unittest.TestCase):
 
 def bandwidth(elapsed_ms):
     rows = [(rank, activity, 1.0, elapsed_ms / 2, 10**8) for rank in range(2) for activity in ("read", "send")]
-    return {"query": "q03", "cold": False, "elapsed_ms": elapsed_ms, "read_bytes": 2 * 10**8, **ranks_traffic.network(rows),
+    return {"query": "q03", "cold": False, "elapsed_ms": elapsed_ms, "t_min_ms": elapsed_ms / 4, "read_bytes": 2 * 10**8, **ranks_traffic.network(rows),
             "series": ranks_timeline.bandwidths(rows, elapsed_ms)}
 
 
