@@ -49,6 +49,8 @@ CONFIGURATIONS = ("one", "all", "fastest")
 FRESH_CONFIGURATIONS = ("one", "all")
 # A backend that has not heard its cancel after so long is ended.
 DEAF_S = 5.0
+# Ranks that are not connected after so long are not going to be.
+CONNECTED_S_MAX = 30
 # So long a query that starts an engine takes at most.
 STARTER_LIMIT_S = 20
 # What belongs to a build beside the queries' times.
@@ -133,7 +135,7 @@ class RankBench(gpu.Bench):
     def wait_connected(self, session, count, without=None):
         """Waits until so many ranks are connected, none of which is the process `without`; their processes. A query starts an engine that
         nobody has asked for yet."""
-        deadline = time.monotonic() + gpu.RESTART_S_MAX
+        deadline = time.monotonic() + CONNECTED_S_MAX
         while True:
             with contextlib.suppress(QueryError):
                 session.run(self.starter)
@@ -142,7 +144,7 @@ class RankBench(gpu.Bench):
             if len(pids) == count and without not in pids and len({generation for _, _, generation in running}) == 1:
                 return pids
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{len(running)} of {count} ranks of server {SERVER} are connected after {gpu.RESTART_S_MAX} s")
+                raise RuntimeError(f"{len(running)} of {count} ranks of server {SERVER} are connected after {CONNECTED_S_MAX} s")
             time.sleep(0.05)
 
     def open(self, settings=(), schema=None):
@@ -150,6 +152,14 @@ class RankBench(gpu.Bench):
         limit = f"SET statement_timeout = '{self.options.query_limit}s'"
         choice = f"SET pystachio.engine_choice = {self.options.engine_choice}"
         return PostgresPeer(SERVER, self.conninfo, schema or self.schema(SERVER), [limit, choice, *self.settings(), *settings])
+
+    def raw_gb_s(self):
+        """The rate of raw transfers over the links that the server has now: what was measured for this run, or else for an earlier one."""
+        known = self.results.document["facts"].get("raw_gb_s", {})
+        rate = ranks_traffic.raw_gb_s(self.options.raw, self.options.links)
+        if rate:
+            self.results.fact(raw_gb_s={**known, self.options.links: rate})
+        return rate or known.get(self.options.links)
 
     @contextlib.contextmanager
     def guarded(self, peer):
@@ -209,39 +219,57 @@ def answer_of(bench, name, configuration, answer):
 
 
 def run_hot(bench):
-    """Every query again and again in one engine, by configuration. Returns how many answers are not those of one rank."""
+    """Every query again and again in one engine, by configuration. Returns how many answers are not those of one rank, and how many
+    configurations did not start."""
     storage.fill_page_cache(bench.files, bench.threads)
     wrong, queries = 0, bench.queries()
     for configuration in CONFIGURATIONS:
         if not bench.has_time():
             break
         begin = time.monotonic()
-        bench.configure(configuration)
+        try:
+            bench.configure(configuration)
+        except RuntimeError as error:
+            wrong += 1
+            print(f"hot {configuration:7} {error}", flush=True)
+            continue
         bench.results.fact(**{f"start_{configuration}_s": time.monotonic() - begin})
-        peer, errors = bench.open(), 0
-        for name, sql in queries.items():
-            if not bench.has_time() or errors >= ERRORS_MAX:
-                break
-            found, error = bench.attempt(peer, lambda: measure_hot(bench, peer, sql))
-            if error:
-                peer.close()
-                peer = bench.open()
-                errors += 1
-                bench.results.record("hot", configuration, name, None, error=error)
-                print(f"hot {configuration:7} {name}  fails: {error}", flush=True)
-                continue
-            errors = 0
-            answer, seconds, figures, document = found
-            difference = answer_of(bench, name, configuration, answer)
-            wrong += difference is not None
-            bench.results.record("hot", configuration, name, min(seconds), all_seconds=seconds, difference=difference, **figures)
-            one = bench.results.find("hot", "one", name)
-            if configuration != "one" and one and one["seconds"] and min(seconds) > one["seconds"]:
-                keep_plan(bench, f"sf{bench.options.scale}-{name}-{configuration}", document)
-            print(f"hot {configuration:7} {name}  {min(seconds):.4f}  sent {figures['sent_bytes'] / 1e6:.2f} MB"
-                  + (f"  DIFFERS: {difference}" if difference else ""), flush=True)
-        peer.close()
+        wrong += run_hot_queries(bench, configuration, queries)
     return wrong
+
+
+def run_hot_queries(bench, configuration, queries):
+    """The queries in the engine that runs. Returns how many answers are not those of one rank."""
+    peer, errors, wrong = bench.open(), 0, 0
+    for name, sql in queries.items():
+        if not bench.has_time() or errors >= ERRORS_MAX:
+            break
+        found, error = bench.attempt(peer, lambda: measure_hot(bench, peer, sql))
+        if error:
+            peer.close()
+            peer = bench.open()
+            errors += 1
+            bench.results.record("hot", configuration, name, None, error=error)
+            print(f"hot {configuration:7} {name}  fails: {error}", flush=True)
+            continue
+        errors = 0
+        difference = record_hot(bench, configuration, name, found)
+        wrong += difference is not None
+    peer.close()
+    return wrong
+
+
+def record_hot(bench, configuration, name, found):
+    """Keeps what measure_hot found, and the plan where one rank is faster. What differs of the answer, or None."""
+    answer, seconds, figures, document = found
+    difference = answer_of(bench, name, configuration, answer)
+    bench.results.record("hot", configuration, name, min(seconds), all_seconds=seconds, difference=difference, **figures)
+    one = bench.results.find("hot", "one", name)
+    if configuration != "one" and one and one["seconds"] and min(seconds) > one["seconds"]:
+        keep_plan(bench, f"sf{bench.options.scale}-{name}-{configuration}", document)
+    print(f"hot {configuration:7} {name}  {min(seconds):.4f}  sent {figures['sent_bytes'] / 1e6:.2f} MB"
+          + (f"  DIFFERS: {difference}" if difference else ""), flush=True)
+    return difference
 
 
 def run_fresh(bench, mode):

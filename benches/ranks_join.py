@@ -78,7 +78,7 @@ class Joins:
 
     def __init__(self, bench, tables):
         self.bench, self.tables, self.wrong = bench, tables, 0
-        self.raw = ranks_traffic.raw_gb_s(bench.options.raw, bench.options.links)
+        self.raw = bench.raw_gb_s()
 
     def measure(self, configuration, kind, columns, variant=("all on", {})):
         """One join on the ranks that the server has now: seconds, and what moved. Its answer is that of the others."""

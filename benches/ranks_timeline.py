@@ -86,7 +86,7 @@ def watch(bench, sql, settings):
 
 def run_timeline(bench):
     """The query on all ranks, once for each technique that the server has a setting for."""
-    raw = ranks_traffic.raw_gb_s(bench.options.raw, bench.options.links)
+    raw = bench.raw_gb_s()
     rates = storage_rate(bench), raw * 1e9 if raw else None
     bench.results.fact(storage_bytes_per_s=rates[0], link_bytes_per_s=rates[1])
     bench.configure("all")

@@ -12,13 +12,18 @@
 #                          QUERY_LIMIT_S=30 for each query
 #   LINKS=p2p              of the joins, each kind in turn: p2p, host (NCCL_P2P_DISABLE=1, as fast as a network of 200 Gbit/s)
 #   JOIN_ROWS=1            share of the joins' rows   COLUMNS=1,2,4,10   of the paper's join
-#   RAW=file               what the example shuffle measured of raw transfers, to compare joins with (scripts/bench-shuffle.sh makes it)
+#   RAW=file               what the example shuffle measured of raw transfers, to compare with (scripts/bench-shuffle.sh makes it); by default
+#                          what an earlier run was told
 #   TIMELINE_QUERY=3       whose storage and network are drawn   TIMELINE_COLD=1   with nothing of the files in the page cache
 #   ENGINE_CHOICE=gpu      pystachio.engine_choice
 #   SETTINGS=…             what measured sessions set: "pystachio.gpu_concurrent_builds = off"
 #   SERVER_OPTIONS=…       further options of the server: memory '40GB'
 #   GENERATE=…             further arguments of tpch_generate, as SQL
 #   OUT=folder             where report, drawing and logs go, few files of them; default: benches/results and target/bench-ranks
+#
+# On a host that is there for some minutes only, and has neither Rust nor PostgreSQL, these two calls give everything:
+#   OUT=folder JOIN_LIMIT_S=240 scripts/bench-shuffle.sh
+#   OUT=folder STEPS="generate hot kill timeline large_join warm cold" scripts/bench-ranks.sh
 #
 # Steps can be called one at a time; what is there is kept, and every result is on disk before the next query runs.
 source "$(dirname "$0")/environment.sh"
@@ -96,7 +101,7 @@ run_step report "${kinds[0]}"
 cp "$folder/server.log" "$logs/server.log" 2> /dev/null || true
 # What comes back from another host may be few files only.
 if [[ -n ${OUT:-} ]]; then
-    tar -C "$OUT" -czf "$OUT/logs.tar.gz" logs
+    tar -C "$OUT" -czf "$OUT/logs-${steps[0]}.tar.gz" logs
     rm -rf "$logs"
 fi
 exit $status

@@ -5,7 +5,7 @@
 # usage: [NAME=VALUE]… scripts/bench-shuffle.sh
 #   STEPS="checks bench join"   in this order; join: the paper's distributed join on a server of so many ranks, against raw transfers of
 #                          this run (bench-ranks.sh, which takes more variables: JOIN_ROWS, QUERY_LIMIT_S, …)
-#   RANKS=2                GPUs
+#   RANKS=                 GPUs; by default all that there are, or 2 emulated ones
 #   DEVICE=cuda            'emulated' tries the benchmark with little, where there is no GPU
 #   SIZES_MB=1,4,16,64,256,1024   bytes that a rank sends in one message
 #   COLUMNS=1,2,4,10       of 8 bytes, in rows         ROWS_MB=4096   of rows on each rank
@@ -19,7 +19,7 @@ source "$(dirname "$0")/environment.sh"
 device=${DEVICE:-cuda}
 results=${OUT:-$project_root/target/bench-shuffle}
 read -ra steps <<< "${STEPS:-checks bench join}"
-ranks=${RANKS:-2}
+if [[ $device == emulated ]]; then ranks=${RANKS:-2}; else ranks=${RANKS:-$(nvidia-smi -L | wc -l)}; fi
 # Between emulated ranks there is one kind.
 links=${LINKS:-p2p,host}
 if [[ $device == emulated ]]; then links=p2p; fi
@@ -88,7 +88,7 @@ run_bench() {
 run_join() {
     [[ " ${steps[*]} " == *" bench "* ]] || run_bench --raw-only
     RAW=$results/shuffle.json STEPS=paper_join RANKS=$ranks LINKS=${links//,/ } LIMIT_S=${JOIN_LIMIT_S:-300} OUT=$results \
-        "$project_root/scripts/bench-ranks.sh" > "$results/join.txt" || status=1
+        "$project_root/scripts/bench-ranks.sh" || status=1
 }
 
 if command -v nvidia-smi > /dev/null; then
@@ -107,7 +107,6 @@ for step in "${steps[@]}"; do
     case $step in
         checks) printf '\n' && cat "$results/checks.txt" ;;
         bench) printf '\n' && cat "$results/shuffle.txt" ;;
-        join) printf '\n' && cat "$results/join.txt" ;;
     esac
 done
 exit $status
