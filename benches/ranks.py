@@ -16,7 +16,7 @@ Steps:
 Configurations: `one` (one rank, as a server without ranks), `all` (every query on all ranks that can), `fastest` (on those that are
 expected to be faster).
 
-Results are kept in FOLDER/ranks-results and written after every query, and with them the report. What takes longer than the
+Results are kept in FOLDER/ranks-results, apart for each number of ranks, and written after every query, and with them the report. What takes longer than the
 limit of a query is cancelled; a backend that does not hear that is ended.
 """
 
@@ -94,7 +94,7 @@ class RankBench(gpu.Bench):
 
     def __init__(self, options):
         super().__init__(options)
-        self.results = Results(self.folder / "ranks-results", options)
+        self.results = Results(self.folder / "ranks-results" / f"of-{options.ranks}", options)
         # What starts an engine: a query that all ranks run, over a table that is there.
         self.starter = f"SELECT count(*) FROM {self.schema(SERVER)}.region"
 

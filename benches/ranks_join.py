@@ -42,6 +42,7 @@ class Tables:
     def __init__(self, bench, name, sides):
         self.bench, self.name, self.sides = bench, name, sides
         self.folder = bench.folder / name
+        self.rows = sum(side.rows for side in sides)
         self.stamp = " ".join(f"{side.name} {side.rows} x {side.columns}" for side in sides)
 
     def make(self):
@@ -93,7 +94,7 @@ class Joins:
         found, error = bench.attempt(peer, measured)
         peer.close()
         entry = {"join": self.tables.name, "links": bench.options.links, "configuration": configuration, "kind": kind,
-                 "columns": columns, "step": step, "rows": sum(side.rows for side in self.tables.sides), "error": error}
+                 "columns": columns, "step": step, "rows": self.tables.rows, "error": error}
         if found:
             answer, seconds, figures = found
             difference = self._first_answer(sql, answer) != answer
@@ -114,8 +115,9 @@ class Joins:
 
     def are_measured_on_one(self):
         """Whether one rank's are there: links are nothing to it."""
+        wanted = {"join": self.tables.name, "rows": self.tables.rows, "configuration": "one", "error": None}
         entries = self.bench.results.document.get("joins", {}).values()
-        return any(entry["join"] == self.tables.name and entry["configuration"] == "one" and not entry["error"] for entry in entries)
+        return any(all(entry[key] == value for key, value in wanted.items()) for entry in entries)
 
     def _line(self, entry):
         rate = entry["network_gb_s"]
