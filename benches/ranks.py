@@ -219,8 +219,8 @@ def answer_of(bench, name, configuration, answer):
 
 
 def run_hot(bench):
-    """Every query again and again in one engine, by configuration. Returns how many answers are not those of one rank, and how many
-    configurations did not start."""
+    """Every query again and again in one engine, by configuration. Returns how many answers are not those of one rank or not
+    there, and how many configurations did not start."""
     storage.fill_page_cache(bench.files, bench.threads)
     wrong, queries = 0, bench.queries()
     for configuration in CONFIGURATIONS:
@@ -239,7 +239,7 @@ def run_hot(bench):
 
 
 def run_hot_queries(bench, configuration, queries):
-    """The queries in the engine that runs. Returns how many answers are not those of one rank."""
+    """The queries in the engine that runs. Returns how many answers are not those of one rank, or not there."""
     peer, errors, wrong = bench.open(), 0, 0
     for name, sql in queries.items():
         if not bench.has_time() or errors >= ERRORS_MAX:
@@ -248,7 +248,7 @@ def run_hot_queries(bench, configuration, queries):
         if error:
             peer.close()
             peer = bench.open()
-            errors += 1
+            errors, wrong = errors + 1, wrong + 1
             bench.results.record("hot", configuration, name, None, error=error)
             print(f"hot {configuration:7} {name}  fails: {error}", flush=True)
             continue

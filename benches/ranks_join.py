@@ -93,6 +93,7 @@ class Joins:
 
         found, error = bench.attempt(peer, measured)
         peer.close()
+        self.wrong += error is not None
         entry = {"join": self.tables.name, "links": bench.options.links, "configuration": configuration, "kind": kind,
                  "columns": columns, "step": step, "rows": self.tables.rows, "error": error}
         if found:
@@ -126,7 +127,7 @@ class Joins:
 
 
 def run_paper_join(bench):
-    """By columns and kind on all ranks, the ablation, and one rank. Returns how many answers differ."""
+    """By columns and kind on all ranks, the ablation, and one rank. Returns how many answers differ or are not there."""
     columns = bench.options.columns
     rows = [max(int(count * bench.options.join_rows), 1) for count in (BUILD_ROWS, PROBE_ROWS)]
     tables = Tables(bench, "paper_join", random_rows.sides(*rows, max(columns), HIT_RATIO))
@@ -154,7 +155,7 @@ def run_paper_join(bench):
 
 
 def run_large_join(bench):
-    """On all ranks, and on one. Returns how many answers differ."""
+    """On all ranks, and on one. Returns how many answers differ or are not there."""
     rows = max(int(LARGE_ROWS * bench.options.join_rows), 1)
     tables = Tables(bench, "large_join", random_rows.sides(rows, rows, LARGE_COLUMNS, LARGE_HIT_RATIO))
     tables.make()

@@ -3,7 +3,7 @@
 # (or PYSTACHIO_FROM_ARCHIVE=1). Sourced by them, after environment.sh.
 #
 # Sets stage (the extension and the engine, as build.sh lays them out), test_folder (tests of src/cuda, or empty) and
-# peer_python (a Python that has DuckDB); exports PG_CONFIG and paths.
+# peer_python (a Python that has DuckDB, or where that part is not asked for pyarrow); exports PG_CONFIG and paths.
 
 archive=$project_root/target/gpu
 
@@ -47,7 +47,11 @@ prepare_host() {
         "$project_root/scripts/setup.sh"
         stage=$("$project_root/scripts/build.sh")
         test_folder=
-        peer_python=$("$project_root/scripts/peers.sh")
+        if [[ $# == 0 || " $* " == *" duckdb "* ]]; then
+            peer_python=$("$project_root/scripts/peers.sh")
+        else
+            peer_python=$("$project_root/scripts/pyarrow.sh")
+        fi
         config=$(find_pg_config)
         export PG_CONFIG=$config
         return
