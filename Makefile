@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-shuffle simulate-ranks gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -13,7 +13,7 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test bare emulated soak core15 core16 core17 core18 bench bench-gpu gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test bare emulated soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets
@@ -63,7 +63,10 @@ bench: ## TPC-H against DuckDB, DataFusion and heap PostgreSQL (SF=, QUERIES="1 
 bench-gpu: ## TPC-H on a GPU against DuckDB: cold, warm, hot (SF="10 100", QUERIES=, STEPS=, …: see the script)
 	@scripts/bench-gpu.sh
 
-bench-shuffle: ## Exchanges between GPUs: tests, then GB/s against what the network can do (DEVICE=emulated without GPUs)
+bench-ranks: ## TPC-H on one rank and on all GPUs, a rank that is killed, time lines (SF=100, STEPS=, …: see the script; DEVICE=emulated without GPUs)
+	@scripts/bench-ranks.sh
+
+bench-shuffle: ## Exchanges between GPUs: tests, GB/s against what the network can do, a distributed join (DEVICE=emulated without GPUs)
 	@scripts/bench-shuffle.sh
 
 simulate-ranks: ## How exchanges scale to 1,024 ranks, reckoned from what two GPUs did
@@ -84,7 +87,7 @@ sanitize: ## The engine's tests with its kernels on the host under AddressSaniti
 	@scripts/setup.sh
 	@scripts/sanitize.sh
 
-gpu-archive: ## Make target/gpu, which test-gpu and bench-gpu need on a host without Rust and PostgreSQL
+gpu-archive: ## Make target/gpu, which test-gpu and benchmarks need on a host without Rust and PostgreSQL (PARTS=)
 	@scripts/setup.sh
 	@scripts/gpu-archive.sh
 
@@ -105,4 +108,4 @@ lint: ## rustfmt, clippy, shell and Python syntax
 
 clean: stop ## Remove the private clusters (never the build cache)
 	@for name in $(CLUSTERS) versions; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu
+	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle

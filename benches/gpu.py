@@ -33,6 +33,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -61,6 +62,8 @@ RESTART_S_MAX = 60
 PROBE_S = 0.25
 # Without a form for GPUs: few and large row groups.
 ROW_GROUP_ROWS = 10_000_000
+# Of TPC-H in the form for GPUs, which is the smallest: 27.2 GB at SF 100.
+SCALE_BYTES = 272_000_000
 
 
 class Results:
@@ -248,12 +251,20 @@ def generate_arguments(session, options):
     return "layout => 'gpu'" if has_layout else f"row_group_rows => {ROW_GROUP_ROWS}"
 
 
+def check_room(folder, scale):
+    """Raises OSError where a disk has no room for TPC-H, before half of it is written."""
+    wanted, free = 1.05 * SCALE_BYTES * scale, shutil.disk_usage(folder).free
+    if free < wanted:
+        raise OSError(f"{folder}: TPC-H at SF {scale:g} takes {wanted / 1e9:.0f} GB, and {free / 1e9:.1f} GB are free: choose a smaller SF")
+
+
 def generate_data(bench, session, arguments, stamp):
     """The files. What was measured over others is void."""
     complete = bench.data / "complete"
     if complete.exists() and complete.read_text(encoding="utf-8") == stamp:
         return
     complete.unlink(missing_ok=True)
+    check_room(bench.folder, float(bench.options.scale))
     begin = time.monotonic()
     session.run(f"SELECT * FROM pystachio.tpch_generate('{bench.data}', {bench.options.scale}, overwrite => true, "
                 f"server => 'cpu'{', ' if arguments else ''}{arguments})")
@@ -266,14 +277,20 @@ def generate_data(bench, session, arguments, stamp):
     print(f"SF {bench.options.scale}: {gigabytes:.1f} GB generated in {seconds:.1f} s", flush=True)
 
 
-def run_generate(bench):
-    """Data and tables. Both are kept if they are as asked for."""
-    options = bench.options
-    with Session(f"{options.conninfo} dbname=postgres") as session:
+def make_database(bench):
+    """The database, the extension and its servers, where they are not there."""
+    with Session(f"{bench.options.conninfo} dbname=postgres") as session:
         if not session.run(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'").rows:
             session.run(f"CREATE DATABASE {DATABASE}")
     with Session(bench.conninfo, ["SET client_min_messages = warning"]) as session:
-        make_servers(session, options)
+        make_servers(session, bench.options)
+
+
+def run_generate(bench):
+    """Data and tables. Both are kept if they are as asked for."""
+    options = bench.options
+    make_database(bench)
+    with Session(bench.conninfo, ["SET client_min_messages = warning"]) as session:
         arguments = generate_arguments(session, options)
         stamp = f"SF {options.scale} {arguments}".replace("'", "")
         generate_data(bench, session, arguments, stamp)

@@ -59,8 +59,8 @@ def direct_bandwidth(paths, seconds_max=4.0):
 
 
 def fill_page_cache(paths, threads):
-    """Reads the files whole, so that the page cache holds what memory has room for."""
-    _read_all(paths, threads, 0, float("inf"))
+    """Reads the files whole, so that the page cache holds what memory has room for. Bytes a second, or None of files smaller than a block."""
+    return _read_all(paths, threads, 0, float("inf"))
 
 
 def drop(paths, whole_cache):

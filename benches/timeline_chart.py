@@ -42,7 +42,7 @@ def lanes(activities, elapsed_ms):
     return found
 
 
-def _axis_step(elapsed_ms):
+def axis_step(elapsed_ms):
     """Milliseconds between the marks of an axis: 1, 2 or 5 times a power of ten, at most ten of them."""
     step = 0.01
     while True:
@@ -65,7 +65,7 @@ def _panel(title, timeline, top):
                 lines.append(f'<rect x="{_LEFT + place * bar:.1f}" y="{y + _LANE_HEIGHT - height:.1f}" width="{bar:.1f}" '
                              f'height="{height:.1f}" fill="{_COLOURS[lane]}"/>')
         y += _LANE_HEIGHT + _LANE_GAP
-    step = _axis_step(max(elapsed_ms, 0.01))
+    step = axis_step(max(elapsed_ms, 0.01))
     for mark in range(int(elapsed_ms / step) + 1):
         x = _LEFT + _WIDTH * mark * step / max(elapsed_ms, step)
         lines.append(f'<line x1="{x:.1f}" y1="{y - 8}" x2="{x:.1f}" y2="{y - 2}" stroke="#666"/>')

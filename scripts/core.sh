@@ -12,15 +12,7 @@ shift
 config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
 version=$(server_version "$config")
 
-# The Python that writes Parquet files, in an environment of its own.
-python=$cache_root/core-venv/bin/python
-wanted=$(grep '^pyarrow==' "$project_root/benches/requirements.txt")
-if [[ $(cat "$cache_root/core-venv/installed" 2>/dev/null) != "$wanted" ]]; then
-    say "making the private environment of regress/core in $cache_root/core-venv"
-    python3 -m venv "$cache_root/core-venv"
-    "$cache_root/core-venv/bin/pip" install --quiet --disable-pip-version-check "$wanted" >&2
-    printf '%s' "$wanted" > "$cache_root/core-venv/installed"
-fi
+python=$("$project_root/scripts/pyarrow.sh")
 # The suite's files; where Debian has no source package of the version, those of the oldest serve.
 sources=$cache_root/sources
 suite=

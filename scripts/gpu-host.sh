@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# What bench-gpu.sh and test-gpu.sh run on: this clone's own build, or target/gpu unpacked where there is no cargo
-# (or PYSTACHIO_FROM_ARCHIVE=1). Sourced by both, after environment.sh.
+# What bench-gpu.sh, bench-ranks.sh and test-gpu.sh run on: this clone's own build, or target/gpu unpacked where there is no cargo
+# (or PYSTACHIO_FROM_ARCHIVE=1). Sourced by them, after environment.sh.
 #
 # Sets stage (the extension and the engine, as build.sh lays them out), test_folder (tests of src/cuda, or empty) and
-# peer_python (a Python that has DuckDB); exports PG_CONFIG and paths.
+# peer_python (a Python that has DuckDB, or where that part is not asked for pyarrow); exports PG_CONFIG and paths.
 
 archive=$project_root/target/gpu
 
-# Unpacks the archives of target/gpu that are newer than what an earlier run unpacked.
+# Unpacks archives of target/gpu that are newer than what an earlier run unpacked: unpack_archive PART…
 unpack_archive() {
     local name
     mkdir -p "$unpacked"
     chmod 0755 "$unpacked"
-    for name in pystachio postgres duckdb tests writers; do
+    for name in "$@"; do
         [[ -f $archive/$name.tar.xz ]] || die "$archive/$name.tar.xz is missing: run make gpu-archive where there is cargo"
         if ! cmp -s <(cksum < "$archive/$name.tar.xz") "$unpacked/$name.cksum"; then
             rm -rf "${unpacked:?}/$name" "$unpacked/$name.cksum"
@@ -40,20 +40,26 @@ use_postgres() {
     export PG_CONFIG=$bin/pg_config PATH=$bin:$PATH LD_LIBRARY_PATH=$root/libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 }
 
+# prepare_host [PART…]: the parts of target/gpu that are needed; all by default.
 prepare_host() {
     local config
     if [[ ${PYSTACHIO_FROM_ARCHIVE:-0} != 1 ]] && command -v cargo > /dev/null; then
         "$project_root/scripts/setup.sh"
         stage=$("$project_root/scripts/build.sh")
         test_folder=
-        peer_python=$("$project_root/scripts/peers.sh")
+        if [[ $# == 0 || " $* " == *" duckdb "* ]]; then
+            peer_python=$("$project_root/scripts/peers.sh")
+        else
+            peer_python=$("$project_root/scripts/pyarrow.sh")
+        fi
         config=$(find_pg_config)
         export PG_CONFIG=$config
         return
     fi
     make_server_user
     unpacked=$(state_root)/gpu-host
-    unpack_archive
+    if [[ $# == 0 ]]; then set -- pystachio postgres duckdb tests writers; fi
+    unpack_archive "$@"
     use_postgres
     stage=$unpacked/pystachio
     test_folder=$unpacked/tests

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [--whole] [rust|kernels|regress|differential|core|faults|emulated]…    all areas by default
+# usage: scripts/test.sh [--whole] [rust|kernels|benches|regress|differential|core|faults|emulated]…    all areas by default
 #
 # Of the long suites a share runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED;
 # by default the commit's, so that every commit tries other queries and a run can be repeated). --whole runs all of them.
@@ -14,7 +14,7 @@ if [[ ${1:-} == --whole ]]; then
 fi
 seed=$(test_seed "$share")
 areas=("$@")
-[[ $# -gt 0 ]] || areas=(rust kernels regress differential core faults emulated)
+[[ $# -gt 0 ]] || areas=(rust kernels benches regress differential core faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -107,6 +107,25 @@ run_kernels() {
     count kernels "$(awk -F'\t' 'NR > 1' "$report" | wc -l)" 0
 }
 
+# What benchmarks reckon and draw, without a server; and that of ranks with little, on emulated ones, whose answers must be right.
+run_benches() {
+    local log=$results/benches.log python ran failed outcome=0
+    python=$("$project_root/scripts/pyarrow.sh")
+    "$python" -m unittest discover -s "$project_root/benches" -p 'test_*.py' > "$log" 2>&1 || outcome=1
+    ran=$(sed -nE 's/^Ran ([0-9]+) tests? in .*/\1/p' "$log")
+    failed=$(sed -nE 's/^FAILED \((.*)\)$/\1/p' "$log" | grep -oE '[0-9]+' | awk '{total += $1} END {print total}')
+    # What did not come to its end, or tests nothing, counts as a failure.
+    if [[ ${ran:-0} == 0 || ($outcome != 0 && -z $failed) ]]; then ran=1 failed=1 outcome=1; fi
+    if [[ $outcome != 0 ]]; then tail -n 40 "$log" >&2; fi
+    if ! DEVICE=emulated OUT=$results/bench-ranks QUERIES="3 9 18" RUNS=1 JOIN_ROWS=0.0005 LIMIT_S=200 \
+        STEPS="generate hot kill timeline warm paper_join large_join" "$project_root/scripts/bench-ranks.sh" >> "$log" 2>&1; then
+        tail -n 40 "$log" >&2
+        failed=$((${failed:-0} + 1)) outcome=1
+    fi
+    count benches $((ran + 1 - ${failed:-0})) "${failed:-0}"
+    return "$outcome"
+}
+
 run_regress() { "$project_root/regress/run.sh" "$config" "$folder" "$results/regress.json"; }
 
 run_differential() {
@@ -162,6 +181,7 @@ stop_clusters() {
 
 area rust run_rust
 area kernels run_kernels
+area benches run_benches
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")

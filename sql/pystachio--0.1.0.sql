@@ -152,7 +152,7 @@ CREATE FUNCTION @extschema@.timeline_trace(query bigint DEFAULT NULL, server tex
   AS 'MODULE_PATHNAME', 'timeline_trace_wrapper';
 
 COMMENT ON FUNCTION @extschema@.timeline(bigint, text) IS
-  'Reads, copies and kernels of all ranks for a query whose timeline was noted; the last one unless a query is named';
+  'Reads, copies, kernels and movements between ranks of a query whose timeline was noted; the last one unless a query is named';
 COMMENT ON FUNCTION @extschema@.timeline_queries(text) IS
   'Your queries whose timelines an engine keeps; those of all roles for pg_read_all_stats';
 COMMENT ON FUNCTION @extschema@.timeline_trace(bigint, text) IS

@@ -661,7 +661,7 @@ pub struct QueryTimeline {
     pub activities: Vec<Activity>,
 }
 
-/// A read, a copy or a kernel of a query.
+/// A read, a copy, a kernel or a movement between ranks of a query.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Activity {
     /// The rank that did it.
@@ -670,7 +670,7 @@ pub struct Activity {
     pub kind: ActivityKind,
     /// The kernel's name, or what was done in a word.
     pub name: String,
-    /// 0: the host; otherwise the device's streams in the order of their first use.
+    /// 0: storage; 1: the network; from 2 on the device's streams in the order of their first use.
     pub lane: u32,
     /// Since the query's start on rank 0.
     pub started_us: u64,
@@ -693,6 +693,10 @@ pub enum ActivityKind {
     Copy,
     /// The device.
     Kernel,
+    /// The network, towards other ranks: from the start of the transfers to when they are known to be over.
+    Send,
+    /// The network, from other ranks.
+    Receive,
 }
 
 impl std::fmt::Display for ActivityKind {
@@ -703,6 +707,8 @@ impl std::fmt::Display for ActivityKind {
             Self::Download => "download",
             Self::Copy => "copy",
             Self::Kernel => "kernel",
+            Self::Send => "send",
+            Self::Receive => "receive",
         })
     }
 }

@@ -8,7 +8,7 @@ use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 
 use crate::{client, error::OrRaise, options, privileges};
 
-/// What the GPUs of a server's ranks did for a query: one row a read, copy or kernel. The last query that was
+/// What the GPUs of a server's ranks did for a query: one row a read, copy, kernel, or movement from or to another rank. The last query that was
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
@@ -112,7 +112,8 @@ fn lanes(activities: &[Activity]) -> Vec<((u32, u32), String)> {
         activities.iter().map(|activity| (activity.rank, activity.lane)).collect();
     let name = |lane| match lane {
         0 => "storage".to_string(),
-        lane => format!("stream {lane}"),
+        1 => "network".to_string(),
+        lane => format!("stream {}", lane - 1),
     };
     lanes.into_iter().map(|(rank, lane)| ((rank, lane), name(lane))).collect()
 }

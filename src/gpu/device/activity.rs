@@ -1,7 +1,8 @@
-//! What was done for a query and when: reads, copies and kernels on one clock.
+//! What was done for a query and when: reads, copies, kernels and movements between ranks on one clock.
 //!
 //! ```text
-//! host     ├─ read ─┤├─ read ─┤                       start and end are known at once
+//! storage  ├─ read ─┤├─ read ─┤                       start and end are known at once
+//! network                     ├─ send ─┤              the same
 //! stream 1      ├─ copy ─┤├─ decode ─┤                an event after each: it starts when the one before has ended,
 //! stream 0                        ├─ probe ─┤         or when it was enqueued
 //! ```
@@ -21,6 +22,8 @@ use super::{Event, Platform, Stream};
 
 /// Activities that a log keeps.
 const ACTIVITIES_MAX: usize = 1 << 16;
+/// Where [`Activity::lane`] begins to number streams.
+const FIRST_STREAM_LANE: u32 = 2;
 
 /// The activities of one query. Filled by all its threads.
 pub struct ActivityLog {
@@ -85,6 +88,12 @@ impl ActivityLog {
         }
     }
 
+    /// Notes bytes that moved between this rank and another one from `begun` until now, for an operator.
+    pub(crate) fn add_moved(&self, operator: u32, kind: ActivityKind, bytes: u64, begun: Instant) {
+        let name = if kind == ActivityKind::Send { "send" } else { "receive" };
+        self.add_done(What { operator, kind, name, bytes }, begun);
+    }
+
     /// Notes what the host did from `begun` until now.
     pub(super) fn add_done(&self, what: What, begun: Instant) {
         let begun_us = begun.saturating_duration_since(self.origin).as_secs_f64() * 1e6;
@@ -126,9 +135,9 @@ impl ActivityLog {
         let mut activities = Vec::with_capacity(entries.len());
         for entry in &entries {
             let (lane, started_us, ended_us) = match entry.end {
-                End::Host(ended_us) => (0, entry.begun_us, ended_us),
+                End::Host(ended_us) => (host_lane(entry.kind), entry.begun_us, ended_us),
                 End::Device(stream, event) => {
-                    let next_lane = lanes.len() as u32 + 1;
+                    let next_lane = lanes.len() as u32 + FIRST_STREAM_LANE;
                     let lane = *lanes.entry(stream).or_insert(next_lane);
                     let Ok(ended_us) = self.platform.elapsed_us(self.origin_event, event) else { continue };
                     let before = ended.insert(stream, ended_us).unwrap_or(0.0);
@@ -177,7 +186,16 @@ pub struct NotedActivity {
     pub activity: Activity,
 }
 
-/// What all activities come to. The rate of reading and the arena are left to whoever knows them.
+/// The lane of what no stream does.
+fn host_lane(kind: ActivityKind) -> u32 {
+    u32::from(moves_between_ranks(kind))
+}
+
+fn moves_between_ranks(kind: ActivityKind) -> bool {
+    matches!(kind, ActivityKind::Send | ActivityKind::Receive)
+}
+
+/// What all activities come to, but for those between ranks. The rate of reading and the arena are left to whoever knows them.
 pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
     let spans = |is_wanted: &dyn Fn(ActivityKind) -> bool| {
         let wanted =
@@ -187,7 +205,7 @@ pub fn device_work(activities: &[NotedActivity]) -> DeviceWork {
         )
     };
     let reads = spans(&|kind| kind == ActivityKind::Read);
-    let busy = spans(&|kind| kind != ActivityKind::Read);
+    let busy = spans(&|kind| kind != ActivityKind::Read && !moves_between_ranks(kind));
     DeviceWork {
         kernel_us: length(&spans(&|kind| matches!(kind, ActivityKind::Kernel | ActivityKind::Copy))),
         copy_us: length(&spans(&|kind| matches!(kind, ActivityKind::Upload | ActivityKind::Download))),
@@ -259,10 +277,28 @@ mod tests {
         assert!(noted.iter().all(|noted| noted.operator == 3 && noted.activity.bytes == 10));
         assert_eq!(noted.len(), 4);
         let of_stream: Vec<&Activity> =
-            noted.iter().map(|noted| &noted.activity).filter(|activity| activity.lane == 1).collect();
+            noted.iter().map(|noted| &noted.activity).filter(|activity| activity.lane == 2).collect();
         assert_eq!(of_stream.len(), 2);
         assert!(of_stream[0].started_us + of_stream[0].elapsed_us <= of_stream[1].started_us + 1);
         assert!(log.take().is_empty());
+    }
+
+    #[test]
+    fn storage_network_and_streams_have_lanes_of_their_own() {
+        let platform = Arc::new(EmulatedPlatform::new());
+        let log = ActivityLog::start(platform.clone(), Stream(0)).unwrap();
+        let begun = Instant::now();
+        log.add_done(what(ActivityKind::Read, "read"), begun);
+        log.add_moved(5, ActivityKind::Send, 70, begun);
+        log.add_moved(5, ActivityKind::Receive, 80, begun);
+        log.add_enqueued(what(ActivityKind::Kernel, "probe"), Stream(7));
+        platform.wait(Stream(7)).unwrap();
+        let noted = log.take();
+        let of = |kind| noted.iter().find(|noted| noted.activity.kind == kind).unwrap();
+        let lanes = [ActivityKind::Read, ActivityKind::Send, ActivityKind::Receive, ActivityKind::Kernel];
+        assert_eq!(lanes.map(|kind| of(kind).activity.lane), [0, 1, 1, 2]);
+        let sent = of(ActivityKind::Send);
+        assert_eq!((sent.operator, sent.activity.name.as_str(), sent.activity.bytes), (5, "send", 70));
     }
 
     #[test]
@@ -286,6 +322,9 @@ mod tests {
             noted(ActivityKind::Kernel, 14, 10),
             noted(ActivityKind::Kernel, 20, 10),
             noted(ActivityKind::Download, 40, 1),
+            // What moves between ranks is no work of this device.
+            noted(ActivityKind::Send, 0, 50),
+            noted(ActivityKind::Receive, 3, 50),
         ]);
         let found = (work.read_us, work.copy_us, work.kernel_us, work.overlap_us);
         assert_eq!(found, (15, 7, 16, 3));

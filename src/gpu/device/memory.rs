@@ -226,6 +226,11 @@ impl DeviceMemory {
         }
     }
 
+    /// Where what is done through this handle is noted.
+    pub(crate) fn log(&self) -> Option<Arc<ActivityLog>> {
+        self.watch.as_ref().map(|watch| watch.log.clone())
+    }
+
     /// Whether what is done through this handle is noted.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.is_some()

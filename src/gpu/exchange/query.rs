@@ -13,7 +13,7 @@ use pystachio_engine::{
     StopFlag,
     locking::{lock_whole, whole},
 };
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
 use super::{
     ExchangeId, ExchangeKey, QueryId,
@@ -22,6 +22,7 @@ use super::{
     outbox::{Outbox, OutboxProducer},
     waker::Waker,
 };
+use crate::device::ActivityLog;
 
 /// How often a driver that waits for an exchange looks whether its query is wanted still. What it waits for wakes it.
 pub(super) const STOP_INTERVAL: Duration = Duration::from_millis(10);
@@ -67,6 +68,8 @@ pub(super) struct Counters {
     consumers_waited_us: AtomicU64,
     /// When the first block was sent or came, and the last.
     moved: Mutex<Option<(Instant, Instant)>>,
+    /// Where it is noted what moves, and for which operator; nowhere where nobody watches.
+    watch: OnceLock<(Arc<ActivityLog>, u32)>,
 }
 
 impl Counters {
@@ -80,6 +83,13 @@ impl Counters {
         self.received_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.received_blocks.fetch_add(1, Ordering::Relaxed);
         self.note_moved();
+    }
+
+    /// Notes when bytes were on their way to another rank, or from one, whose transfers are over now.
+    pub(super) fn note_transfer(&self, kind: ActivityKind, bytes: u64, begun: Instant) {
+        if let Some((log, operator)) = self.watch.get() {
+            log.add_moved(*operator, kind, bytes, begun);
+        }
     }
 
     fn note_moved(&self) {
@@ -247,6 +257,14 @@ impl QueryExchanges {
         Error::internal(format!("query {} has no {end} of exchange {} left", self.health.id.0, id.0))
     }
 
+    /// Notes in a log what an exchange moves to and from other ranks from now on, for an operator.
+    pub fn watch(&self, id: ExchangeId, log: Arc<ActivityLog>, operator: u32) {
+        if let Some(ends) = self.ends.get(&id) {
+            // Who watches first goes on.
+            let _ = ends.exchange.counters.watch.set((log, operator));
+        }
+    }
+
     /// What an exchange has done so far.
     pub fn metrics(&self, id: ExchangeId) -> Option<ExchangeMetrics> {
         self.ends.get(&id).map(|ends| ends.exchange.counters.read())
@@ -258,12 +276,12 @@ impl QueryExchanges {
     }
 
     /// Waits until all ranks have ended all exchanges. Outboxes that nobody took send nothing, and inboxes that nobody took
-    /// want nothing.
+    /// want nothing. What was moved is known for good then.
     ///
     /// # Errors
     ///
     /// What the query failed with, here or as `Peer` on another rank; `Cancelled` if nobody wants it.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(&mut self) -> Result<()> {
         for ends in self.ends.values_mut() {
             drop(ends.consumer.take());
             if let Some(producer) = ends.producer.take() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! shuffle [--ranks 2] [--emulated] [--sizes-mb 1,4,16,64,256,1024] [--columns 1,2,4,10] [--rows-mb 4096] [--chunk-rows 4194304]
-//!         [--runs 3] [--links p2p,host] [--out FILE] [--limit-s 120]
+//!         [--runs 3] [--links p2p,host] [--raw-only] [--out FILE] [--limit-s 120]
 //! ```
 //!
 //! A rank is a process of this program, one a GPU; with `--emulated` it is a thread with an emulated device. Results are a table, and JSON
@@ -10,7 +10,7 @@
 //!
 //! - `raw`: all-to-all of bytes through the communicator: each rank sends so many to others in a group, spread evenly
 //! - `gather`: what a round costs that moves nothing: bytes of a control block told to all
-//! - `rows`: rows of columns of 8 bytes through an exchange: spread by the hash of the first one, packed, sent, unpacked
+//! - `rows`: rows of columns of 8 bytes through an exchange: spread by the hash of the first one, packed, sent, unpacked; not with `--raw-only`
 //!
 //! Links are GPUs that copy to each other (`p2p`), or through memory of the host (`host`: `NCCL_P2P_DISABLE=1`), about as fast as
 //! a network of 200 Gbit/s. Every figure is that of the slowest rank. Bytes count once, where they are sent, and those that stay on
@@ -45,6 +45,7 @@ const MB: u64 = 1 << 20;
 struct Options {
     ranks: usize,
     is_emulated: bool,
+    is_raw_only: bool,
     sizes: Vec<u64>,
     columns: Vec<usize>,
     rows_bytes: u64,
@@ -76,6 +77,7 @@ impl Options {
         Ok(Self {
             ranks: number("--ranks", 2)? as usize,
             is_emulated: arguments.iter().any(|argument| argument == "--emulated"),
+            is_raw_only: arguments.iter().any(|argument| argument == "--raw-only"),
             sizes: numbers("--sizes-mb", "1,4,16,64,256,1024")?.into_iter().map(|size| size * MB).collect(),
             columns: numbers("--columns", "1,2,4,10")?.into_iter().map(|count| count as usize).collect(),
             rows_bytes: number("--rows-mb", 4096)? * MB,
@@ -139,7 +141,8 @@ fn measure(member: &Member, options: &Options, folder: &Path) -> Vec<Value> {
         let mut next = || generations.next().unwrap_or(u64::MAX);
         results.extend(raw::measure(member, options, folder, (next(), by)));
         leave_file(folder, &name, json!(results).to_string().as_bytes());
-        for variant in rows::variants(options, by) {
+        let of_rows = if options.is_raw_only { Vec::new() } else { rows::variants(options, by) };
+        for variant in of_rows {
             results.push(rows::measure(member, options, folder, (next(), variant)));
             leave_file(folder, &name, json!(results).to_string().as_bytes());
         }

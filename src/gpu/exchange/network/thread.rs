@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
 use super::{NetworkOptions, NetworkShared, OpenQuery};
 use crate::exchange::{
@@ -49,7 +49,9 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1);
 /// Blocks that are on their way together.
 struct Group {
-    sent: Vec<(ExchangeKey, Arc<Exchange>, Vec<Arc<RegionBlock>>)>,
+    /// When its transfers began.
+    begun: Instant,
+    sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<RegionBlock>>)>,
     received: Vec<(Arc<Exchange>, Rank, RegionBlock)>,
     patience: Patience,
 }
@@ -315,13 +317,20 @@ impl NetworkThread {
         while self.groups_over < over {
             let Some(group) = self.groups.pop_front() else { break };
             self.groups_over += 1;
-            for (_, exchange, blocks) in group.sent {
+            for (to, exchange, blocks) in group.sent {
+                if to != self.rank {
+                    let bytes = blocks.iter().map(|block| block.bytes()).sum();
+                    exchange.counters.note_transfer(ActivityKind::Send, bytes, group.begun);
+                }
                 blocks.iter().for_each(|block| exchange.counters.note_sent(block.bytes()));
                 drop(blocks);
                 exchange.outbox.note_sent();
             }
             for (exchange, from, block) in group.received {
                 exchange.counters.note_received(block.bytes());
+                if from != self.rank {
+                    exchange.counters.note_transfer(ActivityKind::Receive, block.bytes(), group.begun);
+                }
                 exchange.inbox.deliver(from, block);
             }
             if let Some(next) = self.groups.front_mut() {
@@ -392,10 +401,12 @@ impl NetworkThread {
         }
         let told = table.get(self.rank.place()).map_or(&[][..], |block| &block.exchanges);
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
+        let begun = Instant::now();
         let mut group = Group {
+            begun,
             sent: Vec::new(),
             received: Vec::new(),
-            patience: Patience::new(self.options.silence_max * TRANSFERS_PATIENCE, Instant::now()),
+            patience: Patience::new(self.options.silence_max * TRANSFERS_PATIENCE, begun),
         };
         for key in told.iter().map(|entry| entry.key).filter(|key| !given_up.contains(&key.query)) {
             let Some(open) = self.exchanges.get_mut(&key) else {
@@ -512,7 +523,7 @@ fn move_blocks(
             bytes: block.bytes(),
         }));
         if !blocks.is_empty() {
-            group.sent.push((key, exchange.clone(), blocks));
+            group.sent.push((other, exchange.clone(), blocks));
         }
         if table.get(place).and_then(|block| block.exchange(key)).is_some_and(|entry| entry.is_closed) {
             exchange.outbox.close(other);

@@ -141,7 +141,7 @@ fn a_query_that_fails_on_one_rank_fails_on_all_by_its_name() {
             if rank.rank != Rank(1) {
                 return shuffle_for_ever(&rank, 1, StopFlag::default());
             }
-            let open = rank.open(1, &[0])?;
+            let mut open = rank.open(1, &[0])?;
             let error = Error::new(ErrorKind::DivisionByZero, "division by zero");
             open.abort(&error);
             open.finish()

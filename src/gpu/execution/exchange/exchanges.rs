@@ -125,12 +125,10 @@ struct ExchangesState {
 }
 
 impl ExchangesState {
-    /// What is open, for its end.
-    fn take_open(&mut self) -> Option<QueryExchanges> {
-        let open = self.open.take()?;
+    /// Keeps what has moved until now.
+    fn keep_moved(&mut self, open: &QueryExchanges) {
         let moved = |(id, operator, _): &(ExchangeId, usize, _)| Some((*operator, open.metrics(*id)?));
         self.moved = self.begun.iter().filter_map(moved).collect();
-        Some(open)
     }
 }
 
@@ -260,6 +258,7 @@ impl Exchanges {
         let Some(open) = open else { return Ok(()) };
         for PlannedKeys { id, operator, keys } in &*shared {
             let (outbox, inbox) = (open.take_outbox(*id)?, open.take_inbox(*id)?);
+            watch(open, *id, *operator, query);
             keys.begin(outbox);
             let (of_query, keys, operator) = (query.clone(), keys.clone(), *operator);
             key_threads.push(query.threads.start(THREAD_NAME, move || {
@@ -277,6 +276,7 @@ impl Exchanges {
             .collect();
         for PlannedExchange { id, operator, sending, received } in planned.drain(..) {
             let (outbox, inbox) = (open.take_outbox(id)?, open.take_inbox(id)?);
+            watch(open, id, operator, query);
             begun.push((id, operator, received.clone()));
             if !received.is_unwanted() {
                 received.begin(query.memory.claim()?);
@@ -357,8 +357,11 @@ impl Exchanges {
         if let Some(error) = self.failure.get() {
             return Err(error.clone());
         }
-        let open = self.lock().take_open();
-        open.map_or(Ok(()), QueryExchanges::finish)
+        let Some(mut open) = self.lock().open.take() else { return Ok(()) };
+        let result = open.finish();
+        // What this rank has packed it has not sent before all ranks have ended.
+        self.lock().keep_moved(&open);
+        result
     }
 
     /// Stops what runs, and waits for its threads. The other ranks are told if they have not ended the query too.
@@ -368,7 +371,10 @@ impl Exchanges {
         }
         let (planned, threads, open) = {
             let mut state = self.lock();
-            let open = state.take_open();
+            let open = state.open.take();
+            if let Some(open) = &open {
+                state.keep_moved(open);
+            }
             state.shared.iter().for_each(|planned| planned.keys.give_up());
             let mut threads = std::mem::take(&mut state.threads);
             threads.append(&mut state.key_threads);
@@ -396,6 +402,13 @@ impl Drop for Exchanges {
     fn drop(&mut self) {
         let never_begun = || Error::new(ErrorKind::Cancelled, "the query was given up before it had begun");
         self.refuse(&self.failure.get().cloned().unwrap_or_else(never_begun));
+    }
+}
+
+/// Notes what an exchange moves where it is noted what the query does, if it is.
+fn watch(open: &QueryExchanges, id: ExchangeId, operator: usize, query: &Query) {
+    if let Some(log) = query.memory.log() {
+        open.watch(id, log, operator as u32);
     }
 }
 

@@ -21,7 +21,7 @@ use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
 use crate::{
-    device::{Claim, DeviceMemory},
+    device::{ActivityLog, Claim, DeviceMemory},
     operation::{EXCHANGE_LEVEL, Queue},
     spill::SpillStore,
 };
@@ -77,6 +77,11 @@ impl Drop for WorkingDriver {
 }
 
 impl QueryMemory {
+    /// Where it is noted what the query does, if it is.
+    pub(in crate::execution) fn log(&self) -> Option<Arc<ActivityLog>> {
+        self.memory.log()
+    }
+
     /// A query of which nothing is known yet. `memory` has an account.
     pub(in crate::execution) fn new(memory: DeviceMemory, store: SpillStore) -> Self {
         Self { memory, store, holder_count: 0, driver_count: Arc::default() }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, time::Instant};
 
+use pystachio_plan::{Activity, ActivityKind};
+
 use super::*;
 
 fn table() -> Table {
@@ -18,7 +20,7 @@ fn what_devices_did_and_caches_hold_is_shown_of_all_ranks() {
     let timelines = fixture.runtime.block_on(fixture.engine.timelines());
     let [timeline] = &timelines[..] else { panic!("{} timelines", timelines.len()) };
     let activities = &timeline.activities;
-    for kind in [pystachio_plan::ActivityKind::Read, pystachio_plan::ActivityKind::Kernel] {
+    for kind in [ActivityKind::Read, ActivityKind::Kernel] {
         let of_kind = activities.iter().filter(|activity| activity.kind == kind);
         assert_eq!(of_kind.map(|activity| activity.rank).collect::<BTreeSet<_>>(), all, "{kind}");
     }
@@ -27,6 +29,28 @@ fn what_devices_did_and_caches_hold_is_shown_of_all_ranks() {
     let entries = fixture.runtime.block_on(fixture.engine.cache_entries());
     assert_eq!(entries.iter().map(|entry| entry.rank).collect::<BTreeSet<_>>(), all);
     assert!(entries.iter().all(|entry| entry.memory_bytes > 0 && entry.row_group_count > 0), "{entries:?}");
+}
+
+#[test]
+fn what_moves_between_ranks_is_noted_on_both() {
+    let table = table();
+    let fixture = RankedFixture::new(RankShape::new(3));
+    let metrics = fixture.run(plan(table.scan(0))).unwrap().metrics;
+    let timelines = fixture.runtime.block_on(fixture.engine.timelines());
+    let of_kind = |kind| {
+        let activities = timelines.iter().flat_map(|timeline| &timeline.activities);
+        activities.filter(|activity| activity.kind == kind).collect::<Vec<&Activity>>()
+    };
+    let (sent, received) = (of_kind(ActivityKind::Send), of_kind(ActivityKind::Receive));
+    let ranks =
+        |activities: &[&Activity]| activities.iter().map(|activity| activity.rank).collect::<BTreeSet<_>>();
+    // All rows go to rank 0, and its own stay there.
+    assert_eq!((ranks(&sent), ranks(&received)), (BTreeSet::from([1, 2]), BTreeSet::from([0])));
+    let bytes = |activities: &[&Activity]| activities.iter().map(|activity| activity.bytes).sum::<u64>();
+    let others = metrics.exchanges.iter().filter(|traffic| traffic.rank > 0);
+    let sent_by_others: u64 = others.map(|traffic| traffic.sent_bytes).sum();
+    assert!(sent_by_others > 0);
+    assert_eq!((bytes(&sent), bytes(&received)), (sent_by_others, sent_by_others));
 }
 
 #[test]

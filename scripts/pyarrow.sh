@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Makes a private environment with pyarrow, of the version that benches/requirements.txt names, and prints its Python.
+source "$(dirname "$0")/environment.sh"
+
+venv=$cache_root/core-venv
+wanted=$(grep '^pyarrow==' "$project_root/benches/requirements.txt")
+if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
+    say "making the private environment with pyarrow in $venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$wanted" >&2
+    printf '%s' "$wanted" > "$venv/installed"
+fi
+printf '%s\n' "$venv/bin/python"
