@@ -4,7 +4,7 @@
 # uses one build of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -13,7 +13,7 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test bare emulated soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test docs bare emulated soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets
@@ -91,6 +91,9 @@ gpu-archive: ## Make target/gpu, which test-gpu and benchmarks need on a host wi
 	@scripts/setup.sh
 	@scripts/gpu-archive.sh
 
+docs: ## The pages of docs/ as a site under target/docs-site, by mdBook (cargo install mdbook)
+	@scripts/docs.sh
+
 kernels: ## Compile every kernel for every GPU generation and report what each needs
 	@scripts/setup.sh
 	@scripts/kernels.sh
@@ -108,4 +111,4 @@ lint: ## rustfmt, clippy, shell and Python syntax
 
 clean: stop ## Remove the private clusters (never the build cache)
 	@for name in $(CLUSTERS) versions; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle
+	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site
