@@ -12,7 +12,8 @@ folder=$project_root/target/package
 rm -rf "${folder:?}/$name"
 mkdir -p "$folder/$name"
 cp -r "$stage/lib" "$stage/extension" "$folder/$name/"
-cp "$project_root/LICENSE" "$project_root/README.md" "$folder/$name/"
+cp "$project_root"/{LICENSE,README.md,SECURITY.md} "$folder/$name/"
+cp -r "$project_root/docs" "$folder/$name/"
 strip --strip-debug "$folder/$name/lib/pystachio.so" "$folder/$name/lib/pystachio-engine"
 cat > "$folder/$name/install.sh" <<'INSTALL'
 #!/bin/sh

@@ -15,5 +15,7 @@ folder=$("$project_root/scripts/cluster.sh" create docs "$stage")
 conninfo=$("$project_root/scripts/cluster.sh" conninfo docs)
 mkdir "$folder/pages"
 if [[ $(id -u) == 0 ]]; then chown "$(server_user)" "$folder/pages"; fi
+# Programs of the server's version, where it brings them: pg_dump refuses a newer server.
+PATH=$folder/server$(cat "$folder/server/bindir"):$PATH
 python3 -m unittest discover -q -s "$project_root/regress/docs" -t "$project_root/regress" -p '*_test.py' >&2
 python3 "$project_root/regress/docs/run.py" "$conninfo" "$folder/pages" "$@"
