@@ -82,8 +82,8 @@ def svg(document):
     commit = facts["built"].split()[0].removeprefix("commit=")
     notes = [f"pystachio {facts['versions']['pystachio']} on one {facts['gpu'].split(',')[0]}; DuckDB {facts['versions']['duckdb']} on the "
              f"{facts['threads']} processors of the same host; the same Parquet files",
-             f"hot, caches full: pystachio's best of {facts['runs']} runs with columns in GPU memory, DuckDB's of "
-             f"{facts['duckdb_runs']} with files in memory; {facts['date']}, commit {commit}"]
+             f"hot: pystachio's best of {facts['runs']} runs, columns in GPU memory; DuckDB's of {facts['duckdb_runs']}, files in memory; "
+             f"{facts['date']}, commit {commit}"]
     title = f"TPC-H SF {document['scale']} over Parquet: seconds a query, logarithmic; lower is better"
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" role="img">',
              f"<title>{title}</title>", f"<style>{_STYLE}\n</style>", '<rect class="paper" width="100%" height="100%"/>',
