@@ -13,7 +13,7 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test docs bare emulated soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test docs bare emulated hosts standby soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
 
 help: ## List the targets

@@ -178,7 +178,7 @@ run_core() {
 
 stop_clusters() {
     local name
-    for name in test docs bare emulated hosts; do "$project_root/scripts/cluster.sh" stop "$name"; done
+    for name in test docs bare emulated hosts standby; do "$project_root/scripts/cluster.sh" stop "$name"; done
 }
 
 area rust run_rust

@@ -12,7 +12,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from faults import access, admission, bare, cancel, clients, cursors, files, hang, hosts, nesting, policies, processes, ranks, roles, views  # noqa: E402
+from faults import access, admission, bare, cancel, clients, cursors, files, hang, hosts, nesting, policies, processes, ranks, roles, standby, views  # noqa: E402
 from faults.support import TPCH_SCALE, WORK_SCALES, Place  # noqa: E402
 from harness import tables  # noqa: E402
 from harness.claims import Claims, write_counts  # noqa: E402
@@ -20,7 +20,9 @@ from harness.libpq import QueryError, Session  # noqa: E402
 
 MODULES = {"access": access, "views": views, "policies": policies, "roles": roles, "cancel": cancel, "files": files, "nesting": nesting,
            "processes": processes, "hang": hang, "clients": clients, "admission": admission, "cursors": cursors, "ranks": ranks,
-           "hosts": hosts}
+           "hosts": hosts, "standby": standby}
+# Modules that make clusters of their own.
+OWN_CLUSTERS = ("hosts", "standby")
 
 
 def generate(session, folder, scale):
@@ -37,7 +39,7 @@ def main():
     parser.add_argument("--module", action="append", choices=MODULES, help="by default all of them")
     parser.add_argument("--only", default="")
     parser.add_argument("--bare", nargs=2, metavar=("CONNINFO", "FOLDER"), help="a cluster without shared_preload_libraries")
-    parser.add_argument("--stage", help="the build, for the tests of several hosts, which make another cluster of it")
+    parser.add_argument("--stage", help="the build, for the tests that make other clusters of it")
     parser.add_argument("--counts")
     options = parser.parse_args()
     with Session(f"{options.conninfo} dbname=postgres", ["SET client_min_messages = warning"]) as session:
@@ -56,8 +58,8 @@ def main():
     place.data = tables.copy_data(f"{options.folder}/faults-data")
     claims = Claims("faults")
     for module in options.module or MODULES:
-        if module == "hosts" and not options.stage:
-            print("    hosts: not without --stage", flush=True)
+        if module in OWN_CLUSTERS and not options.stage:
+            print(f"    {module}: not without --stage", flush=True)
             continue
         for test in MODULES[module].TESTS:
             if options.only and options.only not in test.__name__:

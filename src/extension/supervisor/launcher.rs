@@ -48,7 +48,8 @@ pub fn start_check(database_oid: u32, start_engines: bool) -> bool {
         .set_function("pystachio_checker_main")
         .set_argument(Some(pg_sys::Datum::from(argument)))
         .enable_spi_access()
-        .set_start_time(BgWorkerStartTime::RecoveryFinished)
+        // Also on a standby, where one that waited for the end of recovery would keep its slot for as long.
+        .set_start_time(BgWorkerStartTime::ConsistentState)
         .load_dynamic()
         .is_ok()
 }
