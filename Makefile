@@ -75,7 +75,7 @@ simulate-ranks: ## How exchanges scale to 1,024 ranks, reckoned from what two GP
 test-gpu: ## The tests on a host with a GPU: kernels, their memory accesses, SQL, differential, faults
 	@scripts/test-gpu.sh
 
-soak: ## Sessions at random on both engines while faults are injected (SECONDS=300, SEED=)
+soak: ## Sessions at random on both engines and on ranks while faults are injected (SECONDS=300, SEED=)
 	@scripts/setup.sh
 	@scripts/soak.sh '$(or $(SECONDS),300)' $(SEED)
 

@@ -46,6 +46,12 @@ ESTIMATES_PERCENT_MIN = 80
 SPILL_MEMORY = "1MB"
 # Ranks that share the queries of suite ranks.
 RANK_COUNTS = (1, 2, 4)
+# Settings of exchanges under each of which a share of the queries runs there.
+EXCHANGE_SETTINGS = (
+    "pystachio.gpu_exchange_overlap = off", "pystachio.gpu_exchange_gathering = off", "pystachio.gpu_exchange_groups = 1",
+    "pystachio.gpu_exchange_groups = 8", "pystachio.gpu_exchange_senders = 1", "pystachio.gpu_exchange_senders = 8",
+    "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off",
+)
 # How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
 RANKED_QUERIES_MIN = 22
 # What must spill there: build sides, groups, different values and orders that are larger than that.
@@ -512,7 +518,8 @@ def run_spill(conninfo, options):
 
 
 def run_ranks(conninfo, options):
-    """The 22 queries on one, two and four ranks that share each of them: the same text, and rows do change ranks."""
+    """The 22 queries on one, two and four ranks that share each of them: the same text, and rows do change ranks. A share of them also
+    without one technique of exchanges after another."""
     claims = Claims("ranks")
     with Session(conninfo, ["SET statement_timeout = '600s'"]) as session:
         schemas = tables.ranked_foreign(session, options.tpch, RANK_COUNTS)
@@ -533,6 +540,8 @@ def run_ranks(conninfo, options):
                 parts = [line for line in moved if line.startswith("  rank ")]
                 claims.check(f"{name} on {count} ranks says what moves", planned and len(moved) - len(parts) == len(planned)
                              and len(parts) == count * len(planned), f"{ranks} {planned} {moved}")
+        if count > 1:
+            compare_exchange_settings(pair, claims, count, options)
         pair.close()
         exchanged = sorted(set(exchanged))
         print(f"ranks: rows of {len(exchanged)} queries change ranks on {count}")
@@ -540,6 +549,22 @@ def run_ranks(conninfo, options):
             wanted = RANKED_QUERIES_MIN if count > 1 else 0
             claims.check(f"queries use {count} ranks", len(exchanged) >= wanted if wanted else not exchanged, str(exchanged))
     return claims
+
+
+def compare_exchange_settings(pair, claims, count, options):
+    """The same text under each setting of exchanges, of as many queries as are to run of long suites."""
+    for name, sql in tpch_queries(pair.expected):
+        chosen = [setting for setting in EXCHANGE_SETTINGS if is_chosen(options, f"{name} on {count} ranks, {setting}")]
+        expected = chosen and outcome(pair.expected, sql)
+        for setting in chosen:
+            reset = f"RESET {setting.split(' ')[0]}"
+            set_before = outcome(pair.actual, f"SET {setting}")
+            actual = set_before if isinstance(set_before, QueryError) else outcome(pair.actual, sql)
+            outcome(pair.actual, reset)
+            failure = outcome_differences(expected, actual, True)
+            if isinstance(actual, QueryError) and actual.sqlstate == "08006":
+                pair.reopen()
+            claims.record(f"{name} on {count} ranks, {setting}", failure and f"SET {setting}; {sql}\n{failure}")
 
 
 def without_representatives(result):

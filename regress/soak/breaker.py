@@ -18,7 +18,9 @@ from harness.libpq import QueryError, Session
 # The mean time between two faults, and between two replaced files.
 FAULT_EVERY_S, REPLACED_EVERY_S = 1.0, 0.5
 GENTLE = {"stop": 3, "terminate": 3}
-KILLS = {"kill": 4, "segfault": 1, "abort": 1, "supervisor": 1, "options": 1}
+KILLS = {"kill": 4, "segfault": 1, "abort": 1, "supervisor": 1, "options": 1, "silence": 1}
+# A rank that is stopped for so long has fallen silent to the others, which go on without it.
+SILENCE_S = 7.0
 
 
 class Breaker:
@@ -54,10 +56,10 @@ class Breaker:
         time.sleep(max(0.0, min((own or self.random).expovariate(1 / mean_s), until - time.monotonic())))
         return time.monotonic() < until
 
-    def _engine(self, session):
-        """A server of the run and its engine's process, which is one of pystachio's; raises ProcessLookupError while it is down."""
+    def _engine(self, session, of_first=False):
+        """A server of the run and the process of one of its ranks, which is one of pystachio's; raises ProcessLookupError while it is down."""
         server = self.random.choice(self.soak.servers)
-        pid = self.soak.engine_pid(session, server.name)
+        pid = self.soak.engine_pid(session, server.name, 0 if of_first else self.random.randrange(server.ranks))
         if not pid or "pystachio-engine" not in _command(pid):
             raise ProcessLookupError
         return server, pid
@@ -78,7 +80,7 @@ class Breaker:
         self._signal(session, signal.SIGTERM, "engine terminated")
 
     def _supervisor(self, session):
-        server, pid = self._engine(session)
+        server, pid = self._engine(session, of_first=True)
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             parent = int(file.read().rsplit(")", 1)[1].split()[1])
         if "pystachio" not in _command(parent):
@@ -103,6 +105,22 @@ class Breaker:
             time.sleep(3 * 10 ** self.random.uniform(-2, 0))
         finally:
             os.kill(pid, signal.SIGCONT)
+
+    def _silence(self, session):
+        """A rank that does not answer for longer than others wait for it."""
+        server, pid = self._engine(session)
+        if server.ranks == 1:
+            raise ProcessLookupError
+        self.soak.journal.death(server.name)
+        self.soak.journal.fault("rank stopped until it was given up")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            time.sleep(SILENCE_S)
+        finally:
+            # The others may have ended it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            self.soak.journal.death(server.name)
 
     def _terminate(self, session):
         pid = self.random.choice(self.soak.clients).victim()

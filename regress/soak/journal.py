@@ -19,6 +19,8 @@ DEATH_GRACE_S = 3.0
 CANCEL_GRACE_S = 2.0
 # Engines whose device is told to fail: its errors, and the end of the engine that follows.
 _ENGINE = re.compile(r'engine of server "([^"]+)"')
+# What a query of several ranks fails with when one of them is lost.
+_RANK = re.compile(r"\branks? \d+")
 
 
 class Journal:
@@ -29,6 +31,7 @@ class Journal:
         self.device_fails, self._echo = device_fails, echo
         self._tiny = {server.name for server in servers if server.is_tiny}
         self._gpus = {server.name for server in servers if server.is_gpu}
+        self._shared = {server.name for server in servers if server.ranks > 1}
         self._deaths = {server.name: [] for server in servers}
         self._guard = threading.Lock()
         self.slowest_cancel_s = 0.0
@@ -73,7 +76,7 @@ class Journal:
             return "terminated" if trial.was_terminated else None
         named = _ENGINE.search(error.message)
         server = named[1] if named else trial.server
-        if state == LOST and named and self.died(server, trial.begin, trial.end):
+        if state == LOST and (named or (trial.server in self._shared and _RANK.search(error.message))) and self.died(server, trial.begin, trial.end):
             return "engine killed"
         if state == OUT_OF_MEMORY and trial.server in self._tiny:
             return "out of memory"

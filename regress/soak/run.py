@@ -75,15 +75,15 @@ class Soak:
     # -- looking -------------------------------------------------------------------------------------------
 
     def engines(self, session=None):
-        """The rows of pystachio.engines by server."""
+        """The rows of pystachio.engines, by server; of ranks other than 0 by server and rank."""
         result = (session or self.watch).run("SELECT * FROM pystachio.engines")
         rows = [dict(zip(result.names, row)) for row in result.rows]
-        return {row["server"]: row for row in rows}
+        return {engine_name(row["server"], int(row["rank"] or 0)): row for row in rows}
 
-    def engine_pid(self, session, server):
-        """The process of a server's engine, or None while it is down."""
-        pid = self.engines(session)[server]["pid"]
-        return int(pid) if pid else None
+    def engine_pid(self, session, server, rank=0):
+        """The process of a rank of a server's engine, or None while it is down."""
+        row = self.engines(session).get(engine_name(server, rank))
+        return int(row["pid"]) if row and row["pid"] else None
 
     def look(self):
         """What runs now, for whoever looks into a query that does not end."""
@@ -165,14 +165,17 @@ class Soak:
 
     def _answers(self, session, server):
         try:
-            return session.run(f"SELECT count(*) FROM {server.name}_tpch.nation").scalar() == "25"
+            has_rows = session.run(f"SELECT count(*) FROM {server.name}_tpch.nation").scalar() == "25"
         except QueryError:
             return False
+        # Rank 0 answers alone until all are connected.
+        engines = self.engines(session)
+        return has_rows and all(engines.get(name, {}).get("state") == "running" for name in engine_names(server))
 
     def processes(self):
         """Engines and sessions that last, by name, as processes."""
         engines = self.engines()
-        found = {f"engine {server.name}": measure.process(int(engines[server.name]["pid"])) for server in self.servers}
+        found = {f"engine {name}": measure.process(int(engines[name]["pid"])) for server in self.servers for name in engine_names(server)}
         for client in self.clients:
             if client.session:
                 found[f"backend of keeper {client.number}"] = measure.process(client.session.backend_pid)
@@ -232,12 +235,11 @@ class Soak:
             self.work(seconds * (1 - KILLS_SHARE - WARM_SHARE) / parts, False)
             last, engines_after = self.moment(f"after part {part + 1} of {parts} without kills")
             moments.append(last)
-        for server in self.servers:
-            name, was = f"engine {server.name}", engines_before[server.name]
-            now = engines_after[server.name]
+        for server, engine in [(server, engine) for server in self.servers for engine in engine_names(server)]:
+            name, was, now = f"engine {engine}", engines_before[engine], engines_after[engine]
             same = (middle[name].pid, middle[name].start, was["restarts"]) == (last[name].pid, last[name].start, now["restarts"])
             if not same and not self.journal.device_fails:
-                self.journal.finding("an engine ended", f"{server.name}, which nobody killed: {was}\n    is now {now}")
+                self.journal.finding("an engine ended", f"{engine}, which nobody killed: {was}\n    is now {now}")
             elif same:
                 self.compare(middle, last, [name], measure.ENGINE_BYTES_MAX + server.kept_bytes)
         for name in last if parts > 1 else []:
@@ -264,6 +266,16 @@ class Soak:
         print(f"findings: {len(self.journal.findings)}{f' ({_listed(_tally(self.journal.findings))})' if self.journal.findings else ''}")
         print(f"seed {self.seed}; to repeat: {repeat}", flush=True)
         return 1 if self.journal.findings or not own["answers compared"] else 0
+
+
+def engine_name(server, rank):
+    """What a rank of a server is called."""
+    return f"{server} rank {rank}" if rank else server
+
+
+def engine_names(server):
+    """What all ranks of a Server are called."""
+    return [engine_name(server.name, rank) for rank in range(server.ranks)]
 
 
 def _listed(counts):

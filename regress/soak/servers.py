@@ -1,4 +1,4 @@
-"""The servers of a soak, one of each engine with room and one with hardly any, and the tables of each.
+"""The servers of a soak, one of each engine with room and one with hardly any, two whose ranks share each query, and the tables of each.
 
 Schemas: NAME_edge, NAME_views, NAME_tpch and NAME_changed for each server; `heap`, `views_heap` and `tpch_heap` hold the same rows,
 `state_N` what the files of changed tables hold in their state N (changed.py).
@@ -29,8 +29,13 @@ class Server:
         return self.options["device"] != "cpu"
 
     @property
+    def ranks(self):
+        """Processes that share its queries."""
+        return int(self.options.get("ranks", 1))
+
+    @property
     def kept_bytes(self):
-        """What the engine may keep between queries, and may not have had before: cached columns and chunks, page-locked memory for
+        """What a process of the engine may keep between queries, and may not have had before: cached columns and chunks, page-locked memory for
         spilling, a quarter of `memory`, which is never given back, and the emulated device's memory."""
         kept = _bytes(self.options["cache"])
         if self.is_gpu:
@@ -46,6 +51,9 @@ SERVERS = [
                          "threads": "4"}, False, ", layout => 'gpu'"),
     Server("gpu_tiny", {"device": "emulated", "memory": "256MB", "device_memory": "4MB", "cache": "8MB", "pinned_cache": "8MB",
                         "threads": "4"}, True, ", row_group_rows => 1024"),
+    *[Server(f"gpu_ranks_{ranks}", {"device": "emulated", "memory": "512MB", "device_memory": "128MB", "cache": "32MB", "pinned_cache": "8MB",
+                                    "threads": "4", "ranks": str(ranks), "rank_policy": "all"}, False, ", row_group_rows => 2048")
+      for ranks in (2, 4)],
 ]
 
 

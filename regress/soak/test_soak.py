@@ -16,6 +16,7 @@ from soak.servers import SERVERS
 
 QUESTION = Question("columns", "q", "edge", "SELECT 1", True)
 ROOMY, TINY, GPU = SERVERS[0].name, SERVERS[1].name, SERVERS[2].name
+RANKED = next(server.name for server in SERVERS if server.ranks > 1)
 ENDED = f'engine of server "{ROOMY}" ended unexpectedly: process 7'
 
 
@@ -75,6 +76,15 @@ class Explanations(unittest.TestCase):
         self.assertTrue(self.journal.explains(QueryError("08006", ENDED), trial()))
         self.assertIsNone(self.journal.explains(QueryError("08006", ENDED.replace(ROOMY, GPU)), trial(GPU)))
         self.assertIsNone(self.journal.explains(QueryError("08006", "server closed the connection"), trial()))
+
+    def test_a_rank_that_was_killed_explains_the_errors_of_its_server(self):
+        lost = QueryError("08006", "rank 1 was killed by signal 9")
+        self.journal.death(ROOMY)
+        self.assertIsNone(self.journal.explains(lost, trial(RANKED)))
+        self.journal.death(RANKED)
+        self.assertTrue(self.journal.explains(lost, trial(RANKED)))
+        self.assertIsNone(self.journal.explains(QueryError("XX000", "rank 1 failed"), trial(RANKED)))
+        self.assertIsNone(self.journal.explains(lost, trial(ROOMY)))
 
     def test_an_engine_that_was_killed_long_before_explains_nothing(self):
         self.journal.death(ROOMY)

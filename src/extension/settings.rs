@@ -3,7 +3,9 @@
 use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
-use pystachio_plan::{DeviceSettings, EngineChoice, StoragePath};
+use pystachio_plan::{
+    DeviceSettings, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, ExchangeSettings, StoragePath,
+};
 
 use crate::options::Device;
 
@@ -72,6 +74,12 @@ static GPU_CHUNKING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_CONCURRENT_BUILDS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_BROADCAST_CHOICE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_GATHERING: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_GROUPS: GucSetting<i32> = GucSetting::<i32>::new(2);
+static GPU_EXCHANGE_OVERLAP: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_SENDERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_METADATA_CACHE: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_NVCOMP: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -145,6 +153,7 @@ pub fn device() -> DeviceSettings {
         concurrent_builds: GPU_CONCURRENT_BUILDS.get(),
         deferred_synchronisation: GPU_DEFERRED_SYNCHRONISATION.get(),
         dictionary_codes: GPU_DICTIONARY_CODES.get(),
+        exchange: exchange(),
         memory_pool: GPU_MEMORY_POOL.get(),
         metadata_cache: GPU_METADATA_CACHE.get(),
         nvcomp: GPU_NVCOMP.get(),
@@ -163,6 +172,20 @@ pub fn device() -> DeviceSettings {
             StorageMode::CuFileCompat => StoragePath::CuFileCompat,
         },
         timeline: TIMELINE.get(),
+    }
+}
+
+/// What exchanges between ranks make use of.
+fn exchange() -> ExchangeSettings {
+    // Between 1 and what is most, as PostgreSQL sees to.
+    let count = |setting: &GucSetting<i32>| setting.get() as u8;
+    ExchangeSettings {
+        broadcast_choice: GPU_EXCHANGE_BROADCAST_CHOICE.get(),
+        filters: GPU_EXCHANGE_FILTERS.get(),
+        gathering: GPU_EXCHANGE_GATHERING.get(),
+        groups_max: count(&GPU_EXCHANGE_GROUPS),
+        overlap: GPU_EXCHANGE_OVERLAP.get(),
+        senders_max: count(&GPU_EXCHANGE_SENDERS),
     }
 }
 
@@ -254,6 +277,7 @@ pub fn define() {
         GucFlags::default(),
     );
     define_techniques();
+    define_exchange_counts();
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_storage",
         c"How the GPU engine reads files.",
@@ -312,6 +336,26 @@ fn define_techniques() {
             &GPU_DICTIONARY_CODES,
         ),
         (
+            c"pystachio.gpu_exchange_broadcast_choice",
+            c"Joins whose build side turns out small broadcast it, where both sides would be shuffled.",
+            &GPU_EXCHANGE_BROADCAST_CHOICE,
+        ),
+        (
+            c"pystachio.gpu_exchange_filters",
+            c"Ranks give each other the keys of build sides, for scans below exchanges.",
+            &GPU_EXCHANGE_FILTERS,
+        ),
+        (
+            c"pystachio.gpu_exchange_gathering",
+            c"Gathers rows and blocks to an efficient size before they go to other ranks.",
+            &GPU_EXCHANGE_GATHERING,
+        ),
+        (
+            c"pystachio.gpu_exchange_overlap",
+            c"Sends rows to other ranks while what they come from still runs.",
+            &GPU_EXCHANGE_OVERLAP,
+        ),
+        (
             c"pystachio.gpu_memory_pool",
             c"Takes GPU memory from a pool, not from the driver.",
             &GPU_MEMORY_POOL,
@@ -358,6 +402,38 @@ fn define_techniques() {
         GucContext::Suset,
         GucFlags::EXPLAIN,
     );
+}
+
+/// How many of what exchanges between ranks do there are at once.
+fn define_exchange_counts() {
+    let counts = [
+        (
+            c"pystachio.gpu_exchange_groups",
+            c"Groups of transfers between ranks that are on their way at once.",
+            c"1 begins none before the last one is over; results are the same.",
+            &GPU_EXCHANGE_GROUPS,
+            EXCHANGE_GROUPS_MAX,
+        ),
+        (
+            c"pystachio.gpu_exchange_senders",
+            c"Threads that send the rows of one part of a plan to other ranks.",
+            c"1 runs that part and sends by turns; results are the same.",
+            &GPU_EXCHANGE_SENDERS,
+            EXCHANGE_SENDERS_MAX,
+        ),
+    ];
+    for (name, description, more, setting, count_max) in counts {
+        GucRegistry::define_int_guc(
+            name,
+            description,
+            more,
+            setting,
+            1,
+            i32::from(count_max),
+            GucContext::Userset,
+            GucFlags::EXPLAIN,
+        );
+    }
 }
 
 #[expect(unsafe_code, reason = "MarkGUCPrefixReserved is a C function")]

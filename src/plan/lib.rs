@@ -72,10 +72,11 @@ pub use gate::{close_gates, gate_parameters, parameters_of};
 pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
-    DeviceWork, EngineChoice, EngineEstimates, EngineStatus, ExchangeChoice, ExchangeTraffic,
-    FileDescription, FileLayout, FileSet, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
-    PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice,
-    RankStatus, RanksReport, Request, Response, SampleRequest, StoragePath, TableDescription,
+    DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates, EngineStatus,
+    ExchangeChoice, ExchangeSettings, ExchangeTraffic, FileDescription, FileLayout, FileSet, GenerateRequest,
+    OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles, QueryMetrics,
+    QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport, Request, Response,
+    SampleRequest, StoragePath, TableDescription,
 };
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};

@@ -48,7 +48,8 @@ pub struct NetworkOptions {
     pub gather_age_max: Duration,
     /// So many bytes go from one rank to another in one round and exchange, unless one block has more.
     pub round_bytes_max: u64,
-    /// So many groups of transfers are on their way at once, at least 1: one moves while the next round is agreed on. 1 does not begin a
+    /// So many groups of transfers are on their way at once, at least 1, unless an exchange says otherwise
+    /// ([`ExchangeSpec::groups_max`]): one moves while the next round is agreed on. 1 does not begin a
     /// group before the last one is over; many let the table that decides be older.
     pub groups_max: usize,
     /// A rank without news joins a round after that while there are queries, if it can't hear that another one has begun it. So often it looks for
@@ -287,8 +288,11 @@ impl ExchangeNetwork {
     fn open_exchange(&self, health: &Arc<QueryHealth>, spec: &ExchangeSpec) -> Result<Arc<Exchange>> {
         let NetworkOptions { block_bytes_max, gather_bytes_min, gather_age_max, round_bytes_max, .. } =
             self.options;
-        // Half of an outbox, or small ones would be full before a round is worth it.
-        let bytes_min = gather_bytes_min.min(spec.outbox_bytes / 2 / self.rank_count as u64);
+        let bytes_min = match spec.is_gathered {
+            // Half of an outbox, or small ones would be full before a round is worth it.
+            true => gather_bytes_min.min(spec.outbox_bytes / 2 / self.rank_count as u64),
+            false => 0,
+        };
         let limits =
             GatherLimits { bytes_min, age_max: gather_age_max, bytes_max: round_bytes_max, block_bytes_max };
         // A block that no inbox has room for would never move.
@@ -300,6 +304,7 @@ impl ExchangeNetwork {
             inbox: Inbox::new(extent(spec.inbox_bytes)?),
             counters: Counters::default(),
             announcement: Announcement::default(),
+            groups_max: spec.groups_max.unwrap_or(self.options.groups_max).max(1),
         }))
     }
 

@@ -36,6 +36,19 @@ pub struct ExchangeSpec {
     pub outbox_bytes: u64,
     /// For blocks on their way in, and those that consumers have not let go of: the same.
     pub inbox_bytes: u64,
+    /// Whether its blocks are held back until they are worth a round, as [`super::NetworkOptions::gather_bytes_min`] says; otherwise each goes
+    /// as soon as there is room.
+    pub is_gathered: bool,
+    /// Its blocks are in so many groups of transfers on their way at most, at least 1, where the network's options are not to say that
+    /// ([`super::NetworkOptions::groups_max`]). Ranks may differ.
+    pub groups_max: Option<usize>,
+}
+
+impl ExchangeSpec {
+    /// An exchange with so much for either box, whose blocks go as the network's options say.
+    pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
+        Self { id, outbox_bytes: box_bytes, inbox_bytes: box_bytes, is_gathered: true, groups_max: None }
+    }
 }
 
 /// What an exchange has done so far on one rank.
@@ -193,6 +206,8 @@ pub(super) struct Exchange {
     pub(super) inbox: Inbox,
     pub(super) counters: Counters,
     pub(super) announcement: Announcement,
+    /// Its blocks are in so many groups on their way at most.
+    pub(super) groups_max: usize,
 }
 
 impl Exchange {

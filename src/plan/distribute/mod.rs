@@ -56,6 +56,8 @@ pub struct DistributeRequest<'a> {
     pub scans: &'a [ScanFigures],
     /// Whether one rank may run it.
     pub policy: RankPolicy,
+    /// Whether joins may choose between a shuffle and a broadcast when the query runs.
+    pub has_choices: bool,
 }
 
 /// On how many ranks a plan may run.
@@ -112,7 +114,7 @@ impl Distributed {
 ///
 /// `Internal` for a plan that contradicts itself, or that is distributed already.
 pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distributed> {
-    let DistributeRequest { costs, scans, policy } = request;
+    let DistributeRequest { costs, scans, policy, has_choices } = request;
     let one_rank_s = costs.one_rank_seconds(&plan.root, scans);
     let on_one = |reason, all_ranks_s| Distributed {
         plan: plan.clone(),
@@ -129,7 +131,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
     }
     let pruned = prune_columns(plan);
     let (root, exchanges, seconds) = Placement::of(&pruned, costs, scans)?;
-    let root = run_time::with_choices(root, costs);
+    let root = if has_choices { run_time::with_choices(root, costs) } else { root };
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }

@@ -115,7 +115,7 @@ fn shuffle(
     let Variant { columns, senders, .. } = *variant;
     let box_bytes = network.region().range().1 / 2 - 32 * MB;
     let box_bytes = box_bytes.min(BOX_BYTES);
-    let spec = ExchangeSpec { id: ExchangeId(0), outbox_bytes: box_bytes, inbox_bytes: box_bytes };
+    let spec = ExchangeSpec::new(ExchangeId(0), box_bytes);
     let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default())?;
     let (producer, consumer) = (open.take_outbox(ExchangeId(0))?, open.take_inbox(ExchangeId(0))?);
     thread::scope(|scope| {

@@ -95,11 +95,7 @@ impl Part {
     }
 
     fn open(&self, query: u64, exchange_count: u32) -> Result<QueryExchanges> {
-        let spec = |exchange| ExchangeSpec {
-            id: ExchangeId(exchange),
-            outbox_bytes: BOX_BYTES,
-            inbox_bytes: BOX_BYTES,
-        };
+        let spec = |exchange| ExchangeSpec::new(ExchangeId(exchange), BOX_BYTES);
         let specs: Vec<ExchangeSpec> = (0..exchange_count).map(spec).collect();
         self.network.open_query(QueryId(query), &specs, StopFlag::default())
     }

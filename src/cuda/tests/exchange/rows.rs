@@ -95,7 +95,7 @@ fn lines(queue: &Queue, chunk: &Chunk) -> Vec<String> {
 pub fn move_rows(member: &Member, folder: &Path) {
     let network = network(member, options());
     say(member, "connected");
-    let spec = ExchangeSpec { id: ExchangeId(0), outbox_bytes: 4 << 20, inbox_bytes: 4 << 20 };
+    let spec = ExchangeSpec::new(ExchangeId(0), 4 << 20);
     for query in 0..3 {
         let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default()).unwrap();
         let producer = open.take_outbox(ExchangeId(0)).unwrap();

@@ -49,6 +49,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1);
 /// Blocks that are on their way together.
 struct Group {
+    /// Those of which a block is among them, in their order.
+    exchanges: Vec<ExchangeKey>,
     /// When its transfers began.
     begun: Instant,
     sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<RegionBlock>>)>,
@@ -343,17 +345,25 @@ impl NetworkThread {
         }
     }
 
+    /// Groups on their way with a block of an exchange.
+    fn groups_of(&self, key: &ExchangeKey) -> usize {
+        self.groups.iter().filter(|group| group.exchanges.binary_search(key).is_ok()).count()
+    }
+
     /// What this rank would tell now.
     fn compose(&self, now: Instant) -> ControlBlock {
-        // A rank whose groups are as many as may be on their way goes on with rounds, and moves nothing in them.
-        let may_move = self.groups.len() < self.options.groups_max;
-        let mut blocks_left = if may_move { BLOCKS_A_ROUND_MAX } else { 0 };
+        let (mut blocks_left, mut none_left) = (BLOCKS_A_ROUND_MAX, 0);
+        // One of which as much is on its way as may be goes on with rounds, and moves nothing in them. Groups are of all exchanges
+        // together, so that one of few groups has its turn beside one of many.
+        let groups_max = self.exchanges.values().map(|open| open.exchange.groups_max).max().unwrap_or(0);
+        let is_room = self.groups.len() < groups_max;
         let mut exchanges: Vec<ExchangeEntry> = Vec::with_capacity(self.exchanges.len());
         // Where not all can be told, others begin in the next round.
         let count = self.exchanges.len().max(1);
         let turn = (self.round % count as u64) as usize;
         for (key, open) in self.exchanges.iter().cycle().skip(turn).take(self.exchanges.len()) {
-            let Exchange { outbox, inbox, announcement, .. } = &*open.exchange;
+            let Exchange { outbox, inbox, announcement, groups_max, .. } = &*open.exchange;
+            let may_move = is_room && self.groups_of(key) < *groups_max;
             exchanges.push(ExchangeEntry {
                 key: *key,
                 is_ended: outbox.has_ended(),
@@ -361,7 +371,7 @@ impl NetworkThread {
                 first_sender: open.first_sender,
                 room_bytes: if may_move { inbox.room() } else { 0 },
                 announced: announcement.own(),
-                blocks: outbox.offer(&mut blocks_left, now),
+                blocks: outbox.offer(if may_move { &mut blocks_left } else { &mut none_left }, now),
             });
         }
         exchanges.sort_by_key(|entry| entry.key);
@@ -403,6 +413,7 @@ impl NetworkThread {
         let (mut sends, mut receives) = (Vec::new(), Vec::new());
         let begun = Instant::now();
         let mut group = Group {
+            exchanges: Vec::new(),
             begun,
             sent: Vec::new(),
             received: Vec::new(),
@@ -413,7 +424,11 @@ impl NetworkThread {
                 return Err(Error::internal(format!("{key} was told of and is not open")));
             };
             hear_announced(table, &open.exchange);
+            let before = sends.len() + receives.len();
             move_blocks(table, self.rank, open, &mut group, (&mut sends, &mut receives))?;
+            if sends.len() + receives.len() > before {
+                group.exchanges.push(key);
+            }
             if table.iter().all(|block| block.exchange(key).is_some_and(|entry| entry.is_ended)) {
                 self.end_exchange(key);
             }

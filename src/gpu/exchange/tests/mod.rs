@@ -208,11 +208,7 @@ impl TestRank {
     }
 
     fn open_until(&self, query: u64, exchanges: &[u32], stop: StopFlag) -> Result<QueryExchanges> {
-        let spec = |exchange: &u32| ExchangeSpec {
-            id: ExchangeId(*exchange),
-            outbox_bytes: BOX_BYTES,
-            inbox_bytes: BOX_BYTES,
-        };
+        let spec = |exchange: &u32| ExchangeSpec::new(ExchangeId(*exchange), BOX_BYTES);
         let specs: Vec<ExchangeSpec> = exchanges.iter().map(spec).collect();
         self.network.open_query(QueryId(query), &specs, stop)
     }

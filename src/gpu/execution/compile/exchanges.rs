@@ -95,8 +95,14 @@ impl Exchange<'_> {
         let received = ReceivedRows::new(below.types());
         let scans = first.scans_until(&end, query);
         let filters = query.reduced.passing(place);
-        let mut sending = SendingFragment { input: below, target, operator: place, scans, filters };
-        sending.input.expect_whole();
+        let mut sending = SendingFragment { input: below, target, scans, filters };
+        let settings = query.settings.exchange;
+        if settings.gathering {
+            sending.input.expect_whole();
+        }
+        if !settings.overlap {
+            query.memory.add_holder();
+        }
         query.exchanges.add(*id, place, (sending, received.clone()), first.all_scans_until(&end));
         // What is held, and what is on its way off the device.
         for _ in 0..2 {

@@ -132,7 +132,8 @@ impl Join<'_> {
             let (scope, keys) = (build_scope(build, build_route, query)?, key_columns(self.keys, probe_side));
             route = FilterRoute::from_join(&filters, &keys, scope);
             // Ranks give each other the keys where all of them read the build side.
-            if scope == FilterScope::Share && query.exchanges.is_read_on_all_ranks() {
+            let is_shared = scope == FilterScope::Share && query.exchanges.is_read_on_all_ranks();
+            if is_shared && query.settings.exchange.filters {
                 let types = |key: &JoinKey| common_type(key.left.data_type(), key.right.data_type());
                 let of_all = SharedKeys::new(self.keys.iter().map(types).collect::<Result<_>>()?);
                 route = route.and(FilterRoute::from_all_ranks(&of_all.filters, &keys));

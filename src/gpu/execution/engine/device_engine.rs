@@ -211,7 +211,7 @@ impl DeviceEngine {
             memory: query_memory,
             threads: self.reader_place.threads.clone(),
             fragments: Fragments::default(),
-            exchanges: Exchanges::new(part, stop.clone()),
+            exchanges: Exchanges::new(part, settings.exchange, stop.clone()),
             cache: match settings.pinned_memory {
                 true => self.cache.clone(),
                 false => self.cache.without_host(),

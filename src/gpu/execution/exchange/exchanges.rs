@@ -16,7 +16,7 @@ use std::{
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
-use pystachio_plan::{Error, ErrorKind, Result};
+use pystachio_plan::{Error, ErrorKind, ExchangeSettings, Result};
 use tokio::sync::watch;
 
 use super::{
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// What threads that send and receive are called.
-const THREAD_NAME: &str = "pystachio-exchange";
+pub(super) const THREAD_NAME: &str = "pystachio-exchange";
 /// Blocks that a box of an exchange has room for at most: more would only wait longer for their turn.
 const BOX_BLOCKS_MAX: u64 = 4;
 /// Exchanges of keys are numbered from here on: no plan has as many.
@@ -92,6 +92,7 @@ struct PlannedKeys {
 /// The exchanges of one query on one rank; of a query that one rank runs alone, none.
 pub(in crate::execution) struct Exchanges {
     part: Option<RankPart>,
+    settings: ExchangeSettings,
     /// Stops all that the query does on this rank.
     stop: StopFlag,
     failure: OnceLock<Error>,
@@ -135,8 +136,12 @@ impl ExchangesState {
 impl Exchanges {
     /// Those of a query that a rank has a part in, or that is no other rank's. `stop` stops the query on this rank, and
     /// nothing else.
-    pub(in crate::execution) fn new(part: Option<RankPart>, stop: StopFlag) -> Self {
-        Self { part, stop, failure: OnceLock::new(), state: Mutex::default() }
+    pub(in crate::execution) fn new(
+        part: Option<RankPart>,
+        settings: ExchangeSettings,
+        stop: StopFlag,
+    ) -> Self {
+        Self { part, settings, stop, failure: OnceLock::new(), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, ExchangesState> {
@@ -230,7 +235,11 @@ impl Exchanges {
         let (_, region_bytes) = network.region().range();
         let share = region_bytes / (QUERIES_MAX * BOXES * count) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
         let box_bytes = share.clamp(block_bytes, BOX_BLOCKS_MAX * block_bytes);
-        let spec = |id| ExchangeSpec { id, outbox_bytes: box_bytes, inbox_bytes: box_bytes };
+        let spec = |id| ExchangeSpec {
+            is_gathered: self.settings.gathering,
+            groups_max: Some(usize::from(self.settings.groups_max)),
+            ..ExchangeSpec::new(id, box_bytes)
+        };
         let of_rows = state.planned.iter().map(|planned| planned.id);
         let of_keys = state.shared.iter().map(|planned| planned.id);
         let specs: Vec<ExchangeSpec> = of_rows.chain(of_keys).map(spec).collect();
@@ -283,7 +292,7 @@ impl Exchanges {
             }
             let of_query = query.clone();
             let choice = choices.get(&sending.chosen_by().unwrap_or(id)).cloned();
-            let way = WayOut { outbox, rank, received: received.clone(), choice };
+            let way = WayOut { outbox, rank, received: received.clone(), choice, operator };
             threads.push(query.threads.start(THREAD_NAME, move || {
                 // What it fails with is noted.
                 let _ = guarded(&of_query, || sending.send(&of_query, way));

@@ -8,14 +8,14 @@
 //! ```
 //!
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
-//! - `sending.rs`: the fragment below an exchange
+//! - `sending.rs`: the fragment below an exchange; `senders.rs`: other drivers that send its rows; `held_back.rs`: rows that wait for its end
 //! - `choice.rs`: whether a join's build side is broadcast after all
 //! - `received.rs`: rows that came, held or spilled until somebody asks for them
 //! - `shared_keys.rs`: keys of a build side that all ranks give to one another, for filters that pass exchanges
 //! - `source.rs`: what is above an exchange reads; and `Own`, at which nothing moves
 //!
 //! Every rank runs the same tree, but for the root: rank 0 alone reads it. All fragments run at once, each by a driver with a
-//! thread of its own, and each inbox is emptied by another one, whatever is read above it and in which order. What the receiving
+//! thread of its own, which others help to send, and each inbox is emptied by another one, whatever is read above it and in which order. What the receiving
 //! driver gets no claim for it spills. So a rank that wants the rows of one exchange first keeps no other rank waiting for the room of another
 //! one: nobody waits for a reader, and what is left to wait for is what is below, which is a tree.
 //!
@@ -35,7 +35,9 @@
 
 mod choice;
 mod exchanges;
+mod held_back;
 mod received;
+mod senders;
 mod sending;
 mod shared_keys;
 mod source;

@@ -10,7 +10,9 @@ use pystachio_plan::{Error, Result};
 
 use super::{
     choice::{BroadcastChoice, HeldRows},
+    held_back::HeldBack,
     received::ReceivedRows,
+    senders::Senders,
 };
 use crate::{
     device::{Chunk, Rows},
@@ -21,6 +23,7 @@ use crate::{
         query::{Query, failure_of_panic},
         runtime_filter::RuntimeFilter,
     },
+    operation::Queue,
 };
 
 /// Who gets rows.
@@ -41,8 +44,6 @@ pub(in crate::execution) enum Target {
 pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) input: Operator,
     pub(in crate::execution) target: Target,
-    /// The exchange's place in the metrics: sending is its work.
-    pub(in crate::execution) operator: usize,
     /// Its scans, by their numbers among the query's.
     pub(in crate::execution) scans: Vec<usize>,
     /// The filters from above that its scans may have.
@@ -58,37 +59,24 @@ const FILTER_WAIT_MAX: Duration = Duration::from_secs(10);
 const FILTER_WAIT_INTERVAL: Duration = Duration::from_micros(200);
 
 impl SendingFragment {
-    /// Sends all rows by a driver of its own, as long as a rank wants more.
+    /// Sends all rows by drivers of its own, as long as a rank wants more.
     ///
     /// # Errors
     ///
     /// Those of the rows, of sending, and what the query fails with on other ranks.
     pub(super) fn send(self, query: &Arc<Query>, way: WayOut) -> Result<()> {
         let queue = query.memory.open_queue(query.stop.clone())?;
-        let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), self.operator);
         let scans = self.scans.clone();
-        // A panic has a better reason than that the producer ended.
-        let work = AssertUnwindSafe(|| {
-            self.wait_for_filters(&mut driver, &way.outbox)?;
-            self.send_rows(&mut driver, &way)
+        let mut senders = Senders::new(query);
+        let sent = drive((query, queue), way, |driver, way| {
+            self.wait_for_filters(driver, &way.outbox)?;
+            self.send_rows(driver, way, &mut senders)
         });
-        let sent = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
-        let sent = driver.first_failure(sent);
         // Also those that were not read to their end.
         query.readers.finish_all(&scans);
-        driver.merge_metrics();
-        match sent {
-            Ok(()) => {
-                way.outbox.finish();
-                Ok(())
-            }
-            Err(error) => {
-                // Before the producer says of itself that it has ended early.
-                let error = query.exchanges.fail(error);
-                way.outbox.fail(&error);
-                Err(error)
-            }
-        }
+        // After a failure is known, for which they may wait.
+        drop(senders);
+        sent
     }
 
     /// The bytes up to which all ranks get its rows, if that is chosen.
@@ -120,9 +108,9 @@ impl SendingFragment {
         })
     }
 
-    fn send_rows(self, driver: &mut Driver, way: &WayOut) -> Result<()> {
-        let WayOut { outbox, choice, .. } = way;
-        let Self { mut input, target, operator, .. } = self;
+    fn send_rows(self, driver: &mut Driver, way: &WayOut, senders: &mut Senders) -> Result<()> {
+        let WayOut { outbox, choice, operator, .. } = way;
+        let Self { mut input, target, .. } = self;
         let chosen =
             || choice.as_ref().ok_or_else(|| Error::internal("an exchange that has nothing to choose"));
         let mut held = None;
@@ -132,43 +120,110 @@ impl SendingFragment {
             Target::First => Route::To(Rank(0)),
             Target::OwnerOrAll { keys, .. } => {
                 let choice = chosen()?;
-                held = Some(HeldRows::take(&mut input, driver, (choice, outbox, operator))?);
-                if is_broadcast(choice, driver, operator)? { Route::All } else { Route::Owner(keys) }
+                held = Some(HeldRows::take(&mut input, driver, (choice, outbox, *operator))?);
+                if is_broadcast(choice, driver, *operator)? { Route::All } else { Route::Owner(keys) }
             }
             Target::OwnerOrSelf { keys, .. } => {
-                if is_broadcast(chosen()?, driver, operator)? {
+                if is_broadcast(chosen()?, driver, *operator)? {
                     Route::Stay
                 } else {
                     Route::Owner(keys)
                 }
             }
         };
-        let has_more = held.as_ref().is_none_or(|held| !held.is_all);
+        let route = Arc::new(route);
+        let rest = if held.as_ref().is_some_and(|held| held.is_all) {
+            drop(input);
+            Rest::None
+        } else if driver.query.settings.exchange.overlap {
+            Rest::Coming(input)
+        } else {
+            Rest::HeldBack(HeldBack::take(input, driver, (outbox, *operator))?)
+        };
         if let Some(HeldRows { chunks, claim, .. }) = held {
             for chunk in chunks {
-                driver.work_for(operator, |driver| way.send(driver, chunk, &route))?;
+                way.send_rows(driver, &chunk.into(), &route)?;
             }
             drop(claim);
         }
-        while has_more && outbox.is_wanted() {
-            let Some(rows) = input.next(driver)? else { break };
-            if rows.row_count == 0 {
-                continue;
-            }
-            driver.work_for(operator, |driver| {
-                let chunk = driver.queue.chunk_of(&rows)?;
-                way.send(driver, chunk, &route)
-            })?;
-        }
-        // What operators below hold is others' from now on.
-        drop(input);
+        rest.send(driver, (way, &route), senders)?;
+        senders.close();
         // Also of rows of which none was left.
         driver.check_faults()
     }
 }
 
+/// What a fragment gives after the rows that waited for a decision.
+enum Rest {
+    None,
+    /// It leaves as it comes.
+    Coming(Operator),
+    /// It has ended.
+    HeldBack(HeldBack),
+}
+
+impl Rest {
+    /// Sends it, as long as a rank wants more.
+    fn send(
+        self,
+        driver: &mut Driver,
+        (way, route): (&WayOut, &Arc<Route>),
+        senders: &mut Senders,
+    ) -> Result<()> {
+        match self {
+            Self::None => {}
+            // What operators below hold is others' when it has ended.
+            Self::Coming(mut input) => {
+                while way.outbox.is_wanted() {
+                    let Some(rows) = input.next(driver)? else { break };
+                    if rows.row_count > 0 {
+                        senders.send(driver, rows, (way, route))?;
+                    }
+                }
+            }
+            Self::HeldBack(mut held) => {
+                while way.outbox.is_wanted() {
+                    let Some(chunk) = held.next(driver)? else { break };
+                    way.send_rows(driver, &chunk.into(), route)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The work of a driver that sends, and how it ends: with all that it had on its way, or with a query that fails.
+///
+/// # Errors
+///
+/// Those of the work, and what the query fails with on other ranks.
+pub(super) fn drive(
+    (query, queue): (&Arc<Query>, Queue),
+    way: WayOut,
+    work: impl FnOnce(&mut Driver, &WayOut) -> Result<()>,
+) -> Result<()> {
+    let mut driver = Driver::new(query.clone(), queue, query.stop.clone(), way.operator);
+    // A panic has a better reason than that the producer ended.
+    let work = AssertUnwindSafe(|| work(&mut driver, &way));
+    let sent = catch_unwind(work).unwrap_or_else(|payload| Err(failure_of_panic(payload.as_ref())));
+    let sent = driver.first_failure(sent);
+    driver.merge_metrics();
+    match sent {
+        Ok(()) => {
+            way.outbox.finish();
+            Ok(())
+        }
+        Err(error) => {
+            // Before the producer says of itself that it has ended early.
+            let error = query.exchanges.fail(error);
+            way.outbox.fail(&error);
+            Err(error)
+        }
+    }
+}
+
 /// Where rows go, once that is decided.
-enum Route {
+pub(super) enum Route {
     Owner(Box<RowProgram>),
     All,
     To(Rank),
@@ -176,7 +231,18 @@ enum Route {
     Stay,
 }
 
-/// How a fragment's rows leave it.
+impl Route {
+    /// Whether rows are packed for several ranks, which is work for several drivers.
+    pub(super) fn is_packed(&self) -> bool {
+        match self {
+            Self::Owner(_) | Self::All => true,
+            Self::To(_) | Self::Stay => false,
+        }
+    }
+}
+
+/// How a fragment's rows leave it. A clone is for one more driver that sends.
+#[derive(Clone)]
 pub(super) struct WayOut {
     pub(super) outbox: OutboxProducer,
     /// This rank.
@@ -185,9 +251,23 @@ pub(super) struct WayOut {
     pub(super) received: Arc<ReceivedRows>,
     /// What the ranks decide before the first row leaves.
     pub(super) choice: Option<BroadcastChoice>,
+    /// The exchange's place in the metrics: sending is its work.
+    pub(super) operator: usize,
 }
 
 impl WayOut {
+    /// Sends rows of a driver, when all faults of what it has done are known to be none. Waits for room.
+    ///
+    /// # Errors
+    ///
+    /// Those of the rows and of sending.
+    pub(super) fn send_rows(&self, driver: &mut Driver, rows: &Rows, route: &Route) -> Result<()> {
+        driver.work_for(self.operator, |driver| {
+            let chunk = driver.queue.chunk_of(rows)?;
+            self.send(driver, chunk, route)
+        })
+    }
+
     fn send(&self, driver: &mut Driver, chunk: Chunk, route: &Route) -> Result<()> {
         let Self { outbox, .. } = self;
         let row_count = chunk.row_count;

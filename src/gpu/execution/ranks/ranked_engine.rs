@@ -178,7 +178,9 @@ impl RankChooser {
             Err(error) => return self.on_first(error.message),
         };
         let RankedOptions { policy, costs } = self.ranks.options();
-        match distribute(&request.plan, DistributeRequest { costs, scans: &scans, policy: *policy }) {
+        let has_choices = request.device.exchange.broadcast_choice;
+        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices };
+        match distribute(&request.plan, asked) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {
                 tracing::error!(reason = %error, "query runs on one rank: its plan was not distributed");

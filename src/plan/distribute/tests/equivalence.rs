@@ -95,7 +95,8 @@ impl Reference {
 
 fn distributed(case: &Case, generator: &mut Generator, ranks: u32) -> Distributed {
     let costs = generator.costs(ranks);
-    let request = DistributeRequest { costs: &costs, scans: &case.scans, policy: RankPolicy::All };
+    let request =
+        DistributeRequest { costs: &costs, scans: &case.scans, policy: RankPolicy::All, has_choices: true };
     distribute(&case.plan, request).expect("a plan that one rank runs can be distributed")
 }
 

@@ -29,7 +29,7 @@ fn plan(root: &Arc<Relation>) -> Plan {
 }
 
 fn on(root: &Arc<Relation>, scans: &[ScanFigures], costs: &ExchangeCosts, policy: RankPolicy) -> Distributed {
-    distribute(&plan(root), DistributeRequest { costs, scans, policy }).unwrap()
+    distribute(&plan(root), DistributeRequest { costs, scans, policy, has_choices: true }).unwrap()
 }
 
 fn four() -> ExchangeCosts {
@@ -529,7 +529,8 @@ fn a_plan_is_distributed_once() {
     let distributed = on_four(&scan("t", 1, 6e8), &[LARGE]);
     assert!(matches!(distributed.plan.root.scans()[0], Operator::Scan { extent: ScanExtent::Dealt, .. }));
     let costs = four();
-    let request = DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All };
+    let request =
+        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
     assert!(distribute(&distributed.plan, request).is_err());
 }
 
@@ -537,6 +538,7 @@ fn a_plan_is_distributed_once() {
 fn ids_run_out_as_an_error() {
     let grouped = aggregate(&scan("t", u32::MAX - 3, 6e8), Vec::new(), vec![sum(1, u32::MAX - 1)], 1.0);
     let costs = four();
-    let request = DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All };
+    let request =
+        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
     assert!(distribute(&plan(&grouped), request).is_err());
 }

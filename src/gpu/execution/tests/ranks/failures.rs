@@ -208,7 +208,7 @@ fn queries_side_by_side_on_all_ranks_have_their_own_rows() {
             let (ranks, grouped, expected) = (&ranks, &grouped, &expected);
             scope.spawn(move || {
                 let plan = grouped([0, 2, 3][place % 3]);
-                let answer = ranks.answer(plan, StopFlag::default()).unwrap();
+                let answer = ranks.answer(request(plan), StopFlag::default()).unwrap();
                 assert_eq!(sorted(answer.rows), expected[place % 3], "query {place}");
             });
         }

@@ -4,6 +4,7 @@
 //! - `random.rs`: plans at random, with costs at random
 //! - `dealing.rs`: which rows of a table ranks have, and keep
 //! - `recollection.rs`: what views show of all ranks
+//! - `techniques.rs`: exchanges without one technique after another
 //! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
 
 mod dealing;
@@ -11,6 +12,7 @@ mod failures;
 mod plans;
 mod random;
 mod recollection;
+mod techniques;
 
 use std::time::Duration;
 
@@ -126,7 +128,15 @@ impl RankedFixture {
     }
 
     fn run_until(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
-        let answer = self.answer(plan, stop);
+        self.answer_idle(request(plan), stop)
+    }
+
+    fn run_request(&self, request: QueryRequest) -> Result<Answer> {
+        self.answer_idle(request, StopFlag::default())
+    }
+
+    fn answer_idle(&self, request: QueryRequest, stop: StopFlag) -> Result<Answer> {
+        let answer = self.answer(request, stop);
         self.wait_idle();
         answer
     }
@@ -134,10 +144,10 @@ impl RankedFixture {
     /// # Panics
     ///
     /// If it takes too long.
-    fn answer(&self, plan: Plan, stop: StopFlag) -> Result<Answer> {
+    fn answer(&self, request: QueryRequest, stop: StopFlag) -> Result<Answer> {
         self.runtime.block_on(async {
             let run = async {
-                let mut stream = self.engine.run(request(plan), stop).await?;
+                let mut stream = self.engine.run(request, stop).await?;
                 let mut rows = Vec::new();
                 while let Some(batch) = stream.next_batch().await? {
                     rows.extend(batch_rows(&batch));

@@ -1,6 +1,6 @@
-//! Plans at random, with costs at random so that rows change ranks now here and now there.
+//! Plans at random, with costs at random so that rows change ranks now here and now there, and settings of exchanges at random.
 
-use pystachio_plan::{Function, Value};
+use pystachio_plan::{EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeSettings, Function, Value};
 
 use super::*;
 
@@ -200,6 +200,17 @@ impl Generator<'_> {
         }
         costs
     }
+
+    fn exchange(&mut self) -> ExchangeSettings {
+        ExchangeSettings {
+            broadcast_choice: self.chance(70),
+            filters: self.chance(70),
+            gathering: self.chance(50),
+            groups_max: 1 + self.random.below(u64::from(EXCHANGE_GROUPS_MAX)) as u8,
+            overlap: self.chance(70),
+            senders_max: 1 + self.random.below(u64::from(EXCHANGE_SENDERS_MAX)) as u8,
+        }
+    }
 }
 
 #[test]
@@ -239,7 +250,9 @@ fn plans_at_random_give_what_one_rank_gives() {
         };
         let in_any = |rows| if in_order { rows } else { sorted(rows) };
         let expected = alone.run(plan(root.clone()));
-        let found = RankedFixture::new(shape).run(plan(root.clone()));
+        let device = DeviceSettings { exchange: generator.exchange(), ..DeviceSettings::default() };
+        let asked = QueryRequest { device, ..request(plan(root.clone())) };
+        let found = RankedFixture::new(shape).run_request(asked);
         let context = format!("seed {seed}, ranks {rank_count}");
         match (expected, found) {
             (Ok(expected), Ok(found)) => {
