@@ -31,6 +31,7 @@ _EXPECTED_LOG = [re.compile(text) for text in (
     r" WARNING:  (there is no transaction in progress|PID \d+ is not a PostgreSQL backend process)",
     # What the run does to engines and their supervisors.
     r" LOG:  pystachio engine of server .* (was killed by signal (9|11|15)|ended|stopped)",
+    r" ERROR pystachio_worker::ranks::slot: rank \d+: process \d+ was killed by signal (9|11|15)",
     r" LOG:  background worker \"pystachio engine of .* exited with exit code",
     r" FATAL:  connection to client lost",
     r" LOG:  could not (send data to|receive data from) client",

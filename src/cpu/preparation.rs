@@ -145,7 +145,7 @@ impl Preparation {
         session: &SessionConfig,
         threads: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone());
+        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone(), Vec::new());
         let scans = ScanContext { files, cache: self.cache.clone(), threads };
         let lowering = Lowering {
             parameters: &self.request.parameters,

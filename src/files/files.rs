@@ -13,6 +13,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fs::{self, File},
+    hash::{DefaultHasher, Hasher},
     ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
@@ -84,6 +85,8 @@ pub struct FileFooter {
     schema: SchemaRef,
     /// Where the leaves of each column start, and where the last one's end.
     leaf_starts: Vec<usize>,
+    /// Of its bytes: equal for copies of a file, wherever they are.
+    pub digest: u64,
     writer: Writer,
     exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
@@ -97,6 +100,7 @@ struct ReadFooter {
     /// The same without groups that have no leaf, for the Arrow reader.
     for_reader: Arc<ParquetMetaData>,
     exact_bounds: ExactBounds,
+    digest: u64,
     share: FooterShare,
 }
 
@@ -215,7 +219,7 @@ impl FileCatalog {
         if let Some(footer) = self.lock().get(path, identity) {
             return Ok(footer);
         }
-        let ReadFooter { metadata, for_reader, exact_bounds, mut share } =
+        let ReadFooter { metadata, for_reader, exact_bounds, digest, mut share } =
             self.read_footer(path, handle, identity.file_bytes)?;
         share.shrink_to(memory_bytes(&metadata, &for_reader));
         let reader = decode_guarded(|| reader_metadata(for_reader));
@@ -234,6 +238,7 @@ impl FileCatalog {
             leaf_starts: leaf_starts(metadata.file_metadata().schema_descr()),
             metadata,
             schema,
+            digest,
             exact_bounds,
             page_indexes: PageIndexes::default(),
             share,
@@ -267,7 +272,9 @@ impl FileCatalog {
         check_decoded(&metadata, place.start).map_err(invalid)?;
         let metadata = Arc::new(metadata);
         let for_reader = metadata_for_reader(&metadata, &footer).map_err(|reason| invalid(&reason))?;
-        Ok(ReadFooter { metadata, for_reader, exact_bounds, share })
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&footer);
+        Ok(ReadFooter { metadata, for_reader, exact_bounds, digest: hasher.finish(), share })
     }
 
     fn lock(&self) -> MutexGuard<'_, KeptFooters> {

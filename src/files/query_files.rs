@@ -1,6 +1,7 @@
 //! The files of one query.
 //!
-//! Invariants: all scans of a table in a query see the same files. A plan runs only over files for which it holds.
+//! Invariants: all scans of a table in a query see the same files, and on all ranks that run it. A plan runs only over files for which it
+//! holds.
 
 use std::{
     collections::HashMap,
@@ -8,10 +9,10 @@ use std::{
 };
 
 use pystachio_engine::locking::lock_whole;
-use pystachio_plan::{Error, ErrorKind, FileSet, PlannedFiles, Result};
+use pystachio_plan::{Error, ErrorKind, FileSet, PlannedFiles, Result, SeenFiles};
 
 use crate::{
-    describe::{describe_opened, opened_identity},
+    describe::{describe_opened, opened_identity, opened_state},
     files::{FileCatalog, TableFile},
 };
 
@@ -20,20 +21,32 @@ use crate::{
 pub struct QueryFiles {
     catalog: Arc<FileCatalog>,
     planned: Vec<PlannedFiles>,
+    /// What rank 0 reads, on other ranks.
+    seen: Vec<SeenFiles>,
     opened: Mutex<HashMap<FileSet, Vec<TableFile>>>,
 }
 
 impl QueryFiles {
-    /// The files of a query whose plan was made for `planned`.
-    pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>) -> Self {
-        Self { catalog, planned, opened: Mutex::default() }
+    /// The files of a query whose plan was made for `planned`, of which rank 0 reads `seen`.
+    pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>, seen: Vec<SeenFiles>) -> Self {
+        Self { catalog, planned, seen, opened: Mutex::default() }
+    }
+
+    /// What was opened, for other ranks.
+    pub fn seen(&self) -> Vec<SeenFiles> {
+        let opened = lock_whole(&self.opened);
+        let seen = |(files, found): (&FileSet, &Vec<TableFile>)| SeenFiles {
+            files: files.clone(),
+            state: opened_state(found),
+        };
+        opened.iter().map(seen).collect()
     }
 
     /// The files of a table, in the order in which they are read. Blocks.
     ///
     /// # Errors
     ///
-    /// Those of [`FileCatalog::open_all`]; `FilesChanged`, naming the table, if the plan does not hold for them.
+    /// Those of [`FileCatalog::open_all`]; `FilesChanged`, naming the table, if the plan does not hold for them, or rank 0 reads others.
     pub fn open(&self, table: &str, files: &FileSet) -> Result<Vec<TableFile>> {
         let mut opened = lock_whole(&self.opened);
         if let Some(known) = opened.get(files) {
@@ -46,6 +59,15 @@ impl QueryFiles {
     }
 
     fn check(&self, table: &str, files: &FileSet, found: &[TableFile]) -> Result<()> {
+        let changed = |message: String| {
+            Err(Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again."))
+        };
+        let seen = self.seen.iter().find(|seen| seen.files == *files);
+        if seen.is_some_and(|seen| !seen.state.is_same(&opened_state(found))) {
+            return changed(format!(
+                "the files of foreign table \"{table}\" were changed while ranks opened them, or are other files on other hosts"
+            ));
+        }
         let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else {
             return Ok(());
         };
@@ -53,9 +75,7 @@ impl QueryFiles {
         {
             return Ok(());
         }
-        let message =
-            format!("the files of foreign table \"{table}\" were changed after the query was planned");
-        Err(Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again."))
+        changed(format!("the files of foreign table \"{table}\" were changed after the query was planned"))
     }
 }
 
@@ -84,7 +104,7 @@ mod tests {
     fn a_query_sees_one_state_of_its_files() {
         let (folder, catalog) = (tempfile::tempdir().unwrap(), Arc::new(FileCatalog::default()));
         let files = place(&folder, "edge_int4.parquet");
-        let query = QueryFiles::new(catalog, Vec::new());
+        let query = QueryFiles::new(catalog, Vec::new(), Vec::new());
         let first = query.open("t", &files).unwrap();
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_date.parquet");
@@ -98,11 +118,13 @@ mod tests {
         let files = place(&folder, "edge_numeric_15_2.parquet");
         let mut planned = planned(&catalog, &files, &[]);
         planned[0].scales.push(("v".to_owned(), 2));
-        assert!(QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).is_ok());
+        assert!(QueryFiles::new(catalog.clone(), planned.clone(), Vec::new()).open("sales", &files).is_ok());
         for other in ["edge_numeric_5_0.parquet", "edge_int4.parquet", "edge_date.parquet"] {
             fs::remove_file(&files.paths[0]).unwrap();
             place(&folder, other);
-            let error = QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).unwrap_err();
+            let error = QueryFiles::new(catalog.clone(), planned.clone(), Vec::new())
+                .open("sales", &files)
+                .unwrap_err();
             assert_eq!(error.kind, ErrorKind::FilesChanged, "{other}");
         }
     }
@@ -116,13 +138,45 @@ mod tests {
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_int4.parquet");
         assert_ne!(identify(&catalog, &files).unwrap(), narrow[0].identity);
-        assert!(QueryFiles::new(catalog.clone(), wide).open("t", &files).is_ok());
-        let error = QueryFiles::new(catalog.clone(), narrow.clone()).open("sales", &files).unwrap_err();
+        assert!(QueryFiles::new(catalog.clone(), wide, Vec::new()).open("t", &files).is_ok());
+        let error =
+            QueryFiles::new(catalog.clone(), narrow.clone(), Vec::new()).open("sales", &files).unwrap_err();
         assert_eq!(error.kind, ErrorKind::FilesChanged);
         assert!(error.message.contains("\"sales\""), "{}", error.message);
         // What is not there any more does not hold either.
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_date.parquet");
-        assert!(QueryFiles::new(catalog, narrow).open("sales", &files).is_err());
+        assert!(QueryFiles::new(catalog, narrow, Vec::new()).open("sales", &files).is_err());
+    }
+
+    #[test]
+    fn a_rank_reads_the_files_that_rank_0_reads_or_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = place(&folder, "t0.parquet");
+        let first = QueryFiles::new(Arc::default(), Vec::new(), Vec::new());
+        first.open("t", &files).unwrap();
+        let seen = first.seen();
+        let open = |seen: &[SeenFiles]| {
+            QueryFiles::new(Arc::default(), Vec::new(), seen.to_vec()).open("t", &files).map(drop)
+        };
+        assert_eq!(open(&seen), Ok(()));
+        // As another machine sees a copy of it, which is another file there.
+        let mut elsewhere = seen.clone();
+        elsewhere[0].state.identity += 1;
+        assert_eq!(open(&elsewhere).unwrap_err().kind, ErrorKind::FilesChanged);
+        elsewhere[0].state.places += 1;
+        assert_eq!(open(&elsewhere), Ok(()));
+        // The same bytes in another file, and then other bytes.
+        let path = Path::new(&files.paths[0]);
+        fs::copy(path, folder.path().join("copy")).unwrap();
+        fs::rename(folder.path().join("copy"), path).unwrap();
+        assert_eq!(open(&seen).unwrap_err().kind, ErrorKind::FilesChanged);
+        assert_eq!(open(&elsewhere), Ok(()));
+        place(&folder, "t1.parquet");
+        for seen in [seen, elsewhere] {
+            let error = open(&seen).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::FilesChanged);
+            assert!(error.message.contains("foreign table \"t\""), "{error}");
+        }
     }
 }

@@ -142,6 +142,36 @@ pub struct PlannedFiles {
     pub scales: Vec<(String, u8)>,
 }
 
+/// A state of a table's files, as one process sees it, in digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesState {
+    /// Of the machine and the file systems that they are on.
+    pub places: u64,
+    /// Of their paths, and what makes each of them the same file there with the same content.
+    pub identity: u64,
+    /// Of their paths, sizes and footers: all that copies of them on other machines have in common.
+    pub content: u64,
+}
+
+impl FilesState {
+    /// Whether two processes see the same files: on one machine the very same, on two of them copies of each other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match self.places == other.places {
+            true => self.identity == other.identity,
+            false => self.content == other.content,
+        }
+    }
+}
+
+/// The files that a rank reads of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenFiles {
+    /// As the plan's scans name them.
+    pub files: FileSet,
+    /// Their state.
+    pub state: FilesState,
+}
+
 /// A plan and what it needs to run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueryRequest {
@@ -149,6 +179,8 @@ pub struct QueryRequest {
     pub plan: Plan,
     /// What the plan was made for; files that are not here are read as they are.
     pub planned_files: Vec<PlannedFiles>,
+    /// What rank 0 reads, where other ranks run the query with it: they read the same, or fail.
+    pub seen_files: Vec<SeenFiles>,
     /// The values of [`crate::Expression::Parameter`], by index.
     pub parameters: Vec<Literal>,
     /// Whether per-operator metrics are wanted (EXPLAIN ANALYZE).

@@ -8,15 +8,16 @@ mod tests;
 
 use std::{
     collections::HashMap,
+    fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use parquet::{basic::Repetition, file::metadata::ParquetMetaData, schema::types::Type};
 use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{
-    ColumnDescription, Error, ErrorKind, FileDescription, FileSet, Result, TableDescription,
+    ColumnDescription, Error, ErrorKind, FileDescription, FileSet, FilesState, Result, TableDescription,
 };
 
 use super::{
@@ -96,6 +97,24 @@ fn table_identity<'a>(files: impl Iterator<Item = (&'a Path, FileIdentity)>) -> 
         identity.hash(&mut hasher);
     }
     hasher.finish()
+}
+
+/// The state of a table whose files are open.
+pub fn opened_state(files: &[TableFile]) -> FilesState {
+    let (mut places, mut content) = (DefaultHasher::new(), DefaultHasher::new());
+    places.write(machine());
+    for file in files {
+        let FileFooter { path, identity, digest, .. } = &*file.footer;
+        identity.device.hash(&mut places);
+        (path, identity.file_bytes, digest).hash(&mut content);
+    }
+    FilesState { places: places.finish(), identity: opened_identity(files), content: content.finish() }
+}
+
+/// What this machine is known by until it starts anew, to tell it from others. Where it does not say, all are taken for the same.
+fn machine() -> &'static [u8] {
+    static MACHINE: OnceLock<Vec<u8>> = OnceLock::new();
+    MACHINE.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
 }
 
 fn describe_files(files: &[TableFile], identity: u64) -> Result<TableDescription> {

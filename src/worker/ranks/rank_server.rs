@@ -362,6 +362,7 @@ mod tests {
         QueryRequest {
             plan: Plan { root: Relation::new(scan, 1.0), outputs: Vec::new() },
             planned_files: Vec::new(),
+            seen_files: Vec::new(),
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1000,

@@ -264,7 +264,7 @@ impl Output<'_> {
             let _waits = query.stop.wait_for_turn();
             query.memory.admit(&query.stop)?;
         }
-        query.exchanges.open()?;
+        query.exchanges.open(|| query.files.seen())?;
         query.exchanges.begin(&query)?;
         query.fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);

@@ -16,7 +16,7 @@ use std::{
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
-use pystachio_plan::{Error, ErrorKind, ExchangeSettings, Result};
+use pystachio_plan::{Error, ErrorKind, ExchangeSettings, Result, SeenFiles};
 use tokio::sync::watch;
 
 use super::{
@@ -50,8 +50,8 @@ pub struct RankPart {
     pub network: Arc<ExchangeNetwork>,
     /// The query's number, the same on all ranks.
     pub query: QueryId,
-    /// Told `true` when the query has its memory here and its exchanges are open: on rank 0, the others begin then.
-    pub begun: Option<Arc<watch::Sender<bool>>>,
+    /// Told which files the query reads here, when it has its memory and its exchanges are open: on rank 0, the others begin then.
+    pub begun: Option<Arc<watch::Sender<Option<Vec<SeenFiles>>>>>,
 }
 
 /// A rank among all ranks.
@@ -221,12 +221,12 @@ impl Exchanges {
         }
     }
 
-    /// Opens the exchanges of a query that was compiled.
+    /// Opens the exchanges of a query that was compiled, and reads `seen_files`.
     ///
     /// # Errors
     ///
     /// Those of [`ExchangeNetwork::open_query`], after which the other ranks know.
-    pub(in crate::execution) fn open(&self) -> Result<()> {
+    pub(in crate::execution) fn open(&self, seen_files: impl FnOnce() -> Vec<SeenFiles>) -> Result<()> {
         let Some(RankPart { network, query, begun }) = &self.part else { return Ok(()) };
         let state = self.lock();
         let count = (state.planned.len() + state.shared.len()).max(1) as u64;
@@ -250,7 +250,7 @@ impl Exchanges {
         state.is_announced = true;
         state.open = Some(open);
         if let Some(begun) = begun {
-            begun.send_replace(true);
+            begun.send_replace(Some(seen_files()));
         }
         Ok(())
     }

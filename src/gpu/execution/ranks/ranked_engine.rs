@@ -103,7 +103,10 @@ impl RankedEngine {
                     let query = ranks.next_query();
                     match self.run_on_all(query, &connected, distributed, with_report, stop.clone()).await {
                         Err(refusal)
-                            if matches!(refusal.kind, ErrorKind::NotSupported | ErrorKind::OutOfMemory) =>
+                            if matches!(
+                                refusal.kind,
+                                ErrorKind::NotSupported | ErrorKind::OutOfMemory | ErrorKind::FilesChanged
+                            ) =>
                         {
                             tracing::info!(reason = %refusal, "query runs on one rank");
                             report.choice = RankChoice::First { reason: refusal.message };
@@ -127,7 +130,7 @@ impl RankedEngine {
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
         let of_all = stop.of_part();
-        let begun = Arc::new(watch::Sender::new(false));
+        let begun = Arc::new(watch::Sender::new(None));
         let mut peers = PeerRuns::start(&ranks.peers, query, &request, of_all.clone(), &begun);
         let part = RankPart { network: ranks.network.clone(), query, begun: Some(begun) };
         match self.first.run_part(request, part, of_all).await {

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_engine::{ResultStream, StopFlag};
-use pystachio_plan::{ActualRows, Error, ErrorKind, OperatorMetrics, QueryMetrics, RanksReport, Result};
+use pystachio_plan::{
+    ActualRows, Error, ErrorKind, OperatorMetrics, QueryMetrics, QueryRequest, RanksReport, Result, SeenFiles,
+};
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::peer::RankPeer;
@@ -29,21 +31,23 @@ impl Drop for PeerRuns {
 }
 
 impl PeerRuns {
-    /// Starts a query on other ranks as soon as it has begun on rank 0.
+    /// Starts a query on other ranks as soon as it has begun on rank 0, over the files that it reads there.
     pub(super) fn start(
         peers: &[Arc<dyn RankPeer>],
         query: QueryId,
-        request: &pystachio_plan::QueryRequest,
+        request: &QueryRequest,
         stop: StopFlag,
-        begun: &watch::Sender<bool>,
+        begun: &watch::Sender<Option<Vec<SeenFiles>>>,
     ) -> Self {
         let run = |peer: &Arc<dyn RankPeer>| {
             let (peer, request, stop) = (peer.clone(), request.clone(), stop.clone());
             let (rank, mut begun) = (peer.rank(), begun.subscribe());
             let run = tokio::spawn(async move {
-                if begun.wait_for(|has_begun| *has_begun).await.is_err() {
-                    return Err(Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query"));
-                }
+                let seen_files = match begun.wait_for(Option::is_some).await {
+                    Ok(seen_files) => seen_files.clone().unwrap_or_default(),
+                    Err(_) => return Err(Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")),
+                };
+                let request = QueryRequest { seen_files, ..request };
                 let outcome = peer.run(query, request, stop.clone()).await;
                 // Nobody tells the others of it by the network.
                 if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable) {

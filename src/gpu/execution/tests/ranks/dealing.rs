@@ -1,5 +1,7 @@
 //! Which rows of a table ranks have, and keep.
 
+use std::sync::atomic::AtomicBool;
+
 use parquet::file::properties::EnabledStatistics;
 use pystachio_plan::ExchangeTraffic;
 
@@ -161,4 +163,36 @@ fn a_rank_reads_the_files_of_its_own() {
     let error = RankedFixture::new(RankShape::new(4)).run(plan(table.scan(0))).unwrap_err();
     assert_eq!(error.kind, pystachio_plan::ErrorKind::FileNotFound);
     assert!(error.message.contains("/3.parquet"), "{error}");
+}
+
+#[test]
+fn ranks_read_one_state_of_files_that_are_replaced() {
+    const QUERIES: usize = 60;
+    let other = Shape { seed: 96, row_count: 3000, key_count: 400, repeated_percent: 3, null_percent: 5 };
+    let states = [table(95, 700, true), Table::made(other)];
+    let read = Table::new(states[0].rows.clone());
+    let expected = states.each_ref().map(|state| sorted(state.rows.iter().map(shown_row).collect()));
+    let options = RankedOptions::of(RankPolicy::All);
+    let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(3) });
+    let has_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let replace = || {
+            for state in states.iter().cycle() {
+                if has_ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                let next = read.path.with_extension("next");
+                std::fs::copy(&state.path, &next).unwrap();
+                std::fs::rename(&next, &read.path).unwrap();
+            }
+        };
+        scope.spawn(replace);
+        let answers = (0..QUERIES).map(|_| fixture.run(plan(read.scan(0))));
+        let answers: Vec<Answer> = answers.filter_map(Result::ok).collect();
+        has_ended.store(true, Ordering::Relaxed);
+        assert!(answers.len() > QUERIES / 4, "{} answers", answers.len());
+        for (number, answer) in answers.into_iter().enumerate() {
+            assert!(expected.contains(&sorted(answer.rows)), "answer {number} is of no state");
+        }
+    });
 }
