@@ -75,22 +75,25 @@ DEVICE void copy_words(uint64_t source, uint64_t target, uint64_t bytes) {
     for (uint64_t word = threadIdx.x; word < bytes / sizeof(T); word += BLOCK_THREADS) ((T *)target)[word] = ((const T *)source)[word];
 }
 
-// Bytes whose source and target have different places in their words: whole words are written, each from two that are read. What is read
-// beside the range lies in words that have bytes of it.
+// Bytes whose source and target have different places in their words: whole words are written, each from two that are read and lie in the
+// range as a whole; the few bytes before and after, one by one.
 DEVICE void copy_shifted(uint64_t source, uint64_t target, uint64_t bytes) {
-    const uint64_t to_word = (WORD_BYTES - target % WORD_BYTES) % WORD_BYTES;
-    const uint64_t before = to_word < bytes ? to_word : bytes, words = (bytes - before) / WORD_BYTES;
-    const uint64_t after = bytes - before - words * WORD_BYTES;
-    const uint64_t first = source + before, shift = first % WORD_BYTES;
-    const uint32_t *sources = (const uint32_t *)(first - shift);
+    uint64_t before = (WORD_BYTES - target % WORD_BYTES) % WORD_BYTES;
+    const uint64_t shift = (source + before) % WORD_BYTES;
+    if (before < shift) before += WORD_BYTES;
+    // What the second word of two has beyond the bytes that are wanted of it.
+    const uint64_t beyond = shift ? WORD_BYTES - shift : 0;
+    const uint64_t words = bytes > before + beyond ? (bytes - before - beyond) / WORD_BYTES : 0;
+    if (words == 0) before = 0;
+    const uint64_t after = before + words * WORD_BYTES;
+    const uint32_t *sources = (const uint32_t *)(source + before - shift);
     uint32_t *targets = (uint32_t *)(target + before);
     for (uint64_t word = threadIdx.x; word < words; word += BLOCK_THREADS) {
         const uint64_t low = sources[word], high = shift ? sources[word + 1] : 0;
         targets[word] = (uint32_t)((low | high << 32) >> (8 * shift));
     }
-    if (threadIdx.x >= before + after) return;
-    const uint64_t place = threadIdx.x < before ? threadIdx.x : bytes - after + (threadIdx.x - before);
-    ((uint8_t *)target)[place] = ((const uint8_t *)source)[place];
+    const uint64_t place = threadIdx.x < before ? threadIdx.x : after + (threadIdx.x - before);
+    if (place < bytes) ((uint8_t *)target)[place] = ((const uint8_t *)source)[place];
 }
 
 // Bytes from some places to others that they do not overlap with; one tile of a range a block.

@@ -2,6 +2,7 @@
 
 mod deal;
 mod key_filters;
+mod ranges;
 mod slots;
 
 use std::{collections::BTreeMap, sync::Arc};
