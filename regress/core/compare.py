@@ -3,7 +3,7 @@
 import re
 
 _FIRST_OWN_OID = 16384
-_ROLE_SCHEMA = re.compile(r"\b[fghs-x]_\d+\.")
+_ROLE_SCHEMA = re.compile(r"\b[f-x]_\d+\.")
 _PREPARED_NAME = re.compile(r"\bcore_\d+\b")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 VALUE_CHARACTERS_MAX = 200
