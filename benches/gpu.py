@@ -549,26 +549,20 @@ STEPS = {"generate": run_generate, "exact": run_exact, "cold": run_cold, "direct
          "report": run_report}
 
 
-def main():
-    parser = argparse.ArgumentParser(description="TPC-H on a GPU against DuckDB.")
-    parser.add_argument("step", choices=STEPS)
+def step_parser(description, steps):
+    """What every benchmark is told that has steps over one database."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("step", choices=steps)
     parser.add_argument("conninfo")
     parser.add_argument("folder")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--scale", default="10")
     parser.add_argument("--queries", default="")
-    parser.add_argument("--systems", default="gpu duckdb", type=str.split, help="of gpu, cpu, duckdb")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--duckdb-runs", type=int, default=2)
-    parser.add_argument("--duckdb-cold", type=int, default=22, help="how many queries DuckDB runs cold: those that read most")
-    parser.add_argument("--timeline-query", type=int, default=3, help="the query whose time lines are drawn")
-    parser.add_argument("--device-bandwidth", type=float, default=4.3, help="TB/s that a copy within the device moves, reads and writes")
     parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
     parser.add_argument("--settings", default="", help="what measured sessions set: name = value, name = value")
     parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
     parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")
-    parser.add_argument("--clients", default=[1, 4, 16, 64], type=lambda text: [int(word) for word in text.split()], help="of the step load")
-    parser.add_argument("--load-seconds", type=float, default=15, help="seconds for each number of clients")
     parser.add_argument("--limit", type=float, default=540, help="seconds after which a step measures nothing more")
     parser.add_argument("--query-limit", type=int, default=120, help="seconds after which a query is given up")
     parser.add_argument("--drop-caches", action="store_true", help="cold: drop the whole page cache, not only the files'")
@@ -576,6 +570,18 @@ def main():
     parser.add_argument("--built", default="unknown", help="what the build was made of, for the report")
     parser.add_argument("--out", required=True, help="where the report goes")
     parser.add_argument("--logs", required=True, help="where plans with their measurements go")
+    return parser
+
+
+def main():
+    parser = step_parser("TPC-H on a GPU against DuckDB.", STEPS)
+    parser.add_argument("--systems", default="gpu duckdb", type=str.split, help="of gpu, cpu, duckdb")
+    parser.add_argument("--duckdb-runs", type=int, default=2)
+    parser.add_argument("--duckdb-cold", type=int, default=22, help="how many queries DuckDB runs cold: those that read most")
+    parser.add_argument("--timeline-query", type=int, default=3, help="the query whose time lines are drawn")
+    parser.add_argument("--device-bandwidth", type=float, default=4.3, help="TB/s that a copy within the device moves, reads and writes")
+    parser.add_argument("--clients", default=[1, 4, 16, 64], type=lambda text: [int(word) for word in text.split()], help="of the step load")
+    parser.add_argument("--load-seconds", type=float, default=15, help="seconds for each number of clients")
     bench = Bench(parser.parse_args())
     if bench.options.step != "generate":
         note_facts(bench)

@@ -20,7 +20,6 @@ Results are kept in FOLDER/ranks-results, apart for each number of ranks, and wr
 limit of a query is cancelled; a backend that does not hear that is ended.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -321,15 +320,9 @@ WITHOUT_TPCH = ("generate", "paper_join", "large_join")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="SQL on one rank and on all GPUs of a host.")
-    parser.add_argument("step", choices=STEPS)
-    parser.add_argument("conninfo")
-    parser.add_argument("folder")
+    parser = gpu.step_parser("SQL on one rank and on all GPUs of a host.", STEPS)
+    parser.set_defaults(scale="100", runs=4, query_limit=30)
     parser.add_argument("--ranks", type=int, required=True, help="GPUs, or emulated devices")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--scale", default="100")
-    parser.add_argument("--queries", default="")
-    parser.add_argument("--runs", type=int, default=4)
     parser.add_argument("--timeline-query", type=int, default=3, help="the query whose storage and network are drawn")
     parser.add_argument("--timeline-cold", action="store_true", help="with nothing of the files in the page cache")
     parser.add_argument("--links", default="p2p", help="what the server's environment makes ranks move rows over, for the report")
@@ -338,17 +331,6 @@ def arguments():
     parser.add_argument("--join-rows", type=float, default=1.0, help="share of the joins' rows")
     parser.add_argument("--raw", help="JSON of the raw transfers (the example shuffle), to compare joins with")
     parser.add_argument("--keep-rows", action="store_true", help="leave generated rows there")
-    parser.add_argument("--engine-choice", default="gpu", help="pystachio.engine_choice: gpu, auto, cpu")
-    parser.add_argument("--settings", default="", help="what measured sessions set: name = value, name = value")
-    parser.add_argument("--generate", help="further arguments of tpch_generate, as SQL")
-    parser.add_argument("--server-options", default="", help="further options of the server gpu, as SQL that begins with a comma")
-    parser.add_argument("--limit", type=float, default=540, help="seconds after which a step measures nothing more")
-    parser.add_argument("--query-limit", type=int, default=30, help="seconds after which a query is given up")
-    parser.add_argument("--drop-caches", action="store_true", help="cold: drop the whole page cache, not only the files'")
-    parser.add_argument("--build", default="unknown", help="a digest of the build that is measured")
-    parser.add_argument("--built", default="unknown", help="what the build was made of, for the report")
-    parser.add_argument("--out", required=True, help="where the report goes")
-    parser.add_argument("--logs", required=True, help="where plans with their measurements go")
     return parser.parse_args()
 
 

@@ -139,22 +139,7 @@ impl OutboxProducer {
     /// As of [`OutboxProducer::reserve`] and [`Queue`]; `NotSupported` for a row that is larger than a block, and for more ranks than
     /// rows are spread over.
     pub fn send(&self, queue: &Queue, chunk: &Chunk, routing: &Routing) -> Result<()> {
-        if chunk.row_count == 0 || !self.is_wanted() {
-            return Ok(());
-        }
-        let whole = |destination| vec![(destination, 0..chunk.row_count)];
-        let (owners, shares) = match routing {
-            Routing::Broadcast => (None, whole(Destination::All)),
-            Routing::Gather(rank) => (None, whole(Destination::Rank(*rank))),
-            Routing::Hash { keys, nulls_match } => {
-                let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
-                let shares = shares_of(&owners);
-                (Some(owners), shares)
-            }
-        };
-        let leaving = LeavingChunk::new(queue, chunk, owners)?;
-        leaving.send(queue, self, (shares, None))?;
-        Ok(())
+        self.send_shares(queue, chunk, routing, None).map(drop)
     }
 
     /// Sends the rows of a chunk that other ranks get, as [`OutboxProducer::send`] does. This rank's own are returned, in memory of the queue's query
@@ -164,30 +149,43 @@ impl OutboxProducer {
     ///
     /// As of [`OutboxProducer::send`].
     pub fn send_to_others(&self, queue: &Queue, chunk: &Chunk, routing: &Routing) -> Result<Option<Chunk>> {
+        self.send_shares(queue, chunk, routing, Some(self.rank()))
+    }
+
+    /// Sends the rows of a chunk, but for those of a rank that keeps its own.
+    fn send_shares(
+        &self,
+        queue: &Queue,
+        chunk: &Chunk,
+        routing: &Routing,
+        keeping: Option<Rank>,
+    ) -> Result<Option<Chunk>> {
         if chunk.row_count == 0 || !self.is_wanted() {
             return Ok(None);
         }
-        let own = Destination::Rank(self.rank());
-        let whole = |destination| (vec![(destination, 0..chunk.row_count)], None);
-        match routing {
-            Routing::Gather(rank) if *rank == self.rank() => Ok(Some(chunk.clone())),
-            Routing::Gather(rank) => {
-                LeavingChunk::new(queue, chunk, None)?.send(queue, self, whole(Destination::Rank(*rank)))
-            }
-            Routing::Broadcast => {
-                if self.rank_count() > 1 {
-                    LeavingChunk::new(queue, chunk, None)?.send(queue, self, whole(Destination::Others))?;
-                }
-                Ok(Some(chunk.clone()))
-            }
+        let whole = |destination| vec![(destination, 0..chunk.row_count)];
+        // Of rows that are not spread, the whole chunk is kept.
+        let (owners, shares, kept) = match routing {
+            Routing::Broadcast if keeping.is_none() => (None, whole(Destination::All), None),
+            Routing::Broadcast if self.rank_count() == 1 => (None, Vec::new(), Some(chunk)),
+            Routing::Broadcast => (None, whole(Destination::Others), Some(chunk)),
+            Routing::Gather(rank) if keeping == Some(*rank) => (None, Vec::new(), Some(chunk)),
+            Routing::Gather(rank) => (None, whole(Destination::Rank(*rank)), None),
             Routing::Hash { keys, nulls_match } => {
                 let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
-                let (owned, shares): (Vec<Share>, _) =
-                    shares_of(&owners).into_iter().partition(|(destination, _)| *destination == own);
-                let owned = owned.into_iter().next().map(|(_, rows)| rows);
-                LeavingChunk::new(queue, chunk, Some(owners))?.send(queue, self, (shares, owned))
+                let shares = shares_of(&owners);
+                (Some(owners), shares, None)
             }
+        };
+        if shares.is_empty() {
+            return Ok(kept.cloned());
         }
+        let own = keeping.map(Destination::Rank);
+        let (owned, shares): (Vec<Share>, _) =
+            shares.into_iter().partition(|(destination, _)| Some(*destination) == own);
+        let owned = owned.into_iter().next().map(|(_, rows)| rows);
+        let owned = LeavingChunk::new(queue, chunk, owners)?.send(queue, self, (shares, owned))?;
+        Ok(owned.or_else(|| kept.cloned()))
     }
 
     fn assign_owners(
