@@ -66,6 +66,6 @@ pub use part_source::{PartSource, Slot};
 pub use pruning::{RowGroupBounds, refutes};
 pub use query_files::QueryFiles;
 pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
-pub use scan_size::{ScanSize, scan_size};
+pub use scan_size::{ScanSize, scan_ranges, scan_size};
 pub use statistics::ChunkStatistics;
 pub use value_fault::{ValueFault, ValuePlace};

@@ -57,6 +57,12 @@ impl RowGroupBounds {
             _ => None,
         }
     }
+
+    /// How many values of a column are NULL, if the file tells it.
+    pub fn null_count(&self, column: ColumnId) -> Option<u64> {
+        let (_, bounds) = self.columns.iter().find(|(known, _)| *known == column)?;
+        bounds.null_count
+    }
 }
 
 /// Makes something of a column's statistics, if bounds in the file are bounds of the column as it is declared.

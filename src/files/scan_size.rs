@@ -1,8 +1,8 @@
 //! How much a scan has to read: what choosing an engine needs to know of files.
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
-use pystachio_plan::{Expression, FileSet, Literal, Result, ScanColumn};
+use pystachio_plan::{ColumnId, ColumnRanges, Expression, FileSet, KeyRange, Literal, Result, ScanColumn};
 
 use crate::{FileCatalog, FileFooter, RowGroupBounds, refutes};
 
@@ -32,15 +32,38 @@ pub fn scan_size(
     filters: &[Expression],
     parameters: &[Literal],
 ) -> Result<ScanSize> {
-    let filtered: Vec<&ScanColumn> =
-        columns.iter().filter(|column| filters.iter().any(|filter| reads(filter, column))).collect();
+    let (size, _) = scan_ranges(catalog, files, columns, filters, parameters, &BTreeSet::new())?;
+    Ok(size)
+}
+
+/// The same, and between which values the row groups that are left lie: of those `ranged` columns of which each of them tells it, and has no
+/// NULL. Blocks.
+///
+/// # Errors
+///
+/// Those of [`FileCatalog::open_all`].
+pub fn scan_ranges(
+    catalog: &FileCatalog,
+    files: &FileSet,
+    columns: &[ScanColumn],
+    filters: &[Expression],
+    parameters: &[Literal],
+    ranged: &BTreeSet<ColumnId>,
+) -> Result<(ScanSize, Vec<ColumnRanges>)> {
+    // The others rule nothing out.
+    let is_bounded = |column: &ScanColumn| {
+        ranged.contains(&column.id) || filters.iter().any(|filter| reads(filter, column))
+    };
+    let bounded_columns: Vec<&ScanColumn> = columns.iter().filter(|column| is_bounded(column)).collect();
     let mut size = ScanSize::default();
+    let ranged = columns.iter().map(|column| column.id).filter(|id| ranged.contains(id));
+    let mut ranges: Vec<_> =
+        ranged.map(|column| Some(ColumnRanges { column, row_groups: Vec::new() })).collect();
     for file in catalog.open_all(files)? {
         let footer = &file.footer;
         let leaves: Vec<usize> =
             columns.iter().filter_map(|column| leaves_of(footer, column)).flatten().collect();
-        // Bounds of conditions' columns alone: the others rule nothing out.
-        let (bounded, bounded_leaves): (Vec<ScanColumn>, Vec<usize>) = filtered
+        let (bounded, bounded_leaves): (Vec<ScanColumn>, Vec<usize>) = bounded_columns
             .iter()
             .filter_map(|column| Some(((*column).clone(), leaves_of(footer, column)?.next()?)))
             .unzip();
@@ -51,14 +74,30 @@ pub fn scan_size(
             }
             size.row_group_count += 1;
             size.row_count += u64::try_from(row_group.num_rows()).unwrap_or(0);
+            let mut bytes = 0;
             for leaf in &leaves {
                 let chunk = row_group.column(*leaf);
-                size.compressed_bytes += u64::try_from(chunk.compressed_size()).unwrap_or(0);
+                bytes += u64::try_from(chunk.compressed_size()).unwrap_or(0);
                 size.uncompressed_bytes += u64::try_from(chunk.uncompressed_size()).unwrap_or(0);
+            }
+            size.compressed_bytes += bytes;
+            if row_group.num_rows() > 0 {
+                ranges.iter_mut().for_each(|ranges| add_range(ranges, &bounds, bytes));
             }
         }
     }
-    Ok(size)
+    Ok((size, ranges.into_iter().flatten().collect()))
+}
+
+/// Adds a row group to the ranges of a column; they are nothing if it does not tell its own.
+fn add_range(ranges: &mut Option<ColumnRanges>, bounds: &RowGroupBounds, bytes: u64) {
+    let Some(known) = ranges else { return };
+    match bounds.integers(known.column).filter(|_| bounds.null_count(known.column) == Some(0)) {
+        Some(range) => {
+            known.row_groups.push(KeyRange { least: *range.start(), greatest: *range.end(), bytes });
+        }
+        None => *ranges = None,
+    }
 }
 
 fn reads(filter: &Expression, column: &ScanColumn) -> bool {
@@ -83,11 +122,15 @@ fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use pystachio_plan::{ColumnId, DataType, Function, Value};
+    use pystachio_plan::{DataType, Function, Value};
 
     use super::*;
 
     fn size_of(names: &[&str], filters: &[Expression]) -> ScanSize {
+        ranges_of(names, filters, &[]).0
+    }
+
+    fn ranges_of(names: &[&str], filters: &[Expression], ranged: &[u32]) -> (ScanSize, Vec<ColumnRanges>) {
         let path = "../../regress/data/t1.parquet";
         let columns: Vec<ScanColumn> = names
             .iter()
@@ -102,7 +145,26 @@ mod tests {
             })
             .collect();
         let files = FileSet { paths: vec![path.to_owned()] };
-        scan_size(&FileCatalog::default(), &files, &columns, filters, &[]).unwrap()
+        let ranged = ranged.iter().map(|id| ColumnId(*id)).collect();
+        scan_ranges(&FileCatalog::default(), &files, &columns, filters, &[], &ranged).unwrap()
+    }
+
+    #[test]
+    fn ranges_are_of_columns_of_which_all_row_groups_tell_them() {
+        let id = Expression::column(ColumnId(0), DataType::Int32);
+        let below_two = Expression::predicate(Function::Less, vec![id, Expression::int32(2)]);
+        let (size, ranges) = ranges_of(&["id", "A", "absent"], &[], &[0, 1, 2]);
+        // The others have a NULL, or are not there.
+        assert_eq!(ranges.iter().map(|ranges| ranges.column).collect::<Vec<_>>(), [ColumnId(0)]);
+        let ids = &ranges[0].row_groups;
+        assert_eq!(ids.len() as u64, size.row_group_count);
+        assert_eq!(ids.iter().map(|range| range.bytes).sum::<u64>(), size.compressed_bytes);
+        assert!(ids.windows(2).all(|pair| pair[0].greatest < pair[1].least), "{ids:?}");
+        let (size, ranges) = ranges_of(&["id"], &[below_two], &[0]);
+        assert_eq!(
+            (ranges[0].row_groups.len() as u64, ranges[0].row_groups[0].least),
+            (size.row_group_count, ids[0].least)
+        );
     }
 
     #[test]

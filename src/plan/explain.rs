@@ -212,6 +212,10 @@ fn describe(relation: &Relation, names: &Names) -> String {
             let mut text = match extent {
                 ScanExtent::Whole => format!("Scan {table}"),
                 ScanExtent::Dealt => format!("Dealt scan {table}"),
+                ScanExtent::Range { column, .. } => {
+                    let name = columns.iter().find(|known| known.id == *column).map(|known| &*known.name);
+                    format!("Scan {table} dealt by ranges of {}", name.unwrap_or("a column"))
+                }
             };
             if !columns.is_empty() {
                 text += &format!(" [{}]", join(columns.iter().map(|column| column.name.clone())));

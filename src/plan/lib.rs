@@ -52,8 +52,9 @@ pub use affinity::{AffinityPolicy, AffinityRule};
 pub use ctype::{Ctype, LocaleName};
 pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
-    DistributeRequest, Distributed, Distribution, ExchangeCosts, ExchangeFacts, ExchangeReason, FilterScope,
-    HashedKey, OneRankReason, RankPolicy, ScanFigures, distribute, filter_scope,
+    ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,
+    ExchangeFacts, ExchangeReason, FilterScope, KeyRange, OneRankReason, Partitioning, RankPolicy,
+    ScanFigures, distribute, filter_scope, range_columns,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::{ExchangeId, ExchangeKind, exchange_key_type, is_exchange_key};

@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use crate::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation};
+use crate::{ColumnId, Expression, NamedExpression, Operator, Plan, Relation, ScanExtent};
 
 /// The same plan without columns that neither its outputs nor any operator reads.
 ///
@@ -39,12 +39,15 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
         Operator::Scan { table, files, columns, filters, extent } => {
             let mut needed = required.clone();
             filters.iter().for_each(|filter| require_columns(filter, &mut needed));
+            if let ScanExtent::Range { column, .. } = extent {
+                needed.insert(*column);
+            }
             Operator::Scan {
                 table: table.clone(),
                 files: files.clone(),
                 columns: columns.iter().filter(|column| needed.contains(&column.id)).cloned().collect(),
                 filters: filters.clone(),
-                extent: *extent,
+                extent: extent.clone(),
             }
         }
         Operator::Values { columns, rows } => {
@@ -141,7 +144,7 @@ fn retain_marked<T: Clone>(items: &[T], kept: &[bool]) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DataType, FileSet, Function, ScanColumn, ScanExtent, SortKey};
+    use crate::{DataType, FileSet, Function, ScanColumn, SortKey};
 
     fn column(id: u32) -> Expression {
         Expression::column(ColumnId(id), DataType::Int64)

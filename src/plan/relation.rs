@@ -133,12 +133,20 @@ pub enum Operator {
 }
 
 /// Which rows of its files a scan reads on a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ScanExtent {
     /// All of them, on every rank that runs the plan.
     Whole,
-    /// Those of the row groups that are dealt to the rank: each row group to one rank, by all ranks in the same way.
+    /// Those that are dealt to the rank: each row to one rank, by all ranks in the same way, and about as many bytes to each.
     Dealt,
+    /// Those whose column has a value in the rank's range; rank 0 also those where it is NULL.
+    Range {
+        /// A column of the scan: integers, dates or timestamps.
+        column: ColumnId,
+        /// The first value of each rank but the first, ascending, as integers, days or microseconds: one less than there are
+        /// ranks.
+        cuts: Vec<i64>,
+    },
 }
 
 /// A column that a scan reads.

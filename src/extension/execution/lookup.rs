@@ -70,7 +70,7 @@ impl LookupPlan {
             files: files.clone(),
             columns: columns.clone(),
             filters: rest,
-            extent: *extent,
+            extent: extent.clone(),
         };
         Some(Self { plan: Plan { root: Relation::new(scan, plan.root.estimate.rows), outputs }, keys })
     }

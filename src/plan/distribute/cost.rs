@@ -17,6 +17,7 @@
 
 use std::slice;
 
+use super::ranges::ColumnRanges;
 use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
 
 /// What exchanges and operators cost. The host measures its own; the defaults are of H200s of one host, NVLink between
@@ -73,12 +74,14 @@ impl Default for ExchangeCosts {
 }
 
 /// What the footers say of what a scan reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScanFigures {
     /// Rows of the row groups that statistics leave.
     pub row_count: u64,
     /// Bytes of the column chunks that are read, as they are encoded.
     pub encoded_bytes: u64,
+    /// Of those columns of [`range_columns`](super::range_columns) whose ranges all row groups tell.
+    pub ranges: Vec<ColumnRanges>,
 }
 
 /// What an exchange is given.
@@ -167,8 +170,8 @@ impl ExchangeCosts {
     }
 
     /// How long a scan takes that `ranks` share.
-    pub(super) fn scan_seconds(&self, figures: ScanFigures, ranks: f64) -> f64 {
-        figures.encoded_bytes as f64 / ranks / self.scan_bytes_per_s.max(1.0)
+    pub(super) fn scan_seconds(&self, encoded_bytes: u64, ranks: f64) -> f64 {
+        encoded_bytes as f64 / ranks / self.scan_bytes_per_s.max(1.0)
     }
 
     /// How long a join takes on a rank. The side that turns out to be small is the one that is hashed.
@@ -208,7 +211,9 @@ impl ExchangeCosts {
             let input_rows: Vec<_> = inputs.iter().map(|input| rows(input)).collect();
             let below: f64 = inputs.into_iter().map(|input| add(costs, input, scans)).sum();
             let own = match &relation.operator {
-                Operator::Scan { .. } => costs.scan_seconds(scans.next().copied().unwrap_or_default(), 1.0),
+                Operator::Scan { .. } => {
+                    costs.scan_seconds(scans.next().map_or(0, |figures| figures.encoded_bytes), 1.0)
+                }
                 operator => costs.operator_seconds(operator, rows(relation), &input_rows),
             };
             below + own

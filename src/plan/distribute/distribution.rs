@@ -1,15 +1,16 @@
 //! On which ranks the rows of a relation are.
 //!
 //! ```text
-//! scan, dealt ──► Arbitrary ─┬─ shuffle ───────► Hashed ─┐
-//!                            ├─ broadcast ─────► Replicated ── own ──► Hashed, Single
+//! scan, dealt ──► Arbitrary ─┬─ shuffle ───────► Partitioned by hash
+//!                            ├─ broadcast ─────► Replicated ── own ──► Partitioned by hash, Single
 //!                            └─ gather, merge ─► Single
+//! scan, of a range of keys ────────────────────► Partitioned by range
 //! ```
 //!
 //! [`Distribution::of`] derives it from a plan alone, operator by operator, and is an error for a plan that would lose,
 //! multiply or miss rows. The same rules choose where exchanges have to be.
 //!
-//! Invariants: what `Hashed` names are expressions over the relation's own columns. `Replicated` means the same rows on
+//! Invariants: what `Partitioned` names are expressions over the relation's own columns. `Replicated` means the same rows on
 //! every rank, in whatever order: an operator for which the order decides which rows come out, a limit, has no such input.
 //!
 //! Deliberately absent: cost; the order of rows.
@@ -23,7 +24,19 @@ use crate::{
 };
 
 /// Expressions that have the same value in every row, by any of which rows are dealt to ranks.
-pub type HashedKey = Vec<Expression>;
+pub type EqualExpressions = Vec<Expression>;
+
+/// Which rank owns a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Partitioning {
+    /// The one that a shuffle sends it to ([`ExchangeKind::Hash`]).
+    Hash,
+    /// The one in whose range it is, as of [`ScanExtent::Range`]. There is one key.
+    Range {
+        /// The first value of each rank but the first, ascending.
+        cuts: Vec<i64>,
+    },
+}
 
 /// The most expressions that are remembered of one key.
 const EQUAL_EXPRESSIONS_MAX: usize = 32;
@@ -33,13 +46,18 @@ const EQUAL_EXPRESSIONS_MAX: usize = 32;
 pub enum Distribution {
     /// Each row on one rank, which may be any.
     Arbitrary,
-    /// Each row on the rank that owns the keys' values ([`ExchangeKind::Hash`]). Each key has at least one expression.
-    Hashed(Vec<HashedKey>),
-    /// As it turns out when the query runs: `Hashed` by these keys; or, if the exchange `by` broadcasts, `Replicated` (its own
+    /// Each row on the rank that owns the keys' values. Each key has at least one expression.
+    Partitioned {
+        /// In their order.
+        keys: Vec<EqualExpressions>,
+        /// Who owns which.
+        by: Partitioning,
+    },
+    /// As it turns out when the query runs: `Partitioned` by the hash of these keys; or, if the exchange `by` broadcasts, `Replicated` (its own
     /// rows) or where they were before (those of its partner). Of use to the join of both alone.
     Chosen {
-        /// As of `Hashed`.
-        keys: Vec<HashedKey>,
+        /// As of `Partitioned`.
+        keys: Vec<EqualExpressions>,
         /// The exchange that chooses.
         by: ExchangeId,
         /// Whether these are the rows that may be broadcast.
@@ -74,6 +92,13 @@ impl Distribution {
             (Operator::Scan { extent: ScanExtent::Whole, .. } | Operator::Values { .. }, []) => {
                 Ok(Self::Replicated)
             }
+            (Operator::Scan { extent: ScanExtent::Range { column, cuts }, columns, .. }, []) => {
+                let column = columns.iter().find(|known| known.id == *column);
+                let column =
+                    column.ok_or_else(|| misplaced("a scan lacks the column whose ranges are dealt"))?;
+                let keys = vec![equal_integers(column.id, &column.data_type)];
+                Ok(Self::Partitioned { keys, by: Partitioning::Range { cuts: cuts.clone() } })
+            }
             (Operator::Join { kind, keys, .. }, [left, right]) => {
                 joined(*kind, keys, left, right).ok_or_else(|| misplaced("a join's sides do not meet"))
             }
@@ -97,9 +122,9 @@ impl Distribution {
 
     /// As far as keys are expressions of the result too, by what they are there.
     fn renamed(&self, above: &dyn Fn(&Expression) -> Option<Expression>) -> Self {
-        let Self::Hashed(keys) = self else { return self.clone() };
+        let Self::Partitioned { keys, by } = self else { return self.clone() };
         let keys = keys.iter().map(|key| key.iter().filter_map(above).collect());
-        from_keys(keys.collect())
+        from_keys(keys.collect(), by)
     }
 }
 
@@ -162,14 +187,15 @@ pub(super) fn joined(
     left: &Distribution,
     right: &Distribution,
 ) -> Option<Distribution> {
-    use Distribution::{Arbitrary, Chosen, Hashed, Replicated, Single};
+    use Distribution::{Arbitrary, Chosen, Partitioned, Replicated, Single};
     match (left, right) {
         (
             Chosen { keys: left_keys, by: left_by, is_broadcast: left_is_broadcast },
             Chosen { keys: right_keys, by: right_by, is_broadcast: right_is_broadcast },
         ) => {
-            let meet_by_keys =
-                joined(kind, keys, &Hashed(left_keys.clone()), &Hashed(right_keys.clone())).is_some();
+            let hashed =
+                |keys: &[EqualExpressions]| Partitioned { keys: keys.to_vec(), by: Partitioning::Hash };
+            let meet_by_keys = joined(kind, keys, &hashed(left_keys), &hashed(right_keys)).is_some();
             let meet_by_broadcast = match (left_is_broadcast, right_is_broadcast) {
                 (true, false) => joined(kind, keys, &Replicated, &Arbitrary).is_some(),
                 (false, true) => joined(kind, keys, &Arbitrary, &Replicated).is_some(),
@@ -180,17 +206,21 @@ pub(super) fn joined(
         (Chosen { .. }, _) | (_, Chosen { .. }) => None,
         (Replicated, Replicated) => Some(Replicated),
         (Single, Single) => Some(Single),
-        (Hashed(left_keys), Hashed(right_keys)) => {
+        (Partitioned { keys: left_keys, by }, Partitioned { keys: right_keys, by: right_by }) => {
             // Whether the right side is empty or has a NULL is a question to all ranks.
-            if kind == JoinKind::NullAwareAnti || !are_partners(keys, left_keys, right_keys) {
+            if kind == JoinKind::NullAwareAnti || by != right_by || !are_partners(keys, left_keys, right_keys)
+            {
                 return None;
             }
             Some(match kind {
-                JoinKind::Inner => from_keys(pairwise(left_keys, right_keys, |left, right| {
-                    left.iter().chain(right).cloned().collect()
-                })),
+                JoinKind::Inner => {
+                    let both = pairwise(left_keys, right_keys, |left, right| {
+                        left.iter().chain(right).cloned().collect()
+                    });
+                    from_keys(both, by)
+                }
                 // The side without a match is NULL, and the other tells where the row is.
-                JoinKind::Full => from_keys(pairwise(left_keys, right_keys, coalesced)),
+                JoinKind::Full => from_keys(pairwise(left_keys, right_keys, coalesced), by),
                 JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => left.clone(),
             })
         }
@@ -205,26 +235,27 @@ pub(super) fn joined(
 }
 
 /// Whether rows with equal join keys are on one rank: key by key, both sides are dealt by what the join compares.
-fn are_partners(keys: &[JoinKey], left: &[HashedKey], right: &[HashedKey]) -> bool {
-    let meet = |(left, right): (&HashedKey, &HashedKey)| {
+fn are_partners(keys: &[JoinKey], left: &[EqualExpressions], right: &[EqualExpressions]) -> bool {
+    let meet = |(left, right): (&EqualExpressions, &EqualExpressions)| {
         keys.iter().any(|key| {
-            let has =
-                |side, known: &HashedKey| shuffle_key(key, side).is_some_and(|key| known.contains(&key));
+            let has = |side, known: &EqualExpressions| {
+                shuffle_key(key, side).is_some_and(|key| known.contains(&key))
+            };
             has(JoinSide::Left, left) && has(JoinSide::Right, right)
         })
     };
     left.len() == right.len() && left.iter().zip(right).all(meet)
 }
 
-/// The keys by which the other side of a join has to be dealt so that it meets this `side`, in order. `None` if this side is
-/// dealt by something that the join does not compare.
+/// The keys by which the other side of a join has to be shuffled so that it meets this `side`, in order. `None` if this side is
+/// dealt by something that the join does not compare, or by ranges, by which no shuffle deals.
 pub(super) fn partner_keys(
     keys: &[JoinKey],
     side: JoinSide,
     distribution: &Distribution,
 ) -> Option<Vec<Expression>> {
-    let Distribution::Hashed(known) = distribution else { return None };
-    let partner = |known: &HashedKey| {
+    let Distribution::Partitioned { keys: known, by: Partitioning::Hash } = distribution else { return None };
+    let partner = |known: &EqualExpressions| {
         let key = keys
             .iter()
             .find(|key| shuffle_key(key, side).is_some_and(|expression| known.contains(&expression)))?;
@@ -243,27 +274,27 @@ pub(super) fn other(side: JoinSide) -> JoinSide {
 
 /// A side of an inner join that stays where it is: what equals its keys tells as well where a row is.
 fn with_equals(distribution: &Distribution, keys: &[JoinKey], side: JoinSide) -> Distribution {
-    let Distribution::Hashed(known) = distribution else { return distribution.clone() };
-    let extended = |known: &HashedKey| {
+    let Distribution::Partitioned { keys: known, by } = distribution else { return distribution.clone() };
+    let extended = |known: &EqualExpressions| {
         let equal = keys.iter().filter_map(|key| {
             let own = shuffle_key(key, side)?;
             if known.contains(&own) { shuffle_key(key, other(side)) } else { None }
         });
         known.iter().cloned().chain(equal).collect()
     };
-    from_keys(known.iter().map(extended).collect())
+    from_keys(known.iter().map(extended).collect(), by)
 }
 
 fn pairwise(
-    left: &[HashedKey],
-    right: &[HashedKey],
-    pair: impl Fn(&HashedKey, &HashedKey) -> HashedKey,
-) -> Vec<HashedKey> {
+    left: &[EqualExpressions],
+    right: &[EqualExpressions],
+    pair: impl Fn(&EqualExpressions, &EqualExpressions) -> EqualExpressions,
+) -> Vec<EqualExpressions> {
     left.iter().zip(right).map(|(left, right)| pair(left, right)).collect()
 }
 
 /// `coalesce(left, right)`, as the merged column of a full join is written.
-fn coalesced(left: &HashedKey, right: &HashedKey) -> HashedKey {
+fn coalesced(left: &EqualExpressions, right: &EqualExpressions) -> EqualExpressions {
     let of_types = left.iter().flat_map(|left| right.iter().map(move |right| (left, right)));
     of_types
         .map(|(left, right)| {
@@ -274,10 +305,10 @@ fn coalesced(left: &HashedKey, right: &HashedKey) -> HashedKey {
         .collect()
 }
 
-/// Hashed by these, if each has an expression.
-fn from_keys(mut keys: Vec<HashedKey>) -> Distribution {
+/// Partitioned by these, if each has an expression.
+fn from_keys(mut keys: Vec<EqualExpressions>, by: &Partitioning) -> Distribution {
     for key in &mut keys {
-        let mut known: HashedKey = Vec::new();
+        let mut known: EqualExpressions = Vec::new();
         for expression in key.drain(..) {
             if known.len() < EQUAL_EXPRESSIONS_MAX && !known.contains(&expression) {
                 known.push(expression);
@@ -288,8 +319,21 @@ fn from_keys(mut keys: Vec<HashedKey>) -> Distribution {
     if keys.is_empty() || keys.iter().any(Vec::is_empty) {
         Distribution::Arbitrary
     } else {
-        Distribution::Hashed(keys)
+        Distribution::Partitioned { keys, by: by.clone() }
     }
+}
+
+/// A column, and the same number in the wider types in which joins compare it.
+fn equal_integers(id: ColumnId, data_type: &DataType) -> EqualExpressions {
+    let column = Expression::column(id, data_type.clone());
+    let wider: &[DataType] = match data_type {
+        DataType::Int16 => &[DataType::Int32, DataType::Int64],
+        DataType::Int32 => &[DataType::Int64],
+        _ => &[],
+    };
+    let casts =
+        wider.iter().map(|wider| Expression::call(Function::Cast, vec![column.clone()], wider.clone()));
+    [column.clone()].into_iter().chain(casts).collect()
 }
 
 /// Where the groups of an aggregate are.
@@ -308,7 +352,7 @@ fn aggregated(
         (_, _) if groups.is_empty() => {
             Err(misplaced("an aggregate without groups must see all rows on every rank"))
         }
-        (_, Distribution::Hashed(_) | Distribution::Single) => Ok(above),
+        (_, Distribution::Partitioned { .. } | Distribution::Single) => Ok(above),
         (_, Distribution::Arbitrary | Distribution::Chosen { .. }) => {
             Err(misplaced("the rows of a group do not meet"))
         }
@@ -344,10 +388,14 @@ fn united(
     });
     let first = by_input.next().unwrap_or(Distribution::Replicated);
     Ok(by_input.fold(first, |sum, next| match (sum, next) {
-        (Distribution::Hashed(sum), Distribution::Hashed(next)) if sum.len() == next.len() => {
-            from_keys(pairwise(&sum, &next, |sum, next| {
+        (
+            Distribution::Partitioned { keys: sum, by },
+            Distribution::Partitioned { keys: next, by: next_by },
+        ) if sum.len() == next.len() && by == next_by => {
+            let both = pairwise(&sum, &next, |sum, next| {
                 sum.iter().filter(|expression| next.contains(expression)).cloned().collect()
-            }))
+            });
+            from_keys(both, &by)
         }
         _ => Distribution::Arbitrary,
     }))
@@ -369,7 +417,9 @@ pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distributio
         ExchangeKind::Broadcast => Ok(Distribution::Replicated),
         ExchangeKind::Gather | ExchangeKind::Merge { .. } => Ok(Distribution::Single),
         ExchangeKind::Own { keys } if keys.is_empty() => Ok(Distribution::Single),
-        ExchangeKind::Hash { keys } | ExchangeKind::Own { keys } => hashed(keys).map(Distribution::Hashed),
+        ExchangeKind::Hash { keys } | ExchangeKind::Own { keys } => {
+            Ok(Distribution::Partitioned { keys: hashed(keys)?, by: Partitioning::Hash })
+        }
         ExchangeKind::HashOrBroadcast { keys, .. } => {
             Ok(Distribution::Chosen { keys: hashed(keys)?, by: id, is_broadcast: true })
         }

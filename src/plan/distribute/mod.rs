@@ -8,6 +8,7 @@
 //! - `distribution.rs`: on which ranks a relation's rows are, and what operators ask of that
 //! - `placement.rs`: operator by operator, which exchanges there may be
 //! - `joins.rs`, `aggregates.rs`: those of joins and of aggregates
+//! - `ranges.rs`: tables that are dealt by ranges of a column
 //! - `run_time.rs`: joins whose exchanges choose when the query runs
 //! - `alternatives.rs`: ways to compute a relation, of which few are kept
 //! - `cost.rs`: what moving and computing cost
@@ -19,7 +20,7 @@
 //! accepts it. The same plan, figures and costs give the same distributed plan, so that every rank could make it for itself.
 //! Conditions stay in the order in which they were, so what could fail is still not evaluated for rows that others drop.
 //!
-//! Deliberately absent: which row groups a rank is dealt, skew, how rows travel.
+//! Deliberately absent: which row groups a rank is dealt where ranges do not say it, skew, how rows travel.
 
 mod aggregates;
 mod alternatives;
@@ -27,6 +28,7 @@ mod cost;
 mod distribution;
 mod joins;
 mod placement;
+mod ranges;
 mod reason;
 mod run_time;
 mod runtime_filters;
@@ -38,11 +40,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use self::placement::Placement;
-use crate::{ExchangeId, Plan, RELATION_DEPTH_MAX, Relation, Result, prune_columns};
+use crate::{ExchangeId, Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, prune_columns};
 
 pub use self::{
     cost::{ExchangeCosts, ScanFigures},
-    distribution::{Distribution, HashedKey},
+    distribution::{Distribution, EqualExpressions, Partitioning},
+    ranges::{ColumnRanges, KeyRange, range_columns},
     reason::{ExchangeReason, OneRankReason},
     runtime_filters::{FilterScope, filter_scope},
 };
@@ -153,5 +156,5 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
 fn is_shared(root: &Arc<Relation>) -> bool {
     root.scans()
         .into_iter()
-        .any(|scan| matches!(scan, crate::Operator::Scan { extent: crate::ScanExtent::Dealt, .. }))
+        .any(|scan| matches!(scan, Operator::Scan { extent, .. } if *extent != ScanExtent::Whole))
 }

@@ -5,13 +5,14 @@
 //!
 //! Deliberately absent: whether one rank would be faster.
 
-use std::{slice, sync::Arc};
+use std::{slice, sync::Arc, vec};
 
 use super::{
     ExchangeFacts,
     alternatives::{Placed, Price, keep_cheapest, spread_of},
     cost::{ExchangeCosts, Load, ScanFigures},
     distribution::{Distribution, renamed},
+    ranges::{RangedScan, ranged_scans},
     reason::ExchangeReason,
 };
 use crate::{
@@ -24,6 +25,8 @@ use crate::{
 pub(super) struct Placement<'a> {
     pub(super) costs: &'a ExchangeCosts,
     scans: slice::Iter<'a, ScanFigures>,
+    /// Of each scan that is still to come, how it may be dealt by ranges.
+    ranged: vec::IntoIter<Vec<RangedScan>>,
     next_column: u32,
 }
 
@@ -47,7 +50,8 @@ impl Placement<'_> {
         scans: &[ScanFigures],
     ) -> Result<(Arc<Relation>, Vec<ExchangeFacts>, f64)> {
         let next_column = greatest_column(&plan.root).saturating_add(1);
-        let mut placement = Placement { costs, scans: scans.iter(), next_column };
+        let ranged = ranged_scans(&plan.root, costs, scans).into_iter();
+        let mut placement = Placement { costs, scans: scans.iter(), ranged, next_column };
         let required = plan.outputs.iter().copied().collect();
         let ways = placement.place(&plan.root, &required)?.into_iter();
         let ways = ways.map(|way| placement.collected(way, &required, ExchangeReason::Result));
@@ -67,7 +71,7 @@ impl Placement<'_> {
         let mut needed = required.clone();
         relation.expressions().into_iter().for_each(|part| require_columns(part, &mut needed));
         let ways = match &relation.operator {
-            Operator::Scan { .. } => vec![self.place_scan(relation)?],
+            Operator::Scan { .. } => self.place_scan(relation)?,
             Operator::Values { .. } => vec![self.above(relation.operator.clone(), rows, &[])?],
             Operator::Filter { input, predicate } => {
                 self.place_each(input, &needed, |placement, below| {
@@ -117,16 +121,35 @@ impl Placement<'_> {
         self.place(input, needed)?.into_iter().map(|below| above(self, below)).collect()
     }
 
-    fn place_scan(&mut self, relation: &Relation) -> Result<Placed> {
-        let figures = self.scans.next().copied().unwrap_or_default();
-        let is_small = figures.encoded_bytes <= self.costs.whole_scan_bytes_max;
+    /// A scan that every rank does whole; or one whose rows are dealt, in all ways that may be of use.
+    fn place_scan(&mut self, relation: &Relation) -> Result<Vec<Placed>> {
+        let encoded_bytes = self.scans.next().map_or(0, |figures| figures.encoded_bytes);
+        let ranged = self.ranged.next().unwrap_or_default();
+        let Operator::Scan { files, .. } = &relation.operator else {
+            return Err(Error::internal("a scan is something else"));
+        };
+        // Files of one rank are for that rank to read, however few they are.
+        let is_small = encoded_bytes <= self.costs.whole_scan_bytes_max && !files.is_per_rank();
+        let whole = if is_small { ScanExtent::Whole } else { ScanExtent::Dealt };
+        let rank_count = self.costs.rank_count();
+        let seconds = self.costs.scan_seconds(encoded_bytes, if is_small { 1.0 } else { rank_count });
+        let mut ways = vec![self.scan(relation, whole, seconds)?];
+        if !is_small {
+            for RangedScan { column, cuts, busiest_bytes } in ranged {
+                let seconds = self.costs.scan_seconds(busiest_bytes, 1.0);
+                ways.push(self.scan(relation, ScanExtent::Range { column, cuts }, seconds)?);
+            }
+        }
+        Ok(ways)
+    }
+
+    fn scan(&self, relation: &Relation, extent: ScanExtent, seconds: f64) -> Result<Placed> {
         let mut operator = relation.operator.clone();
-        if let Operator::Scan { extent, files, .. } = &mut operator {
-            // Files of one rank are for that rank to read, however few they are.
-            *extent = if is_small && !files.is_per_rank() { ScanExtent::Whole } else { ScanExtent::Dealt };
+        if let Operator::Scan { extent: own, .. } = &mut operator {
+            *own = extent;
         }
         let mut scan = self.above(operator, relation.estimate.rows, &[])?;
-        scan.price.seconds += self.costs.scan_seconds(figures, scan.spread);
+        scan.price.seconds += seconds;
         Ok(scan)
     }
 
@@ -180,7 +203,7 @@ impl Placement<'_> {
             Distribution::Single => {}
             // Each rank would choose for itself.
             Distribution::Replicated => below = self.owned_by_first(below, required)?,
-            Distribution::Arbitrary | Distribution::Hashed(_) | Distribution::Chosen { .. } => {
+            Distribution::Arbitrary | Distribution::Partitioned { .. } | Distribution::Chosen { .. } => {
                 if let Some(count) = local_count(offset, count) {
                     below = self.limit_locally(below, count)?;
                 }

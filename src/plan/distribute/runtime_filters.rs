@@ -42,7 +42,7 @@ pub fn filter_scope(build: &Relation) -> Result<FilterScope> {
     Ok(match Distribution::of(build)? {
         Distribution::Replicated => FilterScope::Complete,
         Distribution::Arbitrary
-        | Distribution::Hashed(_)
+        | Distribution::Partitioned { .. }
         | Distribution::Chosen { .. }
         | Distribution::Single => FilterScope::Share,
     })

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use pystachio_plan::{
     AggregateCall, AggregatePhase, CaseBranch, ColumnId, DataType, Error, ErrorKind, Expression, Function,
     JoinKind, JoinSide, Literal, NamedExpression, Operator as PlanOperator, OperatorMetrics, Plan, Relation,
-    Result, ScanExtent, SortKey, Value, columns_above_scans,
+    Result, SortKey, Value, columns_above_scans,
 };
 
 use super::{
@@ -20,7 +20,7 @@ use crate::{
         query::NO_OPERATOR,
         rows::{FilterSource, LimitSource, ProjectSource, UnionSource, ValuesSource},
         runtime_filter::FilterRoute,
-        scan::{ScanPlace, ScanSource},
+        scan::{ScanPlace, ScanShare, ScanSource},
         sort::SortSource,
     },
     program::Program,
@@ -124,13 +124,10 @@ pub(super) fn relation(
     match &relation.operator {
         PlanOperator::Scan { table, files, columns: scan_columns, filters, extent } => {
             let place = describe(query, format!("Scan {table}"), depth);
-            let dealt_to = match extent {
-                ScanExtent::Whole => None,
-                ScanExtent::Dealt => Some(rank_place(query)?),
-            };
+            let share = ScanShare::of(extent, scan_columns, || rank_place(query))?;
             let rank = query.scan_ranks.get(&(std::ptr::from_ref(relation) as usize)).copied();
             let rank = rank.unwrap_or(usize::MAX);
-            let scan_place = ScanPlace { operator: place, rank, route: route.below(place), dealt_to };
+            let scan_place = ScanPlace { operator: place, rank, route: route.below(place), share };
             let source = ScanSource::open(table, files, scan_columns, filters, scan_place, query)?;
             Ok(operator(source.columns(), source, place))
         }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use pystachio_engine::{ResultStream, StopFlag};
-use pystachio_files::{FileCatalog, scan_size};
+use pystachio_files::{FileCatalog, scan_ranges};
 use pystachio_plan::{
     DistributeRequest, Distributed, ErrorKind, ExchangeCosts, Operator, Plan, QueryMetrics, QueryRequest,
-    RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute,
+    RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute, range_columns,
 };
 use tokio::sync::watch;
 
@@ -224,10 +224,11 @@ impl RankChooser {
 
 /// What the scans of a plan read, from left to right. Blocks.
 fn scan_figures(request: &QueryRequest, catalog: &FileCatalog) -> Result<Vec<ScanFigures>> {
+    let ranged = range_columns(&request.plan.root);
     let figures = |scan: &Operator| match scan {
         Operator::Scan { files, columns, filters, .. } => {
-            let size = scan_size(catalog, files, columns, filters, &request.parameters)?;
-            Ok(ScanFigures { row_count: size.row_count, encoded_bytes: size.compressed_bytes })
+            let (size, ranges) = scan_ranges(catalog, files, columns, filters, &request.parameters, &ranged)?;
+            Ok(ScanFigures { row_count: size.row_count, encoded_bytes: size.compressed_bytes, ranges })
         }
         _ => Ok(ScanFigures::default()),
     };

@@ -40,6 +40,8 @@ const ROWS_AN_ENTRY_MIN: usize = 2;
 /// What a scan asks of a row.
 pub(super) struct ScanFilter {
     own: Option<OwnConditions>,
+    /// The same, and what tells the rows of this rank from those of others.
+    own_of_shared: Option<OwnConditions>,
     runtime: Vec<ScanRuntimeFilter>,
     row_groups_pruned: AtomicU64,
     skips_pages: bool,
@@ -82,25 +84,31 @@ pub(super) enum Passed {
 }
 
 impl ScanFilter {
-    /// A scan's own conditions, and the filters of joins above.
+    /// A scan's own conditions, and the filters of joins above. `of_rank` is asked of rows too that other ranks have as well.
     ///
     /// # Errors
     ///
     /// `NotSupported` for what no kernel evaluates.
     pub(super) fn compile(
         conditions: &[Expression],
+        of_rank: Option<Expression>,
         columns: &[ScanColumn],
         parameters: &[Literal],
         runtime: Vec<ScanRuntimeFilter>,
     ) -> Result<Self> {
-        let own = match Expression::all_of(conditions.to_vec()) {
-            Some(condition) => Some(OwnConditions::compile(&condition, conditions, columns, parameters)?),
-            None => None,
+        let compile = |conditions: &[Expression]| match Expression::all_of(conditions.to_vec()) {
+            Some(condition) => OwnConditions::compile(&condition, conditions, columns, parameters).map(Some),
+            None => Ok(None),
         };
+        let own = compile(conditions)?;
+        // What fails for a row of another rank fails there too.
+        let of_shared = of_rank.map(|of_rank| compile(&[&[of_rank], conditions].concat())).transpose()?;
+        let own_of_shared = of_shared.flatten();
         let (row_groups_pruned, entries_tested, rows_tested) = Default::default();
         let coded_places = Vec::new();
         Ok(Self {
             own,
+            own_of_shared,
             runtime,
             row_groups_pruned,
             skips_pages: true,
@@ -115,7 +123,7 @@ impl ScanFilter {
         // Filters of several keys read cells.
         let of_several = self.runtime.iter().filter(|filter| filter.places().count() > 1);
         let tested: BTreeSet<usize> = of_several.flat_map(ScanRuntimeFilter::places).collect();
-        let (read, without_cells) = match &self.own {
+        let (read, without_cells) = match &self.own_of_shared.as_ref().or(self.own.as_ref()) {
             Some(own) => (own.condition.places(), own.condition.places_without_cells()),
             None => (&[][..], Vec::new()),
         };
@@ -158,15 +166,26 @@ impl ScanFilter {
         self.row_groups_pruned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The rows of a row group that page indexes leave, and of these the ones within a range. Blocks.
-    pub(super) fn rows_left(&self, place: &IndexedRowGroup<'_>, rows: &Range<u32>) -> RowSelection {
+    /// What is asked of rows that other ranks may have too, or may not.
+    fn own(&self, is_shared: bool) -> Option<&OwnConditions> {
+        if is_shared { self.own_of_shared.as_ref().or(self.own.as_ref()) } else { self.own.as_ref() }
+    }
+
+    /// The rows of a row group that page indexes leave, and of these the ones within a range. `is_shared`: other ranks may have rows of it too.
+    /// Blocks.
+    pub(super) fn rows_left(
+        &self,
+        place: &IndexedRowGroup<'_>,
+        rows: &Range<u32>,
+        is_shared: bool,
+    ) -> RowSelection {
         if !self.skips_pages {
             return RowSelection::of([rows.clone()]);
         }
-        let own = self.own.iter().flat_map(|own| own.conditions.iter().cloned());
+        let own = self.own(is_shared).into_iter().flat_map(|own| own.conditions.iter().cloned());
         let conditions: Vec<Expression> =
             own.chain(self.runtime.iter().flat_map(ScanRuntimeFilter::conditions)).collect();
-        let parameters = self.own.as_ref().map_or(&[][..], |own| &own.parameters);
+        let parameters = self.own(is_shared).map_or(&[][..], |own| &own.parameters);
         let left = rows_left(place, &conditions, parameters);
         match left {
             None => RowSelection::range(rows.clone()),
@@ -176,18 +195,19 @@ impl ScanFilter {
         }
     }
 
-    /// What is asked of rows of `column_count` columns now.
-    pub(super) fn test(&self, column_count: usize) -> RowTest<'_> {
+    /// What is asked of rows of `column_count` columns now. `is_shared`: other ranks may have some of them.
+    pub(super) fn test(&self, column_count: usize, is_shared: bool) -> RowTest<'_> {
         let runtime: Vec<&ScanRuntimeFilter> =
             self.runtime.iter().filter(|filter| filter.is_worth_testing()).collect();
-        let own = self.own.iter().flat_map(|own| own.condition.places().iter().copied());
-        let mut early: Vec<usize> = own.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
+        let own = self.own(is_shared);
+        let read = own.iter().flat_map(|own| own.condition.places().iter().copied());
+        let mut early: Vec<usize> = read.chain(runtime.iter().flat_map(|filter| filter.places())).collect();
         if !self.skips_pages {
             early = (0..column_count).collect();
         }
         early.sort_unstable();
         early.dedup();
-        RowTest { filter: self, own: self.own.as_ref(), runtime, early }
+        RowTest { filter: self, own, runtime, early }
     }
 
     /// Adds what was counted since the last time to an operator.

@@ -2,7 +2,7 @@
 //!
 //! - `source.rs`: the operator, and what its readers know of the table
 //! - `readers.rs`: the query's threads that read and decode for all scans
-//! - `dealing.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
+//! - `share.rs`, `dealing.rs`: rows among ranks; `parts.rs`: row groups among readers; `pieces.rs`: those that do not fit
 //! - `chunk_loads.rs`: column chunks on their way to the device; `chunk_cache`: those that stay there between queries
 //! - `filter.rs`, `rows.rs`: which rows of a row group are wanted, and how they are decoded
 //!
@@ -24,10 +24,12 @@ mod parts;
 mod pieces;
 mod readers;
 mod rows;
+mod share;
 mod source;
 
 pub(super) use self::{
     chunk_cache::ChunkCache,
     readers::{ReaderPlace, ReaderPool},
+    share::ScanShare,
     source::{ScanPlace, ScanSource},
 };

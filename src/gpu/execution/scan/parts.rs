@@ -31,6 +31,8 @@ pub(super) struct RowGroup {
     pub(super) dealt: Range<u32>,
     /// Those that are scanned.
     pub(super) rows: Range<u32>,
+    /// Whether the rows have to tell which of them are this rank's.
+    pub(super) is_shared: bool,
     /// About what decoding it takes on the device.
     pub(super) bytes: u64,
 }
@@ -50,7 +52,7 @@ impl RowGroup {
         let metadata = file.file.footer.metadata().row_group(index);
         let bytes = decoding_bytes(metadata, columns, &file.leaves)?;
         let bytes = part_of(bytes, dealt.len(), row_count);
-        Ok(Self { file: file.clone(), index, row_count, rows: dealt.clone(), dealt, bytes })
+        Ok(Self { file: file.clone(), index, row_count, rows: dealt.clone(), dealt, is_shared: false, bytes })
     }
 
     /// About how many bytes of the columns that are read the rank's rows have.
@@ -247,6 +249,7 @@ mod tests {
             row_count: *row_count,
             dealt: 0..*row_count,
             rows: 0..*row_count,
+            is_shared: false,
             bytes: u64::from(*row_count) * 10,
         };
         row_counts.iter().enumerate().map(row_group).collect()

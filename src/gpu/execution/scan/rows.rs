@@ -89,7 +89,8 @@ impl ScanWork {
             return self.no_rows(queue);
         }
         let decoder = RowGroupsDecoder { scan: self, queue, row_groups: &selected, row_count };
-        let test = self.filter.test(self.columns.len());
+        let is_shared = selected.iter().any(|selected| selected.row_group.is_shared);
+        let test = self.filter.test(self.columns.len(), is_shared);
         let early_places = test.early();
         let late_places: Vec<usize> =
             self.given.iter().copied().filter(|place| !early_places.contains(place)).collect();
@@ -164,7 +165,7 @@ impl ScanWork {
             columns: &self.columns,
             leaves: &row_group.file.leaves,
         };
-        self.filter.rows_left(&place, &row_group.rows)
+        self.filter.rows_left(&place, &row_group.rows, row_group.is_shared)
     }
 
     /// Columns of a row group, of which some rows are wanted.

@@ -23,18 +23,17 @@ use pystachio_plan::{ColumnId, Error, ErrorKind, Expression, FileSet, Result, Sc
 
 use super::{
     chunk_cache::ChunkCache,
-    dealing::{DealtRows, RowGroupSize, deal, first_rank},
     filter::ScanFilter,
-    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts, row_group_sizes},
+    parts::{PartSize, RowGroup, ScanFile, chunk_rows, parts},
     pieces::PIECE_ROWS_MIN,
     readers::{ReadParts, ScanNumber},
     rows::{LoadedRowGroup, ReadRowGroups},
+    share::{RangePart, ScanShare},
 };
 use crate::{
     decode::check_column,
     device::{CellType, Rows},
-    exchange::Rank,
-    execution::{Columns, Driver, Query, Source, exchange::RankPlace, runtime_filter::FilterRoute},
+    execution::{Columns, Driver, Query, Source, runtime_filter::FilterRoute},
     file_systems::FileSystems,
     operation::Queue,
 };
@@ -64,8 +63,8 @@ pub(in crate::execution) struct ScanPlace {
     pub(in crate::execution) rank: usize,
     /// What joins above will know of its rows.
     pub(in crate::execution) route: FilterRoute,
-    /// The rank whose rows it reads; without it, all.
-    pub(in crate::execution) dealt_to: Option<RankPlace>,
+    /// Which rows of the table it reads.
+    pub(in crate::execution) share: ScanShare,
 }
 
 /// What of a part was loaded ahead, by the row group's place in the part.
@@ -129,33 +128,46 @@ impl ScanSource {
         let mut row_groups = Vec::new();
         let mut ranges = ColumnRanges::of(columns);
         let opened = query.files.open(table, files)?;
-        let mut dealt = place.dealt_to.map(|dealt_to| DealtTable::of(files, &opened, dealt_to));
-        for file in opened {
-            let leaves = columns.iter().map(|column| leaf_of(table, &file, column)).collect::<Result<_>>()?;
-            let file = Arc::new(ScanFile::new(file, leaves));
-            let count = file.file.footer.metadata().num_row_groups();
-            query.metrics_mut().files_total += 1;
-            query.metrics_mut().row_groups_total += count as u64;
-            let mut has_rows = false;
-            for index in 0..count {
-                let dealt = dealt.as_mut().map(DealtTable::next);
-                let row_group = file.file.footer.metadata().row_group(index);
-                let bounds = RowGroupBounds::new(&file.file.footer, row_group, columns, &file.leaves);
-                if refutes(filters, &bounds, &query.parameters) {
-                    query.metrics_mut().row_groups_pruned += 1;
-                } else if row_group.num_rows() > 0 {
-                    has_rows = true;
+        // Of each row group whether statistics leave it, and how much of it is this rank's.
+        let mut left = Vec::new();
+        let mut files_with_leaves = Vec::with_capacity(opened.len());
+        for file in &opened {
+            let leaves: Vec<usize> =
+                columns.iter().map(|column| leaf_of(table, file, column)).collect::<Result<_>>()?;
+            let row_groups = file.footer.metadata().row_groups();
+            let first = left.len();
+            for row_group in row_groups {
+                let bounds = RowGroupBounds::new(&file.footer, row_group, columns, &leaves);
+                let is_left = !refutes(filters, &bounds, &query.parameters);
+                if is_left && row_group.num_rows() > 0 {
                     ranges.add(&bounds);
-                    let row_count = chunk_rows(row_group)?;
-                    for rows in dealt.unwrap_or_else(|| std::iter::once(0..u64::from(row_count)).collect()) {
-                        // They are within the row group.
-                        let rows = (row_count, rows.start as u32..rows.end as u32);
-                        row_groups.push(RowGroup::new(&file, index, columns, rows)?);
-                    }
                 }
+                left.push(is_left.then(|| place.share.part(&bounds)));
             }
-            if !has_rows && count > 0 {
-                query.metrics_mut().files_pruned += 1;
+            let metrics = query.metrics_mut();
+            metrics.files_total += 1;
+            metrics.row_groups_total += row_groups.len() as u64;
+            metrics.row_groups_pruned += left[first..].iter().filter(|part| part.is_none()).count() as u64;
+            let mut with_rows = row_groups.iter().zip(&left[first..]);
+            let is_read = with_rows.any(|(row_group, part)| part.is_some() && row_group.num_rows() > 0);
+            metrics.files_pruned += u64::from(!is_read && !row_groups.is_empty());
+            files_with_leaves.push(leaves);
+        }
+        let kept: Vec<bool> = left.iter().map(Option::is_some).collect();
+        let mut shares = left.into_iter().zip(place.share.rows(&opened, &kept));
+        for (file, leaves) in opened.into_iter().zip(files_with_leaves) {
+            let file = Arc::new(ScanFile::new(file, leaves));
+            for (index, row_group) in file.file.footer.metadata().row_groups().iter().enumerate() {
+                let Some((Some(part @ (RangePart::Some | RangePart::All)), shares)) = shares.next() else {
+                    continue;
+                };
+                let row_count = chunk_rows(row_group)?;
+                for rows in shares.into_iter().filter(|rows| !rows.is_empty()) {
+                    // They are within the row group.
+                    let rows = (row_count, rows.start as u32..rows.end as u32);
+                    let own = RowGroup::new(&file, index, columns, rows)?;
+                    row_groups.push(RowGroup { is_shared: part == RangePart::Some, ..own });
+                }
             }
         }
         ranges.add_to(&mut query.integer_ranges);
@@ -165,7 +177,8 @@ impl ScanSource {
         columns.iter().try_for_each(|column| CellType::of(&column.data_type).map(|_| ()))?;
         let row_count: u64 = row_groups.iter().map(|row_group| row_group.rows.len() as u64).sum();
         let runtime = place.route.arrive(columns, row_count, &mut query.reduced);
-        let filter = ScanFilter::compile(filters, columns, &query.parameters, runtime)?;
+        let of_rank = place.share.condition();
+        let filter = ScanFilter::compile(filters, of_rank, columns, &query.parameters, runtime)?;
         let filter = if query.settings.page_skipping { filter } else { filter.without_skipping() };
         let filter = if query.settings.dictionary_codes { filter.with_codes(columns) } else { filter };
         let bytes_to_read: u64 = row_groups.iter().map(RowGroup::encoded_bytes).sum();
@@ -212,26 +225,6 @@ impl ScanSource {
     pub(in crate::execution) fn columns(&self) -> Columns {
         let given = self.work.given.iter().map(|place| &self.work.columns[*place]);
         given.map(|column| (column.id, column.data_type.clone())).collect()
-    }
-}
-
-/// What is dealt to a rank, row group after row group.
-struct DealtTable {
-    rank: Rank,
-    row_groups: std::vec::IntoIter<Vec<DealtRows>>,
-}
-
-impl DealtTable {
-    fn of(files: &FileSet, opened: &[TableFile], RankPlace { rank, rank_count }: RankPlace) -> Self {
-        let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
-        let dealt = deal(&sizes, rank_count, first_rank(files, rank_count));
-        Self { rank, row_groups: dealt.into_iter() }
-    }
-
-    /// The rank's rows of the next row group.
-    fn next(&mut self) -> Vec<Range<u64>> {
-        let dealt = self.row_groups.next().into_iter().flatten();
-        dealt.filter(|dealt| dealt.rank == self.rank).map(|dealt| dealt.rows).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    super::{DistributeRequest, Distributed, Distribution, RankPolicy, distribute},
+    super::{DistributeRequest, Distributed, Distribution, Partitioning, RankPolicy, distribute},
     generator::{Case, Expected, Generator},
     interpreter::{Cell, Fault, Outcome, Random, Ranks, Row},
 };
@@ -103,7 +103,8 @@ fn distributed(case: &Case, generator: &mut Generator, ranks: u32) -> Distribute
 /// Counts what of a distributed plan the test has seen.
 fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
     let place = |input: &Relation| match Distribution::of(input) {
-        Ok(Distribution::Hashed(_)) => "hashed",
+        Ok(Distribution::Partitioned { by: Partitioning::Hash, .. }) => "hashed",
+        Ok(Distribution::Partitioned { by: Partitioning::Range { .. }, .. }) => "ranged",
         Ok(Distribution::Replicated) => "replicated",
         Ok(Distribution::Single) => "single",
         Ok(Distribution::Chosen { .. }) => "chosen",
@@ -136,7 +137,15 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
 }
 
 /// What must have been seen, or the test is worth little.
-const WANTED: [&str; 36] = [
+const WANTED: [&str; 44] = [
+    "Inner join ranged ranged",
+    "Left join ranged ranged",
+    "Full join ranged ranged",
+    "Semi join ranged ranged",
+    "Anti join ranged ranged",
+    "Inner join ranged replicated",
+    "Whole aggregate of ranged, groups",
+    "shuffle of ranged",
     "shuffle or broadcast of arbitrary",
     "shuffle or none of arbitrary",
     "shuffle or none of single",

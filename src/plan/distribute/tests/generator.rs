@@ -1,9 +1,9 @@
 //! Plans at random over small tables, with estimates, figures and costs at random too: whatever the choice, it must be right.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    super::{ExchangeCosts, ScanFigures},
+    super::{ColumnRanges, ExchangeCosts, KeyRange, ScanFigures, range_columns},
     call, int,
     interpreter::{Cell, Random, Row, Tables},
     named, scan_typed,
@@ -79,7 +79,8 @@ impl Generator {
         let mut outputs: Vec<_> = root.columns().into_iter().map(|(id, _)| id).collect();
         self.random.shuffle(&mut outputs);
         outputs.truncate(self.random.below(outputs.len() + 1).max(1));
-        let scans = root.scans().into_iter().map(|_| self.figures()).collect();
+        let ranged = range_columns(&root);
+        let scans = root.scans().into_iter().map(|scan| self.figures(scan, &ranged)).collect();
         let parameters = vec![Some(self.random.below(5) as i128), None];
         Case { plan: Plan { root, outputs }, expected, tables, scans, parameters }
     }
@@ -122,9 +123,25 @@ impl Generator {
         least * 10f64.powi(self.random.below(8) as i32)
     }
 
-    fn figures(&mut self) -> ScanFigures {
+    fn figures(&mut self, scan: &Operator, ranged: &BTreeSet<ColumnId>) -> ScanFigures {
         let encoded_bytes = if self.random.chance(25) { 100 } else { 10 << 30 };
-        ScanFigures { row_count: self.random.next() % 1_000_000, encoded_bytes }
+        let Operator::Scan { columns, .. } = scan else { panic!("a scan is something else") };
+        let ranged = columns.iter().filter(|column| ranged.contains(&column.id)).map(|column| column.id);
+        let ranges =
+            ranged.filter_map(|column| self.random.chance(70).then(|| self.ranges(column))).collect();
+        ScanFigures { row_count: self.random.next() % 1_000_000, encoded_bytes, ranges }
+    }
+
+    /// Row groups that lie beside one another, whatever the table has.
+    fn ranges(&mut self, column: ColumnId) -> ColumnRanges {
+        let mut least = -1;
+        let row_group = |_| {
+            let greatest = least + self.random.below(2) as i64;
+            let range = KeyRange { least, greatest, bytes: 1 + self.random.below(3) as u64 };
+            least = greatest + i64::from(self.random.chance(70));
+            range
+        };
+        ColumnRanges { column, row_groups: (0..8).map(row_group).collect() }
     }
 
     fn estimate(&mut self) -> f64 {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::Distribution;
+use super::super::{Distribution, Partitioning};
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, Expression,
     Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
@@ -132,7 +132,7 @@ impl Ranks<'_> {
                     false => wrong("not all ranks have the same rows"),
                 }
             }
-            Distribution::Hashed(keys) => {
+            Distribution::Partitioned { keys, by } => {
                 let columns = relation.columns();
                 // Each expression that is said to have a key's value.
                 let ways = keys.iter().map(Vec::len).max().unwrap_or(0);
@@ -141,7 +141,13 @@ impl Ranks<'_> {
                 {
                     for way in 0..ways {
                         let keys: Vec<_> = keys.iter().map(|key| key[way % key.len()].clone()).collect();
-                        if self.owner(&keys, &columns, row)? != rank {
+                        let owner = match &by {
+                            Partitioning::Hash => self.owner(&keys, &columns, row)?,
+                            Partitioning::Range { cuts } => {
+                                range_owner(cuts, self.value(&keys[0], &columns, row)?)
+                            }
+                        };
+                        if owner != rank {
                             return wrong("a row is not on the rank that owns its keys");
                         }
                     }
@@ -217,11 +223,20 @@ impl Ranks<'_> {
                     columns.iter().map(|column| (column.id, column.data_type.clone())).collect();
                 let mut rows = Vec::new();
                 for (dealt_to, row) in &self.tables[table] {
-                    if *extent == ScanExtent::Dealt && dealt_to % self.count != rank {
-                        continue;
-                    }
                     let place = |name: &str| name.trim_start_matches('c').parse::<usize>().unwrap_or(0);
                     let row: Row = columns.iter().map(|column| row[place(&column.name)]).collect();
+                    let owner = match extent {
+                        ScanExtent::Whole => rank,
+                        ScanExtent::Dealt => dealt_to % self.count,
+                        ScanExtent::Range { column, cuts } => {
+                            let place = known.iter().position(|(id, _)| id == column);
+                            let place = place.ok_or(Fault::Wrong("ranges of no column".to_owned()))?;
+                            range_owner(cuts, row[place])
+                        }
+                    };
+                    if owner != rank {
+                        continue;
+                    }
                     let mut is_kept = true;
                     for filter in filters {
                         is_kept = is_kept && self.value(filter, &known, &row)? == Some(1);
@@ -480,4 +495,9 @@ impl Ranks<'_> {
             }
         }
     }
+}
+
+/// The rank in whose range a value is.
+fn range_owner(cuts: &[i64], value: Cell) -> usize {
+    value.map_or(0, |value| cuts.iter().filter(|cut| value >= i128::from(**cut)).count())
 }

@@ -4,18 +4,20 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        DistributeRequest, Distributed, ExchangeCosts, OneRankReason, RankPolicy, ScanFigures, distribute,
+        ColumnRanges, DistributeRequest, Distributed, ExchangeCosts, KeyRange, OneRankReason, RankPolicy,
+        ScanFigures, distribute,
     },
-    ascending, call, column, int, join_on, named, scan,
+    ascending, call, column, int, join_on, named, scan, scan_typed, typed,
 };
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, Expression, Function,
-    JoinKind, JoinSide, NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation, ScanExtent,
-    Value, plan_lines,
+    JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation,
+    ScanExtent, Value, plan_lines,
 };
 
-const LARGE: ScanFigures = ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30 };
-const SMALL: ScanFigures = ScanFigures { row_count: 25, encoded_bytes: 2_000 };
+const LARGE: ScanFigures =
+    ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30, ranges: Vec::new() };
+const SMALL: ScanFigures = ScanFigures { row_count: 25, encoded_bytes: 2_000, ranges: Vec::new() };
 
 /// A distributed plan as EXPLAIN shows it.
 pub(super) fn text(distributed: &Distributed) -> String {
@@ -489,7 +491,7 @@ fn bytes_are_those_that_leave_a_rank() {
 fn one_rank_runs_what_it_runs_faster() {
     let grouped = |rows| aggregate(&scan("t", 1, rows), vec![named(1, column(1))], vec![count(10)], 4.0);
     let by = |figures, costs: &ExchangeCosts| on(&grouped(1e6), &[figures], costs, RankPolicy::Fastest);
-    let middling = ScanFigures { row_count: 1_000_000, encoded_bytes: 8 << 20 };
+    let middling = ScanFigures { row_count: 1_000_000, encoded_bytes: 8 << 20, ranges: Vec::new() };
     let few = by(middling, &four());
     assert_eq!(few.one_rank, Some(OneRankReason::Faster));
     assert_eq!((&few.plan, few.exchanges.len()), (&plan(&grouped(1e6)), 0));
@@ -541,4 +543,78 @@ fn ids_run_out_as_an_error() {
     let request =
         DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
     assert!(distribute(&plan(&grouped), request).is_err());
+}
+
+/// Figures of a large table whose columns have the values of `row_groups`, which lie beside one another and are of one size.
+fn ranged(columns: &[u32], row_groups: &[(i64, i64)]) -> ScanFigures {
+    let bytes = LARGE.encoded_bytes / row_groups.len().max(1) as u64;
+    let range = |(least, greatest): &(i64, i64)| KeyRange { least: *least, greatest: *greatest, bytes };
+    let row_groups: Vec<_> = row_groups.iter().map(range).collect();
+    let of = |column: &u32| ColumnRanges { column: ColumnId(*column), row_groups: row_groups.clone() };
+    ScanFigures { ranges: columns.iter().map(of).collect(), ..LARGE }
+}
+
+/// Row groups of so many values each, up to 8000.
+fn in_order(values: i64) -> Vec<(i64, i64)> {
+    (0..8000 / values).map(|place| (place * values, place * values + values - 1)).collect()
+}
+
+#[test]
+fn tables_in_the_order_of_a_join_key_need_no_shuffle() {
+    let (items, orders) = (scan("items", 1, 6e8), scan("orders", 11, 1.5e8));
+    let joined = join_on(JoinKind::Inner, [&items, &orders], &[(1, 11)], 6e8);
+    let grouped = aggregate(&joined, vec![named(11, column(11))], vec![sum(30, 2)], 1.5e8);
+    let top = limit(&sort(&grouped, 30), None, Some(int(10)));
+    let figures = [ranged(&[1], &in_order(100)), ranged(&[11], &in_order(400))];
+    assert_plan(
+        &top,
+        &figures,
+        &[
+            "Limit 10",
+            "  Merge 0 by sum(c1): the first rows of all ranks",
+            "    Limit 10",
+            "      Sort by sum(c1)",
+            "        Aggregate sum(c1) by c0",
+            "          Inner join on c0 = c0, build right",
+            "            Scan items dealt by ranges of c0 [c0, c1]",
+            "            Scan orders dealt by ranges of c0 [c0]",
+        ],
+    );
+    // The largest says where.
+    let distributed = on_four(&top, &figures);
+    for scan in distributed.plan.root.scans() {
+        let Operator::Scan { extent: ScanExtent::Range { cuts, .. }, .. } = scan else { panic!("{scan:?}") };
+        assert_eq!(cuts, &[2000, 4000, 6000]);
+    }
+}
+
+#[test]
+fn a_table_is_not_dealt_by_ranges_that_leave_it_on_few_ranks() {
+    let grouped = |figures: ScanFigures| {
+        let grouped = aggregate(&scan("t", 1, 6e8), vec![named(1, column(1))], vec![sum(30, 2)], 1.5e8);
+        let distributed = on_four(&grouped, &[figures]);
+        text(&distributed).contains("dealt by ranges")
+    };
+    assert!(grouped(ranged(&[1], &in_order(100))));
+    // Of three values one is on no rank; all row groups have all values; there is one.
+    for row_groups in [in_order(4000), vec![(0, 8000); 80], in_order(8000), Vec::new()] {
+        assert!(!grouped(ranged(&[1], &row_groups)), "{row_groups:?}");
+    }
+}
+
+#[test]
+fn numbers_of_two_types_are_cut_at_the_same_values() {
+    let (left, right) = (
+        scan_typed("t", &[(1, "c0", DataType::Int32)], 6e8),
+        scan_typed("u", &[(11, "c0", DataType::Int64), (12, "c1", DataType::Int64)], 6e8),
+    );
+    let keys = vec![JoinKey { left: typed(1, DataType::Int32), right: column(11) }];
+    let (kind, residual, build) = (JoinKind::Full, None, JoinSide::Right);
+    let joined = Operator::Join { kind, left, right, keys, residual, build };
+    let shown = text(&on_four(
+        &Relation::new(joined, 6e8),
+        &[ranged(&[1], &in_order(100)), ranged(&[11], &in_order(100))],
+    ));
+    assert_eq!(shown.matches("dealt by ranges").count(), 2, "{shown}");
+    assert!(!shown.contains("Shuffle"), "{shown}");
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     AggregatePhase, ColumnId, DataType, ErrorKind, ExchangeId, ExchangeKind, Expression, Function, JoinKind,
-    NamedExpression, Operator, Relation, Result, ScanExtent,
+    NamedExpression, Operator, Partitioning, Relation, Result, ScanExtent,
 };
 
 fn dealt(table: &str, first: u32) -> Arc<Relation> {
@@ -48,7 +48,7 @@ fn is_refused(relation: &Relation) -> bool {
 
 fn hashed(ids: &[&[u32]]) -> Result<Distribution> {
     let key = |ids: &&[u32]| ids.iter().map(|id| column(*id)).collect();
-    Ok(Distribution::Hashed(ids.iter().map(key).collect()))
+    Ok(Distribution::Partitioned { keys: ids.iter().map(key).collect(), by: Partitioning::Hash })
 }
 
 /// The rows that rank 0 has of a relation, of a table `a` whose rows are dealt to both of two ranks and `b` whose are not.
@@ -144,7 +144,8 @@ fn keys_of_the_side_without_a_match_tell_nothing() {
     assert_eq!(of(JoinKind::Left), hashed(&[&[1]]));
     assert_eq!(of(JoinKind::Semi), hashed(&[&[1]]));
     let merged = Expression::call(Function::Coalesce, vec![column(1), column(11)], DataType::Int64);
-    assert_eq!(of(JoinKind::Full), Ok(Distribution::Hashed(vec![vec![merged]])));
+    let merged = Distribution::Partitioned { keys: vec![vec![merged]], by: Partitioning::Hash };
+    assert_eq!(of(JoinKind::Full), Ok(merged));
 }
 
 #[test]

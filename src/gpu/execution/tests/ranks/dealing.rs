@@ -165,6 +165,80 @@ fn a_rank_reads_the_files_of_its_own() {
     assert!(error.message.contains("/3.parquet"), "{error}");
 }
 
+/// Tables in the order of their numbers, of which `repeated` rows in a row have the same, in row groups of so many rows.
+fn in_order(row_count: usize, repeated: i64, row_group_rows: usize) -> Table {
+    let shape = Shape { seed: 97, row_count, key_count: 400, repeated_percent: 3, null_percent: 5 };
+    let mut rows = shape.rows();
+    rows.iter_mut().for_each(|row| row.number /= repeated);
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(row_group_rows))
+        .set_data_page_row_count_limit(100)
+        .set_write_batch_size(100);
+    Table::written(std::env::temp_dir(), rows, properties.build())
+}
+
+#[test]
+fn tables_in_the_order_of_a_join_key_are_cut_at_the_same_values() {
+    // Rows of one number lie across row groups of the first table, and row groups of the second across cuts.
+    let (items, orders) = (in_order(12_000, 4, 1_001), in_order(3_000, 1, 250));
+    let number = |first: u32| Expression::column(ColumnId(first + 3), DataType::Int64);
+    let count = AggregateCall {
+        id: ColumnId(40),
+        function: Aggregate::Count,
+        argument: None,
+        distinct: false,
+        filter: None,
+        data_type: DataType::Int64,
+    };
+    for (kind, rank_count) in JOIN_KINDS.into_iter().zip([2, 3, 4].into_iter().cycle()) {
+        let below = Expression::literal(pystachio_plan::Value::Int(200), DataType::Int64);
+        let key = Expression::column(ColumnId(10), DataType::Int64);
+        let condition = Expression::predicate(pystachio_plan::Function::Less, vec![key, below]);
+        let sides = [items.scan(0), orders.filtered(10, &[condition])];
+        let joined = joined(kind, sides, &[(number(0), number(10))], JoinSide::Right);
+        let grouped = aggregated(joined.clone(), &[(30, number(0))], vec![count.clone()], 3_000.0);
+        // Where a row of a full join is, neither side tells alone.
+        let grouped = if kind == JoinKind::Full { joined } else { grouped };
+        let expected = Fixture::new(PLENTY_BYTES).run(plan(grouped.clone())).unwrap();
+        // What a shuffle costs decides: here everything.
+        let costs = ExchangeCosts { link_bytes_per_s: 1e3, ..on_all().costs };
+        let options = RankedOptions { costs, ..on_all() };
+        let fixture = RankedFixture::new(RankShape { options, ..RankShape::new(rank_count) });
+        let answer = fixture.run(plan(grouped)).unwrap();
+        assert_eq!(sorted(answer.rows.clone()), sorted(expected.rows), "{kind:?} on {rank_count} ranks");
+        // NOT IN must know of all rows.
+        if kind != JoinKind::NullAwareAnti {
+            assert!(has_ranges(&answer), "{kind:?}");
+            let shuffles = answer.metrics.operators.iter().filter(|operator| {
+                operator.description.starts_with("Shuffle") || operator.description.starts_with("Broadcast")
+            });
+            assert_eq!(shuffles.count(), 0, "{kind:?}");
+            // Of a row group across a cut its pages are read by both ranks at most.
+            let file_bytes = [&items, &orders].map(|table| std::fs::metadata(&table.path).unwrap().len());
+            let [read, _] = sources(&answer);
+            assert!(read < file_bytes.iter().sum::<u64>() * 3 / 2, "{read} of {file_bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn what_conditions_leave_of_a_table_in_order_is_on_all_ranks() {
+    const ROWS: i64 = 60_000;
+    let table = in_order(ROWS as usize, 1, 3_000);
+    let number = Expression::column(ColumnId(3), DataType::Int64);
+    let first = Expression::literal(pystachio_plan::Value::Int(ROWS * 9 / 10), DataType::Int64);
+    let last = Expression::predicate(pystachio_plan::Function::GreaterEqual, vec![number, first]);
+    let fixture = ranks(2, None);
+    for conditions in [vec![], vec![last]] {
+        let answer = fixture.run(plan(table.filtered(0, &conditions))).unwrap();
+        let given = |exchange: &ExchangeTraffic| exchange.sent_rows + exchange.kept_rows;
+        let given: Vec<u64> = answer.metrics.exchanges.iter().map(given).collect();
+        let total: u64 = given.iter().sum();
+        assert_eq!(total as i64, if conditions.is_empty() { ROWS } else { ROWS / 10 });
+        assert!(given.iter().all(|rows| rows.abs_diff(total / 2) <= total / 16), "{given:?}");
+    }
+}
+
 #[test]
 fn ranks_read_one_state_of_files_that_are_replaced() {
     const QUERIES: usize = 60;

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pystachio_files::FileCatalog;
 use pystachio_plan::{
-    AggregatePhase, ExchangeCosts, JoinKey, JoinSide, NamedExpression, RankPolicy, SortKey,
+    AggregatePhase, ExchangeCosts, JoinKey, JoinSide, NamedExpression, RankChoice, RankPolicy, SortKey,
 };
 
 use super::*;
@@ -174,6 +174,14 @@ fn is_distributed(answer: &Answer) -> bool {
     let exchanges = ["Shuffle", "Broadcast", "Gather", "Merge", "Own"];
     let descriptions = answer.metrics.operators.iter().map(|operator| &operator.description);
     descriptions.into_iter().any(|text| exchanges.iter().any(|exchange| text.starts_with(exchange)))
+}
+
+/// Whether a table was dealt by ranges of a column.
+fn has_ranges(answer: &Answer) -> bool {
+    let report = answer.metrics.ranks.as_ref().expect("a query on several ranks reports them");
+    let RankChoice::All { plan, .. } = &report.choice else { return false };
+    let scans = plan.root.scans();
+    scans.into_iter().any(|scan| matches!(scan, Operator::Scan { extent: ScanExtent::Range { .. }, .. }))
 }
 
 fn joined(

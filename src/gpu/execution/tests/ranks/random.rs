@@ -226,9 +226,20 @@ fn plans_at_random_give_what_one_rank_gives() {
         repeated_percent: 2,
         null_percent: 4,
     };
-    let tables = [shape(1, 700, 300), shape(2, 240, 100), shape(3, 0, 1), shape(4, 90, 30)].map(Table::made);
+    // In the order of a key that is never NULL.
+    let in_order = |shape: Shape| {
+        let mut rows = Shape { null_percent: 0, ..shape }.rows();
+        rows.sort_by_key(|row| row.key);
+        Table::new(rows)
+    };
+    let tables = [
+        in_order(shape(1, 700, 300)),
+        in_order(shape(2, 240, 100)),
+        Table::made(shape(3, 0, 1)),
+        in_order(shape(4, 900, 300)),
+    ];
     let alone = Fixture::new(PLENTY_BYTES);
-    let mut distributed_count = 0;
+    let (mut distributed_count, mut ranged_count) = (0, 0);
     for seed in first..first + count {
         let mut generator = Generator { random: Random::new(seed), tables: &tables, next_id: 0 };
         let depth = 1 + generator.random.below(3);
@@ -257,10 +268,12 @@ fn plans_at_random_give_what_one_rank_gives() {
         match (expected, found) {
             (Ok(expected), Ok(found)) => {
                 distributed_count += u64::from(is_distributed(&found));
+                ranged_count += u64::from(has_ranges(&found));
                 assert_eq!(in_any(found.rows), in_any(expected.rows), "{context}");
             }
             (expected, found) => panic!("{context}: {:?}, {:?}", expected.err(), found.err()),
         }
     }
     assert!(distributed_count * 2 > count, "{distributed_count} of {count} plans ran on several ranks");
+    assert!(ranged_count * 20 >= count, "{ranged_count} of {count} plans had tables dealt by ranges");
 }

@@ -1,0 +1,240 @@
+//! Which rows of its table a scan reads on this rank.
+//!
+//! Invariants: the ranks' shares together are the table, each row once. Which rows are dealt is a function of what all ranks know alike:
+//! the plan, the footers of one state of the files, and the query's parameters.
+
+use std::ops::Range;
+
+use pystachio_files::{RowGroupBounds, TableFile};
+use pystachio_plan::{
+    ColumnId, DataType, Error, Expression, Function, Result, ScanColumn, ScanExtent, Value,
+};
+
+use super::{
+    dealing::{DealtRows, RowGroupSize, deal, deal_what_is_left},
+    parts::row_group_sizes,
+};
+use crate::{exchange::Rank, execution::exchange::RankPlace};
+
+/// Which rows of its table a scan reads.
+pub(in crate::execution) enum ScanShare {
+    /// All.
+    Whole,
+    /// Those that are dealt to the rank.
+    Dealt(RankPlace),
+    /// Those that have a value in the rank's range.
+    Range(RankRange),
+}
+
+/// The values of a column whose rows are a rank's. NULL is rank 0's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::execution) struct RankRange {
+    column: ColumnId,
+    data_type: DataType,
+    /// The least; without it, all below the end, and NULL.
+    first: Option<i64>,
+    /// What is just above the greatest.
+    end: Option<i64>,
+}
+
+/// How much of a row group is a rank's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RangePart {
+    Nothing,
+    /// Some rows, as far as statistics tell: which ones, the rows themselves say.
+    Some,
+    All,
+}
+
+impl ScanShare {
+    /// What a plan says of it. `place` is the rank's.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` for ranges that are not those of so many ranks; those of `place`.
+    pub(in crate::execution) fn of(
+        extent: &ScanExtent,
+        columns: &[ScanColumn],
+        place: impl FnOnce() -> Result<RankPlace>,
+    ) -> Result<Self> {
+        Ok(match extent {
+            ScanExtent::Whole => Self::Whole,
+            ScanExtent::Dealt => Self::Dealt(place()?),
+            ScanExtent::Range { column, cuts } => {
+                Self::Range(RankRange::of(*column, cuts, columns, place()?)?)
+            }
+        })
+    }
+
+    /// The rank's rows of each of the table's row groups, of which statistics leave those that are `kept`.
+    pub(super) fn rows(&self, opened: &[TableFile], kept: &[bool]) -> Vec<Vec<Range<u64>>> {
+        let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
+        match self {
+            Self::Whole | Self::Range(_) => sizes.iter().map(|size| vec![0..size.rows]).collect(),
+            Self::Dealt(RankPlace { rank, rank_count }) => {
+                let dealt = deal(&sizes, *rank_count);
+                let dealt = deal_what_is_left(&sizes, kept, *rank_count, dealt);
+                let own = |parts: Vec<DealtRows>| {
+                    parts.into_iter().filter(|dealt| dealt.rank == *rank).map(|dealt| dealt.rows).collect()
+                };
+                dealt.into_iter().map(own).collect()
+            }
+        }
+    }
+
+    /// How much of a row group is the rank's, as far as its statistics tell.
+    pub(super) fn part(&self, bounds: &RowGroupBounds) -> RangePart {
+        match self {
+            Self::Whole | Self::Dealt(_) => RangePart::All,
+            Self::Range(range) => range.part(bounds),
+        }
+    }
+
+    /// What is true of the rank's rows alone, if that has to be asked of any.
+    pub(super) fn condition(&self) -> Option<Expression> {
+        match self {
+            Self::Whole | Self::Dealt(_) => None,
+            Self::Range(range) => range.condition(),
+        }
+    }
+}
+
+impl RankRange {
+    fn of(column: ColumnId, cuts: &[i64], columns: &[ScanColumn], place: RankPlace) -> Result<Self> {
+        let RankPlace { rank: Rank(rank), rank_count } = place;
+        let known = columns.iter().find(|known| known.id == column);
+        let known = known.ok_or_else(|| Error::internal("a scan lacks the column whose ranges are dealt"))?;
+        if cuts.len() + 1 != rank_count || !cuts.is_sorted() {
+            return Err(Error::internal(format!("{} cuts between {rank_count} ranks", cuts.len())));
+        }
+        let rank = usize::from(rank);
+        let first = rank.checked_sub(1).map(|place| cuts[place]);
+        Ok(Self { column, data_type: known.data_type.clone(), first, end: cuts.get(rank).copied() })
+    }
+
+    fn part(&self, bounds: &RowGroupBounds) -> RangePart {
+        let has_null = bounds.null_count(self.column) != Some(0);
+        let Some(values) = bounds.integers(self.column) else { return RangePart::Some };
+        let is_above = self.first.is_none_or(|first| *values.start() >= first);
+        let is_below = self.end.is_none_or(|end| *values.end() < end);
+        let is_beside = self.first.is_some_and(|first| *values.end() < first)
+            || self.end.is_some_and(|end| *values.start() >= end);
+        // Which rank NULL belongs to is no question of bounds.
+        let takes_null = self.first.is_none();
+        match (is_above && is_below, is_beside) {
+            (true, _) if takes_null || !has_null => RangePart::All,
+            (_, true) if !takes_null || !has_null => RangePart::Nothing,
+            _ => RangePart::Some,
+        }
+    }
+
+    fn condition(&self) -> Option<Expression> {
+        let column = || Expression::column(self.column, self.data_type.clone());
+        let compared = |function, value: i64| {
+            let value = Expression::literal(Value::Int(value), self.data_type.clone());
+            Expression::predicate(function, vec![column(), value])
+        };
+        let first = self.first.map(|first| compared(Function::GreaterEqual, first));
+        let end = self.end.map(|end| compared(Function::Less, end));
+        match (first, end) {
+            (None, Some(end)) => {
+                let is_null = Expression::predicate(Function::IsNull, vec![column()]);
+                Some(Expression::predicate(Function::Or, vec![end, is_null]))
+            }
+            (first, end) => Expression::all_of(first.into_iter().chain(end).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pystachio_files::FileCatalog;
+    use pystachio_plan::FileSet;
+
+    use super::*;
+
+    fn columns() -> Vec<ScanColumn> {
+        let column = |(id, name): (u32, &str)| ScanColumn {
+            id: ColumnId(id),
+            name: name.to_owned(),
+            data_type: DataType::Int32,
+            not_null: false,
+            length_max: None,
+            trim_blanks: false,
+        };
+        [(0, "id"), (1, "A")].map(column).to_vec()
+    }
+
+    fn range(column: u32, cuts: &[i64], rank: u16) -> Result<RankRange> {
+        let place = RankPlace { rank: Rank(rank), rank_count: 3 };
+        RankRange::of(ColumnId(column), cuts, &columns(), place)
+    }
+
+    /// What statistics say of the row groups of a file whose `id` is never NULL and whose `A` is in some.
+    fn bounds() -> Vec<RowGroupBounds> {
+        let path = "../../regress/data/t1.parquet";
+        let files = FileSet { paths: vec![path.to_owned()] };
+        let footer = FileCatalog::default().open_all(&files).unwrap().remove(0).footer;
+        let columns = columns();
+        let schema = footer.metadata().file_metadata().schema_descr();
+        let leaf = |name: &str| (0..schema.num_columns()).find(|leaf| schema.column(*leaf).name() == name);
+        let leaves = [leaf("id").unwrap(), leaf("A").or_else(|| leaf("a")).unwrap()];
+        let row_groups = footer.metadata().row_groups().iter();
+        row_groups.map(|row_group| RowGroupBounds::new(&footer, row_group, &columns, &leaves)).collect()
+    }
+
+    #[test]
+    fn a_row_group_is_one_ranks_or_several_ranks_have_some_of_it() {
+        let bounds = bounds();
+        for (least, greatest) in
+            bounds.iter().map(|bounds| bounds.integers(ColumnId(0)).unwrap().into_inner())
+        {
+            assert!(least < greatest);
+            for cuts in
+                [[least, greatest + 1], [least + 1, greatest], [least - 5, least], [greatest, greatest]]
+            {
+                let parts = |values: &RowGroupBounds| {
+                    [0, 1, 2].map(|rank| range(0, &cuts, rank).unwrap().part(values))
+                };
+                for values in &bounds {
+                    let own = values.integers(ColumnId(0)).unwrap();
+                    let owner = |value: i64| cuts.iter().filter(|cut| value >= **cut).count();
+                    let owners = owner(*own.start())..=owner(*own.end());
+                    for (rank, part) in parts(values).into_iter().enumerate() {
+                        let expected = match (owners.contains(&rank), owners.start() == owners.end()) {
+                            (false, _) => RangePart::Nothing,
+                            (true, true) => RangePart::All,
+                            (true, false) => RangePart::Some,
+                        };
+                        // A range between two equal cuts has no values, which bounds need not see.
+                        if cuts[0] < cuts[1] || rank != 1 {
+                            assert_eq!(part, expected, "{own:?} of rank {rank} at {cuts:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn null_is_on_the_first_rank() {
+        let all = bounds();
+        let with_null =
+            all.iter().find(|bounds| bounds.null_count(ColumnId(1)).is_some_and(|count| count > 0));
+        let with_null = with_null.unwrap();
+        let parts = |cuts: [i64; 2]| [0, 1, 2].map(|rank| range(1, &cuts, rank).unwrap().part(with_null));
+        let (low, high) = (i64::from(i32::MIN) - 2, i64::from(i32::MAX) + 2);
+        // All values are the last rank's, or the second's, or the first's.
+        assert_eq!(parts([low, low + 1]), [RangePart::Some, RangePart::Nothing, RangePart::Some]);
+        assert_eq!(parts([low, high]), [RangePart::Some, RangePart::Some, RangePart::Nothing]);
+        assert_eq!(parts([high, high + 1]), [RangePart::All, RangePart::Nothing, RangePart::Nothing]);
+    }
+
+    #[test]
+    fn cuts_are_one_less_than_ranks_and_ascending() {
+        for cuts in [&[1][..], &[1, 2, 3], &[2, 1]] {
+            assert!(range(0, cuts, 0).is_err(), "{cuts:?}");
+        }
+        assert!(range(7, &[1, 2], 0).is_err());
+    }
+}
