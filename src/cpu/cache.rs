@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-use crate::datafusion::execution::memory_pool::MemoryReservation;
+use crate::datafusion::{error::Result as DataFusionResult, execution::memory_pool::MemoryReservation};
 use arrow::array::{Array, ArrayData, ArrayRef};
 use pystachio_plan::{CacheEntry, MemorySpace};
 
@@ -73,13 +73,44 @@ struct Entry {
     hits: u64,
 }
 
-impl Chunk {
-    /// A column whose arrays take what is left reserved: `reservation` has as much at least.
-    pub(crate) fn new(pieces: Vec<ArrayRef>, reservation: MemoryReservation) -> Self {
-        reservation.resize(chunk_bytes(&pieces));
-        Self { pieces, reservation }
+/// A column that is being decoded.
+pub(crate) struct ChunkBuilder {
+    pieces: Vec<ArrayRef>,
+    /// Buffers that are counted.
+    seen: HashSet<usize>,
+    reservation: MemoryReservation,
+}
+
+impl ChunkBuilder {
+    /// A column without rows. Its memory is taken out of `reservation`, which is empty.
+    pub(crate) fn new(reservation: MemoryReservation) -> Self {
+        Self { pieces: Vec::new(), seen: HashSet::new(), reservation }
     }
 
+    /// Rows of the last piece.
+    pub(crate) fn last_rows(&self) -> Option<usize> {
+        self.pieces.last().map(|piece| piece.len())
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    ///
+    /// The pool's, if there is no memory for what they have of their own.
+    pub(crate) fn push(&mut self, piece: ArrayRef) -> DataFusionResult<()> {
+        let bytes = data_bytes(&piece.to_data(), &mut self.seen) + size_of::<ArrayData>();
+        self.reservation.try_grow(bytes)?;
+        self.pieces.push(piece);
+        Ok(())
+    }
+
+    /// The whole column.
+    pub(crate) fn finish(self) -> Chunk {
+        Chunk { pieces: self.pieces, reservation: self.reservation }
+    }
+}
+
+impl Chunk {
     fn memory_bytes(&self) -> usize {
         self.reservation.size()
     }
@@ -221,12 +252,7 @@ impl CacheState {
     }
 }
 
-/// The memory of a chunk's arrays; a buffer that several share counts once.
-fn chunk_bytes(chunk: &[ArrayRef]) -> usize {
-    let mut seen = HashSet::new();
-    chunk.iter().map(|array| data_bytes(&array.to_data(), &mut seen) + size_of::<ArrayData>()).sum()
-}
-
+/// The memory of an array's buffers that were not seen yet.
 fn data_bytes(data: &ArrayData, seen: &mut HashSet<usize>) -> usize {
     let nulls = data.nulls().map(|nulls| nulls.buffer());
     let own: usize = data

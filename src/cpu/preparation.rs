@@ -146,7 +146,12 @@ impl Preparation {
         threads: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone(), Vec::new());
-        let scans = ScanContext { files, cache: self.cache.clone(), threads };
+        // Whole chunks would take of the memory that the partitions were counted by (`partition_bytes`).
+        let cache = match form {
+            PlanForm::Fast => self.cache.clone(),
+            PlanForm::Spilling => Arc::new(ColumnCache::new(0)),
+        };
+        let scans = ScanContext { files, cache, threads };
         let lowering = Lowering {
             parameters: &self.request.parameters,
             scans: &scans,

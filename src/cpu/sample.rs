@@ -30,7 +30,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     datafusion::execution::memory_pool::MemoryReservation,
     error::from_arrow,
-    scan::{BATCH_ROWS, ColumnReader, ScanTable},
+    scan::{BATCH_ROWS, ColumnReader, PageMemory, ReadRows, ScanTable},
 };
 
 /// Row groups read at least, where the table has them: decoding one costs about as much as a sample of a
@@ -138,7 +138,8 @@ impl SamplePart {
     ) -> Result<Vec<RecordBatch>> {
         let file = &table.files[self.file];
         let columns: Vec<usize> = (0..table.columns.len()).collect();
-        let mut reader = ColumnReader::try_new(file, self.row_group, &columns, BATCH_ROWS, memory)?;
+        let rows = ReadRows { row_group: self.row_group, first_row: 0, batch_rows: BATCH_ROWS };
+        let mut reader = ColumnReader::try_new(file, &columns, rows, &PageMemory::of_pages(memory))?;
         let mut places = self.places().peekable();
         let mut batches = Vec::new();
         let mut first_row = 0;

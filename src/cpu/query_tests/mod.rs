@@ -12,6 +12,7 @@ mod memory;
 mod mutants;
 mod orders;
 mod page_headers;
+mod scarce_scans;
 mod statistics;
 
 use std::{

@@ -4,7 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use bytes::Bytes;
-use parquet::arrow::{ProjectionMask, arrow_reader::ParquetRecordBatchReader, parquet_to_arrow_field_levels};
+use parquet::{
+    arrow::{
+        ProjectionMask,
+        arrow_reader::{ParquetRecordBatchReader, RowSelection, RowSelector},
+        parquet_to_arrow_field_levels,
+    },
+    basic::Type as PhysicalType,
+    file::metadata::ColumnChunkMetaData,
+};
 use pystachio_files::{
     check_pages, chunk_range, corrupt_file,
     decoding_panics::{NOT_DECODABLE, decode_guarded},
@@ -12,11 +20,21 @@ use pystachio_files::{
 };
 use pystachio_plan::{Error, Result};
 
+use crate::error::from_datafusion;
+
 use super::{
-    pages::{ChunkBytes, PageMemory, RowGroupPages},
+    pages::{ChunkBytes, PageMemory, RowGroupPages, VALUE_BYTES, batch_share},
     table::{ScanFile, ScanTable},
 };
-use crate::datafusion::execution::memory_pool::MemoryReservation;
+
+/// The rows of a row group that a reader reads, and in how many at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadRows {
+    pub(crate) row_group: usize,
+    /// Those before it are skipped, if need be whole pages of them.
+    pub(crate) first_row: usize,
+    pub(crate) batch_rows: usize,
+}
 
 /// Reads some columns of one row group, batch by batch. Blocks on the file when it is made, and not
 /// after.
@@ -29,23 +47,25 @@ pub(crate) struct ColumnReader {
     memory: Arc<PageMemory>,
     /// Bytes read from the file.
     pub(crate) bytes_read: usize,
+    /// What pages and a batch will take, about.
+    pub(crate) expected_bytes: usize,
 }
 
 impl ColumnReader {
-    /// A reader of declared columns of a row group, in batches of `batch_rows`. Arrays are allocated for
-    /// no more rows than there are. What pages decompress to is taken out of `memory` before it is there, and
-    /// given back when no reader holds it, or a batch does.
+    /// A reader of declared columns of a row group. Arrays are allocated for no more rows than there are. What pages
+    /// decompress to is taken out of `memory` before it is there, and is not used any more when no reader holds it, or a
+    /// batch does.
     ///
     /// # Errors
     ///
     /// `FileAccess` if the file has changed, `FileCorrupt`.
     pub(crate) fn try_new(
         file: &ScanFile,
-        row_group: usize,
         columns: &[usize],
-        batch_rows: usize,
-        memory: MemoryReservation,
+        rows: ReadRows,
+        memory: &Arc<PageMemory>,
     ) -> Result<Self> {
+        let ReadRows { row_group, first_row, batch_rows } = rows;
         let footer = file.footer();
         let metadata = footer.metadata();
         let roots = roots(file, columns);
@@ -53,33 +73,65 @@ impl ColumnReader {
             .iter()
             .filter_map(|column| roots.binary_search(&file.columns[*column].index).ok())
             .collect();
-        let rows_left = usize::try_from(metadata.row_group(row_group).num_rows())
+        let row_count = usize::try_from(metadata.row_group(row_group).num_rows())
             .map_err(|_| corrupt(file, "a row group has a negative number of rows"))?;
+        let rows_left = row_count.saturating_sub(first_row);
+        let selection = (first_row > 0).then(|| {
+            RowSelection::from(vec![RowSelector::skip(row_count - rows_left), RowSelector::select(rows_left)])
+        });
         // Leaves have the same numbers for the reader as in the file; columns above them need not.
         let leaves: Vec<usize> = roots.iter().flat_map(|root| footer.leaves(*root)).collect();
-        let memory = Arc::new(PageMemory::new(memory));
         let chunks = read_chunks(file, row_group, &leaves)?;
         let bytes_read = chunks.iter().map(ChunkBytes::bytes).sum();
+        let batch_rows = batch_rows.min(row_count.max(1));
+        let expected_bytes = chunks.iter().map(|chunk| chunk.expected_bytes(batch_rows, row_count)).sum();
         let pages =
             RowGroupPages { footer: file.file.footer.clone(), row_group, chunks, memory: memory.clone() };
         let build = || {
             let mask = ProjectionMask::leaves(footer.reader.parquet_schema(), leaves);
             let fields = footer.reader.schema().fields();
             let levels = parquet_to_arrow_field_levels(footer.reader.parquet_schema(), mask, Some(fields))?;
-            let batch_rows = batch_rows.min(rows_left.max(1));
-            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch_rows, None)
+            ParquetRecordBatchReader::try_new_with_row_groups(&levels, &pages, batch_rows, selection)
         };
         let reader = decode_guarded(build)
             .ok_or_else(|| corrupt(file, NOT_DECODABLE))?
             .map_err(|error| from_parquet(&file.path, &error))?;
-        Ok(Self { reader, places, columns: columns.to_vec(), rows_left, memory, bytes_read })
+        let (columns, memory) = (columns.to_vec(), memory.clone());
+        Ok(Self { reader, places, columns, rows_left, memory, bytes_read, expected_bytes })
     }
 
     /// Bytes that a reader of these columns reads and holds.
     pub(crate) fn bytes_to_read(file: &ScanFile, row_group: usize, columns: &[usize]) -> usize {
-        let metadata = file.footer().metadata().row_group(row_group);
-        let leaves = roots(file, columns).into_iter().flat_map(|root| file.footer().leaves(root));
-        leaves.map(|leaf| usize::try_from(metadata.column(leaf).compressed_size()).unwrap_or(0)).sum()
+        let chunks = chunks_of(file, row_group, columns);
+        let bytes = chunks.map(|chunk| usize::try_from(chunk.compressed_size()).unwrap_or(0));
+        bytes.fold(0, usize::saturating_add)
+    }
+
+    /// What these columns take in memory, decoded, as far as the footer says: arrays of text point into their pages.
+    pub(crate) fn bytes_decoded(file: &ScanFile, row_group: usize, columns: &[usize]) -> usize {
+        let row_count = file.footer().metadata().row_group(row_group).num_rows();
+        let value_bytes = usize::try_from(row_count).unwrap_or(0).saturating_mul(VALUE_BYTES);
+        let bytes = chunks_of(file, row_group, columns).map(|chunk| match chunk.column_type() {
+            PhysicalType::BYTE_ARRAY => {
+                let text_bytes = usize::try_from(chunk.uncompressed_size()).unwrap_or(0);
+                value_bytes.saturating_add(text_bytes)
+            }
+            _ => value_bytes,
+        });
+        bytes.fold(0, usize::saturating_add)
+    }
+
+    /// The same for two batches of `batch_rows`: one on its way, and the next.
+    pub(crate) fn batch_bytes(
+        file: &ScanFile,
+        row_group: usize,
+        columns: &[usize],
+        batch_rows: usize,
+    ) -> usize {
+        let row_count = file.footer().metadata().row_group(row_group).num_rows();
+        let row_count = usize::try_from(row_count).unwrap_or(0);
+        let decoded_bytes = Self::bytes_decoded(file, row_group, columns);
+        batch_share(decoded_bytes, batch_rows, row_count).saturating_mul(2)
     }
 
     /// The next batch: one array a column, converted as declared; `None` after the last.
@@ -104,7 +156,6 @@ impl ColumnReader {
             return Ok(None);
         };
         let batch = batch.map_err(|error| self.corrupt(file, &reason(&error)))?;
-        self.memory.keep_current();
         let row_count = batch.num_rows();
         self.rows_left = self
             .rows_left
@@ -119,6 +170,7 @@ impl ColumnReader {
                 conversion.apply(batch.column(*place), table.place(file, *column))
             })
             .collect::<Result<Vec<_>>>()?;
+        self.memory.keep_batch(&arrays).map_err(|error| from_datafusion(&error))?;
         Ok(Some((row_count, arrays)))
     }
 
@@ -132,6 +184,17 @@ impl ColumnReader {
             _ => corrupt(file, reason),
         }
     }
+}
+
+/// The chunks of declared columns in a row group.
+fn chunks_of<'a>(
+    file: &'a ScanFile,
+    row_group: usize,
+    columns: &[usize],
+) -> impl Iterator<Item = &'a ColumnChunkMetaData> {
+    let metadata = file.footer().metadata().row_group(row_group);
+    let leaves = roots(file, columns).into_iter().flat_map(|root| file.footer().leaves(root));
+    leaves.map(|leaf| metadata.column(leaf))
 }
 
 /// The file's columns that declared ones are, ascending.

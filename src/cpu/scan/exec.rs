@@ -3,10 +3,7 @@
 use std::{
     collections::BTreeSet,
     fmt,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, OnceLock},
 };
 
 use crate::datafusion::{
@@ -30,9 +27,12 @@ use arrow::datatypes::SchemaRef;
 use pystachio_plan::{ColumnId, FileSet, Result, ScanColumn};
 
 use super::{
+    BATCH_ROWS,
     decode::ColumnReader,
-    partition::{PartitionScan, ScanMetrics},
+    metrics::ScanMetrics,
+    partition::PartitionScan,
     pruning::RowGroupPruner,
+    queue::{ScanQueue, ScanUnit},
     table::ScanTable,
 };
 use pystachio_files::QueryFiles;
@@ -61,21 +61,6 @@ pub(crate) struct ScanRequest<'a> {
     pub(crate) estimate_rows: f64,
     /// Whether the reader may answer from bounds of whole columns.
     pub(crate) with_bounds: bool,
-}
-
-/// A row group of a scan.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ScanUnit {
-    pub(super) file: usize,
-    pub(super) row_group: usize,
-}
-
-/// The row groups of a scan, claimed one by one.
-#[derive(Debug)]
-pub(super) struct ScanQueue {
-    units: Vec<ScanUnit>,
-    next: AtomicUsize,
-    rows_left: Option<AtomicUsize>,
 }
 
 /// Reads row groups of Parquet files.
@@ -148,14 +133,18 @@ impl RowGroupScanExec {
         })
     }
 
-    /// About the most that a partition holds at once: the column chunks of a row group, and of each column a page or two.
+    /// About the most that a partition holds at once that decodes nothing for the cache: the column chunks of a row group, of
+    /// each column a page or two, and two batches.
     pub(crate) fn partition_bytes(&self) -> usize {
         let columns: Vec<usize> = (0..self.table.columns.len()).collect();
         let row_groups = self.table.files.iter().flat_map(|file| {
             let row_groups = 0..file.footer().metadata().num_row_groups();
-            row_groups.map(|row_group| ColumnReader::bytes_to_read(file, row_group, &columns))
+            row_groups.map(|row_group| {
+                ColumnReader::bytes_to_read(file, row_group, &columns)
+                    .saturating_add(ColumnReader::batch_bytes(file, row_group, &columns, BATCH_ROWS))
+            })
         });
-        row_groups.max().unwrap_or(0) + columns.len() * PAGES_BYTES
+        row_groups.max().unwrap_or(0).saturating_add(columns.len() * PAGES_BYTES)
     }
 
     /// Whether this is the scan of a table with these columns.
@@ -203,7 +192,7 @@ impl RowGroupScanExec {
             let before = units.len();
             for (row_group, metadata) in row_groups.iter().enumerate() {
                 if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
-                    units.push(ScanUnit { file: file_index, row_group });
+                    units.push(ScanUnit { file: file_index, row_group, first_row: 0 });
                 }
             }
             files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
@@ -214,7 +203,7 @@ impl RowGroupScanExec {
         counter("row_groups_total").add(total);
         counter("row_groups_pruned").add(total - units.len());
         counter("files_pruned").add(files_pruned);
-        ScanQueue { units, next: AtomicUsize::new(0), rows_left: self.fetch.map(AtomicUsize::new) }
+        ScanQueue::new(units, self.fetch)
     }
 
     fn statistics(&self) -> Statistics {
@@ -285,27 +274,6 @@ fn pick(current: Option<ScalarValue>, other: ScalarValue, wanted: std::cmp::Orde
     match current {
         Some(current) if other.partial_cmp(&current) != Some(wanted) => Some(current),
         _ => Some(other),
-    }
-}
-
-impl ScanQueue {
-    /// The next row group that nobody has claimed.
-    pub(super) fn claim(&self) -> Option<ScanUnit> {
-        self.units.get(self.next.fetch_add(1, Ordering::Relaxed)).copied()
-    }
-
-    /// Takes rows out of what the scan may still give; how many of `wanted` it may.
-    pub(super) fn take_rows(&self, wanted: usize) -> usize {
-        let Some(rows_left) = &self.rows_left else { return wanted };
-        let before = rows_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)))
-            .unwrap_or(0);
-        wanted.min(before)
-    }
-
-    /// Whether the scan has given all the rows that it may.
-    pub(super) fn is_exhausted(&self) -> bool {
-        self.rows_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
     }
 }
 

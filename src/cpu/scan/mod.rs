@@ -1,10 +1,10 @@
 //! Parquet row groups in, batches out.
 //!
 //! ```text
-//! files ─► row groups ─► pruned by statistics ─► claimed one by one by the partitions
+//! files ─► row groups ─► pruned by statistics ─► claimed one by one by the partitions ◄── what one has no memory for
 //!                                                  │
 //!               cache on: decoded chunks, a column at a time, kept in the column cache
-//!               cache off: a reader over the row group, a batch at a time
+//!               cache off, or no memory for a chunk: a reader over the row group, a batch at a time
 //!                                                  │
 //!                                  filters on slices of a batch ─► rows that survive
 //! ```
@@ -14,11 +14,14 @@
 //! - `pruning.rs`: row groups ruled out by statistics, static filters and dynamic ones
 //! - `decode.rs`: bytes of column chunks into arrays; `pages.rs`: their pages, counted and checked
 //! - `filter.rs`: conditions on batches
-//! - `partition.rs`: one partition's stream
+//! - `queue.rs`: the row groups, and who reads them
+//! - `row_group.rs`: a row group that is being read
+//! - `partition.rs`: one partition's stream; `metrics.rs`: what it counts
 //! - `exec.rs`: the operator
 //!
 //! Invariants: partitions share one queue, so none is idle while row groups are left. A column is read
-//! only if a row may survive the filters before it.
+//! only if a row may survive the filters before it. A scan fails for want of memory only if one partition of it,
+//! alone, has too little to read a row group batch by batch.
 //!
 //! Deliberately absent: pages are not skipped by page index, for cached chunks are whole.
 
@@ -26,15 +29,19 @@ mod conversion;
 mod decode;
 mod exec;
 mod filter;
+mod metrics;
 mod pages;
 mod partition;
 mod pruning;
+mod queue;
+mod row_group;
 mod table;
 
 pub(crate) use self::{
     conversion::Conversion,
-    decode::ColumnReader,
+    decode::{ColumnReader, ReadRows},
     exec::{RowGroupScanExec, ScanContext, ScanRequest, preview},
+    pages::PageMemory,
     table::ScanTable,
 };
 

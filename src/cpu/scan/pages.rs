@@ -1,6 +1,6 @@
 //! The pages of a row group's column chunks, as the Arrow reader asks for them.
 //!
-//! Invariants: a page is decompressed only when there is memory for it, and taken apart only when it has what it
+//! Invariants: a page is decompressed only when there is memory for it, of which much is reserved when its row group is opened, and taken apart only when it has what it
 //! announces. The reader's own errors lose what they carry on their way, so what went wrong is left in [`PageMemory`].
 
 use std::{
@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use arrow::array::{Array, ArrayRef};
 use bytes::{Buf, Bytes};
 use parquet::{
     arrow::arrow_reader::RowGroups,
@@ -24,37 +25,102 @@ use pystachio_engine::locking::lock_whole;
 use pystachio_files::{CheckedPages, FileFooter, PageSize, corrupt_file};
 use pystachio_plan::Error;
 
-use crate::{datafusion::execution::memory_pool::MemoryReservation, error::from_datafusion};
+use crate::{
+    datafusion::{error::Result as DataFusionResult, execution::memory_pool::MemoryReservation},
+    error::from_datafusion,
+};
 
-/// Memory for the decompressed pages of a reader.
+/// What a decoded value takes, roughly: a decimal, or the view of a text.
+pub(super) const VALUE_BYTES: usize = 16;
+
+/// The part of a row group's bytes that a batch of it takes.
+pub(super) fn batch_share(bytes: usize, batch_rows: usize, row_count: usize) -> usize {
+    let share = bytes as u128 * batch_rows.min(row_count) as u128 / row_count.max(1) as u128;
+    usize::try_from(share).unwrap_or(usize::MAX)
+}
+
+/// Memory of readers, one after the other: the file's bytes, decompressed pages, and the batch that came last.
 #[derive(Debug)]
-pub(super) struct PageMemory {
+pub(crate) struct PageMemory {
     reservation: MemoryReservation,
+    use_of: MemoryUse,
     state: Mutex<PageState>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemoryUse {
+    /// Batches are the caller's to count. What is not used is given back at once.
+    Pages,
+    /// Batches too. What was needed so far stays reserved: what comes next needs as much, and operators that can spill
+    /// see from the beginning what is left for them.
+    PagesAndBatches,
 }
 
 #[derive(Debug, Default)]
 struct PageState {
+    file_bytes: usize,
+    batch_bytes: usize,
+    /// All pages since the last batch, and those of `current`.
+    page_bytes: usize,
     /// By leaf, what the dictionary takes and what the page does that came last, where no batch points into them.
     current: Vec<(usize, [usize; 2])>,
     failure: Option<Error>,
 }
 
+impl PageState {
+    fn used_bytes(&self) -> usize {
+        self.file_bytes + self.batch_bytes + self.page_bytes
+    }
+}
+
 impl PageMemory {
-    pub(super) fn new(reservation: MemoryReservation) -> Self {
-        Self { reservation, state: Mutex::default() }
+    /// For readers whose batches the caller counts.
+    pub(crate) fn of_pages(reservation: MemoryReservation) -> Arc<Self> {
+        Arc::new(Self { reservation, use_of: MemoryUse::Pages, state: Mutex::default() })
+    }
+
+    /// For readers of one row group after the other, and the last batch of each. It stays reserved until it is released.
+    pub(super) fn of_batches(reservation: MemoryReservation) -> Arc<Self> {
+        Arc::new(Self { reservation, use_of: MemoryUse::PagesAndBatches, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, PageState> {
         lock_whole(&self.state)
     }
 
-    /// Gives back what the reader does not hold any more, and what the batch that it has given counts as its own.
-    pub(super) fn keep_current(&self) {
-        let current_bytes = self.lock().current.iter().flat_map(|(_, bytes)| bytes).sum();
-        if current_bytes < self.reservation.size() {
-            self.reservation.resize(current_bytes);
+    /// Reserves what is missing of `bytes`.
+    fn reserve(&self, bytes: usize) -> DataFusionResult<()> {
+        self.reservation.try_grow(bytes.saturating_sub(self.reservation.size()))
+    }
+
+    /// Takes memory for what a new reader reads of a file; the reader before holds nothing any more.
+    pub(super) fn begin(&self, file_bytes: usize) -> DataFusionResult<()> {
+        *self.lock() = PageState { file_bytes, ..PageState::default() };
+        self.reserve(file_bytes)
+    }
+
+    /// Reserves what pages and a batch will take, so that there is memory for them when they come.
+    pub(super) fn expect(&self, bytes: usize) -> DataFusionResult<()> {
+        self.reserve(self.lock().file_bytes + bytes)
+    }
+
+    /// Lets go of everything: no reader is left.
+    pub(super) fn release(&self) {
+        *self.lock() = PageState::default();
+        self.reservation.free();
+    }
+
+    /// Takes note of a batch. What the reader does not hold any more is not used, nor the batch before; pages that the batch
+    /// points into are part of it.
+    pub(super) fn keep_batch(&self, arrays: &[ArrayRef]) -> DataFusionResult<()> {
+        let mut state = self.lock();
+        state.page_bytes = state.current.iter().flat_map(|(_, bytes)| bytes).sum();
+        if self.use_of == MemoryUse::PagesAndBatches {
+            state.batch_bytes = arrays.iter().map(|array| array.get_array_memory_size()).sum();
+        } else if state.used_bytes() < self.reservation.size() {
+            self.reservation.resize(state.used_bytes());
         }
+        self.reserve(state.used_bytes())
     }
 
     /// Why the reader has failed, if it was for a page.
@@ -65,11 +131,13 @@ impl PageMemory {
     /// Takes memory for a page of a leaf. Arrays of text and bytes point into pages.
     fn take(&self, leaf: usize, physical: PhysicalType, page: PageSize) -> Result<(), Error> {
         let page_bytes = page.decompressed_bytes as usize;
-        self.reservation.try_grow(page_bytes).map_err(|error| from_datafusion(&error))?;
+        let mut state = self.lock();
+        self.reserve(state.used_bytes() + page_bytes).map_err(|error| from_datafusion(&error))?;
+        state.page_bytes += page_bytes;
         if physical == PhysicalType::BYTE_ARRAY {
             return Ok(());
         }
-        let current = &mut self.lock().current;
+        let current = &mut state.current;
         let place = current.iter().position(|(known, _)| *known == leaf).unwrap_or_else(|| {
             current.push((leaf, [0; 2]));
             current.len() - 1
@@ -94,6 +162,17 @@ impl ChunkBytes {
     /// Bytes that were read.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// What pages and arrays take while batches of `batch_rows` of `row_count` rows are decoded: the dictionary, the pages of
+    /// one batch and of the next, and the values themselves.
+    pub(super) fn expected_bytes(&self, batch_rows: usize, row_count: usize) -> usize {
+        let bytes = |wanted: bool| {
+            let pages = self.pages.iter().filter(move |page| page.is_dictionary == wanted);
+            pages.map(|page| page.decompressed_bytes as usize)
+        };
+        let share = batch_share(bytes(false).sum(), batch_rows, row_count);
+        bytes(true).sum::<usize>() + bytes(false).max().unwrap_or(0) + 2 * share + batch_rows * VALUE_BYTES
     }
 
     fn tail(&self, start: u64) -> ParquetResult<Bytes> {

@@ -1,73 +1,38 @@
 //! One partition's stream of batches.
+//!
+//! Without memory a row group is read batch by batch, where it was to be decoded whole for the cache; and where that is refused
+//! too, it is left to the partitions that read beside this one, which ends. So as many partitions read as there is memory for.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex},
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use crate::datafusion::{
-    error::Result as DataFusionResult,
-    execution::{
-        TaskContext,
-        memory_pool::{MemoryConsumer, MemoryReservation},
-    },
-    physical_plan::{
-        ExecutionPlan,
-        metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder},
-    },
+    error::{DataFusionError, Result as DataFusionResult},
+    execution::TaskContext,
+    physical_plan::ExecutionPlan,
 };
 use arrow::{
-    array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
+    array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions},
     compute::{BatchCoalescer, FilterBuilder},
     datatypes::SchemaRef,
 };
-use pystachio_engine::{StopFlag, locking::whole};
-use pystachio_plan::{Error, ErrorKind};
+use pystachio_engine::StopFlag;
+use pystachio_plan::ErrorKind;
 
 use super::{
-    BATCH_ROWS, PIECE_ROWS,
-    decode::ColumnReader,
-    exec::{RowGroupScanExec, ScanQueue, ScanUnit},
+    BATCH_ROWS,
+    exec::RowGroupScanExec,
     filter::{Condition, DynamicCondition},
+    metrics::ScanMetrics,
     pruning::RowGroupPruner,
-    table::{ScanFile, ScanTable},
+    queue::{Company, QueueReader, Refused, ScanQueue, ScanUnit},
+    row_group::{ReadWay, RowGroup, RowGroupSource},
+    table::ScanTable,
 };
-use crate::{
-    cache::{Chunk, ChunkKey, ColumnCache},
-    error::to_datafusion,
-    pool::{CHUNK_CONSUMER, SCAN_CONSUMER},
-    stopping,
-};
-
-/// What a decoded value takes, roughly: a decimal, or the view of a text.
-const DECODED_BYTES: usize = 16;
-
-/// What a scan counts.
-pub(super) struct ScanMetrics {
-    baseline: BaselineMetrics,
-    bytes_read: Count,
-    row_groups_pruned: Count,
-    cache_hits: Count,
-    cache_misses: Count,
-}
-
-impl ScanMetrics {
-    pub(super) fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
-        let counter = |name: &'static str| MetricBuilder::new(metrics).counter(name, partition);
-        Self {
-            baseline: BaselineMetrics::new(metrics, partition),
-            bytes_read: counter("bytes_read"),
-            row_groups_pruned: counter("row_groups_pruned"),
-            cache_hits: counter("cache_hits"),
-            cache_misses: counter("cache_misses"),
-        }
-    }
-}
+use crate::{error::from_datafusion, stopping};
 
 /// The state of one partition.
 pub(super) struct PartitionScan {
     table: Arc<ScanTable>,
-    cache: Arc<ColumnCache>,
     projection: Vec<usize>,
     schema: SchemaRef,
     conditions: Vec<Condition>,
@@ -76,56 +41,17 @@ pub(super) struct PartitionScan {
     pruner: Option<RowGroupPruner>,
     pruned: Option<(usize, Vec<bool>)>,
     queue: Arc<ScanQueue>,
-    current: Option<RowGroup>,
     coalescer: Option<BatchCoalescer>,
     ready: VecDeque<RecordBatch>,
-    metrics: ScanMetrics,
+    metrics: Arc<ScanMetrics>,
     /// Set when the query is not wanted any more.
     stop: StopFlag,
-    /// From which memory for chunks is reserved.
-    chunks: MemoryReservation,
-    /// What readers of row groups hold, and their last batch.
-    reading: HighWater,
-}
-
-/// The row group that is being read.
-struct RowGroup {
-    unit: ScanUnit,
-    row_count: usize,
-    position: usize,
+    /// Whether no chunk for the cache was refused so far. Where one was there is none for the next.
+    has_room: bool,
+    current: Option<RowGroup>,
     source: RowGroupSource,
-}
-
-enum RowGroupSource {
-    /// Decoded chunks of the columns that were needed so far.
-    Chunks(Vec<Option<Arc<Chunk>>>),
-    /// A reader of all columns.
-    Reader(RowGroupReader),
-}
-
-/// The most that was needed so far, which stays reserved: what comes next needs as much, and operators that
-/// can spill see from the beginning what is left for them.
-struct HighWater(MemoryReservation);
-
-impl HighWater {
-    fn keep(&self, bytes: usize) -> DataFusionResult<()> {
-        self.0.try_grow(bytes.saturating_sub(self.0.size()))
-    }
-}
-
-struct RowGroupReader {
-    /// The lock is never contended: it lets references to the state cross threads, for the reader itself
-    /// may only move.
-    reader: Mutex<ColumnReader>,
-    bytes_held: usize,
-}
-
-/// Rows of the current row group that filters are evaluated on.
-struct Slice {
-    start: usize,
-    row_count: usize,
-    /// Columns of the table, where the source has them at hand.
-    columns: Vec<Option<ArrayRef>>,
+    /// The last field: others may count on memory as soon as this is dropped.
+    reader: QueueReader,
 }
 
 impl PartitionScan {
@@ -142,27 +68,27 @@ impl PartitionScan {
             .map(|filter| Condition::try_new(filter, &table.schema))
             .collect::<DataFusionResult<_>>()?;
         let schema = exec.schema();
-        let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
+        let metrics = Arc::new(metrics);
         // Rows without columns are counted, not copied.
         let coalescer =
             (!schema.fields().is_empty()).then(|| BatchCoalescer::new(schema.clone(), BATCH_ROWS));
         Ok(Self {
-            cache: exec.cache.clone(),
             projection: exec.projection.clone(),
             schema,
             conditions,
             dynamic: exec.dynamic_filters.iter().cloned().map(DynamicCondition::new).collect(),
             pruner: None,
             pruned: None,
-            queue,
-            current: None,
             coalescer,
             ready: VecDeque::new(),
-            metrics,
             stop: stopping::flag_of(context),
-            reading: HighWater(consumer(SCAN_CONSUMER)),
-            chunks: consumer(CHUNK_CONSUMER),
+            has_room: true,
+            current: None,
+            source: RowGroupSource::new(table.clone(), exec.cache.clone(), metrics.clone(), context),
+            metrics,
             table,
+            reader: QueueReader::new(queue.clone()),
+            queue,
         })
     }
 
@@ -179,7 +105,7 @@ impl PartitionScan {
             if self.current.is_none() && !self.open_next()? {
                 return Ok(self.flush()?.and_then(|batch| self.limited(batch)));
             }
-            self.read_slice().await?;
+            self.read_next().await?;
         }
     }
 
@@ -202,46 +128,58 @@ impl PartitionScan {
         Some(if row_count < batch.num_rows() { batch.slice(0, row_count) } else { batch })
     }
 
-    /// Claims the next row group that may have rows; false after the last.
+    /// Opens the next row group that may have rows; false after the last, or if others read what is left.
     fn open_next(&mut self) -> DataFusionResult<bool> {
-        let elapsed = self.metrics.baseline.elapsed_compute().clone();
+        let elapsed = self.metrics.elapsed();
         let _timer = elapsed.timer();
-        while let Some(unit) = self.queue.claim() {
-            if !self.may_match(unit)? {
-                self.metrics.row_groups_pruned.add(1);
-                continue;
+        while let Some(unit) = self.reader.claim() {
+            if self.may_match(unit)? {
+                return self.open(unit);
             }
-            let file = &self.table.files[unit.file];
-            let row_count = file.footer().metadata().row_group(unit.row_group).num_rows();
-            let source = if self.fits_cache(row_count) {
-                RowGroupSource::Chunks(vec![None; self.table.columns.len()])
-            } else {
-                let columns: Vec<usize> = (0..self.table.columns.len()).collect();
-                let bytes_held = ColumnReader::bytes_to_read(file, unit.row_group, &columns);
-                self.reading.keep(bytes_held)?;
-                let pages = self.reading.0.new_empty();
-                let reader = ColumnReader::try_new(file, unit.row_group, &columns, BATCH_ROWS, pages)
-                    .map_err(to_datafusion)?;
-                self.metrics.bytes_read.add(reader.bytes_read);
-                RowGroupSource::Reader(RowGroupReader { reader: Mutex::new(reader), bytes_held })
-            };
-            self.current = Some(RowGroup {
-                unit,
-                row_count: usize::try_from(row_count).unwrap_or(0),
-                position: 0,
-                source,
-            });
-            return Ok(true);
+            // What is left of a row group was counted before.
+            self.metrics.row_groups_pruned.add(usize::from(unit.first_row == 0));
         }
+        self.source.release();
         Ok(false)
     }
 
-    /// Whether the cache is on and could hold the scan's columns of a row group of so many rows. Larger ones
-    /// would be decoded whole only to be dropped.
-    fn fits_cache(&self, row_count: i64) -> bool {
-        let row_bytes = DECODED_BYTES * self.table.columns.len().max(1);
-        let row_count = usize::try_from(row_count).unwrap_or(usize::MAX);
-        self.cache.is_enabled() && row_count.saturating_mul(row_bytes) <= self.cache.bytes_max() / 2
+    /// Opens a row group, or leaves it to others; false if so.
+    fn open(&mut self, unit: ScanUnit) -> DataFusionResult<bool> {
+        loop {
+            let way = if self.has_room { self.source.best_way(unit) } else { ReadWay::Batches };
+            let before = self.reader.company();
+            match self.source.open(unit, way, !before.is_alone) {
+                Ok(row_group) => {
+                    self.current = Some(row_group);
+                    return Ok(true);
+                }
+                Err(error) => {
+                    if !self.tries_again(unit, before, error)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What comes of an open row group's rest after an error: without memory it is others', or there is memory now, which is
+    /// true. `before` is who read before the error.
+    fn tries_again(
+        &mut self,
+        unit: ScanUnit,
+        before: Company,
+        error: DataFusionError,
+    ) -> DataFusionResult<bool> {
+        if from_datafusion(&error).kind != ErrorKind::OutOfMemory {
+            return Err(error);
+        }
+        self.current = None;
+        self.source.release();
+        match self.reader.give_back(unit, before) {
+            Refused::GivenBack => Ok(false),
+            Refused::TryAgain => Ok(true),
+            Refused::Alone => Err(error),
+        }
     }
 
     /// Whether the dynamic conditions, as they are now, leave the row group any rows.
@@ -264,15 +202,36 @@ impl PartitionScan {
         Ok(kept.copied().unwrap_or(true))
     }
 
-    /// Evaluates the conditions on the next rows of the current row group and hands on what they keep.
-    async fn read_slice(&mut self) -> DataFusionResult<()> {
+    /// Hands on the next rows of the current row group, unless there is no memory for them.
+    async fn read_next(&mut self) -> DataFusionResult<()> {
         let Some(mut row_group) = self.current.take() else { return Ok(()) };
-        let Some(mut slice) = self.next_slice(&mut row_group)? else { return Ok(()) };
+        let before = self.reader.company();
+        let Err(error) = self.read_slice(&mut row_group).await else {
+            self.current = (!row_group.is_read()).then_some(row_group);
+            return Ok(());
+        };
+        let (unit, way) = (row_group.unit, row_group.way());
+        drop(row_group);
+        if way == ReadWay::Chunks && from_datafusion(&error).kind == ErrorKind::OutOfMemory {
+            self.has_room = false;
+            self.open(unit)?;
+        } else if self.tries_again(unit, before, error)? {
+            self.open(unit)?;
+        }
+        Ok(())
+    }
+
+    /// Evaluates the conditions on the next rows and hands on what they keep.
+    async fn read_slice(&mut self, row_group: &mut RowGroup) -> DataFusionResult<()> {
+        let Some(mut slice) = self.source.next_slice(row_group)? else {
+            row_group.unit.first_row = row_group.row_count;
+            return Ok(());
+        };
         let mut selection: Option<BooleanArray> = None;
         let mut rows_kept = slice.row_count;
         for index in 0..self.conditions.len() {
             let inputs = self.conditions[index].inputs.clone();
-            let columns = self.columns(&mut row_group, &mut slice, &inputs).await?;
+            let columns = self.source.columns(row_group, &mut slice, &inputs).await?;
             let timer = self.metrics.baseline.elapsed_compute().timer();
             let kept = self.conditions[index].evaluate(columns, slice.row_count, selection.as_ref())?;
             timer.done();
@@ -287,7 +246,7 @@ impl PartitionScan {
             if rows_kept == 0 {
                 break;
             }
-            let columns = self.columns(&mut row_group, &mut slice, &inputs).await?;
+            let columns = self.source.columns(row_group, &mut slice, &inputs).await?;
             let timer = self.metrics.baseline.elapsed_compute().timer();
             let condition = &mut self.dynamic[index].parts_mut()[part];
             let kept = condition.evaluate(columns, slice.row_count, selection.as_ref())?;
@@ -297,18 +256,16 @@ impl PartitionScan {
         }
         if rows_kept > 0 {
             let projection = self.projection.clone();
-            let columns = self.columns(&mut row_group, &mut slice, &projection).await?;
+            let columns = self.source.columns(row_group, &mut slice, &projection).await?;
             let elapsed = self.metrics.baseline.elapsed_compute().clone();
             let timer = elapsed.timer();
             self.emit(columns, slice.row_count, rows_kept, selection.as_ref())?;
             timer.done();
         }
-        if row_group.position < row_group.row_count {
-            self.current = Some(row_group);
-        } else if let RowGroupSource::Reader(reader) = &mut row_group.source {
+        row_group.unit.first_row += slice.row_count;
+        if row_group.is_read() && row_group.way() == ReadWay::Batches {
             // The reader must agree that there are no more rows.
-            let file = &self.table.files[row_group.unit.file];
-            reader.next(&self.table, file, &self.reading)?;
+            self.source.next_slice(row_group)?;
         }
         Ok(())
     }
@@ -360,141 +317,5 @@ impl PartitionScan {
         parts
             .flat_map(|(index, condition)| (0..condition.parts().len()).map(move |part| (index, part)))
             .collect()
-    }
-
-    fn next_slice(&self, row_group: &mut RowGroup) -> DataFusionResult<Option<Slice>> {
-        let file = &self.table.files[row_group.unit.file];
-        let start = row_group.position;
-        match &mut row_group.source {
-            RowGroupSource::Chunks(_) => {
-                let row_count = BATCH_ROWS.min(row_group.row_count - start);
-                row_group.position += row_count;
-                Ok(Some(Slice { start, row_count, columns: vec![None; self.table.columns.len()] }))
-            }
-            RowGroupSource::Reader(reader) => {
-                let timer = self.metrics.baseline.elapsed_compute().timer();
-                let batch = reader.next(&self.table, file, &self.reading)?;
-                timer.done();
-                Ok(batch.map(|(row_count, columns)| {
-                    row_group.position += row_count;
-                    Slice { start, row_count, columns: columns.into_iter().map(Some).collect() }
-                }))
-            }
-        }
-    }
-
-    /// Some of the table's columns for a slice; chunks that are not at hand are read.
-    async fn columns(
-        &self,
-        row_group: &mut RowGroup,
-        slice: &mut Slice,
-        wanted: &[usize],
-    ) -> DataFusionResult<Vec<ArrayRef>> {
-        let mut arrays = Vec::with_capacity(wanted.len());
-        for column in wanted {
-            if slice.columns[*column].is_none() {
-                let array = self.chunk_slice(row_group, slice, *column).await?;
-                slice.columns[*column] = Some(array);
-            }
-            arrays.extend(slice.columns[*column].clone());
-        }
-        Ok(arrays)
-    }
-
-    async fn chunk_slice(
-        &self,
-        row_group: &mut RowGroup,
-        slice: &Slice,
-        column: usize,
-    ) -> DataFusionResult<ArrayRef> {
-        let unit = row_group.unit;
-        let RowGroupSource::Chunks(chunks) = &mut row_group.source else {
-            return Err(to_datafusion(Error::internal("a reader's batch lacks a column")));
-        };
-        let chunk = match &chunks[column] {
-            Some(chunk) => chunk,
-            None => {
-                let chunk = self.chunk(unit, column).await?;
-                chunks[column].insert(chunk)
-            }
-        };
-        let piece = chunk
-            .pieces
-            .get(slice.start / PIECE_ROWS)
-            .filter(|piece| slice.start % PIECE_ROWS + slice.row_count <= piece.len());
-        let Some(piece) = piece else {
-            return Err(to_datafusion(Error::internal("a chunk is shorter than its row group")));
-        };
-        Ok(piece.slice(slice.start % PIECE_ROWS, slice.row_count))
-    }
-
-    /// A column of a row group, from the cache or from the file.
-    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Arc<Chunk>> {
-        let file = &self.table.files[unit.file];
-        let key = ChunkKey {
-            identity: file.footer().identity,
-            row_group: unit.row_group,
-            column: file.columns[column].index,
-            variant: self.table.columns[column].variant.clone(),
-        };
-        if let Some(chunk) = self.cache.get(&key) {
-            self.metrics.cache_hits.add(1);
-            return Ok(chunk);
-        }
-        self.metrics.cache_misses.add(1);
-        let chunk = Arc::new(self.decode(file, unit, column).await?);
-        self.cache.insert(key, &chunk, file.columns[column].source.clone());
-        Ok(chunk)
-    }
-
-    async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
-        let reservation = self.chunks.new_empty();
-        reservation.try_grow(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
-        let timer = self.metrics.baseline.elapsed_compute().timer();
-        let pages = self.chunks.new_empty();
-        let mut reader = ColumnReader::try_new(file, unit.row_group, &[column], PIECE_ROWS, pages)
-            .map_err(to_datafusion)?;
-        timer.done();
-        self.metrics.bytes_read.add(reader.bytes_read);
-        let mut pieces = Vec::new();
-        loop {
-            let timer = self.metrics.baseline.elapsed_compute().timer();
-            let batch = reader.next(&self.table, file).map_err(to_datafusion)?;
-            timer.done();
-            let Some((row_count, arrays)) = batch else { break };
-            // Slices are cut at multiples of a batch, so every piece but the last must be whole.
-            if pieces.last().is_some_and(|last: &ArrayRef| last.len() != PIECE_ROWS) || row_count > PIECE_ROWS
-            {
-                return Err(to_datafusion(Error::new(
-                    ErrorKind::Internal,
-                    format!("the Parquet reader cut file \"{}\" unevenly", file.path.display()),
-                )));
-            }
-            for array in arrays {
-                reservation.try_grow(array.get_array_memory_size())?;
-                pieces.push(array);
-            }
-            // Gives a cancellation the chance to arrive between pieces.
-            tokio::task::yield_now().await;
-        }
-        drop(reader);
-        Ok(Chunk::new(pieces, reservation))
-    }
-}
-
-impl RowGroupReader {
-    /// As [`ColumnReader::next`]; the batch before is given back.
-    fn next(
-        &mut self,
-        table: &ScanTable,
-        file: &ScanFile,
-        reading: &HighWater,
-    ) -> DataFusionResult<Option<(usize, Vec<ArrayRef>)>> {
-        let reader = whole(self.reader.get_mut());
-        let batch = reader.next(table, file).map_err(to_datafusion)?;
-        let arrays = batch.iter().flat_map(|(_, arrays)| arrays);
-        let batch_bytes: usize = arrays.map(|array| array.get_array_memory_size()).sum();
-        reading.keep(self.bytes_held + batch_bytes)?;
-        Ok(batch)
     }
 }

@@ -1,0 +1,212 @@
+//! The row groups of a scan, and the partitions that read them.
+//!
+//! ```text
+//! row groups ─► claimed one by one ─► read ─► the next one
+//!      ▲                               │
+//!      └── the rest of it ◄── no memory, and others read: this partition ends, they have what it holds
+//! ```
+//!
+//! Invariants: a partition that finds nothing to claim has ended, in the same step; so who reads when something is given
+//! back claims once more, and nothing is lost. The last one that reads gets nothing given back and gives nothing back.
+//!
+//! Deliberately absent: waiting. A partition that waited for another might be what that one's reader waits for.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use pystachio_engine::locking::lock;
+
+/// A row group of a scan, or what is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ScanUnit {
+    pub(super) file: usize,
+    pub(super) row_group: usize,
+    /// The rows before it were handed on.
+    pub(super) first_row: usize,
+}
+
+/// What the partitions of a scan share.
+#[derive(Debug)]
+pub(super) struct ScanQueue {
+    state: Mutex<QueueState>,
+    rows_left: Option<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct QueueState {
+    units: VecDeque<ScanUnit>,
+    /// Partitions that have claimed a row group and have not ended.
+    readers: usize,
+    /// Partitions that have ended, of those.
+    ended: usize,
+}
+
+impl ScanQueue {
+    /// A queue of row groups for a scan that may give `fetch` rows.
+    pub(super) fn new(units: Vec<ScanUnit>, fetch: Option<usize>) -> Self {
+        let state = QueueState { units: units.into(), readers: 0, ended: 0 };
+        Self { state: Mutex::new(state), rows_left: fetch.map(AtomicUsize::new) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.state)
+    }
+
+    /// Takes rows out of what the scan may still give; how many of `wanted` it may.
+    pub(super) fn take_rows(&self, wanted: usize) -> usize {
+        let Some(rows_left) = &self.rows_left else { return wanted };
+        let before = rows_left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(wanted)))
+            .unwrap_or(0);
+        wanted.min(before)
+    }
+
+    /// Whether the scan has given all the rows that it may.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.rows_left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
+    }
+}
+
+/// A partition's place among those that read a queue. Who drops it reads no more.
+#[derive(Debug)]
+pub(super) struct QueueReader {
+    queue: Arc<ScanQueue>,
+    progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing is claimed; others do not count on it.
+    Waiting,
+    /// It has claimed a row group, and will claim until there is none.
+    Reading,
+    /// It claims nothing any more.
+    Ended,
+}
+
+/// Who has ended before an attempt to get memory; after it, whether one more has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Company {
+    ended: usize,
+    pub(super) is_alone: bool,
+}
+
+/// What is to come of a row group for which there was no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is others' now, and the partition has ended.
+    GivenBack,
+    /// Others have ended since, and what they held is free.
+    TryAgain,
+    /// Nobody else reads.
+    Alone,
+}
+
+impl QueueReader {
+    pub(super) fn new(queue: Arc<ScanQueue>) -> Self {
+        Self { queue, progress: Progress::Waiting }
+    }
+
+    /// The next row group that nobody has; `None` ends the partition.
+    pub(super) fn claim(&mut self) -> Option<ScanUnit> {
+        if self.progress == Progress::Ended {
+            return None;
+        }
+        let mut state = self.queue.lock();
+        let unit = state.units.pop_front();
+        match unit {
+            Some(_) if self.progress == Progress::Waiting => {
+                state.readers += 1;
+                self.progress = Progress::Reading;
+            }
+            Some(_) => {}
+            None => Self::end(&mut state, &mut self.progress),
+        }
+        unit
+    }
+
+    /// Who reads now. To be asked before memory is.
+    pub(super) fn company(&self) -> Company {
+        let state = self.queue.lock();
+        Company { ended: state.ended, is_alone: state.readers <= 1 }
+    }
+
+    /// Leaves what was refused memory to the others that read, if there are any. The partition holds no memory when this
+    /// is called: `before` is what [`Self::company`] gave before it was refused.
+    pub(super) fn give_back(&mut self, unit: ScanUnit, before: Company) -> Refused {
+        let mut state = self.queue.lock();
+        if state.readers > 1 {
+            state.units.push_front(unit);
+            Self::end(&mut state, &mut self.progress);
+            return Refused::GivenBack;
+        }
+        if state.ended == before.ended { Refused::Alone } else { Refused::TryAgain }
+    }
+
+    fn end(state: &mut QueueState, progress: &mut Progress) {
+        if *progress == Progress::Reading {
+            state.readers -= 1;
+            state.ended += 1;
+        }
+        *progress = Progress::Ended;
+    }
+}
+
+impl Drop for QueueReader {
+    fn drop(&mut self) {
+        Self::end(&mut self.queue.lock(), &mut self.progress);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(row_group: usize) -> ScanUnit {
+        ScanUnit { file: 0, row_group, first_row: 0 }
+    }
+
+    /// Readers of a queue of two row groups.
+    fn readers() -> [QueueReader; 3] {
+        let queue = Arc::new(ScanQueue::new(vec![unit(0), unit(1)], None));
+        [0; 3].map(|_| QueueReader::new(queue.clone()))
+    }
+
+    #[test]
+    fn who_reads_gets_what_is_given_back() {
+        let [mut one, mut two, mut late] = readers();
+        assert_eq!((one.claim(), two.claim()), (Some(unit(0)), Some(unit(1))));
+        let rest = ScanUnit { first_row: 5, ..unit(1) };
+        assert_eq!(two.give_back(rest, two.company()), Refused::GivenBack);
+        assert_eq!((two.claim(), one.claim(), one.claim(), late.claim()), (None, Some(rest), None, None));
+    }
+
+    #[test]
+    fn nobody_gives_back_to_who_has_ended_or_has_not_begun() {
+        let [mut one, mut two, _late] = readers();
+        assert_eq!(one.claim(), Some(unit(0)));
+        assert!(one.company().is_alone);
+        assert_eq!(one.give_back(unit(0), one.company()), Refused::Alone);
+        assert_eq!(two.claim(), Some(unit(1)));
+        let before = one.company();
+        assert!(!before.is_alone);
+        drop(two);
+        assert_eq!(one.give_back(unit(0), before), Refused::TryAgain);
+        assert_eq!(one.give_back(unit(0), one.company()), Refused::Alone);
+    }
+
+    #[test]
+    fn one_of_two_that_are_refused_at_once_goes_on() {
+        let [mut one, mut two, _late] = readers();
+        let claimed = (one.claim(), two.claim());
+        let before = (one.company(), two.company());
+        assert_eq!(one.give_back(unit(0), before.0), Refused::GivenBack);
+        assert_eq!(two.give_back(unit(1), before.1), Refused::TryAgain);
+        assert_eq!((claimed, two.claim()), ((Some(unit(0)), Some(unit(1))), Some(unit(0))));
+    }
+}

@@ -1,0 +1,280 @@
+//! One row group: its columns' chunks whole, for the cache, or all columns batch by batch.
+//!
+//! Invariants: no batch of a reader is lost when there is no memory for it. A row group knows the first of its rows that was
+//! not handed on, and can be opened there again, in either way.
+//!
+//! Deliberately absent: what to do without memory, which the partition decides.
+
+use std::sync::{Arc, Mutex};
+
+use crate::datafusion::{
+    error::Result as DataFusionResult,
+    execution::{
+        TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
+};
+use arrow::array::{Array, ArrayRef};
+use pystachio_engine::locking::whole;
+use pystachio_plan::{Error, ErrorKind};
+
+use super::{
+    BATCH_ROWS, PIECE_ROWS,
+    decode::{ColumnReader, ReadRows},
+    metrics::ScanMetrics,
+    pages::PageMemory,
+    queue::ScanUnit,
+    table::{ScanFile, ScanTable},
+};
+use crate::{
+    cache::{Chunk, ChunkBuilder, ChunkKey, ColumnCache},
+    error::to_datafusion,
+    pool::{CHUNK_CONSUMER, SCAN_CONSUMER},
+};
+
+/// With what a partition reads row groups.
+pub(super) struct RowGroupSource {
+    table: Arc<ScanTable>,
+    cache: Arc<ColumnCache>,
+    metrics: Arc<ScanMetrics>,
+    /// From which memory for chunks is reserved.
+    chunks: MemoryReservation,
+    /// What readers hold, and their last batch.
+    reading: Arc<PageMemory>,
+}
+
+/// How a row group is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadWay {
+    /// Chunk by chunk as columns are needed, each decoded whole and kept in the cache.
+    Chunks,
+    /// All columns, a batch at a time.
+    Batches,
+}
+
+/// A row group that is being read.
+pub(super) struct RowGroup {
+    /// With the first row that was not handed on.
+    pub(super) unit: ScanUnit,
+    pub(super) row_count: usize,
+    columns: RowGroupColumns,
+}
+
+enum RowGroupColumns {
+    /// Decoded chunks of the columns that were needed so far.
+    Chunks(Vec<Option<Arc<Chunk>>>),
+    /// A reader of all columns. The lock is never contended: it lets references to the state cross threads, for the reader
+    /// itself may only move.
+    Reader(Mutex<ColumnReader>),
+}
+
+/// Rows of a row group that filters are evaluated on.
+pub(super) struct Slice {
+    first_row: usize,
+    pub(super) row_count: usize,
+    /// Columns of the table, where the source has them at hand.
+    columns: Vec<Option<ArrayRef>>,
+}
+
+impl RowGroup {
+    pub(super) fn way(&self) -> ReadWay {
+        match self.columns {
+            RowGroupColumns::Chunks(_) => ReadWay::Chunks,
+            RowGroupColumns::Reader(_) => ReadWay::Batches,
+        }
+    }
+
+    /// Whether all rows were handed on.
+    pub(super) fn is_read(&self) -> bool {
+        self.unit.first_row >= self.row_count
+    }
+}
+
+impl RowGroupSource {
+    pub(super) fn new(
+        table: Arc<ScanTable>,
+        cache: Arc<ColumnCache>,
+        metrics: Arc<ScanMetrics>,
+        context: &TaskContext,
+    ) -> Self {
+        let consumer = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
+        Self {
+            table,
+            cache,
+            metrics,
+            chunks: consumer(CHUNK_CONSUMER),
+            reading: PageMemory::of_batches(consumer(SCAN_CONSUMER)),
+        }
+    }
+
+    fn file(&self, unit: ScanUnit) -> &ScanFile {
+        &self.table.files[unit.file]
+    }
+
+    fn all_columns(&self) -> Vec<usize> {
+        (0..self.table.columns.len()).collect()
+    }
+
+    /// How a row group is read best. One that would take most of the cache would be decoded whole only to be dropped.
+    pub(super) fn best_way(&self, unit: ScanUnit) -> ReadWay {
+        let decoded_bytes = ColumnReader::bytes_decoded(self.file(unit), unit.row_group, &self.all_columns());
+        if self.cache.is_enabled() && decoded_bytes <= self.cache.bytes_max() / 2 {
+            ReadWay::Chunks
+        } else {
+            ReadWay::Batches
+        }
+    }
+
+    /// Opens a row group at its first row that was not handed on. A reader reserves what its batches will take, and, where
+    /// `needs_all` is not set, goes on with less.
+    ///
+    /// # Errors
+    ///
+    /// The pool's, and those of [`ColumnReader::try_new`].
+    pub(super) fn open(&self, unit: ScanUnit, way: ReadWay, needs_all: bool) -> DataFusionResult<RowGroup> {
+        let row_count = self.file(unit).footer().metadata().row_group(unit.row_group).num_rows();
+        let row_count = usize::try_from(row_count).unwrap_or(0);
+        let columns = match way {
+            ReadWay::Chunks => RowGroupColumns::Chunks(vec![None; self.table.columns.len()]),
+            ReadWay::Batches => RowGroupColumns::Reader(Mutex::new(self.open_reader(unit, needs_all)?)),
+        };
+        Ok(RowGroup { unit, row_count, columns })
+    }
+
+    fn open_reader(&self, unit: ScanUnit, needs_all: bool) -> DataFusionResult<ColumnReader> {
+        let columns = self.all_columns();
+        let file = self.file(unit);
+        self.reading.begin(ColumnReader::bytes_to_read(file, unit.row_group, &columns))?;
+        let ScanUnit { row_group, first_row, .. } = unit;
+        let rows = ReadRows { row_group, first_row, batch_rows: BATCH_ROWS };
+        let reader = ColumnReader::try_new(file, &columns, rows, &self.reading).map_err(to_datafusion)?;
+        self.metrics.bytes_read.add(reader.bytes_read);
+        let expected = self.reading.expect(reader.expected_bytes);
+        if needs_all {
+            expected?;
+        }
+        Ok(reader)
+    }
+
+    /// Lets go of what the last reader left reserved. No row group is open.
+    pub(super) fn release(&self) {
+        self.reading.release();
+    }
+
+    /// The next rows that were not handed on; `None` if there are none.
+    pub(super) fn next_slice(&self, row_group: &mut RowGroup) -> DataFusionResult<Option<Slice>> {
+        let first_row = row_group.unit.first_row;
+        match &mut row_group.columns {
+            RowGroupColumns::Chunks(_) => {
+                let row_count = BATCH_ROWS.min(row_group.row_count.saturating_sub(first_row));
+                let columns = vec![None; self.table.columns.len()];
+                Ok((row_count > 0).then_some(Slice { first_row, row_count, columns }))
+            }
+            RowGroupColumns::Reader(reader) => {
+                let elapsed = self.metrics.elapsed();
+                let _timer = elapsed.timer();
+                let batch = whole(reader.get_mut()).next(&self.table, self.file(row_group.unit));
+                let slice = batch.map_err(to_datafusion)?.map(|(row_count, columns)| {
+                    let columns = columns.into_iter().map(Some).collect();
+                    Slice { first_row, row_count, columns }
+                });
+                Ok(slice)
+            }
+        }
+    }
+
+    /// Some of the table's columns for a slice; chunks that are not at hand are read.
+    pub(super) async fn columns(
+        &self,
+        row_group: &mut RowGroup,
+        slice: &mut Slice,
+        wanted: &[usize],
+    ) -> DataFusionResult<Vec<ArrayRef>> {
+        let mut arrays = Vec::with_capacity(wanted.len());
+        for column in wanted {
+            if slice.columns[*column].is_none() {
+                let array = self.chunk_slice(row_group, slice, *column).await?;
+                slice.columns[*column] = Some(array);
+            }
+            arrays.extend(slice.columns[*column].clone());
+        }
+        Ok(arrays)
+    }
+
+    async fn chunk_slice(
+        &self,
+        row_group: &mut RowGroup,
+        slice: &Slice,
+        column: usize,
+    ) -> DataFusionResult<ArrayRef> {
+        let unit = row_group.unit;
+        let RowGroupColumns::Chunks(chunks) = &mut row_group.columns else {
+            return Err(to_datafusion(Error::internal("a reader's batch lacks a column")));
+        };
+        let chunk = match &chunks[column] {
+            Some(chunk) => chunk,
+            None => {
+                let chunk = self.chunk(unit, column).await?;
+                chunks[column].insert(chunk)
+            }
+        };
+        let piece = chunk
+            .pieces
+            .get(slice.first_row / PIECE_ROWS)
+            .filter(|piece| slice.first_row % PIECE_ROWS + slice.row_count <= piece.len());
+        let Some(piece) = piece else {
+            return Err(to_datafusion(Error::internal("a chunk is shorter than its row group")));
+        };
+        Ok(piece.slice(slice.first_row % PIECE_ROWS, slice.row_count))
+    }
+
+    /// A column of a row group, from the cache or from the file.
+    async fn chunk(&self, unit: ScanUnit, column: usize) -> DataFusionResult<Arc<Chunk>> {
+        let file = self.file(unit);
+        let key = ChunkKey {
+            identity: file.footer().identity,
+            row_group: unit.row_group,
+            column: file.columns[column].index,
+            variant: self.table.columns[column].variant.clone(),
+        };
+        if let Some(chunk) = self.cache.get(&key) {
+            self.metrics.cache_hits.add(1);
+            return Ok(chunk);
+        }
+        let chunk = Arc::new(self.decode(file, unit, column).await?);
+        self.metrics.cache_misses.add(1);
+        self.cache.insert(key, &chunk, file.columns[column].source.clone());
+        Ok(chunk)
+    }
+
+    async fn decode(&self, file: &ScanFile, unit: ScanUnit, column: usize) -> DataFusionResult<Chunk> {
+        let pages = PageMemory::of_pages(self.chunks.new_empty());
+        pages.begin(ColumnReader::bytes_to_read(file, unit.row_group, &[column]))?;
+        let elapsed = self.metrics.elapsed();
+        let timer = elapsed.timer();
+        let rows = ReadRows { row_group: unit.row_group, first_row: 0, batch_rows: PIECE_ROWS };
+        let mut reader = ColumnReader::try_new(file, &[column], rows, &pages).map_err(to_datafusion)?;
+        timer.done();
+        self.metrics.bytes_read.add(reader.bytes_read);
+        let mut chunk = ChunkBuilder::new(self.chunks.new_empty());
+        loop {
+            let timer = elapsed.timer();
+            let batch = reader.next(&self.table, file).map_err(to_datafusion)?;
+            timer.done();
+            let Some((row_count, arrays)) = batch else { break };
+            // Slices are cut at multiples of a batch, so every piece but the last must be whole.
+            if chunk.last_rows().is_some_and(|rows| rows != PIECE_ROWS) || row_count > PIECE_ROWS {
+                return Err(to_datafusion(Error::new(
+                    ErrorKind::Internal,
+                    format!("the Parquet reader cut file \"{}\" unevenly", file.path.display()),
+                )));
+            }
+            for array in arrays {
+                chunk.push(array)?;
+            }
+            // Gives a cancellation the chance to arrive between pieces.
+            tokio::task::yield_now().await;
+        }
+        Ok(chunk.finish())
+    }
+}
