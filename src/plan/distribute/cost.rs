@@ -20,8 +20,8 @@ use std::slice;
 use super::ranges::ColumnRanges;
 use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
 
-/// What exchanges and operators cost. The host measures its own; the defaults are of H200s of one host, NVLink between
-/// them, and the rates of operators that `calibrate` measured for one.
+/// What exchanges and operators cost. The host measures its own links; the other defaults are what two H100s of one host, with NVLink between
+/// them, took for TPC-H SF 100 and joins of 440 million rows whose columns were on the devices (benches/results/2026-11-25-two-gpus.md).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExchangeCosts {
     /// Ranks that may run a query; at least one.
@@ -29,25 +29,25 @@ pub struct ExchangeCosts {
     /// Bytes a second that a rank sends, or receives, while all do. Default: 250 GB/s, what rounds of 64 to 256 MB gave
     /// between two H200s.
     pub link_bytes_per_s: f64,
-    /// What an exchange takes however little moves: agreeing on rounds, launches, the wait for the last rank. Default: 0.5 ms.
+    /// What an exchange takes however little moves: packing, agreeing on rounds, unpacking, the wait for the last rank. Default: 1.2 ms.
     pub exchange_s: f64,
-    /// What a query takes more on all ranks than on one: their start, and their admission. Default: 2 ms.
+    /// What a query takes more on all ranks than on one: its plan, their start, and their admission. Default: 2 ms.
     pub query_s: f64,
     /// Bytes a second of rows that a rank packs, or unpacks. Default: 105 GB/s, what a shuffle between two H100s gave.
     pub pack_bytes_per_s: f64,
-    /// Putting a row into a join's hash table. Default: 0.06 ns.
+    /// Putting a row into a join's hash table. Default: 0.03 ns.
     pub build_row_s: f64,
-    /// Looking a row up in one. Default: 0.15 ns.
+    /// Looking a row up in one. Default: 0.03 ns.
     pub probe_row_s: f64,
     /// Trying a pair of rows where a join has no keys. Default: 0.06 ns.
     pub pair_s: f64,
-    /// Finding a row's group, and adding it up. Default: 0.3 ns.
+    /// Finding a row's group, and adding it up. Default: 0.08 ns.
     pub group_row_s: f64,
-    /// One comparison of a sort. Default: 0.01 ns.
+    /// One comparison of a sort. Default: 0.005 ns.
     pub compare_row_s: f64,
-    /// Writing a row of an operator's result. Default: 0.05 ns.
+    /// Writing a row of an operator's result. Default: 0.01 ns.
     pub output_row_s: f64,
-    /// Encoded bytes of files that a rank decodes in a second, from wherever they are. Default: 50 GB/s.
+    /// Encoded bytes of files that a rank decodes in a second, from its device's cache. Default: 250 GB/s.
     pub scan_bytes_per_s: f64,
     /// Scans of no more encoded bytes are read whole by every rank. Default: 1 MB, which is read sooner than exchanged.
     pub whole_scan_bytes_max: u64,
@@ -58,16 +58,16 @@ impl Default for ExchangeCosts {
         Self {
             ranks: 1,
             link_bytes_per_s: 250e9,
-            exchange_s: 5e-4,
+            exchange_s: 1.2e-3,
             query_s: 2e-3,
             pack_bytes_per_s: 105e9,
-            build_row_s: 6e-11,
-            probe_row_s: 1.5e-10,
+            build_row_s: 3e-11,
+            probe_row_s: 3e-11,
             pair_s: 6e-11,
-            group_row_s: 3e-10,
-            compare_row_s: 1e-11,
-            output_row_s: 5e-11,
-            scan_bytes_per_s: 50e9,
+            group_row_s: 8e-11,
+            compare_row_s: 5e-12,
+            output_row_s: 1e-11,
+            scan_bytes_per_s: 250e9,
             whole_scan_bytes_max: 1 << 20,
         }
     }

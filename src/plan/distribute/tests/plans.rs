@@ -408,7 +408,7 @@ fn a_shuffle_of_both_sides_may_turn_out_to_be_a_broadcast() {
     let of_left = lines(JoinKind::Inner, JoinSide::Left, 6e8, &counted);
     assert!(of_left.contains(&format!("Shuffle 0 {broadcast}")), "{of_left}");
     // What is preserved, and what is grouped by the keys, stays shuffled; so does what a small other side would not pay.
-    let by_key = |joined: &Arc<Relation>| aggregate(joined, vec![named(30, column(1))], vec![count(31)], 1e9);
+    let by_key = |joined: &Arc<Relation>| aggregate(joined, vec![named(30, column(1))], vec![count(31)], 1e8);
     for lines in [
         lines(JoinKind::Full, JoinSide::Right, 6e8, &counted),
         lines(JoinKind::Semi, JoinSide::Left, 6e8, &counted),
