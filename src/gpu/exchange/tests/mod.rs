@@ -6,6 +6,7 @@
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
+//! - `warm_up.rs`: what ranks do before their first query
 
 mod failures;
 mod faulty;
@@ -13,6 +14,7 @@ mod groups;
 mod movement;
 mod rows;
 mod sockets;
+mod warm_up;
 
 use std::{
     collections::BTreeMap,
