@@ -22,7 +22,8 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Loads every kernel into the context that is current.
+    /// Loads every kernel into the context that is current: a driver that loads late does so when it is asked for a function, so that no query
+    /// waits for it.
     ///
     /// # Errors
     ///

@@ -99,7 +99,8 @@ pub trait Communicator: Send + 'static {
     /// Begins to move a group of parts.
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()>;
 
-    /// How many groups are over since the first one; does not wait. What a group that is over received is there for every stream.
+    /// How many groups are over since the first one, that of [`super::warm_up()`] among them; does not wait. What a group that is over received
+    /// is there for every stream.
     fn poll_transfers(&mut self) -> Result<u64>;
 
     /// Whether another rank has begun a gather that this one has not. A network that can't tell says no.
@@ -123,4 +124,16 @@ pub trait Communicator: Send + 'static {
 /// What a query fails with because of another rank.
 pub(super) fn peer_error(rank: Rank, reason: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Peer, format!("rank {rank} {reason}"))
+}
+
+/// What ranks fail with that have waited for too long: for so long, and where.
+pub(super) fn silence_error(missing: &[Rank], waited: impl std::fmt::Display) -> Error {
+    match missing {
+        [] => Error::new(ErrorKind::Peer, format!("some rank did not answer {waited}")),
+        [rank] => peer_error(*rank, format!("did not answer {waited}")),
+        ranks => {
+            let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
+            Error::new(ErrorKind::Peer, format!("ranks {} did not answer {waited}", ranks.join(", ")))
+        }
+    }
 }

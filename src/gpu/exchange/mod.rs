@@ -11,6 +11,7 @@
 //!   processes
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
 //!   other at its beginning; `patience.rs`: how long somebody is waited for; `waker.rs`: how the thread sleeps
+//! - `warm_up.rs`: what ranks that have just been connected send each other, so that no query waits for what the first transfers take
 //! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
@@ -56,6 +57,7 @@ mod socket;
 mod tests;
 mod unpack;
 mod waker;
+mod warm_up;
 
 use std::fmt;
 
@@ -75,6 +77,7 @@ pub use self::{
     socket::{
         ControlLinks, ControlledCommunicator, LinkSocket, RankLink, SocketCommunicator, links_of_one_host,
     },
+    warm_up::warm_up,
 };
 
 /// The number of a rank; ranks are numbered from 0.

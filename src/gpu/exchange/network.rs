@@ -27,6 +27,7 @@ use super::{
     outbox::{GatherLimits, Outbox, OutboxProducer},
     patience::Patience,
     query::{Counters, Ends, Exchange, QueryHealth},
+    region::ExtentBytes,
     waker::Waker,
 };
 
@@ -216,8 +217,8 @@ impl ExchangeNetwork {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if there is not enough for its exchanges, or too many are open; what the network failed with, or the query on another
-    /// rank. Whoever gets one of the first two tells the other ranks by [`ExchangeNetwork::refuse_query`].
+    /// `OutOfMemory` if there is no room for a block of each of its boxes, or too many are open; what the network failed with, or the query on
+    /// another rank. Whoever gets one of the first two tells the other ranks by [`ExchangeNetwork::refuse_query`].
     pub fn open_query(
         &self,
         query: QueryId,
@@ -288,20 +289,25 @@ impl ExchangeNetwork {
     fn open_exchange(&self, health: &Arc<QueryHealth>, spec: &ExchangeSpec) -> Result<Arc<Exchange>> {
         let NetworkOptions { block_bytes_max, gather_bytes_min, gather_age_max, round_bytes_max, .. } =
             self.options;
+        let block_bytes_max = spec.block_bytes_max.map_or(block_bytes_max, |own| own.min(block_bytes_max));
+        // A block that no inbox has room for would never move.
+        let extent = |bytes: u64| {
+            let wanted = bytes.max(block_bytes_max);
+            self.region.allocate_extent(ExtentBytes { wanted, least: block_bytes_max })
+        };
+        let (outbox, inbox) = (extent(spec.outbox_bytes)?, extent(spec.inbox_bytes)?);
         let bytes_min = match spec.is_gathered {
             // Half of an outbox, or small ones would be full before a round is worth it.
-            true => gather_bytes_min.min(spec.outbox_bytes / 2 / self.rank_count as u64),
+            true => gather_bytes_min.min(outbox.bytes() / 2 / self.rank_count as u64),
             false => 0,
         };
         let limits =
             GatherLimits { bytes_min, age_max: gather_age_max, bytes_max: round_bytes_max, block_bytes_max };
-        // A block that no inbox has room for would never move.
-        let extent = |bytes: u64| self.region.allocate_extent(bytes.max(block_bytes_max));
         Ok(Arc::new(Exchange {
             key: ExchangeKey { query: health.id, exchange: spec.id },
             health: health.clone(),
-            outbox: Outbox::new(extent(spec.outbox_bytes)?, (self.rank, self.rank_count), limits),
-            inbox: Inbox::new(extent(spec.inbox_bytes)?),
+            outbox: Outbox::new(outbox, (self.rank, self.rank_count), limits),
+            inbox: Inbox::new(inbox),
             counters: Counters::default(),
             announcement: Announcement::default(),
             groups_max: spec.groups_max.unwrap_or(self.options.groups_max).max(1),

@@ -32,10 +32,13 @@ pub(super) const STOP_INTERVAL: Duration = Duration::from_millis(10);
 pub struct ExchangeSpec {
     /// Which one it is.
     pub id: ExchangeId,
-    /// For blocks on their way out: at least [`super::NetworkOptions::block_bytes_max`]; twice that lets producers pack while others are sent.
+    /// For blocks on their way out: twice the bytes of a block let producers pack while others are sent. Where others have left less than
+    /// that it has less, but for one block.
     pub outbox_bytes: u64,
     /// For blocks on their way in, and those that consumers have not let go of: the same.
     pub inbox_bytes: u64,
+    /// No block of it is larger, nor than [`super::NetworkOptions::block_bytes_max`], which it is where nothing is said. The same on all ranks.
+    pub block_bytes_max: Option<u64>,
     /// Whether its blocks are held back until they are worth a round, as [`super::NetworkOptions::gather_bytes_min`] says; otherwise each goes
     /// as soon as there is room.
     pub is_gathered: bool,
@@ -47,7 +50,14 @@ pub struct ExchangeSpec {
 impl ExchangeSpec {
     /// An exchange with so much for either box, whose blocks go as the network's options say.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
-        Self { id, outbox_bytes: box_bytes, inbox_bytes: box_bytes, is_gathered: true, groups_max: None }
+        Self {
+            id,
+            outbox_bytes: box_bytes,
+            inbox_bytes: box_bytes,
+            block_bytes_max: None,
+            is_gathered: true,
+            groups_max: None,
+        }
     }
 }
 

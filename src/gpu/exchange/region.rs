@@ -10,11 +10,13 @@
 //! those of one are, another one's have their room.
 //!
 //! Invariants: blocks and extents never overlap. The memory of one is nobody else's before all work that was said to use it
-//! ([`RegionBlock::use_until_now`]) has happened; nobody waits for that, it is looked at when memory is wanted.
+//! ([`RegionBlock::use_until_now`]) has happened. That is looked at when memory is wanted; whoever opens an exchange waits for it, not for long.
 
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
+    thread,
+    time::{Duration, Instant},
 };
 
 use pystachio_engine::locking::{lock, lock_whole, whole};
@@ -25,6 +27,21 @@ use crate::device::{Buffer, DeviceMemory, Event, MemoryTechniques, Platform, Str
 /// Blocks begin at multiples of this, and have as many bytes: parts of a block are columns for kernels, which read
 /// several cells at once from multiples of 64 (`device/column.rs`).
 pub const BLOCK_ALIGNMENT: u64 = 64;
+
+/// How long an exchange that is opened waits at most for the device to come to the end of those before it: a thousand times what a device
+/// takes to unpack a gigabyte.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+/// How often it looks.
+const SETTLE_INTERVAL: Duration = Duration::from_micros(50);
+
+/// What one side of an exchange asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExtentBytes {
+    /// So many, if they are there.
+    pub(super) wanted: u64,
+    /// With fewer it is of no use.
+    pub(super) least: u64,
+}
 
 /// Ranges of addresses that are free, neighbours as one.
 #[derive(Debug, Default)]
@@ -184,27 +201,53 @@ impl ExchangeRegion {
         self.shared.buffer.use_on(stream)
     }
 
-    /// A range for one side of an exchange.
+    /// A range for one side of an exchange. Waits while work is going on that uses memory which was let go of, unless what it wants is there
+    /// before; then it has the least, so that what is left serves as many others as it can.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` if other exchanges have too much of it, and faults of the device.
-    pub(super) fn allocate_extent(&self, bytes: u64) -> Result<Arc<RegionExtent>> {
-        let bytes = bytes.next_multiple_of(BLOCK_ALIGNMENT);
-        let mut ranges = self.shared.lock();
-        ranges.settle(&**self.shared.memory.platform())?;
-        let Some(start) = ranges.free.take_first(bytes) else {
-            let message = format!(
-                "exchanges have too little memory: requested_bytes={bytes}, longest_free_bytes={}, region_bytes={}",
-                ranges.free.longest(),
-                self.shared.buffer.bytes()
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, message)
-                .with_hint("Raise the memory for exchanges, or run fewer queries at once."));
-        };
+    /// `OutOfMemory` if other exchanges have so much that the least is not there, and faults of the device.
+    ///
+    /// # Panics
+    ///
+    /// If it wants less than the least.
+    pub(super) fn allocate_extent(&self, bytes: ExtentBytes) -> Result<Arc<RegionExtent>> {
+        let [wanted, least] =
+            [bytes.wanted, bytes.least].map(|bytes| bytes.next_multiple_of(BLOCK_ALIGNMENT));
+        assert!(least <= wanted, "the least of an extent");
+        let begun = Instant::now();
+        loop {
+            {
+                let mut ranges = self.shared.lock();
+                ranges.settle(&**self.shared.memory.platform())?;
+                if let Some(start) = ranges.free.take_first(wanted) {
+                    return Ok(self.extent(start, wanted));
+                }
+                if ranges.retiring.is_empty() || begun.elapsed() >= SETTLE_MAX {
+                    let start = ranges.free.take_first(least);
+                    return match start {
+                        Some(start) => Ok(self.extent(start, least)),
+                        None => Err(self.too_little(least, ranges.free.longest())),
+                    };
+                }
+            }
+            thread::sleep(SETTLE_INTERVAL);
+        }
+    }
+
+    fn too_little(&self, requested: u64, longest: u64) -> Error {
+        let message = format!(
+            "exchanges have too little memory: requested_bytes={requested}, longest_free_bytes={longest}, region_bytes={}",
+            self.shared.buffer.bytes()
+        );
+        Error::new(ErrorKind::OutOfMemory, message)
+            .with_hint("Raise the memory for exchanges, or run fewer queries at once.")
+    }
+
+    fn extent(&self, start: u64, bytes: u64) -> Arc<RegionExtent> {
         let mut own = Ranges::default();
         own.free.give_back(start, bytes);
-        Ok(Arc::new(RegionExtent { region: self.clone(), start, bytes, ranges: Mutex::new(own) }))
+        Arc::new(RegionExtent { region: self.clone(), start, bytes, ranges: Mutex::new(own) })
     }
 }
 
@@ -236,6 +279,11 @@ impl RegionExtent {
     /// The region.
     pub(super) fn region(&self) -> &ExchangeRegion {
         &self.region
+    }
+
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// A block, or `None` while there is no range that is long enough.
@@ -347,6 +395,11 @@ mod tests {
     use super::*;
     use crate::device::EmulatedPlatform;
 
+    /// So many bytes and no fewer.
+    fn all_of(bytes: u64) -> ExtentBytes {
+        ExtentBytes { wanted: bytes, least: bytes }
+    }
+
     #[test]
     fn free_neighbours_are_one_range() {
         let mut free = FreeRanges::default();
@@ -383,7 +436,7 @@ mod tests {
         for seed in 0..20 {
             let platform = Arc::new(EmulatedPlatform::with_seed(seed));
             let region = ExchangeRegion::new(platform.clone(), 1 << 20).unwrap();
-            let extent = region.allocate_extent(1 << 12).unwrap();
+            let extent = region.allocate_extent(all_of(1 << 12)).unwrap();
             let stream = platform.create_stream(StreamPriority::Low).unwrap();
             region.use_on(stream).unwrap();
             let block = extent.allocate(1 << 12).unwrap();
@@ -399,18 +452,39 @@ mod tests {
 
     #[test]
     fn an_extent_that_is_let_go_of_is_had_again_after_its_work() {
-        let platform = Arc::new(EmulatedPlatform::with_seed(7));
-        let region = ExchangeRegion::new(platform.clone(), 1 << 12).unwrap();
-        let stream = platform.create_stream(StreamPriority::Low).unwrap();
-        region.use_on(stream).unwrap();
-        let extent = region.allocate_extent(1 << 12).unwrap();
-        let block = extent.allocate(64).unwrap();
-        platform.fill(block.address(), 1, 64, stream).unwrap();
-        block.use_until_now(stream).unwrap();
-        drop((block, extent));
-        platform.wait(stream).unwrap();
-        assert!(region.allocate_extent(1 << 12).is_ok());
-        let error = region.allocate_extent(1 << 13).err().unwrap();
-        assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+        for seed in 0..20 {
+            let platform = Arc::new(EmulatedPlatform::with_seed(seed));
+            let region = ExchangeRegion::new(platform.clone(), 1 << 12).unwrap();
+            let stream = platform.create_stream(StreamPriority::Low).unwrap();
+            region.use_on(stream).unwrap();
+            let extent = region.allocate_extent(all_of(1 << 12)).unwrap();
+            let block = extent.allocate(64).unwrap();
+            platform.fill(block.address(), 1, 64, stream).unwrap();
+            block.use_until_now(stream).unwrap();
+            drop((block, extent));
+            // Whoever wants it waits for the work, if it has not happened.
+            assert!(region.allocate_extent(all_of(1 << 12)).is_ok(), "seed {seed}");
+            let error = region.allocate_extent(all_of(1 << 13)).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::OutOfMemory, "{error}");
+        }
+    }
+
+    #[test]
+    fn who_wants_more_than_is_there_in_one_piece_has_the_least() {
+        let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 1 << 12).unwrap();
+        let extents: Vec<_> = (0..4).map(|_| region.allocate_extent(all_of(1 << 10)).unwrap()).collect();
+        let [first, second, third, fourth] = extents.try_into().unwrap_or_else(|_| panic!("four"));
+        drop((first, third));
+        let bytes = ExtentBytes { wanted: 1 << 11, least: 1 << 9 };
+        let left: Vec<u64> =
+            (0..4).map(|_| region.allocate_extent(bytes).unwrap()).map(|extent| extent.bytes()).collect();
+        assert_eq!(left, [1 << 9; 4]);
+        drop((second, fourth));
+        let error =
+            region.allocate_extent(ExtentBytes { wanted: 1 << 13, least: (1 << 12) + 1 }).err().unwrap();
+        assert_eq!(
+            error.message,
+            "exchanges have too little memory: requested_bytes=4160, longest_free_bytes=4096, region_bytes=4096"
+        );
     }
 }

@@ -1,14 +1,17 @@
 //! How ranks are connected: what each is told, and what it makes of that. The one place that knows which communicators there are.
 
-use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc};
+use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use pystachio_cuda::{
     CudaPlatform,
     nccl::{NcclCommunicator, NcclId, NcclOptions},
 };
-use pystachio_gpu::exchange::{
-    Communicator, ControlLinks, ControlledCommunicator, ExchangeRegion, LinkSocket, Rank, RankLink,
-    SocketCommunicator, links_of_one_host,
+use pystachio_gpu::{
+    exchange::{
+        Communicator, ControlLinks, ControlledCommunicator, ExchangeNetwork, ExchangeRegion, LinkSocket,
+        NetworkOptions, Rank, RankLink, SocketCommunicator, links_of_one_host, warm_up,
+    },
+    execution::RankDevice,
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
@@ -19,6 +22,9 @@ use super::{
 
 /// Sockets of a link: for control and for data.
 const SOCKETS_OF_LINK: usize = 2;
+
+/// How long the first transfers may take, with what NCCL takes to connect less than what ranks have to join (`watch.rs`).
+const WARM_UP_MAX: Duration = Duration::from_secs(8);
 
 /// Networks that did not come about, after which GPUs are connected by sockets.
 const NCCL_FAILURES_MAX: u32 = 3;
@@ -93,12 +99,30 @@ impl RankNetwork {
         }
     }
 
-    /// A rank's end, by what it was told. May wait for the other ranks, not for longer than some seconds.
+    /// A rank's part in the network of all ranks, by what it was told, when it has sent each other one something. Waits for them, not for
+    /// longer than some seconds.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` for an invitation that makes no sense, `Peer` for ranks that are not there or fail meanwhile, and faults of the device.
+    pub(super) fn join(
+        &self,
+        place: (Rank, usize),
+        invitation: (Invitation, Vec<OwnedFd>),
+        device: &RankDevice,
+        options: NetworkOptions,
+    ) -> Result<Arc<ExchangeNetwork>> {
+        let mut communicator = self.connect(place, invitation, device.region())?;
+        warm_up(&mut *communicator, device.region(), options.block_bytes_max, WARM_UP_MAX)?;
+        device.start_network(communicator, options)
+    }
+
+    /// A rank's end, by what it was told. May wait for the other ranks.
     ///
     /// # Errors
     ///
     /// `Protocol` for an invitation that makes no sense, `Peer` for ranks that are not there, and faults of the device.
-    pub(super) fn connect(
+    fn connect(
         &self,
         place: (Rank, usize),
         (invitation, descriptors): (Invitation, Vec<OwnedFd>),

@@ -220,8 +220,7 @@ impl RankServer {
             drop(before);
             let connect = || {
                 let RankSetup { place, device, network, .. } = &*setup;
-                let communicator = network.connect(*place, invitation, device.region())?;
-                device.start_network(communicator, options)
+                network.join(*place, invitation, device, options)
             };
             // The process may be about to end.
             let _ = done.blocking_send(Done::Joined { generation: options.generation, network: connect() });
@@ -420,9 +419,8 @@ mod tests {
             let join = ToRank::Join { generation, block_bytes_max, invitation };
             rank.writer.send(&join, &descriptors).await.unwrap();
             drop(descriptors);
-            let communicator = first.network.connect(first.place, own, first.device.region()).unwrap();
             let options = NetworkOptions { generation, block_bytes_max, ..first.options };
-            let network = first.device.start_network(communicator, options).unwrap();
+            let network = first.network.join(first.place, own, &first.device, options).unwrap();
             assert_eq!(rank.next().await, Some(FromRank::Joined { generation, joined: Ok(()) }));
             // What a query fails with there is told, and the network goes on.
             rank.run(generation, generation).await;

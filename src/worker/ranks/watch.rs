@@ -239,10 +239,9 @@ impl Watcher {
             slot.remote().map(|remote| remote.tell(join, descriptors));
         }
         // It may wait for the others.
-        let own = self.runtime.spawn_blocking(move || {
-            let communicator = rank_0.network.connect(rank_0.place, own, rank_0.device.region())?;
-            rank_0.device.start_network(communicator, options)
-        });
+        let own = self
+            .runtime
+            .spawn_blocking(move || rank_0.network.join(rank_0.place, own, &rank_0.device, options));
         Ok(Connecting { generation, patience: Patience::new(JOIN_MAX, now), own: OwnEnd::Pending(own) })
     }
 

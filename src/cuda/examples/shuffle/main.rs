@@ -9,11 +9,12 @@
 //! in a file.
 //!
 //! - `raw`: all-to-all of bytes through the communicator: each rank sends so many to others in a group, spread evenly
+//! - `first`: the first blocks that ranks send each other after they were connected, and those after them
 //! - `gather`: what a round costs that moves nothing: bytes of a control block told to all
 //! - `rows`: rows of columns of 8 bytes through an exchange: spread by the hash of the first one, packed, sent, unpacked; not with `--raw-only`
 //!
 //! Links are GPUs that copy to each other (`p2p`), or through memory of the host (`host`: `NCCL_P2P_DISABLE=1`), about as fast as
-//! a network of 200 Gbit/s. Every figure is that of the slowest rank. Bytes count once, where they are sent, and those that stay on
+//! a network of 200 Gbit/s. A measurement that fails is named, with its reason, and the others go on; the program fails then. Every figure is that of the slowest rank. Bytes count once, where they are sent, and those that stay on
 //! their rank do not count, but for `rows_gb_s`.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a benchmark fails by a panic")]
@@ -119,6 +120,9 @@ fn main() {
     if let Some(out) = &options.out {
         let report = json!({ "ranks": options.ranks, "device": device(&options), "results": results });
         std::fs::write(out, format!("{report:#}\n")).unwrap_or_else(|error| panic!("{out}: {error}"));
+    }
+    if !report::failures(&results).is_empty() {
+        std::process::exit(1);
     }
 }
 

@@ -16,6 +16,9 @@ const GROUPS: [u64; 2] = [8, 200];
 /// Of a control block, as `exchange/message.rs` has them for two ranks.
 const BLOCK_BYTES: usize = 14_064;
 const GATHERS: usize = 500;
+/// What a block has that the first transfer after connecting is measured with, and how many times it is sent again.
+const FIRST_BYTES: u64 = 16 * MB;
+const TRANSFERS_AFTER_FIRST: usize = 9;
 
 /// Connects, and moves messages of every size.
 pub fn measure(
@@ -31,6 +34,8 @@ pub fn measure(
     let mut results =
         vec![json!({ "kind": "connect", "variant": variant, "seconds": [begun.elapsed().as_secs_f64()] })];
     let block = vec![7; BLOCK_BYTES];
+    let blocks = first_blocks(&mut *communicator, member);
+    results.push(json!({ "kind": "first", "variant": variant, "bytes": FIRST_BYTES, "seconds": blocks }));
     let mut gathers = Vec::with_capacity(GATHERS);
     // The first one connects channels.
     for _ in 0..=GATHERS {
@@ -66,37 +71,63 @@ fn gather(communicator: &mut dyn Communicator, block: &[u8]) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// Seconds of one message of so many bytes, of several one after another.
-fn exchange(communicator: &mut dyn Communicator, member: &Member, bytes: u64, depth: usize) -> f64 {
+/// Seconds of the first blocks that ranks send each other after they were connected, and of later ones: their median.
+fn first_blocks(communicator: &mut dyn Communicator, member: &Member) -> [f64; 2] {
+    let parts = all_to_all(member, FIRST_BYTES);
+    // All ranks are there.
+    gather(communicator, &[7; BLOCK_BYTES]);
+    let first = groups(communicator, &parts, (1, 1));
+    let mut later: Vec<f64> =
+        (0..TRANSFERS_AFTER_FIRST).map(|_| groups(communicator, &parts, (1, 1))).collect();
+    later.sort_by(f64::total_cmp);
+    [first, later[TRANSFERS_AFTER_FIRST / 2]]
+}
+
+/// So many bytes of this rank, spread over all others, and as many that come.
+fn all_to_all(member: &Member, bytes: u64) -> (Vec<SendPart>, Vec<ReceivePart>) {
     let (own, count) = (member.rank.place(), member.rank_count as u64);
     let (start, region_bytes) = member.region.range();
     let part = bytes / (count - 1).max(1) / 64 * 64;
     assert!(2 * bytes <= region_bytes, "a message has room");
     let others = (0..count).filter(|place| *place != own as u64);
-    let (sends, receives): (Vec<SendPart>, Vec<ReceivePart>) = others
+    others
         .zip(0..)
         .map(|(place, number)| {
             let (other, offset) = (Rank(place as u16), number * part);
             let send = SendPart { to: other, address: start + offset, bytes: part };
             (send, ReceivePart { from: other, address: start + region_bytes / 2 + offset, bytes: part })
         })
-        .unzip();
-    let is_emulated = member.platform.name() == "emulated";
-    let groups = if is_emulated { 3 } else { (MOVED_BYTES / bytes.max(MB)).clamp(GROUPS[0], GROUPS[1]) };
-    let mut run = |groups: u64| {
-        gather(communicator, &[7; BLOCK_BYTES]);
-        let before = communicator.poll_transfers().unwrap_or_else(|error| panic!("{error}"));
-        let begun = Instant::now();
-        let (mut started, mut over) = (0, 0);
-        while over < groups {
-            while started < groups && started - over < depth as u64 {
-                communicator.begin_transfers(&sends, &receives).unwrap_or_else(|error| panic!("{error}"));
-                started += 1;
-            }
-            over = communicator.poll_transfers().unwrap_or_else(|error| panic!("{error}")) - before;
+        .unzip()
+}
+
+/// Seconds of one group of so many, of which some are on their way at once.
+fn groups(
+    communicator: &mut dyn Communicator,
+    (sends, receives): &(Vec<SendPart>, Vec<ReceivePart>),
+    (count, depth): (u64, u64),
+) -> f64 {
+    let before = communicator.poll_transfers().unwrap_or_else(|error| panic!("{error}"));
+    let begun = Instant::now();
+    let (mut started, mut over) = (0, 0);
+    while over < count {
+        while started < count && started - over < depth {
+            communicator.begin_transfers(sends, receives).unwrap_or_else(|error| panic!("{error}"));
+            started += 1;
         }
-        begun.elapsed().as_secs_f64() / groups as f64
+        over = communicator.poll_transfers().unwrap_or_else(|error| panic!("{error}")) - before;
+    }
+    begun.elapsed().as_secs_f64() / count as f64
+}
+
+/// Seconds of one message of so many bytes, of several one after another.
+fn exchange(communicator: &mut dyn Communicator, member: &Member, bytes: u64, depth: usize) -> f64 {
+    let parts = all_to_all(member, bytes);
+    let is_emulated = member.platform.name() == "emulated";
+    let count = if is_emulated { 3 } else { (MOVED_BYTES / bytes.max(MB)).clamp(GROUPS[0], GROUPS[1]) };
+    let mut run = |count: u64| {
+        gather(communicator, &[7; BLOCK_BYTES]);
+        groups(communicator, &parts, (count, depth as u64))
     };
     run(2);
-    run(groups)
+    run(count)
 }

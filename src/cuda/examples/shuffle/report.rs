@@ -6,6 +6,20 @@ use serde_json::Value;
 
 use super::{MB, Options};
 
+/// The kind of a result that there is none of.
+const FAILED: &str = "failed";
+
+/// Measurements that failed, a line each.
+pub fn failures(results: &[Value]) -> Vec<String> {
+    let failed = results.iter().filter(|result| result["kind"] == FAILED);
+    let line = |result: &Value| {
+        let [links, variant, columns, reason] =
+            ["links", "variant", "columns", "reason"].map(|name| text(&result[name]));
+        format!("{links} {variant}, {columns} columns: not measured: {reason}")
+    };
+    failed.map(line).collect()
+}
+
 /// Results whose seconds are those of the slowest rank in each run.
 pub fn slowest(of_ranks: Vec<Vec<Value>>, links: &str) -> Vec<Value> {
     let common = of_ranks.iter().map(Vec::len).min().unwrap_or(0);
@@ -14,6 +28,13 @@ pub fn slowest(of_ranks: Vec<Vec<Value>>, links: &str) -> Vec<Value> {
     results.truncate(common);
     for other in of_ranks {
         for (result, other) in results.iter_mut().zip(other) {
+            if [&*result, &other].iter().any(|result| result["kind"] == FAILED) {
+                // Why it failed first on one rank, others heard from it.
+                if result["kind"] != FAILED {
+                    *result = other;
+                }
+                continue;
+            }
             let slowest: Vec<f64> =
                 seconds(result).into_iter().zip(seconds(&other)).map(|(a, b)| a.max(b)).collect();
             result["seconds"] = slowest.into();
@@ -50,6 +71,13 @@ pub fn table(results: &[Value], options: &Options) -> String {
     for result in of("connect") {
         let (links, variant) = (text(&result["links"]), text(&result["variant"]));
         let _ = writeln!(table, "connect {links} {variant}: {:.3} s", best(result));
+    }
+    for result in of("first") {
+        let (links, variant) = (text(&result["links"]), text(&result["variant"]));
+        let ms: Vec<f64> = seconds(result).into_iter().map(|seconds| seconds * 1e3).collect();
+        if let [first, later] = ms.as_slice() {
+            let _ = writeln!(table, "first blocks {links} {variant}: {first:.1} ms, then {later:.1} ms");
+        }
     }
     for result in of("gather") {
         let (links, variant) = (text(&result["links"]), text(&result["variant"]));
@@ -102,6 +130,9 @@ pub fn table(results: &[Value], options: &Options) -> String {
             result["producers_waited_s"].as_f64().unwrap_or(0.0),
             result["consumers_waited_s"].as_f64().unwrap_or(0.0),
         );
+    }
+    for failure in failures(results) {
+        let _ = writeln!(table, "{failure}");
     }
     let _ = writeln!(table, "(sender s, receiver s: seconds that these waited on rank 0 in the last run)");
     table

@@ -1,14 +1,14 @@
 //! Rows through an exchange.
 
-use std::{path::Path, sync::Arc, thread, time::Instant};
+use std::{path::Path, thread, time::Instant};
 
 use pystachio_cuda::nccl::NcclOptions;
 use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{CellType, Chunk, Column, DeviceMemory},
     exchange::{
-        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, NetworkOptions, QueryId, ReceivedBlock,
-        Routing,
+        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, InboxConsumer, NetworkOptions, QueryId,
+        ReceivedBlock, Routing,
     },
     operation::Queue,
 };
@@ -69,40 +69,56 @@ pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
     of_columns.chain(others).chain(senders).collect()
 }
 
-/// Connects, and moves the rows of all ranks some times.
+/// Connects, and moves the rows of all ranks some times. What it fails with is a result too, which says why.
 pub fn measure(
     member: &Member,
     options: &Options,
     folder: &Path,
     (generation, variant): (u64, Variant),
 ) -> Value {
-    let communicator = member.connect_by(generation, variant.nccl).unwrap_or_else(|error| panic!("{error}"));
+    measure_or_fail(member, options, folder, (generation, &variant)).unwrap_or_else(|error| {
+        let reason = error.to_string();
+        json!({ "kind": "failed", "variant": variant.name, "columns": variant.columns, "reason": reason })
+    })
+}
+
+fn measure_or_fail(
+    member: &Member,
+    options: &Options,
+    folder: &Path,
+    (generation, variant): (u64, &Variant),
+) -> Result<Value> {
+    let communicator = member.connect_by(generation, variant.nccl)?;
     let network = NetworkOptions { generation, ..variant.network };
-    let network = ExchangeNetwork::start(communicator, member.region.clone(), network);
-    let network = Arc::new(network.unwrap_or_else(|error| panic!("{error}")));
+    let network = ExchangeNetwork::start(communicator, member.region.clone(), network)?;
     let memory = member.memory(if options.is_emulated { EMULATED_MEMORY_BYTES } else { MEMORY_BYTES });
     let chunk_bytes = 8 * (options.chunk_rows * variant.columns) as u64;
     let chunks = (options.rows_bytes / chunk_bytes).max(1);
-    let (mut seconds, mut metrics) = (Vec::new(), ExchangeMetrics::default());
+    let (mut seconds, mut last) = (Vec::new(), Ok(ExchangeMetrics::default()));
     for run in 0..=options.runs {
         member.meet(folder, &format!("rows-{generation}-{run}"));
+        if let Err(error) = &last {
+            // Ranks that have not failed yet are told, and all come to the next point together. They may have heard it already.
+            let _ = network.refuse_query(QueryId(run as u64), error);
+            continue;
+        }
         // The first one commits memory.
         let count = if run == 0 { chunks.min(4) } else { chunks };
         let begun = Instant::now();
-        metrics = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, &variant))
-            .unwrap_or_else(|error| panic!("{error}"));
+        last = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, variant));
         seconds.push(begun.elapsed().as_secs_f64());
     }
-    seconds.remove(0);
     member.meet(folder, &format!("rows-{generation}-end"));
+    let metrics = last?;
+    seconds.remove(0);
     let rows_bytes = chunks * chunk_bytes;
     let off_rank = rows_bytes / member.rank_count as u64 * (member.rank_count as u64 - 1);
-    json!({
+    Ok(json!({
         "kind": "rows", "variant": variant.name, "columns": variant.columns, "bytes": off_rank,
         "rows_bytes": rows_bytes, "seconds": seconds, "blocks": metrics.sent_blocks,
         "producers_waited_s": metrics.producers_waited_us as f64 / 1e6,
         "consumers_waited_s": metrics.consumers_waited_us as f64 / 1e6,
-    })
+    }))
 }
 
 /// Sends a chunk so many times, by all senders together, and takes what comes.
@@ -116,7 +132,11 @@ fn shuffle(
     let box_bytes = network.region().range().1 / 2 - 32 * MB;
     let box_bytes = box_bytes.min(BOX_BYTES);
     let spec = ExchangeSpec::new(ExchangeId(0), box_bytes);
-    let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default())?;
+    let opened = network.open_query(QueryId(query), &[spec], StopFlag::default());
+    let mut open = opened.inspect_err(|error| {
+        // Where the network has failed the others know.
+        let _ = network.refuse_query(QueryId(query), error);
+    })?;
     let (producer, consumer) = (open.take_outbox(ExchangeId(0))?, open.take_inbox(ExchangeId(0))?);
     thread::scope(|scope| {
         let send = |sender: u64| {
@@ -135,20 +155,26 @@ fn shuffle(
         };
         let sending: Vec<_> = (0..senders as u64).map(send).collect();
         producer.finish();
-        let queue = Queue::new(memory)?;
-        let types = vec![DataType::Int64; columns];
-        loop {
-            let blocks = consumer.take_all(queue.stream())?;
-            if blocks.is_empty() {
-                break;
-            }
-            drop(ReceivedBlock::unpack(blocks, &queue, &types)?);
-        }
-        sending.into_iter().try_for_each(|sender| sender.join().unwrap())
+        // Senders wait for room as long as nobody says that the query is over.
+        let received = receive(&consumer, memory, columns).inspect_err(|error| open.abort(error));
+        sending.into_iter().try_for_each(|sender| sender.join().unwrap())?;
+        received
     })?;
-    let metrics = open.metrics(ExchangeId(0)).unwrap_or_default();
     open.finish()?;
-    Ok(metrics)
+    Ok(open.metrics(ExchangeId(0)).unwrap_or_default())
+}
+
+/// Takes and unpacks what comes.
+fn receive(consumer: &InboxConsumer, memory: &DeviceMemory, columns: usize) -> Result<()> {
+    let queue = Queue::new(memory)?;
+    let types = vec![DataType::Int64; columns];
+    loop {
+        let blocks = consumer.take_all(queue.stream())?;
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        drop(ReceivedBlock::unpack(blocks, &queue, &types)?);
+    }
 }
 
 /// Columns of numbers, each with memory of its own.

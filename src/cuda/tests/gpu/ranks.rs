@@ -22,7 +22,7 @@ use pystachio_cuda::{
 };
 use pystachio_gpu::{
     device::{DeviceMemory, EmulatedPlatform, Platform},
-    exchange::{Communicator, ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, Rank},
+    exchange::{Communicator, ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, Rank, warm_up},
 };
 use pystachio_plan::{Error, Result};
 
@@ -90,7 +90,10 @@ impl Member {
 
     /// The same with options of NCCL's.
     pub fn connect_by(&self, generation: u64, options: NcclOptions) -> Result<Box<dyn Communicator>> {
-        (self.connect)(&self.region, generation, options)
+        let mut communicator = (self.connect)(&self.region, generation, options)?;
+        let block_bytes_max = NetworkOptions::default().block_bytes_max;
+        warm_up(&mut *communicator, &self.region, block_bytes_max, MEET_MAX)?;
+        Ok(communicator)
     }
 
     /// Takes part in rounds.

@@ -27,7 +27,7 @@ use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 use super::{NetworkOptions, NetworkShared, OpenQuery};
 use crate::exchange::{
     Awaited, Communicator, ExchangeKey, QueryId, Rank, ReceivePart, SendPart,
-    communicator::peer_error,
+    communicator::{peer_error, silence_error},
     message::{
         ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
         ExchangeEntry,
@@ -179,6 +179,8 @@ impl NetworkThread {
     }
 
     fn take_part(&mut self) -> Result<Farewell> {
+        // Those before the first round are nobody's any more.
+        self.groups_over = self.communicator.poll_transfers()?;
         loop {
             let block = self.wait_for_round()?;
             let table = self.gather(block)?;
@@ -243,15 +245,7 @@ impl NetworkThread {
 
     fn silence(&mut self, awaited: Awaited) -> Error {
         let missing = self.communicator.missing_ranks(awaited);
-        let waited = format!("for {:?}, in round {}", self.options.silence_max, self.round);
-        match missing.as_slice() {
-            [] => Error::new(ErrorKind::Peer, format!("some rank did not answer {waited}")),
-            [rank] => peer_error(*rank, format!("did not answer {waited}")),
-            ranks => {
-                let ranks: Vec<String> = ranks.iter().map(Rank::to_string).collect();
-                Error::new(ErrorKind::Peer, format!("ranks {} did not answer {waited}", ranks.join(", ")))
-            }
-        }
+        silence_error(&missing, format!("for {:?}, in round {}", self.options.silence_max, self.round))
     }
 
     fn pause(&self, time: Duration) {

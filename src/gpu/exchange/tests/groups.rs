@@ -69,7 +69,7 @@ impl Communicator for Late {
 /// their way at once, of which as many are waited for as are expected.
 fn most_groups(network_max: usize, exchanges_max: &[Option<usize>], groups_expected: usize) -> u64 {
     const BLOCKS: u32 = 24;
-    let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), 64 * BOX_BYTES).unwrap();
+    let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), REGION_BYTES).unwrap();
     let memory = region.memory().clone();
     let most = Arc::<AtomicU64>::default();
     let communicator = Late {

@@ -6,6 +6,7 @@
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
+//! - `warm_up.rs`: what ranks do before their first query
 
 mod failures;
 mod faulty;
@@ -13,6 +14,7 @@ mod groups;
 mod movement;
 mod rows;
 mod sockets;
+mod warm_up;
 
 use std::{
     collections::BTreeMap,
@@ -49,6 +51,7 @@ const TEST_TIME_MAX: Duration = Duration::from_secs(120);
 const BLOCK_BYTES_MAX: u64 = 4096;
 /// Little, so that outboxes and inboxes are full most of the time.
 const BOX_BYTES: u64 = 3 * BLOCK_BYTES_MAX;
+const REGION_BYTES: u64 = 64 * BOX_BYTES;
 
 fn options() -> NetworkOptions {
     NetworkOptions {
@@ -146,7 +149,7 @@ fn ranks_with(rank_count: usize, seed: u64, options: NetworkOptions, faults: &[R
             0 => EmulatedPlatform::at_once(),
             order => EmulatedPlatform::with_seed(order.wrapping_mul(1000) + number as u64),
         };
-        let region = ExchangeRegion::new(Arc::new(platform), 64 * BOX_BYTES).unwrap();
+        let region = ExchangeRegion::new(Arc::new(platform), REGION_BYTES).unwrap();
         start(&mut wire, Rank(number as u16), region, (seed, options), faults)
     };
     (0..rank_count).map(rank).collect()

@@ -2,7 +2,10 @@
 
 use pystachio_plan::ErrorKind;
 
-use super::*;
+use super::{region::ExtentBytes, *};
+
+/// One block, and no less.
+const ONE_BLOCK: ExtentBytes = ExtentBytes { wanted: BLOCK_BYTES_MAX, least: BLOCK_BYTES_MAX };
 
 /// How rows are spread.
 #[derive(Clone, Copy, Debug)]
@@ -305,11 +308,75 @@ fn run_queries(seed: u64) {
         done.into_iter().for_each(|result| result.unwrap());
     }
     // All of the region is there for one exchange.
-    let whole = 64 * BOX_BYTES;
+    let whole = ExtentBytes { wanted: REGION_BYTES, least: REGION_BYTES };
     for rank in &ranks {
-        // As soon as the device has come to where the last blocks were let go of: each attempt lets it do something.
-        let mut extents = (0..10_000).map(|_| rank.network.region().allocate_extent(whole));
-        assert!(extents.any(|extent| extent.is_ok()));
+        assert!(rank.network.region().allocate_extent(whole).is_ok());
+    }
+}
+
+/// One query's boxes are all of the region, and the device has not come to its end when the next one begins.
+#[test]
+fn a_query_has_the_memory_of_the_one_before_it_whose_last_work_goes_on() {
+    for seed in 1..20 {
+        let rank = ranks(1, seed).remove(0);
+        for query in 0..4 {
+            let spec = ExchangeSpec::new(ExchangeId(0), REGION_BYTES / 2);
+            let open = rank.network.open_query(QueryId(query), &[spec], StopFlag::default());
+            let mut open = open.unwrap_or_else(|error| panic!("seed {seed}, query {query}: {error}"));
+            let consumer = open.take_inbox(ExchangeId(0)).unwrap();
+            let producer = open.take_outbox(ExchangeId(0)).unwrap();
+            let stream = rank.stream();
+            let reserve = |_| producer.try_reserve(BLOCK_BYTES_MAX, stream.stream()).unwrap().is_some();
+            assert!(
+                (0..REGION_BYTES / 2 / BLOCK_BYTES_MAX).all(reserve),
+                "seed {seed}: it has less than it asked for"
+            );
+            let label = Label { exchange: 0, from: Rank(0), producer: 0, number: 0 };
+            let block = (BLOCK_BYTES_MAX, Destination::Rank(Rank(0)));
+            send(&rank, &producer, label, block, &stream).unwrap();
+            producer.finish();
+            let block = consumer.take(stream.stream()).unwrap().expect("the block");
+            // What a driver does last with a block.
+            rank.memory.platform().fill(block.address(), 7, block.bytes(), stream.stream()).unwrap();
+            drop(block);
+            assert!(consumer.take(stream.stream()).unwrap().is_none());
+            open.finish().unwrap();
+        }
+    }
+}
+
+/// Exchanges that want more than there is have what they need.
+#[test]
+fn exchanges_that_want_more_than_the_region_move_with_less() {
+    for seed in over_all([80, 81]) {
+        let ranks = ranks(2, seed);
+        let done = on_all(&ranks, seed, move |rank| {
+            let specs = [0, 1].map(|id| ExchangeSpec {
+                block_bytes_max: Some(BLOCK_BYTES_MAX / 2),
+                // The first one leaves little.
+                ..ExchangeSpec::new(ExchangeId(id), REGION_BYTES / 2 - BLOCK_BYTES_MAX / 2)
+            });
+            let mut open = rank.network.open_query(QueryId(1), &specs, StopFlag::default())?;
+            let labels =
+                |from| (0..BLOCKS).map(move |number| Label { exchange: 1, from, producer: 0, number });
+            let producer = open.take_outbox(ExchangeId(1))?;
+            assert_eq!(producer.block_bytes_max(), BLOCK_BYTES_MAX / 2);
+            let (of_rank, own) = (rank.clone(), rank.rank);
+            let sending = std::thread::spawn(move || -> Result<()> {
+                let stream = of_rank.stream();
+                for label in labels(own) {
+                    let block = (BLOCK_BYTES_MAX / 2, Destination::Rank(Rank(1 - own.0)));
+                    send(&of_rank, &producer, label, block, &stream)?;
+                }
+                producer.finish();
+                Ok(())
+            });
+            let received = receive_all(&rank, &open.take_inbox(ExchangeId(1))?)?;
+            assert_eq!(received, labels(Rank(1 - own.0)).collect::<Vec<_>>(), "seed {seed}");
+            join(vec![sending])?;
+            open.finish()
+        });
+        done.into_iter().for_each(|result| result.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
     }
 }
 
@@ -321,9 +388,14 @@ fn what_there_is_no_room_for_is_refused_and_no_more() {
     let error = refused(&ids);
     assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert!(error.message.contains("too many exchanges"), "{error}");
-    // There is memory for half as many.
-    let error = refused(&ids[..40]);
+    // There is memory for one more block, and an exchange has two boxes.
+    let blocks = REGION_BYTES / BLOCK_BYTES_MAX;
+    let extent = |_| ranks[0].network.region().allocate_extent(ONE_BLOCK).unwrap();
+    let held: Vec<_> = (1..blocks).map(extent).collect();
+    let error = refused(&[0]);
+    assert_eq!(error.kind, ErrorKind::OutOfMemory);
     assert!(error.message.contains("exchanges have too little memory"), "{error}");
+    drop(held);
     take_part(&ranks[0], 1, 0, (&[(0, Kind::Shuffle)], &[0])).unwrap();
     let mut open = ranks[0].open(2, &[0]).unwrap();
     let producer = open.take_outbox(ExchangeId(0)).unwrap();

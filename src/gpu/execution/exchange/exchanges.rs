@@ -20,6 +20,7 @@ use pystachio_plan::{Error, ErrorKind, ExchangeSettings, Result, SeenFiles};
 use tokio::sync::watch;
 
 use super::{
+    boxes::spec_of,
     choice::BroadcastChoice,
     received::ReceivedRows,
     sending::{SendingFragment, WayOut},
@@ -27,21 +28,14 @@ use super::{
 };
 use crate::{
     device::Claim,
-    exchange::{
-        BLOCK_ALIGNMENT, ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, QueryExchanges, QueryId,
-        Rank,
-    },
-    execution::query::{QUERIES_MAX, Query, StartedWork, failure_of_panic},
+    exchange::{ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, QueryExchanges, QueryId, Rank},
+    execution::query::{Query, StartedWork, failure_of_panic},
 };
 
 /// What threads that send and receive are called.
 pub(super) const THREAD_NAME: &str = "pystachio-exchange";
-/// Blocks that a box of an exchange has room for at most: more would only wait longer for their turn.
-const BOX_BLOCKS_MAX: u64 = 4;
 /// Exchanges of keys are numbered from here on: no plan has as many.
 const FIRST_SHARED_ID: u32 = 1 << 31;
-/// Boxes of an exchange: for what goes out and for what comes.
-const BOXES: u64 = 2;
 
 /// A rank's part in a query that all ranks run.
 #[derive(Clone)]
@@ -229,16 +223,12 @@ impl Exchanges {
     pub(in crate::execution) fn open(&self, seen_files: impl FnOnce() -> Vec<SeenFiles>) -> Result<()> {
         let Some(RankPart { network, query, begun }) = &self.part else { return Ok(()) };
         let state = self.lock();
-        let count = (state.planned.len() + state.shared.len()).max(1) as u64;
-        let block_bytes = network.block_bytes_max();
-        // Queries at once have room for as many exchanges beside one another, each with a part of it.
-        let (_, region_bytes) = network.region().range();
-        let share = region_bytes / (QUERIES_MAX * BOXES * count) / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT;
-        let box_bytes = share.clamp(block_bytes, BOX_BLOCKS_MAX * block_bytes);
+        let count = (state.planned.len() + state.shared.len()) as u64;
+        let memory = (network.region().range().1, network.block_bytes_max());
         let spec = |id| ExchangeSpec {
             is_gathered: self.settings.gathering,
             groups_max: Some(usize::from(self.settings.groups_max)),
-            ..ExchangeSpec::new(id, box_bytes)
+            ..spec_of(id, count, memory)
         };
         let of_rows = state.planned.iter().map(|planned| planned.id);
         let of_keys = state.shared.iter().map(|planned| planned.id);

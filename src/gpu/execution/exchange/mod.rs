@@ -8,6 +8,7 @@
 //! ```
 //!
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
+//! - `boxes.rs`: how much of the memory for exchanges each of them has
 //! - `sending.rs`: the fragment below an exchange; `senders.rs`: other drivers that send its rows; `held_back.rs`: rows that wait for its end
 //! - `choice.rs`: whether a join's build side is broadcast after all
 //! - `received.rs`: rows that came, held or spilled until somebody asks for them
@@ -33,6 +34,7 @@
 //!
 //! Deliberately absent: how rows move (`crate::exchange`); who starts the query on all ranks (`ranks`).
 
+mod boxes;
 mod choice;
 mod exchanges;
 mod held_back;
@@ -44,6 +46,7 @@ mod source;
 
 pub use self::exchanges::RankPart;
 pub(super) use self::{
+    boxes::block_bytes_of,
     exchanges::{Exchanges, RankPlace},
     received::ReceivedRows,
     sending::{BROADCAST_CHOSEN, SHUFFLE_CHOSEN, SendingFragment, Target},

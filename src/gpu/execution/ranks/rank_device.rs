@@ -7,16 +7,12 @@ use pystachio_plan::Result;
 
 use crate::{
     device::Platform,
-    exchange::{BLOCK_ALIGNMENT, Communicator, ExchangeNetwork, ExchangeRegion, NetworkOptions},
-    execution::{DeviceEngine, DeviceOptions, query::QUERIES_MAX},
+    exchange::{Communicator, ExchangeNetwork, ExchangeRegion, NetworkOptions},
+    execution::{DeviceEngine, DeviceOptions, exchange::block_bytes_of},
 };
 
 /// The part of a rank's memory that exchanges have.
 const REGION_PART: u64 = 4;
-/// Exchanges of a query for each of which there is room while as many queries run as may.
-const EXCHANGES_OF_QUERY: u64 = 16;
-/// Blocks that each has room for at least: one on its way out, one on its way in.
-const BLOCKS_OF_EXCHANGE: u64 = 2;
 
 /// A device that is a rank. Networks come and go over it.
 pub struct RankDevice {
@@ -60,9 +56,7 @@ impl RankDevice {
     /// Blocks that there is room for are not larger, whatever the network would like. Ranks of one network go by the least of all.
     pub fn block_bytes_max(&self) -> u64 {
         let (_, region_bytes) = self.region.range();
-        let block_bytes = region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BLOCKS_OF_EXCHANGE);
-        let wanted = NetworkOptions::default().block_bytes_max;
-        (block_bytes / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).clamp(BLOCK_ALIGNMENT, wanted)
+        block_bytes_of(region_bytes).min(NetworkOptions::default().block_bytes_max)
     }
 
     /// Takes part in a network.

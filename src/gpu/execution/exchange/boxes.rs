@@ -1,0 +1,90 @@
+//! How much of a rank's memory for exchanges one of them has.
+//!
+//! ```text
+//! region ┌ query ┬ query ┬ query ┬ query ┐    as many parts as queries run at once
+//!        └───────┴───┬───┴───────┴───────┘
+//!   exchanges of it: │ out │ in │ out │ in │ … │     boxes, of some blocks each, or of less than a usual block where there are many
+//! ```
+//!
+//! Invariants: queries that run at once have room for all their exchanges, however many these are. No block is larger than a box on any rank:
+//! the largest follows from what all ranks know, a box from this rank's own memory.
+
+use crate::{
+    exchange::{BLOCK_ALIGNMENT, ExchangeId, ExchangeSpec},
+    execution::query::QUERIES_MAX,
+};
+
+/// Exchanges of a query for each of which there is room for usual blocks while as many queries run as may.
+const EXCHANGES_OF_QUERY: u64 = 16;
+/// Boxes of an exchange: for what goes out and for what comes.
+const BOXES: u64 = 2;
+/// Blocks that a box has room for at most: more would only wait longer for their turn.
+const BOX_BLOCKS_MAX: u64 = 4;
+
+/// The largest block for which a region has room in the boxes of all queries that may run at once.
+pub(in crate::execution) fn block_bytes_of(region_bytes: u64) -> u64 {
+    aligned(region_bytes / (QUERIES_MAX * EXCHANGES_OF_QUERY * BOXES))
+}
+
+/// What each exchange has of a query that has so many, where no block of the network is larger than `block_bytes`.
+pub(super) fn spec_of(id: ExchangeId, count: u64, (region_bytes, block_bytes): (u64, u64)) -> ExchangeSpec {
+    let count = count.max(1);
+    let block_bytes_max = match count <= EXCHANGES_OF_QUERY {
+        true => block_bytes,
+        false => aligned(block_bytes * EXCHANGES_OF_QUERY / count),
+    };
+    let share = aligned(region_bytes / (QUERIES_MAX * BOXES * count));
+    let box_bytes = share.clamp(block_bytes_max, BOX_BLOCKS_MAX * block_bytes);
+    ExchangeSpec { block_bytes_max: Some(block_bytes_max), ..ExchangeSpec::new(id, box_bytes) }
+}
+
+fn aligned(bytes: u64) -> u64 {
+    (bytes / BLOCK_ALIGNMENT * BLOCK_ALIGNMENT).max(BLOCK_ALIGNMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pystachio_engine::StopFlag;
+
+    use super::*;
+    use crate::{
+        device::EmulatedPlatform,
+        exchange::{ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, QueryId, Rank},
+    };
+
+    const REGION_BYTES: u64 = 4 << 20;
+
+    #[test]
+    fn queries_at_once_have_room_for_all_their_exchanges() {
+        let block_bytes_max = block_bytes_of(REGION_BYTES);
+        for counts in [[4, 4, 4, 40], [1, 1, 1, 1], [16; 4], [15, 16, 2, 31], [61, 1, 1, 1], [1, 17, 23, 23]]
+        {
+            let region = ExchangeRegion::new(Arc::new(EmulatedPlatform::at_once()), REGION_BYTES).unwrap();
+            let communicator = LocalHub::new(1).connect(Rank(0), &region, 0).unwrap();
+            let options = NetworkOptions { block_bytes_max, ..NetworkOptions::default() };
+            let network = ExchangeNetwork::start(Box::new(communicator), region, options).unwrap();
+            let open = |(query, count): (u64, u64)| {
+                let spec = |id| spec_of(ExchangeId(id), count, (REGION_BYTES, block_bytes_max));
+                let specs: Vec<ExchangeSpec> = (0..count as u32).map(spec).collect();
+                network
+                    .open_query(QueryId(query), &specs, StopFlag::default())
+                    .unwrap_or_else(|error| panic!("{counts:?}, query {query}: {error}"))
+            };
+            let mut queries: Vec<_> = (1..).zip(counts).map(open).collect();
+            queries.iter_mut().for_each(|query| query.finish().unwrap());
+        }
+    }
+
+    #[test]
+    fn ranks_with_other_memory_have_the_same_blocks_and_room_for_them() {
+        let block_bytes = block_bytes_of(REGION_BYTES);
+        for count in [1, 2, 16, 17, 40, 64] {
+            let [small, large] = [REGION_BYTES, 3 * REGION_BYTES]
+                .map(|region_bytes| spec_of(ExchangeId(0), count, (region_bytes, block_bytes)));
+            assert_eq!(small.block_bytes_max, large.block_bytes_max, "{count} exchanges");
+            assert!(small.block_bytes_max <= Some(small.inbox_bytes), "{count} exchanges: {small:?}");
+        }
+    }
+}
