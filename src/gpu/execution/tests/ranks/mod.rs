@@ -56,6 +56,19 @@ fn on_all() -> RankedOptions {
     RankedOptions { policy: RankPolicy::All, costs }
 }
 
+/// Costs by which both sides of a join of many rows are shuffled: building takes three times as long as packing a key, and each row's work
+/// far longer than moving it, so that a broadcast pays up to an eighth, or a quarter, of the other side's bytes.
+fn shuffling_costs() -> ExchangeCosts {
+    let costs = ExchangeCosts { exchange_s: 0.0, whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
+    ExchangeCosts {
+        build_row_s: 3.0 * 8.0 / costs.pack_bytes_per_s,
+        probe_row_s: 1.5e-10,
+        group_row_s: 3e-10,
+        output_row_s: 5e-11,
+        ..costs
+    }
+}
+
 impl RankShape {
     fn new(rank_count: usize) -> Self {
         Self { rank_count, memory_bytes: PLENTY_BYTES / 4, seed: None, cache_bytes: 0, options: on_all() }

@@ -205,10 +205,7 @@ fn ranks_that_read_exchanges_in_different_orders_do_not_wait_for_one_another() {
 /// Joins of which the plan expects much on both sides, over a build side of so many rows.
 fn check_choice(build_rows: usize, choice: ExchangeChoice) {
     let (left, right) = (Table::made(shape(81, 3000)), Table::made(shape(82, build_rows)));
-    // Building takes three times as long as packing a key: a broadcast pays up to an eighth, or a quarter, of the other side's bytes.
-    let mut costs = ExchangeCosts { exchange_s: 0.0, whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
-    costs.build_row_s = 3.0 * 8.0 / costs.pack_bytes_per_s;
-    let options = RankedOptions { policy: RankPolicy::All, costs };
+    let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };
     let expecting = |relation: Arc<Relation>, rows| Relation::new(relation.operator.clone(), rows);
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
         let make = || {

@@ -80,10 +80,8 @@ fn without_any_technique_the_rows_are_the_same() {
 
 /// Ranks for which a shuffle of both sides of [`counted_join`] is what the plan expects least of.
 fn shuffling(rank_count: usize) -> RankShape {
-    // Building takes three times as long as packing a key.
-    let mut costs = ExchangeCosts { exchange_s: 0.0, whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
-    costs.build_row_s = 3.0 * 8.0 / costs.pack_bytes_per_s;
-    RankShape { options: RankedOptions { policy: RankPolicy::All, costs }, ..RankShape::new(rank_count) }
+    let options = RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() };
+    RankShape { options, ..RankShape::new(rank_count) }
 }
 
 /// How many rows of each text a join has, of which the plan expects much on both sides.
