@@ -50,6 +50,23 @@ impl JoinTable {
         self.row_count
     }
 
+    /// What one of so many rows takes besides their keys: a hash, a link, and slots. One whose keys are its slots takes no more.
+    pub fn bytes_for(row_count: usize) -> u64 {
+        Self::bytes_with(row_count, hashed_slots(row_count))
+    }
+
+    /// What so many rows add to a table of more at most, whose slots are a power of two.
+    pub fn bytes_within(row_count: usize) -> u64 {
+        Self::bytes_with(row_count, (row_count as u64).saturating_mul(SLOTS_PER_ROW_MAX))
+    }
+
+    fn bytes_with(row_count: usize, slot_count: u64) -> u64 {
+        const ROW_BYTES: u64 = (size_of::<u64>() + size_of::<u32>()) as u64;
+        const SLOT_BYTES: u64 = size_of::<u32>() as u64;
+        const _: () = assert!(SLOTS_PER_ROW_MAX * SLOT_BYTES + 4 <= ROW_BYTES + 2 * SLOT_BYTES);
+        row_count as u64 * ROW_BYTES + slot_count.saturating_mul(SLOT_BYTES)
+    }
+
     /// The device's memory that it is in: one that is probed on another stream than it was built on is published there, and
     /// used here, as any buffer.
     pub fn buffers(&self) -> impl Iterator<Item = &Buffer> {
@@ -80,6 +97,11 @@ pub struct Pairs {
     pub probe: RowNumbers,
     /// The build side's.
     pub build: RowNumbers,
+}
+
+/// Slots of a table whose rows find theirs by their hashes: at least two a row, and fewer than four.
+fn hashed_slots(row_count: usize) -> u64 {
+    (row_count as u64).saturating_mul(2).max(2).next_power_of_two()
 }
 
 /// How keys find their slot.
@@ -141,10 +163,7 @@ impl Queue {
     pub fn build(&self, keys: Vec<Column>, row_count: usize) -> Result<JoinTable> {
         let (slots, slot_count) = match self.dense_slots(&keys, row_count)? {
             Some(dense) => dense,
-            None => {
-                let slot_count = (row_count as u64).saturating_mul(2).max(2).next_power_of_two();
-                (Slots::ByHash(self.hash(&keys, row_count, false)?), slot_count)
-            }
+            None => (Slots::ByHash(self.hash(&keys, row_count, false)?), hashed_slots(row_count)),
         };
         let heads = self.allocate_filled::<u32>(slot_count, 0xff)?;
         let next_rows = self.allocate::<u32>(row_count as u64)?;

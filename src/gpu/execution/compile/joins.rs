@@ -81,7 +81,7 @@ impl Join<'_> {
         };
         build.expect_whole();
         let types = (build.types(), probe.types());
-        let matching = Matching::new(self.kind, build_side, keys, self.keys.len(), residual, types);
+        let matching = Matching::new(self.kind, build_side, keys, residual, types);
         // The build side, and probe chunks while it is decided which side that is.
         for _ in 0..2 {
             query.memory.add_holder();

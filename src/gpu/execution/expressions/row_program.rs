@@ -188,6 +188,11 @@ impl RowProgram {
         })
     }
 
+    /// How many of the values are computed; the others are the rows' own.
+    pub(in crate::execution) fn computed_count(&self) -> usize {
+        self.expressions.len()
+    }
+
     /// The expressions' values. Those that are columns are the rows' own.
     ///
     /// Waits as [`Program::evaluate`] does.

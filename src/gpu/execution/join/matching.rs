@@ -23,8 +23,6 @@ use crate::{
     program::Filter,
 };
 
-/// What a build row takes besides its cells: hash, link, and at most four slots.
-const TABLE_ROW_BYTES: u64 = 8 + 4 + 16;
 /// What a key that is computed takes.
 const KEY_BYTES: u64 = 17;
 
@@ -39,7 +37,6 @@ pub(in crate::execution) struct Matching {
     build_side: JoinSide,
     /// The keys' values, of the build side and of the probe side; `None` if there are none.
     keys: Option<(RowProgram, RowProgram)>,
-    key_count: usize,
     /// The condition on a pair.
     residual: Option<Residual>,
     build_types: Vec<DataType>,
@@ -103,12 +100,11 @@ impl Matching {
         kind: JoinKind,
         build_side: JoinSide,
         keys: Option<(RowProgram, RowProgram)>,
-        key_count: usize,
         residual: Option<Residual>,
         types: (Vec<DataType>, Vec<DataType>),
     ) -> Self {
         let (build_types, probe_types) = types;
-        Self { kind, build_side, keys, key_count, residual, build_types, probe_types }
+        Self { kind, build_side, keys, residual, build_types, probe_types }
     }
 
     /// Whether rows of the build side come out because of their marks.
@@ -196,18 +192,31 @@ impl Matching {
     /// What making a build side of chunks with so many bytes and rows takes: they are held beside the copy of one
     /// column at a time, and then beside the table.
     pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
-        let widest = self.build_types.iter().map(column_bytes).max().unwrap_or(0);
-        bytes + row_count as u64 * widest + self.table_bytes(row_count)
+        bytes + self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_for))
+    }
+
+    /// What such chunks add at most to what a larger build side takes that they are part of.
+    pub(super) fn part_bytes(&self, bytes: u64, row_count: usize) -> u64 {
+        bytes + self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_within))
     }
 
     /// What a build side takes once it is made.
     pub(super) fn built_bytes(&self, built: &Built) -> u64 {
-        built.chunk.held_bytes() + self.table_bytes(built.chunk.row_count)
+        built.chunk.held_bytes() + self.table_bytes(built.chunk.row_count, JoinTable::bytes_for)
     }
 
-    fn table_bytes(&self, row_count: usize) -> u64 {
-        let a_row = if self.has_keys() { TABLE_ROW_BYTES + KEY_BYTES * self.key_count as u64 } else { 0 };
-        row_count as u64 * (a_row + 1)
+    fn copy_bytes(&self, row_count: usize) -> u64 {
+        row_count as u64 * self.build_types.iter().map(column_bytes).max().unwrap_or(0)
+    }
+
+    /// What finds rows by their keys, and marks those that were found.
+    fn table_bytes(&self, row_count: usize, lookup_bytes: impl Fn(usize) -> u64) -> u64 {
+        let rows = row_count as u64;
+        let lookup = self
+            .keys
+            .as_ref()
+            .map_or(0, |(keys, _)| lookup_bytes(row_count) + rows * KEY_BYTES * keys.computed_count() as u64);
+        lookup + if self.marks_build() { rows } else { 0 }
     }
 
     /// A build side that is ready to be probed.

@@ -108,7 +108,7 @@ impl PartitionedJoin {
         probe: SpilledPartitions,
         kind: impl Fn(usize) -> (u32, bool),
     ) {
-        let cost = |size: &SpilledSize| matching.build_bytes(size.bytes, size.row_count);
+        let cost = |size: &SpilledSize| matching.part_bytes(size.bytes, size.row_count);
         let costs: Vec<u64> = build.sizes().iter().map(cost).collect();
         // It stays claimed, so that no part that fits now has to be partitioned later.
         let claimed = self.claim.resize_up_to(costs.iter().sum());

@@ -8,7 +8,7 @@ use pystachio_plan::{JoinKind, JoinSide, Result};
 use super::{Matching, Probing};
 use crate::{
     device::{AnyColumn, Chunk, Column, Rows},
-    operation::{KeyFilter, KeyFilterShape, KeyTest, Queue},
+    operation::{JoinTable, KeyFilter, KeyFilterShape, KeyTest, Queue},
 };
 
 impl Matching {
@@ -32,7 +32,7 @@ impl Matching {
         let shape = KeyFilterShape::of(Some(range), chunk.row_count);
         // It takes the place of a table, for which there is a claim.
         if !matches!(shape, KeyFilterShape::Bitmap { .. })
-            || shape.bytes() > self.table_bytes(chunk.row_count)
+            || shape.bytes() > self.table_bytes(chunk.row_count, JoinTable::bytes_for)
         {
             return Ok(None);
         }

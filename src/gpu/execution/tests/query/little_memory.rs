@@ -109,6 +109,26 @@ fn a_join_writes_rows_once_and_in_blocks() {
     assert!(count(&platform.calls.returned_copies) < 2000, "{}", count(&platform.calls.returned_copies));
 }
 
+/// As much memory for each row of the build side as a GPU of 80 GB that is a rank has for 400 million.
+#[test]
+fn a_build_side_that_fits_beside_its_table_is_not_spilled() {
+    const ROWS: usize = 60_000;
+    let (probe, build) = (table(107, ROWS), table(108, ROWS));
+    let operator = Operator::Join {
+        kind: JoinKind::Inner,
+        left: probe.scan(0),
+        right: build.scan(4),
+        keys: vec![JoinKey { left: int64(0), right: int64(4) }],
+        residual: None,
+        build: JoinSide::Right,
+    };
+    let make = || summed(Relation::new(operator.clone(), 1.0));
+    let platform = Watched::with_readers(READERS, |_| Ok(()));
+    let answer = Fixture::over(platform, 135 * ROWS as u64).run(make()).unwrap();
+    assert_eq!(answer.metrics.spilled_bytes, 0, "{answer:?}");
+    assert_eq!(answer.rows, Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+}
+
 /// Of a build side that was spilled, its keys are known all the same: rows of the probe side without one are dropped
 /// where they are scanned, and are not spilled.
 #[test]
