@@ -12,6 +12,8 @@ TECHNIQUES = {
     "one group on its way": {"pystachio.gpu_exchange_groups": "1"},
     "one thread sends": {"pystachio.gpu_exchange_senders": "1"},
     "no keys shared between ranks": {"pystachio.gpu_exchange_filters": "off"},
+    "rows narrowed": {"pystachio.gpu_exchange_compression": "on"},
+    "rows not narrowed": {"pystachio.gpu_exchange_compression": "off"},
     "no broadcast at run time": {"pystachio.gpu_exchange_broadcast_choice": "off"},
     "no runtime filters": {"pystachio.gpu_runtime_filters": "off"},
     "no chunks": {"pystachio.gpu_chunking": "off"},

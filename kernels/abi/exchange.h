@@ -83,6 +83,71 @@ typedef struct DealRows {
 } DealRows;
 static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
 
+// Columns of one launch of measure_bounds, and of narrow_cells.
+#define FRAMED_COLUMNS_MAX 16
+
+// Between which values the integers of a column lie.
+typedef struct ValueBounds {
+    int64_t least;    // of no value, the greatest int64_t
+    int64_t greatest; // of no value, the least int64_t
+    uint64_t beyond;  // 1 if a value has more than 64 bits; the others tell nothing then
+} ValueBounds;
+static_assert(sizeof(ValueBounds) == 24, "ValueBounds has 24 bytes");
+
+// measure_bounds
+typedef struct MeasureBounds {
+    uint64_t bounds; // ValueBounds [column_count], of no value before
+    uint64_t row_count;
+    uint32_t column_count;
+    uint32_t reserved;
+    ColumnView columns[FRAMED_COLUMNS_MAX]; // bool and integers
+} MeasureBounds;
+static_assert(sizeof(MeasureBounds) == 408, "MeasureBounds has 408 bytes");
+
+// A column of which each value is at least `base`, and less than 256 ^ width more.
+typedef struct NarrowedColumn {
+    ColumnView source; // bool and integers
+    uint64_t values;   // [row_count * width]
+    int64_t base;
+    uint32_t width;    // 1, 2, 4 or 8
+    uint32_t reserved;
+} NarrowedColumn;
+static_assert(sizeof(NarrowedColumn) == 48, "NarrowedColumn has 48 bytes");
+
+// narrow_cells
+typedef struct NarrowCells {
+    uint64_t row_count;
+    uint32_t column_count;
+    uint32_t reserved;
+    NarrowedColumn columns[FRAMED_COLUMNS_MAX];
+} NarrowCells;
+static_assert(sizeof(NarrowCells) == 784, "NarrowCells has 784 bytes");
+
+// Rows that a block of widen_cells handles.
+#define WIDEN_TILE_ROWS 4096
+// Ranges of one launch.
+#define WIDENED_RANGES_MAX 64
+
+// Rows of a column whose cells are made of distances from a base.
+typedef struct WidenedRange {
+    uint64_t source;     // [row_count * width]
+    uint64_t target;     // [row_count * cell_bytes]
+    uint64_t row_count;  // more than 0
+    uint64_t first_tile; // tiles of the ranges before
+    int64_t base;
+    uint32_t width;      // 0, 1, 2, 4 or 8: of 0 nothing is read
+    uint32_t cell_bytes;
+} WidenedRange;
+static_assert(sizeof(WidenedRange) == 48, "WidenedRange has 48 bytes");
+
+// widen_cells
+typedef struct WidenCells {
+    uint32_t range_count;
+    uint32_t reserved;
+    WidenedRange ranges[WIDENED_RANGES_MAX];
+} WidenCells;
+static_assert(sizeof(WidenCells) == 3080, "WidenCells has 3080 bytes");
+
 // move_strings
 typedef struct MoveStrings {
     uint64_t cells;    // StringCell [row_count]

@@ -18,6 +18,7 @@ import itertools
 import math
 import pathlib
 import random
+import re
 import shutil
 import sys
 import time
@@ -50,7 +51,7 @@ RANK_COUNTS = (1, 2, 4)
 EXCHANGE_SETTINGS = (
     "pystachio.gpu_exchange_overlap = off", "pystachio.gpu_exchange_gathering = off", "pystachio.gpu_exchange_groups = 1",
     "pystachio.gpu_exchange_groups = 8", "pystachio.gpu_exchange_senders = 1", "pystachio.gpu_exchange_senders = 8",
-    "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off",
+    "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off", "pystachio.gpu_exchange_compression = on",
 )
 # How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
 RANKED_QUERIES_MIN = 22
@@ -542,6 +543,7 @@ def run_ranks(conninfo, options):
                              and len(parts) == count * len(planned), f"{ranks} {planned} {moved}")
         if count > 1:
             compare_exchange_settings(pair, claims, count, options)
+            check_narrowing(pair, claims, count)
         pair.close()
         exchanged = sorted(set(exchanged))
         print(f"ranks: rows of {len(exchanged)} queries change ranks on {count}")
@@ -565,6 +567,19 @@ def compare_exchange_settings(pair, claims, count, options):
             if isinstance(actual, QueryError) and actual.sqlstate == "08006":
                 pair.reopen()
             claims.record(f"{name} on {count} ranks, {setting}", failure and f"SET {setting}; {sql}\n{failure}")
+
+
+def check_narrowing(pair, claims, count):
+    """What ranks send is said to be narrowed where that is wanted, and nowhere else."""
+    sql = dict(tpch_queries(pair.expected))["q03"]
+    for setting, wanted in (("on", True), ("off", False)):
+        outcome(pair.actual, f"SET pystachio.gpu_exchange_compression = {setting}")
+        scans = outcome_of(lambda: ranks_of(pair.actual, sql))
+        moved = [] if isinstance(scans, QueryError) else [line for _, _, lines in scans for line in lines]
+        sent = [found for line in moved for found in re.findall(r"bytes=(\d+) narrowed from (\d+)", line)]
+        is_right = all(int(narrow) < int(wide) for narrow, wide in sent) and bool(sent) == wanted
+        claims.check(f"{count} ranks, compression {setting}, say of what they narrow", moved and is_right, str(scans))
+    outcome(pair.actual, "RESET pystachio.gpu_exchange_compression")
 
 
 def without_representatives(result):

@@ -4,7 +4,8 @@ use std::ffi::CString;
 
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 use pystachio_plan::{
-    DeviceSettings, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, ExchangeSettings, StoragePath,
+    DeviceSettings, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, ExchangeCompression,
+    ExchangeSettings, StoragePath,
 };
 
 use crate::options::Device;
@@ -60,6 +61,20 @@ pub enum EngineMode {
     Cpu,
 }
 
+/// When rows are compressed before they go to other ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
+pub enum CompressionMode {
+    /// Where the link is so slow that it pays.
+    #[name = c"auto"]
+    Auto,
+    /// Always.
+    #[name = c"on"]
+    On,
+    /// Never.
+    #[name = c"off"]
+    Off,
+}
+
 static PUSHDOWN: GucSetting<bool> = GucSetting::<bool>::new(true);
 static STRICT: GucSetting<bool> = GucSetting::<bool>::new(false);
 static REWRITE: GucSetting<RewriteMode> = GucSetting::<RewriteMode>::new(RewriteMode::On);
@@ -75,6 +90,8 @@ static GPU_CONCURRENT_BUILDS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_BROADCAST_CHOICE: GucSetting<bool> = GucSetting::<bool>::new(true);
+static GPU_EXCHANGE_COMPRESSION: GucSetting<CompressionMode> =
+    GucSetting::<CompressionMode>::new(CompressionMode::Auto);
 static GPU_EXCHANGE_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GATHERING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GROUPS: GucSetting<i32> = GucSetting::<i32>::new(2);
@@ -181,6 +198,11 @@ fn exchange() -> ExchangeSettings {
     let count = |setting: &GucSetting<i32>| setting.get() as u8;
     ExchangeSettings {
         broadcast_choice: GPU_EXCHANGE_BROADCAST_CHOICE.get(),
+        compression: match GPU_EXCHANGE_COMPRESSION.get() {
+            CompressionMode::Auto => ExchangeCompression::Auto,
+            CompressionMode::On => ExchangeCompression::On,
+            CompressionMode::Off => ExchangeCompression::Off,
+        },
         filters: GPU_EXCHANGE_FILTERS.get(),
         gathering: GPU_EXCHANGE_GATHERING.get(),
         groups_max: count(&GPU_EXCHANGE_GROUPS),
@@ -278,6 +300,14 @@ pub fn define() {
     );
     define_techniques();
     define_exchange_counts();
+    GucRegistry::define_enum_guc(
+        c"pystachio.gpu_exchange_compression",
+        c"Narrows integers, dates, times, decimals and lengths of text before they go to other ranks.",
+        c"auto: where the link between ranks was measured and is slow; on: always; off: never. Results are the same.",
+        &GPU_EXCHANGE_COMPRESSION,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_storage",
         c"How the GPU engine reads files.",

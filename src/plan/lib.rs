@@ -74,10 +74,10 @@ pub use memory::{MemorySize, MemorySpace};
 pub use message::{
     Activity, ActivityKind, ActualRows, CacheEntry, ColumnDescription, DeviceMemoryStatus, DeviceSettings,
     DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates, EngineStatus,
-    ExchangeChoice, ExchangeSettings, ExchangeTraffic, FileDescription, FileLayout, FileSet, FilesState,
-    GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, PlannedFiles,
-    QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice, RankStatus, RanksReport,
-    Request, Response, SampleRequest, SeenFiles, StoragePath, TableDescription,
+    ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic, FileDescription, FileLayout,
+    FileSet, FilesState, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
+    PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice,
+    RankStatus, RanksReport, Request, Response, SampleRequest, SeenFiles, StoragePath, TableDescription,
 };
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};

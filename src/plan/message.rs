@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 16;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -247,6 +247,8 @@ pub struct DeviceSettings {
 pub struct ExchangeSettings {
     /// Joins both of whose sides would be shuffled broadcast the build side if it turns out small.
     pub broadcast_choice: bool,
+    /// When blocks are compressed.
+    pub compression: ExchangeCompression,
     /// Ranks give each other the keys of build sides, for filters of scans below exchanges.
     pub filters: bool,
     /// Few rows are merged before they are sent, and blocks are held back until they are worth a round; otherwise rows leave as
@@ -260,6 +262,19 @@ pub struct ExchangeSettings {
     pub senders_max: u8,
 }
 
+/// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text are narrowed to as few bytes
+/// as their values allow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ExchangeCompression {
+    /// Where the link to other ranks was measured and is so slow that it pays. Each rank decides by itself.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
 /// Groups of transfers that may be on their way at once.
 pub const EXCHANGE_GROUPS_MAX: u8 = 8;
 /// Drivers that may send the rows of one fragment.
@@ -269,6 +284,7 @@ impl Default for ExchangeSettings {
     fn default() -> Self {
         Self {
             broadcast_choice: true,
+            compression: ExchangeCompression::Auto,
             filters: true,
             gathering: true,
             // Two gave 216 GB/s with 16 MB a group and 356 with 256 MB, one 111 and 304.
@@ -666,6 +682,8 @@ pub struct ExchangeTraffic {
     pub kept_rows: u64,
     /// Bytes of blocks that the rank has sent, once for each rank that got them.
     pub sent_bytes: u64,
+    /// As many as those would have been without compression.
+    pub sent_wide_bytes: u64,
     /// Rows that came. Of rows that every rank gets, also its own.
     pub received_rows: u64,
     /// Bytes of blocks that came.

@@ -14,7 +14,10 @@ use pystachio_files::{FileCatalog, chunk_range, file_type};
 use pystachio_gpu::{
     decode::{EncodedColumnChunk, check_column, decode_column_chunk},
     device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
-    operation::{Accumulation, Accumulator, ProbeMode, Queue, SortColumn, SumWidth, column_schema, to_arrow},
+    operation::{
+        Accumulation, Accumulator, ProbeMode, Queue, SortColumn, SumWidth, WidenRange, column_schema,
+        to_arrow,
+    },
     program::{Filter, Program},
 };
 use pystachio_plan::{ColumnId, DataType, Expression, FileSet, Function, Literal, ScanColumn, Value};
@@ -63,6 +66,27 @@ fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> Re
         queue.sort(&found.iter().map(by).collect::<Vec<_>>(), grouping.group_count).expect("an order");
     let sorted = found.iter().map(|column| queue.gather(column, &order).expect("rows")).collect();
     batch(queue, sorted, grouping.group_count)
+}
+
+/// A column that was narrowed and widened again, if it can be, and whether its values are those that it had.
+fn narrowed(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, bool) {
+    let as_it_was = batch(queue, vec![column.clone()], row_count);
+    let Some(frame) = queue.measure_frames(&[column], row_count).expect("frames")[0] else {
+        return (as_it_was, true);
+    };
+    let distances = queue.narrow(&[(column, frame)], row_count).expect("distances").remove(0);
+    let cells = queue.memory().allocate(column.values.bytes(), queue.stream()).expect("memory");
+    let range = WidenRange {
+        source: distances.as_ref().map_or(0, |distances| distances.values.address()),
+        target: cells.address(),
+        row_count: row_count as u64,
+        frame,
+        cell_type: column.cell_type,
+    };
+    queue.widen(&[range]).expect("cells");
+    let widened = batch(queue, vec![Column { values: cells, ..column.clone() }], row_count);
+    let is_same = widened == as_it_was;
+    (widened, is_same)
 }
 
 fn parquet_files() -> Vec<PathBuf> {
@@ -222,6 +246,14 @@ fn operations_agree_over_every_type() {
             let keys = |column: &Column| [column.clone()];
             check("sums of groups", each(&|queue, column| sums(queue, &keys(column), column, rows)));
         }
+        check(
+            "narrowed and widened",
+            each(&|queue, column| {
+                let (widened, is_same) = narrowed(queue, column, rows);
+                assert!(is_same, "{}: narrowed and widened", decoded.name);
+                widened
+            }),
+        );
         check(
             "least and greatest",
             each(&|queue, column| {

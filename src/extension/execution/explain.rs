@@ -105,6 +105,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
         let Some(before) = before.exchanges.iter().find(is_same) else { continue };
         traffic.sent_rows += before.sent_rows;
         traffic.sent_bytes += before.sent_bytes;
+        traffic.sent_wide_bytes += before.sent_wide_bytes;
         traffic.received_rows += before.received_rows;
         traffic.received_bytes += before.received_bytes;
         traffic.moving_us += before.moving_us;
@@ -255,8 +256,12 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
 fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
     let ExchangeTraffic { rank, sent_rows, kept_rows, sent_bytes, received_rows, received_bytes, .. } =
         traffic;
+    let narrowed = match traffic.sent_wide_bytes {
+        wide_bytes if wide_bytes > *sent_bytes => format!(" narrowed from {wide_bytes}"),
+        _ => String::new(),
+    };
     let mut line = format!(
-        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}, received rows={received_rows} bytes={received_bytes}"
+        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}{narrowed}, received rows={received_rows} bytes={received_bytes}"
     );
     if with_times {
         // Bytes a microsecond are megabytes a second.

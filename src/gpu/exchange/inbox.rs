@@ -68,6 +68,11 @@ impl Inbox {
         Ok(self.extent.is_settling())
     }
 
+    /// All that it may have of memory.
+    pub(super) fn bytes(&self) -> u64 {
+        self.extent.bytes()
+    }
+
     /// What there is room for in one piece.
     pub(super) fn room(&self) -> u64 {
         self.extent.room()
@@ -203,6 +208,16 @@ impl ReceivedBlock {
     /// The stream that it was taken for.
     pub fn stream(&self) -> Stream {
         self.stream
+    }
+
+    /// All that blocks of its exchange may have of this rank's memory before somebody takes them.
+    pub(super) fn inbox_bytes(&self) -> u64 {
+        self.exchange.inbox.bytes()
+    }
+
+    /// No block is larger.
+    pub(super) fn block_bytes_max(&self) -> u64 {
+        self.exchange.outbox.block_bytes_max()
     }
 
     /// How long it is, what lies behind its content included.

@@ -15,7 +15,8 @@
 //! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
 //! - `region.rs`: the memory that blocks are in
-//! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back
+//! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back; `link_meter.rs`: whether the link is slow, so
+//!   that it pays to narrow them
 //!
 //! A round: every rank tells what each open exchange has ready for whom, how much room it has, which have ended and which queries
 //! it gives up. From that table every rank knows which blocks move, without another word, and begins those transfers. While they are on
@@ -43,6 +44,7 @@ mod announcement;
 mod block;
 mod communicator;
 mod inbox;
+mod link_meter;
 mod local;
 mod message;
 mod network;
@@ -66,17 +68,19 @@ pub use self::{
     block::{BlockColumn, BlockLayout, BlockParts},
     communicator::{Awaited, Communicator, ReceivePart, SendPart},
     inbox::{InboxConsumer, ReceivedBlock},
+    link_meter::LinkMeter,
     local::{Fault, FaultPoint, LocalCommunicator, LocalHub},
     message::{EXCHANGES_MAX, RANKS_MAX},
     network::{ExchangeNetwork, NetworkOptions},
     outbox::{Destination, OutboxProducer, OutgoingBlock},
     pack::Routing,
     patience::Patience,
-    query::{ExchangeMetrics, ExchangeSpec, QueryExchanges},
+    query::{ExchangeMetrics, ExchangeSpec, Narrowing, QueryExchanges},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
     socket::{
         ControlLinks, ControlledCommunicator, LinkSocket, RankLink, SocketCommunicator, links_of_one_host,
     },
+    unpack::UnpackedChunks,
     warm_up::warm_up,
 };
 

@@ -23,6 +23,7 @@ use super::{
     RANKS_MAX, Rank,
     announcement::Announcement,
     inbox::{Inbox, InboxConsumer},
+    link_meter::LinkMeter,
     message::EXCHANGES_MAX,
     outbox::{GatherLimits, Outbox, OutboxProducer},
     patience::Patience,
@@ -101,6 +102,7 @@ pub struct ExchangeNetwork {
 #[derive(Default)]
 struct NetworkShared {
     state: Mutex<NetworkState>,
+    link: Arc<LinkMeter>,
 }
 
 #[derive(Default)]
@@ -199,6 +201,11 @@ impl ExchangeNetwork {
     /// The memory of its exchanges.
     pub fn region(&self) -> &ExchangeRegion {
         &self.region
+    }
+
+    /// How fast the link to other ranks is, from what queries have moved.
+    pub fn link(&self) -> &LinkMeter {
+        &self.shared.link
     }
 
     /// Why it takes part in no more rounds, if it does not.
@@ -311,6 +318,8 @@ impl ExchangeNetwork {
             counters: Counters::default(),
             announcement: Announcement::default(),
             groups_max: spec.groups_max.unwrap_or(self.options.groups_max).max(1),
+            narrowing: spec.narrowing,
+            link: self.shared.link.clone(),
         }))
     }
 

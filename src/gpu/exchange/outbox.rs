@@ -17,7 +17,7 @@ use pystachio_engine::locking::{account, lock};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    Rank,
+    Narrowing, Rank,
     announcement::NOT_ANNOUNCED,
     message::BLOCKS_A_DESTINATION_MAX,
     query::{Exchange, STOP_INTERVAL},
@@ -70,22 +70,36 @@ struct OutboxState {
 }
 
 struct PushedBlock {
-    block: RegionBlock,
+    block: PackedBlock,
     destination: Destination,
     /// Which stream writes it.
     stream: Stream,
 }
 
+/// A block that is on its way out.
+pub(super) struct PackedBlock {
+    pub(super) memory: RegionBlock,
+    /// The bytes that it would have without narrowing.
+    pub(super) wide_bytes: u64,
+}
+
+impl PackedBlock {
+    /// How long it is.
+    pub(super) fn bytes(&self) -> u64 {
+        self.memory.bytes()
+    }
+}
+
 #[derive(Default)]
 struct DestinationQueue {
-    blocks: VecDeque<(Instant, Arc<RegionBlock>)>,
+    blocks: VecDeque<(Instant, Arc<PackedBlock>)>,
     bytes: u64,
     /// It wants nothing more.
     is_closed: bool,
 }
 
 impl DestinationQueue {
-    fn push(&mut self, now: Instant, block: Arc<RegionBlock>) {
+    fn push(&mut self, now: Instant, block: Arc<PackedBlock>) {
         if !self.is_closed {
             self.bytes += block.bytes();
             self.blocks.push_back((now, block));
@@ -125,7 +139,7 @@ impl Outbox {
         for pushed in std::mem::take(&mut state.packing) {
             // One look after another: a later block may be found written though the one before it was not yet.
             let is_behind = packing.iter().any(|earlier| earlier.stream == pushed.stream);
-            if is_behind || !pushed.block.is_settled()? {
+            if is_behind || !pushed.block.memory.is_settled()? {
                 packing.push(pushed);
                 continue;
             }
@@ -176,10 +190,10 @@ impl Outbox {
     }
 
     /// Takes the next blocks for a destination, which were offered.
-    pub(super) fn take(&self, destination: Rank, count: usize) -> Vec<Arc<RegionBlock>> {
+    pub(super) fn take(&self, destination: Rank, count: usize) -> Vec<Arc<PackedBlock>> {
         let mut state = self.lock();
         let Some(queue) = state.destinations.get_mut(destination.place()) else { return Vec::new() };
-        let taken: Vec<Arc<RegionBlock>> = queue.blocks.drain(..count).map(|(_, block)| block).collect();
+        let taken: Vec<Arc<PackedBlock>> = queue.blocks.drain(..count).map(|(_, block)| block).collect();
         queue.bytes -= taken.iter().map(|block| block.bytes()).sum::<u64>();
         taken
     }
@@ -199,6 +213,11 @@ impl Outbox {
             *queue = DestinationQueue { is_closed: true, ..DestinationQueue::default() };
             self.changed.notify_all();
         }
+    }
+
+    /// No block is larger.
+    pub(super) fn block_bytes_max(&self) -> u64 {
+        self.limits.block_bytes_max
     }
 
     /// Whether all that was ever pushed has been taken, and nothing more comes.
@@ -234,7 +253,17 @@ impl OutboxProducer {
 
     /// No block may be larger.
     pub fn block_bytes_max(&self) -> u64 {
-        self.exchange.outbox.limits.block_bytes_max
+        self.exchange.outbox.block_bytes_max()
+    }
+
+    /// When what leaves is narrowed.
+    pub(super) fn narrowing(&self) -> Narrowing {
+        self.exchange.narrowing
+    }
+
+    /// Whether the link to other ranks is known to be slow.
+    pub(super) fn link_is_slow(&self) -> bool {
+        self.exchange.link.is_slow()
     }
 
     /// Whether any rank wants more. Whoever does not ask sends what nobody gets.
@@ -272,7 +301,7 @@ impl OutboxProducer {
             counters.note_producer_waited(begun);
         }
         drop(state);
-        Ok(OutgoingBlock { block: Some(block?), exchange: self.exchange.clone(), stream })
+        Ok(OutgoingBlock::new(block?, self.exchange.clone(), stream))
     }
 
     /// [`OutboxProducer::reserve`] that does not wait: `None` if there is no room, or others wait for it. Whoever holds a block that it
@@ -292,7 +321,7 @@ impl OutboxProducer {
             _ => None,
         };
         drop(state);
-        Ok(block.map(|block| OutgoingBlock { block: Some(block), exchange: self.exchange.clone(), stream }))
+        Ok(block.map(|block| OutgoingBlock::new(block, self.exchange.clone(), stream)))
     }
 
     fn check_block(&self, bytes: u64) -> Result<()> {
@@ -348,20 +377,33 @@ impl Drop for OutboxProducer {
 /// A block that is being written. One that is dropped goes to nobody.
 pub struct OutgoingBlock {
     /// Absent once it was pushed.
-    block: Option<RegionBlock>,
+    block: Option<PackedBlock>,
     exchange: Arc<Exchange>,
     stream: Stream,
 }
 
 impl OutgoingBlock {
+    fn new(memory: RegionBlock, exchange: Arc<Exchange>, stream: Stream) -> Self {
+        let wide_bytes = memory.bytes();
+        Self { block: Some(PackedBlock { memory, wide_bytes }), exchange, stream }
+    }
+
+    /// The same, whose content would have so many bytes if nothing in it were narrowed. Otherwise that is as many as it has.
+    pub fn of_wide_bytes(mut self, wide_bytes: u64) -> Self {
+        if let Some(block) = &mut self.block {
+            block.wide_bytes = wide_bytes;
+        }
+        self
+    }
+
     /// Where it begins.
     pub fn address(&self) -> u64 {
-        self.block.as_ref().map_or(0, RegionBlock::address)
+        self.block.as_ref().map_or(0, |block| block.memory.address())
     }
 
     /// How long it is: what was asked for, rounded up to a multiple of [`super::BLOCK_ALIGNMENT`].
     pub fn bytes(&self) -> u64 {
-        self.block.as_ref().map_or(0, RegionBlock::bytes)
+        self.block.as_ref().map_or(0, PackedBlock::bytes)
     }
 
     /// Sends it, when what its stream was given until now has happened.
@@ -371,7 +413,7 @@ impl OutgoingBlock {
     /// Faults of the device.
     pub fn push(mut self, destination: Destination) -> Result<()> {
         let Some(block) = self.block.take() else { return Ok(()) };
-        block.use_until_now(self.stream)?;
+        block.memory.use_until_now(self.stream)?;
         let Exchange { outbox, health, .. } = &*self.exchange;
         outbox.lock().packing.push(PushedBlock { block, destination, stream: self.stream });
         health.waker.wake();
@@ -382,7 +424,7 @@ impl OutgoingBlock {
 impl Drop for OutgoingBlock {
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            keep_until_used(block, self.stream);
+            keep_until_used(block.memory, self.stream);
         }
     }
 }

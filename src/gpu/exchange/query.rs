@@ -19,7 +19,8 @@ use super::{
     ExchangeId, ExchangeKey, QueryId,
     announcement::{Announcement, Announcements},
     inbox::{Inbox, InboxConsumer},
-    outbox::{Outbox, OutboxProducer},
+    link_meter::LinkMeter,
+    outbox::{Outbox, OutboxProducer, PackedBlock},
     waker::Waker,
 };
 use crate::device::ActivityLog;
@@ -45,10 +46,24 @@ pub struct ExchangeSpec {
     /// Its blocks are in so many groups of transfers on their way at most, at least 1, where the network's options are not to say that
     /// ([`super::NetworkOptions::groups_max`]). Ranks may differ.
     pub groups_max: Option<usize>,
+    /// When what this rank sends is narrowed. Ranks may differ: each block says what it is.
+    pub narrowing: Narrowing,
+}
+
+/// When integers are narrowed before they leave: to distances from the least one of a chunk, in as few bytes as the greatest has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Narrowing {
+    /// Never: nothing is done for it.
+    #[default]
+    Never,
+    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]).
+    OverSlowLinks,
+    /// In every chunk.
+    Always,
 }
 
 impl ExchangeSpec {
-    /// An exchange with so much for either box, whose blocks go as the network's options say.
+    /// An exchange with so much for either box, whose blocks go as the network's options say, not narrowed.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
         Self {
             id,
@@ -57,6 +72,7 @@ impl ExchangeSpec {
             block_bytes_max: None,
             is_gathered: true,
             groups_max: None,
+            narrowing: Narrowing::Never,
         }
     }
 }
@@ -66,6 +82,8 @@ impl ExchangeSpec {
 pub struct ExchangeMetrics {
     /// Bytes of blocks that were sent, once for each destination.
     pub sent_bytes: u64,
+    /// As many as those would have been without narrowing.
+    pub sent_wide_bytes: u64,
     /// How many blocks that were.
     pub sent_blocks: u64,
     /// Bytes of blocks that came.
@@ -84,6 +102,7 @@ pub struct ExchangeMetrics {
 #[derive(Default)]
 pub(super) struct Counters {
     sent_bytes: AtomicU64,
+    sent_wide_bytes: AtomicU64,
     sent_blocks: AtomicU64,
     received_bytes: AtomicU64,
     received_blocks: AtomicU64,
@@ -96,8 +115,9 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn note_sent(&self, bytes: u64) {
-        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(super) fn note_sent(&self, block: &PackedBlock) {
+        self.sent_bytes.fetch_add(block.bytes(), Ordering::Relaxed);
+        self.sent_wide_bytes.fetch_add(block.wide_bytes, Ordering::Relaxed);
         self.sent_blocks.fetch_add(1, Ordering::Relaxed);
         self.note_moved();
     }
@@ -132,6 +152,7 @@ impl Counters {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ExchangeMetrics {
             sent_bytes: of(&self.sent_bytes),
+            sent_wide_bytes: of(&self.sent_wide_bytes),
             sent_blocks: of(&self.sent_blocks),
             received_bytes: of(&self.received_bytes),
             received_blocks: of(&self.received_blocks),
@@ -218,6 +239,8 @@ pub(super) struct Exchange {
     pub(super) announcement: Announcement,
     /// Its blocks are in so many groups on their way at most.
     pub(super) groups_max: usize,
+    pub(super) narrowing: Narrowing,
+    pub(super) link: Arc<LinkMeter>,
 }
 
 impl Exchange {

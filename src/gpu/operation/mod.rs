@@ -5,6 +5,7 @@
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
+//! - `deal.rs`, `frame.rs`: rows dealt to ranks, and integers narrowed for that
 //! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as places in a dictionary, and chunks as Arrow
 //!   arrays on the host
 //! - `fault.rs`, `status.rs`: what kernels report, at once or later
@@ -26,6 +27,7 @@ mod chunks;
 mod codes;
 mod deal;
 mod fault;
+mod frame;
 mod group;
 mod join;
 mod key_filter;
@@ -45,6 +47,7 @@ mod traffic;
 pub(crate) use abi::Status;
 pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners};
 pub use fault::FaultReport;
+pub use frame::{Frame, WidenRange};
 pub use group::{Accumulation, Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
 pub(crate) use key_filter::BLOOM_BLOCK_WORDS;

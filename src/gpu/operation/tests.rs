@@ -1,6 +1,7 @@
 //! Operations on the emulated device against plain loops over the same values.
 
 mod deal;
+mod frame;
 mod key_filters;
 mod ranges;
 mod slots;

@@ -14,9 +14,9 @@ use super::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
         AssignRangePartitions, ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, DealRows,
         EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys,
-        KeyColumns, MarkRows, MeasureKeys, MeasureSortWords, MoveStrings, PlaceStrings, ProbeRows,
-        SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
-        TestFilterKeys, TextGroups, WritePairs,
+        KeyColumns, MarkRows, MeasureBounds, MeasureKeys, MeasureSortWords, MoveStrings, NarrowCells,
+        PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput,
+        SortDigits, TakeSlots, TestFilterKeys, TextGroups, WidenCells, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -91,6 +91,20 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let columns = columns.iter().take(column_count as usize);
             let bytes: u64 = columns.map(|column| 2 * cell(column)).sum();
             row_count * FLAG_BYTES + dealt * bytes
+        }
+        Kernel::MeasureBounds => {
+            let MeasureBounds { row_count, column_count, columns, .. } = read(arguments);
+            row_count * columns.iter().take(column_count as usize).map(cell).sum::<u64>()
+        }
+        Kernel::NarrowCells => {
+            let NarrowCells { row_count, column_count, columns, .. } = read(arguments);
+            let columns = columns.iter().take(column_count as usize);
+            row_count * columns.map(|column| cell(&column.source) + u64::from(column.width)).sum::<u64>()
+        }
+        Kernel::WidenCells => {
+            let WidenCells { range_count, ranges, .. } = read(arguments);
+            let ranges = ranges.iter().take(range_count as usize);
+            ranges.map(|range| range.row_count * u64::from(range.width + range.cell_bytes)).sum()
         }
         Kernel::HashKeys => {
             let HashKeys { keys, row_count, .. } = read(arguments);

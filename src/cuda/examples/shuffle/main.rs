@@ -11,7 +11,8 @@
 //! - `raw`: all-to-all of bytes through the communicator: each rank sends so many to others in a group, spread evenly
 //! - `first`: the first blocks that ranks send each other after they were connected, and those after them
 //! - `gather`: what a round costs that moves nothing: bytes of a control block told to all
-//! - `rows`: rows of columns of 8 bytes through an exchange: spread by the hash of the first one, packed, sent, unpacked; not with `--raw-only`
+//! - `rows`: rows of columns of 8 bytes through an exchange: spread by the hash of the first one, packed, sent, unpacked; not with `--raw-only`.
+//!   `narrowed`: values of 32 bits, which leave as such; `nothing to narrow`: of 64, which are looked at and leave as they are
 //!
 //! Links are GPUs that copy to each other (`p2p`), or through memory of the host (`host`: `NCCL_P2P_DISABLE=1`), about as fast as
 //! a network of 200 Gbit/s. A measurement that fails is named, with its reason, and the others go on; the program fails then. Every figure is that of the slowest rank. Bytes count once, where they are sent, and those that stay on

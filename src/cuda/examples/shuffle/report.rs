@@ -60,6 +60,10 @@ fn best(result: &Value) -> f64 {
     seconds(result).into_iter().fold(f64::INFINITY, f64::min)
 }
 
+fn figure(result: &Value, name: &str) -> f64 {
+    result[name].as_f64().unwrap_or(0.0)
+}
+
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -115,18 +119,19 @@ pub fn table(results: &[Value], options: &Options) -> String {
     };
     let _ = writeln!(
         table,
-        "\n{:34}{:>9}{:>9}{:>9}{:>9}{:>11}{:>11}",
-        "rows", "columns", "GB/s off", "of raw", "GB/s all", "sender s", "receiver s"
+        "\n{:34}{:>9}{:>9}{:>9}{:>9}{:>9}{:>11}{:>11}",
+        "rows", "columns", "GB/s off", "of raw", "GB/s all", "sent", "sender s", "receiver s"
     );
     for result in of("rows") {
         let rate = result["gb_s"].as_f64().unwrap_or(0.0);
         let _ = writeln!(
             table,
-            "{:34}{:>9}{rate:9.1}{:8.0}%{:9.1}{:11.3}{:11.3}",
+            "{:34}{:>9}{rate:9.1}{:8.0}%{:9.1}{:8.0}%{:11.3}{:11.3}",
             format!("{} {}", text(&result["links"]), text(&result["variant"])),
             text(&result["columns"]),
             100.0 * rate / raw(&result["links"]).max(f64::MIN_POSITIVE),
             result["rows_gb_s"].as_f64().unwrap_or(0.0),
+            100.0 * figure(result, "sent_bytes") / figure(result, "sent_wide_bytes").max(1.0),
             result["producers_waited_s"].as_f64().unwrap_or(0.0),
             result["consumers_waited_s"].as_f64().unwrap_or(0.0),
         );
@@ -134,6 +139,9 @@ pub fn table(results: &[Value], options: &Options) -> String {
     for failure in failures(results) {
         let _ = writeln!(table, "{failure}");
     }
-    let _ = writeln!(table, "(sender s, receiver s: seconds that these waited on rank 0 in the last run)");
+    let _ = writeln!(
+        table,
+        "(GB/s: of rows as they are; sent: bytes of blocks, of those without narrowing; sender s, receiver s: seconds that these waited on rank 0 in the last run)"
+    );
     table
 }

@@ -7,8 +7,8 @@ use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{CellType, Chunk, Column, DeviceMemory},
     exchange::{
-        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, InboxConsumer, NetworkOptions, QueryId,
-        ReceivedBlock, Routing,
+        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, InboxConsumer, Narrowing, NetworkOptions,
+        QueryId, ReceivedBlock, Routing,
     },
     operation::Queue,
 };
@@ -30,30 +30,51 @@ pub fn box_bytes(options: &Options) -> u64 {
     if options.is_emulated { EMULATED_BOX_BYTES } else { BOX_BYTES }
 }
 
-/// What is turned off.
+/// Bits of values that are narrowed: to half of their bytes.
+const NARROW_BITS: u32 = 32;
+
+/// What is turned off, or on.
 #[derive(Clone)]
 pub struct Variant {
     name: &'static str,
     columns: usize,
     /// Threads that send, each on a stream of its own.
     senders: usize,
+    narrowing: Narrowing,
+    /// Of each value.
+    value_bits: u32,
     network: NetworkOptions,
     nccl: NcclOptions,
 }
 
-/// All numbers of columns, then each technique turned off; in a registered region just as many columns as those have.
+/// All numbers of columns, not narrowed and narrowed, then each technique turned off, and what it costs to look for narrow values where there are none; in a registered region just as many columns as those have.
 pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
     let network = match options.is_emulated {
         true => NetworkOptions { block_bytes_max: MB, gather_bytes_min: MB, ..NetworkOptions::default() },
         false => NetworkOptions::default(),
     };
-    let with = |name, columns, network| Variant { name, columns, senders: 1, network, nccl };
+    let with = |name, columns, network| Variant {
+        name,
+        columns,
+        senders: 1,
+        narrowing: Narrowing::Never,
+        value_bits: u64::BITS,
+        network,
+        nccl,
+    };
     if nccl.registers_region {
         return vec![with("registered", VARIANT_COLUMNS, network)];
     }
     let small = NetworkOptions { block_bytes_max: 4 * MB, round_bytes_max: 16 * MB, ..network };
     let at_once = NetworkOptions { gather_bytes_min: 0, ..network };
     let of_columns = options.columns.iter().map(|columns| with("all", *columns, network));
+    let narrowed = |name, columns, value_bits| Variant {
+        narrowing: Narrowing::Always,
+        value_bits,
+        ..with(name, columns, network)
+    };
+    let of_narrow = options.columns.iter().map(|columns| narrowed("narrowed", *columns, NARROW_BITS));
+    let of_wide = narrowed("nothing to narrow", VARIANT_COLUMNS, u64::BITS);
     let one_group = NetworkOptions { groups_max: 1, ..network };
     let many_groups = NetworkOptions { groups_max: 4, ..network };
     let others = [
@@ -66,7 +87,7 @@ pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
     let others = others.map(|(name, network)| with(name, VARIANT_COLUMNS, network));
     let senders = [("two senders", 2), ("four senders", 4)];
     let senders = senders.map(|(name, senders)| Variant { senders, ..with(name, VARIANT_COLUMNS, network) });
-    of_columns.chain(others).chain(senders).collect()
+    of_columns.chain(of_narrow).chain([of_wide]).chain(others).chain(senders).collect()
 }
 
 /// Connects, and moves the rows of all ranks some times. What it fails with is a result too, which says why.
@@ -116,6 +137,8 @@ fn measure_or_fail(
     Ok(json!({
         "kind": "rows", "variant": variant.name, "columns": variant.columns, "bytes": off_rank,
         "rows_bytes": rows_bytes, "seconds": seconds, "blocks": metrics.sent_blocks,
+        "sent_bytes": metrics.sent_bytes, "sent_wide_bytes": metrics.sent_wide_bytes,
+        "link_gb_s": network.link().bytes_per_s().map(|bytes_per_s| bytes_per_s / 1e9),
         "producers_waited_s": metrics.producers_waited_us as f64 / 1e6,
         "consumers_waited_s": metrics.consumers_waited_us as f64 / 1e6,
     }))
@@ -128,10 +151,10 @@ fn shuffle(
     (query, chunks): (u64, u64),
     (row_count, variant): (usize, &Variant),
 ) -> Result<ExchangeMetrics> {
-    let Variant { columns, senders, .. } = *variant;
+    let Variant { columns, senders, narrowing, value_bits, .. } = *variant;
     let box_bytes = network.region().range().1 / 2 - 32 * MB;
     let box_bytes = box_bytes.min(BOX_BYTES);
-    let spec = ExchangeSpec::new(ExchangeId(0), box_bytes);
+    let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), box_bytes) };
     let opened = network.open_query(QueryId(query), &[spec], StopFlag::default());
     let mut open = opened.inspect_err(|error| {
         // Where the network has failed the others know.
@@ -144,7 +167,7 @@ fn shuffle(
             let count = (sender..chunks).step_by(senders).count();
             scope.spawn(move || -> Result<()> {
                 let queue = Queue::new(memory)?;
-                let chunk = chunk(&queue, row_count, columns)?;
+                let chunk = chunk(&queue, row_count, (columns, value_bits))?;
                 for _ in 0..count {
                     let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
                     drop(producer.send_to_others(&queue, &chunk, &routing)?);
@@ -173,14 +196,15 @@ fn receive(consumer: &InboxConsumer, memory: &DeviceMemory, columns: usize) -> R
         if blocks.is_empty() {
             return Ok(());
         }
-        drop(ReceivedBlock::unpack(blocks, &queue, &types)?);
+        ReceivedBlock::unpack(blocks, &queue, &types)?.try_for_each(|chunk| chunk.map(drop))?;
     }
 }
 
-/// Columns of numbers, each with memory of its own.
-fn chunk(queue: &Queue, row_count: usize, columns: usize) -> Result<Chunk> {
+/// Columns of numbers of so many bits, each with memory of its own.
+fn chunk(queue: &Queue, row_count: usize, (columns, value_bits): (usize, u32)) -> Result<Chunk> {
     let (memory, stream) = (queue.memory(), queue.stream());
-    let keys: Vec<u64> = (0..row_count as u64).map(|row| row.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    let key = |row: u64| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - value_bits);
+    let keys: Vec<u64> = (0..row_count as u64).map(key).collect();
     let keys = memory.upload(&keys, stream)?;
     let column = |values| Column {
         data_type: DataType::Int64,

@@ -6,7 +6,7 @@ use arrow::util::display::ArrayFormatter;
 use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{Buffer, CellType, Chunk, Column, StringCell},
-    exchange::{ExchangeId, ExchangeSpec, QueryId, Rank, ReceivedBlock, Routing},
+    exchange::{ExchangeId, ExchangeSpec, Narrowing, QueryId, Rank, ReceivedBlock, Routing},
     operation::{Queue, column_schema, to_arrow},
 };
 use pystachio_plan::{DataType, Result};
@@ -91,12 +91,14 @@ fn lines(queue: &Queue, chunk: &Chunk) -> Vec<String> {
         .collect()
 }
 
-/// Spreads rows by their keys; what came is compared with what all ranks sent.
+/// Spreads rows by their keys, narrowed on some ranks or not; what came is compared with what all ranks sent.
 pub fn move_rows(member: &Member, folder: &Path) {
     let network = network(member, options());
     say(member, "connected");
-    let spec = ExchangeSpec::new(ExchangeId(0), 4 << 20);
     for query in 0..3 {
+        let is_narrowed = (query + u64::from(member.rank.0)) % 2 == 1;
+        let narrowing = if is_narrowed { Narrowing::Always } else { Narrowing::Never };
+        let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), 4 << 20) };
         let mut open = network.open_query(QueryId(query), &[spec], StopFlag::default()).unwrap();
         let producer = open.take_outbox(ExchangeId(0)).unwrap();
         let (sender, rank) = (member.clone(), member.rank.place());
@@ -117,7 +119,9 @@ pub fn move_rows(member: &Member, folder: &Path) {
         let queue = Queue::new(&member.memory(MEMORY_BYTES)).unwrap();
         let mut received = Vec::new();
         while let Some(block) = consumer.take(queue.stream()).unwrap() {
-            received.extend(lines(&queue, &ReceivedBlock::unpack(vec![block], &queue, &types()).unwrap()));
+            for chunk in ReceivedBlock::unpack(vec![block], &queue, &types()).unwrap() {
+                received.extend(lines(&queue, &chunk.unwrap()));
+            }
         }
         sending.join().unwrap().unwrap();
         open.finish().unwrap();

@@ -32,6 +32,7 @@ use crate::exchange::{
         ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
         ExchangeEntry,
     },
+    outbox::PackedBlock,
     patience::Patience,
     query::{Exchange, QueryHealth},
     region::RegionBlock,
@@ -53,7 +54,7 @@ struct Group {
     exchanges: Vec<ExchangeKey>,
     /// When its transfers began.
     begun: Instant,
-    sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<RegionBlock>>)>,
+    sent: Vec<(Rank, Arc<Exchange>, Vec<Arc<PackedBlock>>)>,
     received: Vec<(Arc<Exchange>, Rank, RegionBlock)>,
     patience: Patience,
 }
@@ -78,6 +79,8 @@ pub(super) struct NetworkThread {
     /// On their way, oldest first.
     groups: VecDeque<Group>,
     groups_over: u64,
+    /// When transfers were found to be over last.
+    last_over: Option<Instant>,
     /// Queries that all ranks have ended, which end here when so many groups are over.
     ending: Vec<(u64, Arc<QueryHealth>)>,
     last_told: ControlBlock,
@@ -127,6 +130,7 @@ impl NetworkThread {
             exchanges: BTreeMap::new(),
             groups: VecDeque::new(),
             groups_over: 0,
+            last_over: None,
             ending: Vec::new(),
             last_told: ControlBlock::default(),
             are_queries_anywhere: false,
@@ -157,7 +161,8 @@ impl NetworkThread {
         let stream = self.communicator.stream();
         // The network may read and write until then.
         for group in self.groups.drain(..) {
-            let blocks = group.sent.iter().flat_map(|(_, _, blocks)| blocks.iter().map(|block| &**block));
+            let blocks =
+                group.sent.iter().flat_map(|(_, _, blocks)| blocks.iter().map(|block| &block.memory));
             for block in blocks.chain(group.received.iter().map(|(_, _, block)| block)) {
                 if let Err(error) = block.use_until_now(stream) {
                     tracing::error!("{error}");
@@ -310,21 +315,26 @@ impl NetworkThread {
     /// Hands over what has come, and lets go of what was sent.
     fn look_at_groups(&mut self, now: Instant) -> Result<()> {
         let over = self.communicator.poll_transfers()?;
+        let oldest = self.groups.front().map(|group| group.begun);
+        let has_more = self.groups_over < over;
+        let (mut sent_bytes, mut received_bytes) = (0, 0);
         while self.groups_over < over {
             let Some(group) = self.groups.pop_front() else { break };
             self.groups_over += 1;
             for (to, exchange, blocks) in group.sent {
                 if to != self.rank {
                     let bytes = blocks.iter().map(|block| block.bytes()).sum();
+                    sent_bytes += bytes;
                     exchange.counters.note_transfer(ActivityKind::Send, bytes, group.begun);
                 }
-                blocks.iter().for_each(|block| exchange.counters.note_sent(block.bytes()));
+                blocks.iter().for_each(|block| exchange.counters.note_sent(block));
                 drop(blocks);
                 exchange.outbox.note_sent();
             }
             for (exchange, from, block) in group.received {
                 exchange.counters.note_received(block.bytes());
                 if from != self.rank {
+                    received_bytes += block.bytes();
                     exchange.counters.note_transfer(ActivityKind::Receive, block.bytes(), group.begun);
                 }
                 exchange.inbox.deliver(from, block);
@@ -332,6 +342,12 @@ impl NetworkThread {
             if let Some(next) = self.groups.front_mut() {
                 next.patience.renew(now);
             }
+        }
+        if let Some(oldest) = oldest.filter(|_| has_more) {
+            // Groups follow one another: what was on its way at the last look is over since then.
+            let begun = self.last_over.map_or(oldest, |last_over| last_over.max(oldest));
+            self.shared.link.note(sent_bytes.max(received_bytes), now.saturating_duration_since(begun));
+            self.last_over = Some(now);
         }
         match self.groups.front_mut().is_some_and(|group| group.patience.is_over(now)) {
             true => Err(self.silence(Awaited::Transfers)),
@@ -528,7 +544,7 @@ fn move_blocks(
         let blocks = exchange.outbox.take(other, count);
         sends.extend(blocks.iter().map(|block| SendPart {
             to: other,
-            address: block.address(),
+            address: block.memory.address(),
             bytes: block.bytes(),
         }));
         if !blocks.is_empty() {

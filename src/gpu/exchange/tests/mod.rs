@@ -3,6 +3,7 @@
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
+//! - `narrowing.rs`: rows that leave narrowed
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
@@ -12,6 +13,7 @@ mod failures;
 mod faulty;
 mod groups;
 mod movement;
+mod narrowing;
 mod rows;
 mod sockets;
 mod warm_up;
@@ -214,6 +216,12 @@ impl TestRank {
         let spec = |exchange: &u32| ExchangeSpec::new(ExchangeId(*exchange), BOX_BYTES);
         let specs: Vec<ExchangeSpec> = exchanges.iter().map(spec).collect();
         self.network.open_query(QueryId(query), &specs, stop)
+    }
+
+    /// Opens an exchange that is narrowed or not.
+    fn open_narrowed(&self, query: u64, narrowing: Narrowing) -> Result<QueryExchanges> {
+        let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) };
+        self.network.open_query(QueryId(query), &[spec], StopFlag::default())
     }
 
     fn stream(&self) -> StreamLease {

@@ -25,7 +25,7 @@ fn rows(numbers: &mut Numbers, count: usize) -> Vec<Row> {
     (0..count).map(|_| row()).collect()
 }
 
-fn column<T: bytemuck::Pod>(
+pub(super) fn column<T: bytemuck::Pod>(
     queue: &Queue,
     data_type: &DataType,
     cells: &[T],
@@ -73,7 +73,12 @@ fn chunk_of(queue: &Queue, rows: &[Row]) -> Chunk {
 
 /// A line a row of a chunk.
 fn lines(queue: &Queue, chunk: &Chunk) -> Vec<String> {
-    let batch = to_arrow(queue, chunk, &column_schema(&types())).unwrap();
+    lines_of(queue, chunk, &types())
+}
+
+/// A line a row of a chunk of columns of some types.
+pub(super) fn lines_of(queue: &Queue, chunk: &Chunk, types: &[DataType]) -> Vec<String> {
+    let batch = to_arrow(queue, chunk, &column_schema(types)).unwrap();
     let columns: Vec<_> = batch
         .columns()
         .iter()
@@ -84,8 +89,17 @@ fn lines(queue: &Queue, chunk: &Chunk) -> Vec<String> {
         .collect()
 }
 
+/// A line a row of blocks.
+fn lines_of_blocks(queue: &Queue, blocks: Vec<ReceivedBlock>) -> Result<Vec<String>> {
+    let mut received = Vec::new();
+    for chunk in ReceivedBlock::unpack(blocks, queue, &types())? {
+        received.extend(lines(queue, &chunk?));
+    }
+    Ok(received)
+}
+
 /// A queue for a query of a rank.
-fn query_queue(rank: &TestRank) -> Queue {
+pub(super) fn query_queue(rank: &TestRank) -> Queue {
     Queue::new(&DeviceMemory::new(rank.memory.platform().clone(), 64 << 20)).unwrap()
 }
 
@@ -105,9 +119,11 @@ struct Moved {
     kept_count: usize,
 }
 
-/// Moves rows, those that stay on their rank by the network too or not, and those that come one block after another or all that are there.
+/// Moves rows, those that stay on their rank by the network too or not, and those that come one block after another or all that are there. Ranks
+/// differ in whether they narrow what they send.
 fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Moved> {
-    let mut open = rank.open(1, &[0])?;
+    let is_narrowed = (seed / 2 + u64::from(rank.rank.0)) % 2 == 0;
+    let mut open = rank.open_narrowed(1, if is_narrowed { Narrowing::Always } else { Narrowing::Never })?;
     let first = open.take_outbox(ExchangeId(0))?;
     let consumer = open.take_inbox(ExchangeId(0))?;
     let spawn = |number: u64| {
@@ -152,7 +168,7 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Mo
         }
         let is_own = |block: &ReceivedBlock| block.from() == rank.rank;
         assert!(!(keeps_own && blocks.iter().any(is_own)), "a block of one's own");
-        received.extend(lines(&queue, &ReceivedBlock::unpack(blocks, &queue, &types())?));
+        received.extend(lines_of_blocks(&queue, blocks)?);
     }
     let (mut sent, mut kept_count) = (Vec::new(), 0);
     for thread in threads {
@@ -165,7 +181,7 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Mo
     Ok(Moved { sent, received, kept_count })
 }
 
-fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
+pub(super) fn sorted(lines: impl Iterator<Item = String>) -> Vec<String> {
     let mut lines: Vec<String> = lines.collect();
     lines.sort();
     lines
@@ -266,7 +282,7 @@ fn a_row_that_no_block_has_room_for_is_an_error_and_a_large_chunk_is_several_blo
     let queue = query_queue(&ranks[0]);
     let (mut received, mut blocks) = (Vec::new(), 0);
     while let Some(block) = consumer.take(queue.stream()).unwrap() {
-        received.extend(lines(&queue, &ReceivedBlock::unpack(vec![block], &queue, &types()).unwrap()));
+        received.extend(lines_of_blocks(&queue, vec![block]).unwrap());
         blocks += 1;
     }
     sending.join().unwrap();
@@ -341,7 +357,10 @@ fn blocks_are_unpacked_at_once() {
         block_count += 1;
     }
     log.take();
-    let chunk = ReceivedBlock::unpack(blocks, &watched, &types()).unwrap();
+    let types = types();
+    let mut chunks = ReceivedBlock::unpack(blocks, &watched, &types).unwrap();
+    let chunk = chunks.next().unwrap().unwrap();
+    assert!(chunks.next().is_none());
     let downloads = log.take().iter().filter(|noted| noted.activity.kind == ActivityKind::Download).count();
     received.extend(lines(&watched, &chunk));
     assert_eq!((received, block_count), (expected, 5));

@@ -358,6 +358,7 @@ fn count_moved(query: &Query) {
             sent_rows: operator.counter("rows_sent"),
             kept_rows,
             sent_bytes: moved.sent_bytes,
+            sent_wide_bytes: moved.sent_wide_bytes,
             received_rows: operator.row_count.unwrap_or(0).saturating_sub(kept_rows),
             received_bytes: moved.received_bytes,
             moving_us: moved.moving_us,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
-use pystachio_plan::{Error, ErrorKind, ExchangeSettings, Result, SeenFiles};
+use pystachio_plan::{Error, ErrorKind, ExchangeCompression, ExchangeSettings, Result, SeenFiles};
 use tokio::sync::watch;
 
 use super::{
@@ -28,7 +28,9 @@ use super::{
 };
 use crate::{
     device::Claim,
-    exchange::{ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, QueryExchanges, QueryId, Rank},
+    exchange::{
+        ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, Narrowing, QueryExchanges, QueryId, Rank,
+    },
     execution::query::{Query, StartedWork, failure_of_panic},
 };
 
@@ -228,6 +230,7 @@ impl Exchanges {
         let spec = |id| ExchangeSpec {
             is_gathered: self.settings.gathering,
             groups_max: Some(usize::from(self.settings.groups_max)),
+            narrowing: narrowing(self.settings.compression),
             ..spec_of(id, count, memory)
         };
         let of_rows = state.planned.iter().map(|planned| planned.id);
@@ -401,6 +404,15 @@ impl Drop for Exchanges {
     fn drop(&mut self) {
         let never_begun = || Error::new(ErrorKind::Cancelled, "the query was given up before it had begun");
         self.refuse(&self.failure.get().cloned().unwrap_or_else(never_begun));
+    }
+}
+
+/// When what leaves is narrowed.
+fn narrowing(compression: ExchangeCompression) -> Narrowing {
+    match compression {
+        ExchangeCompression::Auto => Narrowing::OverSlowLinks,
+        ExchangeCompression::On => Narrowing::Always,
+        ExchangeCompression::Off => Narrowing::Never,
     }
 }
 

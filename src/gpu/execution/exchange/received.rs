@@ -146,14 +146,15 @@ impl ReceivedRows {
             if blocks.is_empty() {
                 break;
             }
-            let chunk = ReceivedBlock::unpack(blocks, &driver.queue, &self.types)?;
-            let refused = match self.hold(driver, chunk)? {
-                Offer::Taken => continue,
-                Offer::Unwanted => return Ok(SpilledPart::default()),
-                Offer::Refused(chunk) => chunk,
-            };
-            driver.count("rows_spilled", refused.row_count as u64);
-            spilling.push(driver, &mut claim, refused)?;
+            for chunk in ReceivedBlock::unpack(blocks, &driver.queue, &self.types)? {
+                let refused = match self.hold(driver, chunk?)? {
+                    Offer::Taken => continue,
+                    Offer::Unwanted => return Ok(SpilledPart::default()),
+                    Offer::Refused(chunk) => chunk,
+                };
+                driver.count("rows_spilled", refused.row_count as u64);
+                spilling.push(driver, &mut claim, refused)?;
+            }
         }
         drop(inbox);
         let spilled = spilling.finish(driver)?;

@@ -153,16 +153,17 @@ impl SharedKeys {
                 break;
             }
             let queue = &driver.queue;
-            let Some(chunks) = &mut held else { continue };
-            let chunk = ReceivedBlock::unpack(blocks, queue, &self.types)?;
-            let (mark, keys) = chunk.columns.split_last().ok_or_else(no_mark)?;
-            end_count += queue.select(&mark.values, chunk.row_count)?.count;
-            measured.add(queue, keys, chunk.row_count)?;
-            if !try_grow(&mut claim, &chunk) {
-                held = None;
-                continue;
+            for chunk in ReceivedBlock::unpack(blocks, queue, &self.types)? {
+                let Some(chunks) = &mut held else { break };
+                let chunk = chunk?;
+                let (mark, keys) = chunk.columns.split_last().ok_or_else(no_mark)?;
+                end_count += queue.select(&mark.values, chunk.row_count)?.count;
+                measured.add(queue, keys, chunk.row_count)?;
+                match try_grow(&mut claim, &chunk) {
+                    true => chunks.push(chunk),
+                    false => held = None,
+                }
             }
-            chunks.push(chunk);
         }
         let Some(chunks) = held.filter(|_| end_count == rank_count) else { return Ok(()) };
         let queue = &driver.queue;

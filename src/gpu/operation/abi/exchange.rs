@@ -1,4 +1,4 @@
-//! Rows dealt to ranks: kernels/abi/exchange.h.
+//! Rows dealt to ranks, and integers narrowed for it: kernels/abi/exchange.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -85,3 +85,111 @@ pub struct DealRows {
     pub blocks: [DealtBlock; DEALT_BLOCKS_MAX],
 }
 const _: () = assert!(size_of::<DealRows>() == 3048);
+
+/// Columns of one launch of `measure_bounds`, and of `narrow_cells`.
+pub const FRAMED_COLUMNS_MAX: usize = 16;
+/// Rows that a block of `widen_cells` handles.
+pub const WIDEN_TILE_ROWS: u64 = 4096;
+/// Ranges of one launch of `widen_cells`.
+pub const WIDENED_RANGES_MAX: usize = 64;
+
+/// Between which values the integers of a column lie, written by `measure_bounds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct ValueBounds {
+    /// `i64::MAX` of no value.
+    pub least: i64,
+    /// `i64::MIN` of no value.
+    pub greatest: i64,
+    /// 1 if a value has more than 64 bits; the others tell nothing then.
+    pub beyond: u64,
+}
+const _: () = assert!(size_of::<ValueBounds>() == 24);
+
+impl ValueBounds {
+    /// Of no value.
+    pub const NONE: Self = Self { least: i64::MAX, greatest: i64::MIN, beyond: 0 };
+}
+
+/// Arguments of `measure_bounds`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct MeasureBounds {
+    /// A [`ValueBounds`] a column, of no value before.
+    pub bounds: u64,
+    /// Rows.
+    pub row_count: u64,
+    /// Columns.
+    pub column_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Of bool and integers.
+    pub columns: [ColumnView; FRAMED_COLUMNS_MAX],
+}
+const _: () = assert!(size_of::<MeasureBounds>() == 408);
+
+/// A column of which each value is at least a base, and less than 256 ^ width more.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct NarrowedColumn {
+    /// Of bool or integers.
+    pub source: ColumnView,
+    /// Distances.
+    pub values: u64,
+    /// What they are from.
+    pub base: i64,
+    /// Bytes of a distance: 1, 2, 4 or 8.
+    pub width: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<NarrowedColumn>() == 48);
+
+/// Arguments of `narrow_cells`.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct NarrowCells {
+    /// Rows.
+    pub row_count: u64,
+    /// Columns.
+    pub column_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is narrowed.
+    pub columns: [NarrowedColumn; FRAMED_COLUMNS_MAX],
+}
+const _: () = assert!(size_of::<NarrowCells>() == 784);
+
+/// Rows of a column whose cells are made of distances from a base.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct WidenedRange {
+    /// Distances.
+    pub source: u64,
+    /// Cells.
+    pub target: u64,
+    /// Rows, more than 0.
+    pub row_count: u64,
+    /// Tiles of the ranges before.
+    pub first_tile: u64,
+    /// What distances are from.
+    pub base: i64,
+    /// Bytes of a distance: 0, 1, 2, 4 or 8.
+    pub width: u32,
+    /// Bytes of a cell.
+    pub cell_bytes: u32,
+}
+const _: () = assert!(size_of::<WidenedRange>() == 48);
+
+/// Arguments of `widen_cells`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct WidenCells {
+    /// Ranges.
+    pub range_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is widened.
+    pub ranges: [WidenedRange; WIDENED_RANGES_MAX],
+}
+const _: () = assert!(size_of::<WidenCells>() == 3080);

@@ -16,7 +16,8 @@ use crate::{
 };
 pub use exchange::{
     AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
-    DealtBlock, DealtPart,
+    DealtBlock, DealtPart, FRAMED_COLUMNS_MAX, MeasureBounds, NarrowCells, NarrowedColumn, ValueBounds,
+    WIDEN_TILE_ROWS, WIDENED_RANGES_MAX, WidenCells, WidenedRange,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,

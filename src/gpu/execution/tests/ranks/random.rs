@@ -1,6 +1,8 @@
 //! Plans at random, with costs at random so that rows change ranks now here and now there, and settings of exchanges at random.
 
-use pystachio_plan::{EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeSettings, Function, Value};
+use pystachio_plan::{
+    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, Function, Value,
+};
 
 use super::*;
 
@@ -204,6 +206,10 @@ impl Generator<'_> {
     fn exchange(&mut self) -> ExchangeSettings {
         ExchangeSettings {
             broadcast_choice: self.chance(70),
+            compression: match self.chance(50) {
+                true => ExchangeCompression::On,
+                false => ExchangeCompression::Off,
+            },
             filters: self.chance(70),
             gathering: self.chance(50),
             groups_max: 1 + self.random.below(u64::from(EXCHANGE_GROUPS_MAX)) as u8,

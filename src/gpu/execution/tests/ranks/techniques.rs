@@ -1,7 +1,8 @@
 //! Every technique of exchanges that can be done without: the same rows and errors, and that it is really done without.
 
 use pystachio_plan::{
-    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ErrorKind, ExchangeSettings, Function, Value,
+    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ErrorKind, ExchangeCompression, ExchangeSettings,
+    ExchangeTraffic, Function, Value,
 };
 
 use super::*;
@@ -12,9 +13,11 @@ fn technique(change: fn(&mut ExchangeSettings)) -> ExchangeSettings {
     settings
 }
 
-fn techniques() -> [(&'static str, ExchangeSettings); 9] {
+fn techniques() -> [(&'static str, ExchangeSettings); 11] {
     [
         ("no choice of a broadcast", technique(|settings| settings.broadcast_choice = false)),
+        ("compression", technique(|settings| settings.compression = ExchangeCompression::On)),
+        ("no compression", technique(|settings| settings.compression = ExchangeCompression::Off)),
         ("no filters", technique(|settings| settings.filters = false)),
         ("no gathering", technique(|settings| settings.gathering = false)),
         ("one group", technique(|settings| settings.groups_max = 1)),
@@ -137,6 +140,25 @@ fn without_the_choice_of_a_broadcast_nothing_is_chosen() {
     };
     assert_eq!(choices(ExchangeSettings::default()), 4);
     assert_eq!(choices(technique(|settings| settings.broadcast_choice = false)), 0);
+}
+
+#[test]
+fn compressed_rows_are_fewer_bytes_and_metrics_say_of_how_many() {
+    let (left, right) = (table(81, 3000), table(82, 1500));
+    let make = || counted_join(JoinKind::Inner, [left.scan(0), right.scan(10)], (int64(0), int64(10)));
+    let sent = |compression| {
+        let settings =
+            ExchangeSettings { compression, broadcast_choice: false, ..ExchangeSettings::default() };
+        let metrics = run(shuffling(2), make(), settings).unwrap().metrics;
+        let sum = |of: fn(&ExchangeTraffic) -> u64| metrics.exchanges.iter().map(of).sum::<u64>();
+        (sum(|traffic| traffic.sent_bytes), sum(|traffic| traffic.sent_wide_bytes))
+    };
+    let (bytes, wide_bytes) = sent(ExchangeCompression::Off);
+    assert_eq!(bytes, wide_bytes);
+    let (narrow_bytes, wide_bytes) = sent(ExchangeCompression::On);
+    // Blocks are small: what their heads and parts are rounded up to is much of them.
+    assert!(narrow_bytes * 5 < wide_bytes * 4, "{narrow_bytes} of {wide_bytes}");
+    assert!(narrow_bytes * 5 < bytes * 4, "{narrow_bytes}, without compression {bytes}");
 }
 
 #[test]

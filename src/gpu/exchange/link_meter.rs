@@ -1,0 +1,108 @@
+//! How fast the link to other ranks is, from what queries move over it.
+//!
+//! ```text
+//! transfers: bytes, time ─┬─► window: 64 MB and 5 ms at least ─┐
+//!                         └─► window …                         ├─► the fastest of all
+//!                                                              ┘
+//! ```
+//!
+//! A rank that waits for others makes a window slow, and so does what a GPU does for the first time; nothing makes one faster than the link is by
+//! more than a look's interval. So the fastest window counts, and none is believed before there are some.
+//!
+//! Deliberately absent: probes. What no query has moved is not known, and a link of which nothing is known is not slow.
+
+use std::{sync::Mutex, time::Duration};
+
+use pystachio_engine::locking::lock_whole;
+
+/// What a window has at least: some groups of transfers.
+const WINDOW_BYTES_MIN: u64 = 64 << 20;
+/// And takes at least: five times the longest pause between looks, so that it is measured to a fifth.
+const WINDOW_TIME_MIN: Duration = Duration::from_millis(5);
+/// So many windows are measured before the fastest is believed: half a gigabyte.
+const WINDOWS_MIN: u32 = 8;
+/// A link that moves fewer bytes a second each way is slow.
+///
+/// To narrow a cell of 8 bytes to 4 it is read twice and written once here, and read and written once there: with the distances some 40 bytes
+/// of a GPU's memory, where 32 are moved without narrowing. At 2 TB/s those 8 more are 4 ps, and the passes of their own at worst 20 ps. A link saves
+/// 4 bytes: 16 ps at 250 GB/s, where nothing is gained, and 80 at 50 GB/s, four times what it costs. Links between GPUs of one host measured
+/// 160 to 360 GB/s, those through memory of the host and networks of 200 Gbit/s 23: none lies near.
+const SLOW_BYTES_PER_S: f64 = 50e9;
+
+/// A rank's measurements since it was connected.
+#[derive(Debug, Default)]
+pub struct LinkMeter {
+    /// Whole wherever a panic leaves it: numbers.
+    state: Mutex<LinkState>,
+}
+
+#[derive(Debug, Default)]
+struct LinkState {
+    window_bytes: u64,
+    window_time: Duration,
+    window_count: u32,
+    fastest_bytes_per_s: f64,
+}
+
+impl LinkMeter {
+    /// Notes that so many bytes went to other ranks, or came from them, whichever is more, in a time in which transfers were on their way.
+    pub fn note(&self, bytes: u64, time: Duration) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = lock_whole(&self.state);
+        state.window_bytes += bytes;
+        state.window_time += time;
+        if state.window_bytes < WINDOW_BYTES_MIN || state.window_time < WINDOW_TIME_MIN {
+            return;
+        }
+        let bytes_per_s = state.window_bytes as f64 / state.window_time.as_secs_f64();
+        *state = LinkState {
+            window_count: state.window_count.saturating_add(1),
+            fastest_bytes_per_s: state.fastest_bytes_per_s.max(bytes_per_s),
+            ..LinkState::default()
+        };
+    }
+
+    /// Bytes a second that the link moves each way, once that is known.
+    pub fn bytes_per_s(&self) -> Option<f64> {
+        let state = lock_whole(&self.state);
+        (state.window_count >= WINDOWS_MIN).then_some(state.fastest_bytes_per_s)
+    }
+
+    /// Whether the link is known to be slow.
+    pub fn is_slow(&self) -> bool {
+        self.bytes_per_s().is_some_and(|bytes_per_s| bytes_per_s < SLOW_BYTES_PER_S)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_link_is_slow_when_its_fastest_window_is() {
+        let meter = LinkMeter::default();
+        // 25 GB/s: each window has 125 MB.
+        (0..39).for_each(|_| meter.note(25_000_000, MS));
+        assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
+        meter.note(25_000_000, MS);
+        let measured = meter.bytes_per_s().unwrap();
+        assert!((measured / 25e9 - 1.0).abs() < 1e-6 && meter.is_slow(), "{measured}");
+        // A rank that waits for others is no slow link.
+        (0..5).for_each(|_| meter.note(200_000_000, MS));
+        (0..100).for_each(|_| meter.note(64 << 20, 1000 * MS));
+        assert!((meter.bytes_per_s().unwrap() / 200e9 - 1.0).abs() < 1e-6 && !meter.is_slow());
+    }
+
+    #[test]
+    fn little_that_moves_tells_nothing() {
+        let meter = LinkMeter::default();
+        // Short ones, of which two may have been found over at once, and slow ones.
+        (0..1000).for_each(|_| meter.note(1 << 20, MS / 1000));
+        (0..50).for_each(|_| meter.note(1 << 20, 100 * MS));
+        assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
+    }
+}
