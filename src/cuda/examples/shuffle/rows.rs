@@ -47,7 +47,8 @@ pub struct Variant {
     nccl: NcclOptions,
 }
 
-/// All numbers of columns, not narrowed and narrowed, then each technique turned off, and what it costs to look for narrow values where there are none; in a registered region just as many columns as those have.
+/// All numbers of columns, not narrowed and narrowed; what it costs to look for narrow values where there are none; then each technique turned
+/// off. In a registered region just as many columns as those have.
 pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
     let network = match options.is_emulated {
         true => NetworkOptions { block_bytes_max: MB, gather_bytes_min: MB, ..NetworkOptions::default() },
