@@ -1,4 +1,4 @@
-//! How fast the link to other ranks is, from what queries move over it.
+//! How fast the link to other ranks is, from what ranks move when they are connected and queries after that.
 //!
 //! ```text
 //! transfers: bytes, time ─┬─► window: 64 MB and 5 ms at least ─┐
@@ -9,7 +9,7 @@
 //! A rank that waits for others makes a window slow, and so does what a GPU does for the first time; nothing makes one faster than the link is by
 //! more than a look's interval. So the fastest window counts, and none is believed before there are some.
 //!
-//! Deliberately absent: probes. What no query has moved is not known, and a link of which nothing is known is not slow.
+//! Deliberately absent: what moves when ranks are connected (`warm_up.rs`). A link of which nothing is known is not slow.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -64,6 +64,13 @@ impl LinkMeter {
         };
     }
 
+    /// Takes it that the link moves at least so many bytes a second each way.
+    pub fn know(&self, bytes_per_s: f64) {
+        let mut state = lock_whole(&self.state);
+        state.fastest_bytes_per_s = state.fastest_bytes_per_s.max(bytes_per_s);
+        state.window_count = state.window_count.max(WINDOWS_MIN);
+    }
+
     /// Bytes a second that the link moves each way, once that is known.
     pub fn bytes_per_s(&self) -> Option<f64> {
         let state = lock_whole(&self.state);
@@ -81,6 +88,16 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_known_of_a_link_from_the_beginning_counts_at_once() {
+        let meter = LinkMeter::default();
+        assert!(!meter.is_slow());
+        meter.know(20e9);
+        assert!(meter.is_slow());
+        meter.know(120e9);
+        assert_eq!((meter.is_slow(), meter.bytes_per_s()), (false, Some(120e9)));
+    }
 
     #[test]
     fn a_link_is_slow_when_its_fastest_window_is() {

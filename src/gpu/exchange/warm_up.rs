@@ -9,6 +9,9 @@
 //! memory, mapped here, and the kernels that move bytes, which a driver loads when they are launched. The first query of an engine took 180 ms
 //! longer on two H100s than on one, and those after it did not. So ranks send each other something before anybody is told that they are connected.
 //!
+//! The same moves tell how fast the link is: some more of them, of which the fastest counts. A move of this size takes long against a look, over a
+//! link of 25 GB/s, and is over too soon to be more than a lower bound over NVLink.
+//!
 //! Invariants: it is what blocks use: the same calls, the stream of the communicator, memory of the region. All ranks send as much to each other one.
 //! Nobody reads what came, so that all of it may come to one place. Whatever waits for a rank has a time limit.
 //!
@@ -34,9 +37,13 @@ use super::{
 const WARM_UP_BYTES_MAX: u64 = 16 << 20;
 /// Pause between looks: what a query would wait for is a hundred times as long.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// And where a move is measured: a thirtieth of what it takes over a link of 25 GB/s.
+const MEASURED_LOOK_INTERVAL: Duration = Duration::from_micros(20);
+/// Moves that are measured. Ranks begin the first of them at different times.
+const MEASURED_MOVES: usize = 4;
 
 /// Moves as much as a block has between each two ranks, both ways at once, and waits for that, as all ranks do. `block_bytes_max` is the
-/// network's, the same on all ranks.
+/// network's, the same on all ranks. Returns how many bytes a second went from this rank to others, at least; nothing if there are no others.
 ///
 /// # Errors
 ///
@@ -47,21 +54,38 @@ pub fn warm_up(
     region: &ExchangeRegion,
     block_bytes_max: u64,
     limit: Duration,
-) -> Result<()> {
+) -> Result<Option<f64>> {
     if communicator.rank_count() == 1 {
-        return Ok(());
+        return Ok(None);
     }
     let mut patience = Patience::new(limit, Instant::now());
     let bytes = block_bytes_max.min(WARM_UP_BYTES_MAX);
     let reserved = region.use_on(communicator.stream()).and_then(|()| reserve(region, bytes, &mut patience));
     let blocks = reserved.inspect_err(|error| communicator.abort(error))?;
-    let moved = move_blocks(communicator, &blocks, &mut patience);
+    let moved = move_blocks(communicator, &blocks, LOOK_INTERVAL, &mut patience)
+        .and_then(|()| measure(communicator, &blocks, &mut patience));
     if let Err(error) = &moved {
         communicator.abort(error);
         // The network may read and write until its stream has come to an end.
         blocks.into_iter().for_each(|block| keep_until_used(block, communicator.stream()));
     }
-    moved
+    moved.map(Some)
+}
+
+/// Moves the blocks some times more. Returns the bytes a second that left this rank in the fastest of these moves.
+fn measure(
+    communicator: &mut dyn Communicator,
+    blocks: &[RegionBlock; 2],
+    patience: &mut Patience,
+) -> Result<f64> {
+    let bytes = blocks[0].bytes() * (communicator.rank_count() as u64 - 1);
+    let mut fastest = Duration::MAX;
+    for _ in 0..MEASURED_MOVES {
+        let begun = Instant::now();
+        move_blocks(communicator, blocks, MEASURED_LOOK_INTERVAL, patience)?;
+        fastest = fastest.min(begun.elapsed());
+    }
+    Ok(bytes as f64 / fastest.as_secs_f64().max(f64::MIN_POSITIVE))
 }
 
 /// A block to send and one to receive into, as soon as there is room: queries of a network before this one may be about to end.
@@ -87,6 +111,7 @@ fn blocks_of(extent: &Arc<RegionExtent>, bytes: u64) -> Result<[RegionBlock; 2]>
 fn move_blocks(
     communicator: &mut dyn Communicator,
     [source, target]: &[RegionBlock; 2],
+    look_interval: Duration,
     patience: &mut Patience,
 ) -> Result<()> {
     let others = (0..communicator.rank_count() as u16).map(Rank).filter(|rank| *rank != communicator.rank());
@@ -104,7 +129,7 @@ fn move_blocks(
             let waited = format!("for {:?}, in its first transfers", patience.whole());
             return Err(silence_error(&missing, waited));
         }
-        thread::sleep(LOOK_INTERVAL);
+        thread::sleep(look_interval);
     }
     Ok(())
 }

@@ -113,8 +113,14 @@ impl RankNetwork {
         options: NetworkOptions,
     ) -> Result<Arc<ExchangeNetwork>> {
         let mut communicator = self.connect(place, invitation, device.region())?;
-        warm_up(&mut *communicator, device.region(), options.block_bytes_max, WARM_UP_MAX)?;
-        device.start_network(communicator, options)
+        let bytes_per_s = warm_up(&mut *communicator, device.region(), options.block_bytes_max, WARM_UP_MAX)?;
+        let network = device.start_network(communicator, options)?;
+        // What emulated devices move says how busy this machine is.
+        if let Some(bytes_per_s) = bytes_per_s.filter(|_| self.gpu.is_some()) {
+            tracing::info!(gb_per_s = bytes_per_s / 1e9, "ranks are connected");
+            network.link().know(bytes_per_s);
+        }
+        Ok(network)
     }
 
     /// A rank's end, by what it was told. May wait for the other ranks.

@@ -23,7 +23,7 @@ fn connect(rank_count: usize, seed: u64, faults: &[RankFault]) -> Vec<Connected>
 }
 
 /// All ranks at once, each on a thread of its own; those that are through wait for the others before they leave.
-fn warm_up_all(ranks: Vec<Connected>, limit: Duration) -> Vec<(Result<()>, Connected)> {
+fn warm_up_all(ranks: Vec<Connected>, limit: Duration) -> Vec<(Result<Option<f64>>, Connected)> {
     let warm = |(mut communicator, region): Connected| {
         std::thread::spawn(move || {
             let done = warm_up(&mut *communicator, &region, BLOCK_BYTES_MAX, limit);
@@ -45,8 +45,13 @@ fn ranks_that_are_connected_have_sent_each_other_something_and_go_on() {
         for rank_count in 1..=3 {
             let mut ranks = Vec::new();
             for (done, (mut communicator, region)) in warm_up_all(connect(rank_count, seed, &[]), LIMIT) {
-                done.unwrap_or_else(|error| panic!("seed {seed}, {rank_count} ranks: {error}"));
-                assert_eq!(communicator.poll_transfers(), Ok(u64::from(rank_count > 1)), "seed {seed}");
+                let rate = done.unwrap_or_else(|error| panic!("seed {seed}, {rank_count} ranks: {error}"));
+                assert_eq!(
+                    rate.is_some_and(|rate| rate.is_finite() && rate > 0.0),
+                    rank_count > 1,
+                    "seed {seed}: {rate:?}"
+                );
+                assert_eq!(communicator.poll_transfers().unwrap() > 0, rank_count > 1, "seed {seed}");
                 assert!(is_free(&region), "seed {seed}");
                 let rank = communicator.rank();
                 let memory = region.memory().clone();

@@ -29,8 +29,8 @@ const WHOLE_SCAN_BYTES_OF_ALL: u64 = 4 << 10;
 pub struct RankedOptions {
     /// Whether rank 0 may run one alone.
     pub policy: RankPolicy,
-    /// What exchanges cost; the number of ranks is known without. The defaults are of GPUs of one host (`ExchangeCosts`): measuring the
-    /// link of the ranks that there are takes their place once there are others.
+    /// What exchanges cost; the number of ranks is known without. The defaults are of GPUs of one host (`ExchangeCosts`): a link that is measured
+    /// and slower takes its place.
     pub costs: ExchangeCosts,
 }
 
@@ -181,6 +181,7 @@ impl RankChooser {
             Err(error) => return self.on_first(error.message),
         };
         let RankedOptions { policy, costs } = self.ranks.options();
+        let costs = &self.with_link(costs);
         let has_choices = request.device.exchange.broadcast_choice;
         let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices };
         match distribute(&request.plan, asked) {
@@ -190,6 +191,14 @@ impl RankChooser {
                 self.on_first(format!("its plan was not distributed: {}", error.message))
             }
         }
+    }
+
+    /// The costs over the link that there is, where it was measured and is slow. One between GPUs of a host is as fast as they are by default.
+    fn with_link(&self, costs: &ExchangeCosts) -> ExchangeCosts {
+        let connected = self.ranks.connected();
+        let link = connected.as_ref().map(|connected| connected.network.link());
+        let slow = link.filter(|link| link.is_slow()).and_then(|link| link.bytes_per_s());
+        ExchangeCosts { link_bytes_per_s: slow.unwrap_or(costs.link_bytes_per_s), ..*costs }
     }
 
     fn report(&self, distributed: Distributed) -> RanksReport {
