@@ -247,3 +247,37 @@ fn a_build_side_that_is_as_large_as_expected_is_shuffled() {
 fn a_build_side_that_one_rank_has_no_rows_of_is_broadcast() {
     check_choice(1, ExchangeChoice::Broadcast);
 }
+
+/// As much memory for each row of a rank's part as two GPUs of 80 GB have for 800 million, a quarter of it for exchanges.
+#[test]
+fn shuffled_sides_of_a_join_that_fit_are_not_spilled() {
+    const ROWS_OF_RANK: usize = 60_000;
+    const MEMORY_BYTES: u64 = 180 * ROWS_OF_RANK as u64;
+    let (row_count, key_count) = (2 * ROWS_OF_RANK, 40_000);
+    let shape = |seed| Shape { seed, row_count, key_count, repeated_percent: 0, null_percent: 2 };
+    let (left, right) = (Table::made(shape(83)), Table::made(shape(84)));
+    let make = || {
+        let sides = [left.scan(0), right.scan(10)];
+        let both = joined(JoinKind::Inner, sides, &[(int64(0), int64(10))], JoinSide::Right);
+        let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
+        let greatest = aggregate_call(31, Aggregate::Max, Some(int64(3)), DataType::Int64);
+        plan(aggregated(both, &[], vec![count, greatest], 1.0))
+    };
+    let expected = Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows;
+    let shape = RankShape {
+        memory_bytes: MEMORY_BYTES,
+        seed: Some(9),
+        options: RankedOptions { policy: RankPolicy::All, costs: shuffling_costs() },
+        ..RankShape::new(2)
+    };
+    let answer = RankedFixture::new(shape).run(make()).unwrap();
+    let descriptions = answer.metrics.operators.iter().map(|operator| &operator.description);
+    assert_eq!(
+        descriptions.filter(|text| text.starts_with("Shuffle")).count(),
+        2,
+        "{:?}",
+        answer.metrics.operators
+    );
+    assert_eq!((answer.metrics.spilled_bytes, counter(&answer, "rows_spilled")), (0, 0), "{answer:?}");
+    assert_eq!(answer.rows, expected);
+}
