@@ -194,7 +194,7 @@ fn wrong(what: &str) -> Error {
 /// Where the parts of columns lie, one after another, and where the last one ends.
 fn place(
     row_count: usize,
-    columns: impl Iterator<Item = BlockColumn> + ExactSizeIterator,
+    columns: impl ExactSizeIterator<Item = BlockColumn>,
 ) -> Option<(Vec<(BlockColumn, BlockParts)>, u64)> {
     let rows = row_count as u64;
     let mut end = head_bytes(columns.len());

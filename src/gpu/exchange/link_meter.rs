@@ -1,11 +1,12 @@
 //! How fast the link to other ranks is, from what ranks move when they are connected and queries after that.
 //!
 //! ```text
-//! transfers: bytes, time ─┬─► window: 64 MB and 5 ms at least ─┐
-//!                         └─► window …                         ├─► the fastest of all
-//!                                                              ┘
+//! transfers of 16 MB and more: bytes, time ─┬─► window: 64 MB and 5 ms at least ─┐
+//!                                           └─► window …                         ├─► the fastest of all
+//!                                                                                ┘
 //! ```
 //!
+//! Of small transfers the time is that of their beginning and of a look, which says nothing of the link.
 //! A rank that waits for others makes a window slow, and so does what a GPU does for the first time; nothing makes one faster than the link is by
 //! more than a look's interval. So the fastest window counts, and none is believed before there are some.
 //!
@@ -15,6 +16,8 @@ use std::{sync::Mutex, time::Duration};
 
 use pystachio_engine::locking::lock_whole;
 
+/// Transfers that count have so many bytes: 64 µs of the fastest links, and as much as it takes to begin them and to find them over.
+const TRANSFER_BYTES_MIN: u64 = 16 << 20;
 /// What a window has at least: some groups of transfers.
 const WINDOW_BYTES_MIN: u64 = 64 << 20;
 /// And takes at least: five times the longest pause between looks, so that it is measured to a fifth.
@@ -47,7 +50,7 @@ struct LinkState {
 impl LinkMeter {
     /// Notes that so many bytes went to other ranks, or came from them, whichever is more, in a time in which transfers were on their way.
     pub fn note(&self, bytes: u64, time: Duration) {
-        if bytes == 0 {
+        if bytes < TRANSFER_BYTES_MIN {
             return;
         }
         let mut state = lock_whole(&self.state);
@@ -117,9 +120,11 @@ mod tests {
     #[test]
     fn little_that_moves_tells_nothing() {
         let meter = LinkMeter::default();
-        // Short ones, of which two may have been found over at once, and slow ones.
-        (0..1000).for_each(|_| meter.note(1 << 20, MS / 1000));
-        (0..50).for_each(|_| meter.note(1 << 20, 100 * MS));
+        // However many there are of them, and however long they take.
+        (0..10_000).for_each(|_| meter.note(1 << 20, MS));
+        assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
+        // Large ones, of which some were found over at once.
+        (0..100).for_each(|_| meter.note(1 << 30, MS / 1000));
         assert_eq!((meter.bytes_per_s(), meter.is_slow()), (None, false));
     }
 }

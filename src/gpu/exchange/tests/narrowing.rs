@@ -62,7 +62,7 @@ impl Values {
         match self {
             Self::Equal(value) => value,
             Self::From(least, count) => least + numbers.below(count) as i64,
-            Self::Any if row % 3 == 0 => i64::MIN,
+            Self::Any if row.is_multiple_of(3) => i64::MIN,
             Self::Any if row % 3 == 1 => i64::MAX,
             Self::Any | Self::Null => (numbers.below(1 << 31) << 33) as i64,
         }

@@ -122,7 +122,7 @@ struct Moved {
 /// Moves rows, those that stay on their rank by the network too or not, and those that come one block after another or all that are there. Ranks
 /// differ in whether they narrow what they send.
 fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Moved> {
-    let is_narrowed = (seed / 2 + u64::from(rank.rank.0)) % 2 == 0;
+    let is_narrowed = (seed / 2 + u64::from(rank.rank.0)).is_multiple_of(2);
     let mut open = rank.open_narrowed(1, if is_narrowed { Narrowing::Always } else { Narrowing::Never })?;
     let first = open.take_outbox(ExchangeId(0))?;
     let consumer = open.take_inbox(ExchangeId(0))?;
