@@ -70,7 +70,9 @@ impl ScanShare {
     pub(super) fn rows(&self, opened: &[TableFile], kept: &[bool]) -> Vec<Vec<Range<u64>>> {
         let sizes: Vec<RowGroupSize> = opened.iter().flat_map(row_group_sizes).collect();
         match self {
-            Self::Whole | Self::Range(_) => sizes.iter().map(|size| vec![0..size.rows]).collect(),
+            Self::Whole | Self::Range(_) => {
+                sizes.iter().map(|size| std::iter::once(0..size.rows).collect()).collect()
+            }
             Self::Dealt(RankPlace { rank, rank_count }) => {
                 let dealt = deal(&sizes, *rank_count);
                 let dealt = deal_what_is_left(&sizes, kept, *rank_count, dealt);

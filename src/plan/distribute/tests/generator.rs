@@ -126,9 +126,12 @@ impl Generator {
     fn figures(&mut self, scan: &Operator, ranged: &BTreeSet<ColumnId>) -> ScanFigures {
         let encoded_bytes = if self.random.chance(25) { 100 } else { 10 << 30 };
         let Operator::Scan { columns, .. } = scan else { panic!("a scan is something else") };
-        let ranged = columns.iter().filter(|column| ranged.contains(&column.id)).map(|column| column.id);
-        let ranges =
-            ranged.filter_map(|column| self.random.chance(70).then(|| self.ranges(column))).collect();
+        let mut ranges = Vec::new();
+        for column in columns.iter().filter(|column| ranged.contains(&column.id)) {
+            if self.random.chance(70) {
+                ranges.push(self.ranges(column.id));
+            }
+        }
         ScanFigures { row_count: self.random.next() % 1_000_000, encoded_bytes, ranges }
     }
 
