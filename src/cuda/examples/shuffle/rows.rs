@@ -1,6 +1,11 @@
 //! Rows through an exchange.
 
-use std::{path::Path, thread, time::Instant};
+use std::{
+    path::Path,
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
 
 use pystachio_cuda::nccl::NcclOptions;
 use pystachio_engine::StopFlag;
@@ -126,9 +131,11 @@ fn measure_or_fail(
         }
         // The first one commits memory.
         let count = if run == 0 { chunks.min(4) } else { chunks };
-        let begun = Instant::now();
-        last = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, variant));
-        seconds.push(begun.elapsed().as_secs_f64());
+        let shuffled = shuffle(&network, &memory, (run as u64, count), (options.chunk_rows, variant));
+        last = shuffled.map(|(elapsed, metrics)| {
+            seconds.push(elapsed.as_secs_f64());
+            metrics
+        });
     }
     member.meet(folder, &format!("rows-{generation}-end"));
     let metrics = last?;
@@ -145,13 +152,14 @@ fn measure_or_fail(
     }))
 }
 
-/// Sends a chunk so many times, by all senders together, and takes what comes.
+/// Sends a chunk so many times, by all senders together, and takes what comes. Returns how long that took from when the senders have made their
+/// chunks.
 fn shuffle(
     network: &ExchangeNetwork,
     memory: &DeviceMemory,
     (query, chunks): (u64, u64),
     (row_count, variant): (usize, &Variant),
-) -> Result<ExchangeMetrics> {
+) -> Result<(Duration, ExchangeMetrics)> {
     let Variant { columns, senders, narrowing, value_bits, .. } = *variant;
     let box_bytes = network.region().range().1 / 2 - 32 * MB;
     let box_bytes = box_bytes.min(BOX_BYTES);
@@ -162,13 +170,21 @@ fn shuffle(
         let _ = network.refuse_query(QueryId(query), error);
     })?;
     let (producer, consumer) = (open.take_outbox(ExchangeId(0))?, open.take_inbox(ExchangeId(0))?);
-    thread::scope(|scope| {
+    let are_ready = Barrier::new(senders + 1);
+    let elapsed = thread::scope(|scope| {
         let send = |sender: u64| {
-            let producer = producer.clone();
+            let (producer, are_ready) = (producer.clone(), &are_ready);
             let count = (sender..chunks).step_by(senders).count();
             scope.spawn(move || -> Result<()> {
-                let queue = Queue::new(memory)?;
-                let chunk = chunk(&queue, row_count, (columns, value_bits))?;
+                let make = || -> Result<_> {
+                    let queue = Queue::new(memory)?;
+                    let chunk = chunk(&queue, row_count, (columns, value_bits))?;
+                    queue.wait()?;
+                    Ok((queue, chunk))
+                };
+                let made = make();
+                are_ready.wait();
+                let (queue, chunk) = made?;
                 for _ in 0..count {
                     let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
                     drop(producer.send_to_others(&queue, &chunk, &routing)?);
@@ -179,13 +195,15 @@ fn shuffle(
         };
         let sending: Vec<_> = (0..senders as u64).map(send).collect();
         producer.finish();
+        are_ready.wait();
+        let begun = Instant::now();
         // Senders wait for room as long as nobody says that the query is over.
         let received = receive(&consumer, memory, columns).inspect_err(|error| open.abort(error));
         sending.into_iter().try_for_each(|sender| sender.join().unwrap())?;
-        received
+        received.map(|()| begun.elapsed())
     })?;
     open.finish()?;
-    Ok(open.metrics(ExchangeId(0)).unwrap_or_default())
+    Ok((elapsed, open.metrics(ExchangeId(0)).unwrap_or_default()))
 }
 
 /// Takes and unpacks what comes.
