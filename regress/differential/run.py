@@ -43,8 +43,8 @@ DEVICE_PERCENT_MIN = 75
 # of an anti join (21, 22) for independent.
 ESTIMATE_FACTOR_MAX = 10
 ESTIMATES_PERCENT_MIN = 80
-# A device's memory in suite spill: a sixteenth of what TPC-H at SF 0.01 takes when it is decoded.
-SPILL_MEMORY = "1MB"
+# A device's memory in suite spill: a thirteenth of what TPC-H at SF 0.01 takes when it is decoded.
+SPILL_MEMORY = "1280kB"
 # Ranks that share the queries of suite ranks.
 RANK_COUNTS = (1, 2, 4)
 # Settings of exchanges under each of which a share of the queries runs there.

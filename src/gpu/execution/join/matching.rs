@@ -25,6 +25,11 @@ use crate::{
 
 /// What a key that is computed takes.
 const KEY_BYTES: u64 = 17;
+/// What a row of a small build side takes at least, besides its cells and a copy of a column: as with two keys that are computed, and four slots. Memory
+/// comes in pieces that are rounded up, and what probing takes is not reckoned, which is much beside little.
+const SMALL_ROW_BYTES: u64 = 63;
+/// Up to so many bytes a build side is small.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
 
 /// Bytes of a cell and its validity.
 fn column_bytes(data_type: &DataType) -> u64 {
@@ -192,17 +197,26 @@ impl Matching {
     /// What making a build side of chunks with so many bytes and rows takes: they are held beside the copy of one
     /// column at a time, and then beside the table.
     pub(super) fn build_bytes(&self, bytes: u64, row_count: usize) -> u64 {
-        bytes + self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_for))
+        let exact = self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_for));
+        bytes + exact.max(self.small_bytes(row_count))
     }
 
     /// What such chunks add at most to what a larger build side takes that they are part of.
     pub(super) fn part_bytes(&self, bytes: u64, row_count: usize) -> u64 {
-        bytes + self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_within))
+        let exact = self.copy_bytes(row_count).max(self.table_bytes(row_count, JoinTable::bytes_within));
+        bytes + exact.max(self.small_bytes(row_count))
     }
 
     /// What a build side takes once it is made.
     pub(super) fn built_bytes(&self, built: &Built) -> u64 {
-        built.chunk.held_bytes() + self.table_bytes(built.chunk.row_count, JoinTable::bytes_for)
+        let row_count = built.chunk.row_count;
+        let least = (row_count as u64 * SMALL_ROW_BYTES).min(SMALL_BYTES_MAX);
+        built.chunk.held_bytes() + self.table_bytes(row_count, JoinTable::bytes_for).max(least)
+    }
+
+    /// What is reckoned with at least.
+    fn small_bytes(&self, row_count: usize) -> u64 {
+        (self.copy_bytes(row_count) + row_count as u64 * SMALL_ROW_BYTES).min(SMALL_BYTES_MAX)
     }
 
     fn copy_bytes(&self, row_count: usize) -> u64 {
