@@ -2,6 +2,8 @@
 
 As root the other cluster runs in a network namespace, and is cut off by taking its link down; otherwise both are at addresses of this host, and
 the other cluster's engine is stopped.
+
+Over GPUs each cluster has one of them, and NCCL takes the clusters for two hosts, so that rows go by its network.
 """
 
 import contextlib
@@ -26,13 +28,15 @@ _QUERIES = (1, 3, 4, 5, 6, 9, 10, 13, 15, 18, 21, 22)
 # A host that is cut off is found within that, and the next query has its rows within that.
 _SILENCE_S_MAX = 9.0
 _NEXT_S_MAX = 5.0
+# What makes the other cluster another host with a GPU of its own.
+_OTHER_HOST = {"CUDA_VISIBLE_DEVICES": "1", "NCCL_HOSTID": _NAMESPACE}
 
 
 class _Hosts:
     """Both clusters, and what is between them."""
 
     def __init__(self, place):
-        self.first = place
+        self.first, self.device = place, place.gpu_device()
         self.has_namespace = _make_namespace()
         self.addresses = ("10.213.77.1", "10.213.77.2") if self.has_namespace else ("127.0.0.2", "127.0.0.3")
         self.names = [f"{address}:{_PORT + number}" for number, address in enumerate(self.addresses)]
@@ -59,7 +63,8 @@ class _Hosts:
 
     def options(self, number):
         folder = self.certificates
-        return (f"device 'emulated', memory '512MB', rank_policy 'all', hosts '{','.join(self.names)}', host '{self.names[number]}', "
+        memory = "8GB" if self.device == "cuda" else "512MB"
+        return (f"device '{self.device}', memory '{memory}', rank_policy 'all', hosts '{','.join(self.names)}', host '{self.names[number]}', "
                 f"tls_certificate '{folder}/{number}.pem', tls_key '{folder}/{number}.key', tls_ca '{folder}/ca.pem'")
 
     def session(self, side):
@@ -136,7 +141,7 @@ def _make_certificates(folder, addresses, owner):
 
 def _cluster(action, has_namespace, *arguments):
     script = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "cluster.sh"
-    environment = {**os.environ, **({"PYSTACHIO_NETWORK": _NAMESPACE} if has_namespace else {})}
+    environment = {**os.environ, **_OTHER_HOST, **({"PYSTACHIO_NETWORK": _NAMESPACE} if has_namespace else {})}
     run = subprocess.run([str(script), action, "hosts", *arguments], check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return run.stdout.strip()
 
@@ -202,6 +207,9 @@ def two_hosts_answer_as_one_rank(place):
 
 def hosts_have_several_ranks_each(place):
     hosts = _setup(place)
+    if hosts.device == "cuda":
+        print("        not over GPUs, of which each host has one", flush=True)
+        return
     with hosts.session(hosts.first) as session, hosts.session(hosts.second) as other, place.session("SET search_path = tpch_heap, public") as heap:
         for side in (session, other):
             side.run(f"ALTER SERVER {_SERVER} OPTIONS (ADD ranks '2')")

@@ -54,7 +54,7 @@ pub use process::{
 };
 pub use ranks::{
     HostListener, Hosts, LinkListener, ListenerSetup, RankCommand, RankNetwork, RankSetup, RankWatch,
-    WatchSetup, serve_rank,
+    WatchSetup, serve_rank, use_interface_of,
 };
 pub use server::{Host, Server};
 

@@ -26,7 +26,7 @@ use pystachio_worker::{
     Options, PairedEngine, RankCommand, RankNetwork, RankProcesses, RankSetup, RankWatch, Server,
     SpillFolder, USAGE, VERSION, WatchSetup, end_at_memory_faults, end_now, end_process, give_up, host_name,
     name_thread, open_device, parse_arguments, prefer_as_oom_victim, return_memory_at_rest, serve_rank,
-    wait_for_orphaning, watch_device,
+    use_interface_of, wait_for_orphaning, watch_device,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    choose_interface(&options);
     start_log();
     let served = match options.rank {
         0 => serve(&options, parent),
@@ -75,6 +76,15 @@ fn main() -> ExitCode {
             tracing::error!(server = options.name, rank = options.rank, hint = error.hint, "{error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Called before there is a second thread.
+#[expect(unsafe_code, reason = "writes the environment")]
+fn choose_interface(options: &Options) {
+    if let Some(hosts) = &options.hosts {
+        // SAFETY: this is the only thread.
+        unsafe { use_interface_of(hosts.own()) };
     }
 }
 

@@ -46,7 +46,7 @@ mod tcp_links;
 mod watch;
 
 pub use self::{
-    hosts::{HostListener, Hosts, ListenerSetup},
+    hosts::{HostListener, Hosts, ListenerSetup, use_interface_of},
     network::RankNetwork,
     process::RankCommand,
     rank_server::{RankSetup, serve_rank},

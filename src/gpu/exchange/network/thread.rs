@@ -48,6 +48,9 @@ const TRANSFERS_PATIENCE: u32 = 2;
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// And after a while without that: what a rank may be late by, beside rounds that took milliseconds already.
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1);
+/// What is waited for is found late by the time that it took over this, at most.
+const LATE_PART: u32 = 8;
+
 /// Blocks that are on their way together.
 struct Group {
     /// Those of which a block is among them, in their order.
@@ -200,7 +203,7 @@ impl NetworkThread {
     /// What to tell, as soon as a round is due.
     fn wait_for_round(&mut self) -> Result<ControlBlock> {
         let begun = Instant::now();
-        let mut pauses = Pauses::default();
+        let pauses = Pauses::default();
         loop {
             let found = self.look()?;
             let now = Instant::now();
@@ -230,7 +233,7 @@ impl NetworkThread {
         self.communicator.begin_gather(&self.shape.encode(self.rank, self.round, &block))?;
         self.last_told = block;
         let mut patience = Patience::new(self.options.silence_max, Instant::now());
-        let mut pauses = Pauses::default();
+        let pauses = Pauses::default();
         let told = loop {
             if let Some(told) = self.communicator.poll_gather()? {
                 break told;
@@ -570,20 +573,18 @@ fn move_blocks(
     Ok(())
 }
 
-/// Pauses between looks, longer and longer.
-struct Pauses(Duration);
+/// Pauses between looks, longer the longer it takes.
+struct Pauses(Instant);
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self(POLL_INTERVAL)
+        Self(Instant::now())
     }
 }
 
 impl Pauses {
-    fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(POLL_INTERVAL_MAX);
-        pause
+    fn next(&self) -> Duration {
+        (self.0.elapsed() / LATE_PART).clamp(POLL_INTERVAL, POLL_INTERVAL_MAX)
     }
 }
 

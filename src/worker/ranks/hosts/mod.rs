@@ -10,6 +10,7 @@
 //! - `host_rank.rs`: a rank on another host, as the coordinator has it instead of a process
 //! - `listener.rs`: what a host does for other hosts
 //! - `relay.rs`: bytes between a call and a socket
+//! - `interface.rs`: which network interface ranks find each other by
 //!
 //! Each host's engine is rank 0 of the queries that it is asked, and starts processes of ranks for those that others are asked. Hosts are in
 //! the order of the option `hosts`, beginning with the coordinator's, and each has as many ranks as the option `ranks` says.
@@ -21,6 +22,7 @@
 //! Deliberately absent: files. All hosts see the same ones, under the same paths.
 
 mod host_rank;
+mod interface;
 mod listener;
 mod relay;
 mod service;
@@ -29,7 +31,7 @@ mod tls;
 use std::{path::PathBuf, time::Duration};
 
 pub(super) use self::host_rank::HostRank;
-pub use self::listener::HostListener;
+pub use self::{interface::use_interface_of, listener::HostListener};
 use self::{service::Open, tls::HostIdentity};
 use pystachio_gpu::exchange::Rank;
 use pystachio_plan::{PROTOCOL_VERSION, Result};
