@@ -21,6 +21,6 @@ mod platform;
 mod staging;
 
 pub use library::library_lines;
-pub use platform::CudaPlatform;
+pub use platform::{CudaPlatform, SharedRegions};
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));

@@ -1,11 +1,13 @@
 //! One GPU: memory, copies and streams.
 //!
 //! - `open.rs`: how it is found; `functions.rs`: kernels and their launches; `address_space.rs`: where memory is mapped
+//! - `sharing.rs`: memory that other GPUs of the host read
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod address_space;
 mod functions;
 mod open;
+mod sharing;
 
 use std::{
     ffi::c_void,
@@ -27,6 +29,7 @@ use pystachio_gpu::device::{
 };
 use pystachio_plan::{Error, Result};
 
+pub use self::sharing::SharedRegions;
 use self::{address_space::AddressSpace, functions::Functions};
 use crate::{
     cufile::CuFile,

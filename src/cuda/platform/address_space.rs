@@ -4,7 +4,11 @@
 //! What is mapped here may be read and written by this GPU, and by devices that read files where the GPU allows that.
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
-use std::mem::MaybeUninit;
+use std::{
+    ffi::c_void,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
 
 use cudarc::driver::{
     DriverError,
@@ -12,10 +16,15 @@ use cudarc::driver::{
     sys::{
         CUdevice, CUdevice_attribute, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags,
         CUmemAllocationHandleType, CUmemAllocationProp, CUmemAllocationType, CUmemLocation,
-        CUmemLocationType, cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemGetAllocationGranularity,
-        cuMemMap, cuMemRelease, cuMemSetAccess, cuMemUnmap,
+        CUmemLocationType, cuMemAddressFree, cuMemAddressReserve, cuMemCreate, cuMemExportToShareableHandle,
+        cuMemGetAllocationGranularity, cuMemImportFromShareableHandle, cuMemMap, cuMemRelease,
+        cuMemRetainAllocationHandle, cuMemSetAccess, cuMemUnmap,
     },
 };
+
+/// What another process of the host maps memory by.
+const SHARED_AS: CUmemAllocationHandleType =
+    CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// How memory of one GPU is mapped.
 pub(super) struct AddressSpace {
@@ -46,8 +55,7 @@ impl AddressSpace {
         properties.allocFlags.gpuDirectRDMACapable = u8::from(is_direct);
         // What other processes' GPUs may copy from and to, once it is registered with what connects ranks.
         if has(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? {
-            properties.requestedHandleTypes =
-                CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+            properties.requestedHandleTypes = SHARED_AS;
         }
         access.location = location;
         access.flags = CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
@@ -95,15 +103,57 @@ impl AddressSpace {
         // SAFETY: the handle was made above, and is not used again.
         let released = unsafe { cuMemRelease(handle) }.result();
         mapped?;
+        self.allow(address, bytes, released)
+    }
+
+    /// Lets this GPU use what has just been mapped, if all went well; otherwise it is unmapped.
+    fn allow(&self, address: u64, bytes: u64, before: Result<(), DriverError>) -> Result<(), DriverError> {
         // SAFETY: the addresses have just been mapped; the pointer is to a live value.
         let allowed = unsafe { cuMemSetAccess(address, bytes as usize, &raw const self.access, 1) }.result();
-        match allowed.and(released) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                let _ = self.decommit(address, bytes);
-                Err(error)
+        allowed.and(before).inspect_err(|_| {
+            let _ = self.decommit(address, bytes);
+        })
+    }
+
+    /// What one call of `commit` has mapped at an address, for other processes.
+    pub(super) fn share(&self, address: u64) -> Result<OwnedFd, DriverError> {
+        let mut handle = 0;
+        // SAFETY: the pointer is to a live value; the address is one that memory begins at.
+        unsafe { cuMemRetainAllocationHandle(&raw mut handle, address as *mut c_void) }.result()?;
+        let mut descriptor = -1;
+        // SAFETY: the pointer is to a live value of the kind that is asked for.
+        let exported =
+            unsafe { cuMemExportToShareableHandle((&raw mut descriptor).cast(), handle, SHARED_AS, 0) }
+                .result();
+        // SAFETY: the handle was retained above, and is not used again.
+        let released = unsafe { cuMemRelease(handle) }.result();
+        exported?;
+        // SAFETY: the driver made it for this process, and nobody else knows it.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        released.map(|()| descriptor)
+    }
+
+    /// Maps memory that another process shares, perhaps of another GPU, to fresh addresses. They are given back by `decommit` and `unreserve`.
+    pub(super) fn map_shared(&self, shared: &OwnedFd, bytes: u64) -> Result<u64, DriverError> {
+        let mut handle = 0;
+        let descriptor = shared.as_raw_fd() as usize as *mut c_void;
+        // SAFETY: the pointer is to a live value; the descriptor is open.
+        unsafe { cuMemImportFromShareableHandle(&raw mut handle, descriptor, SHARED_AS) }.result()?;
+        let mapped = self.reserve(bytes).and_then(|address| {
+            // SAFETY: the addresses are reserved and have no memory.
+            let mapped = unsafe { cuMemMap(address, bytes as usize, 0, handle, 0) }.result();
+            let allowed = mapped.and_then(|()| self.allow(address, bytes, Ok(())));
+            match allowed {
+                Ok(()) => Ok(address),
+                Err(error) => {
+                    let _ = self.unreserve(address, bytes);
+                    Err(error)
+                }
             }
-        }
+        });
+        // SAFETY: the handle was made above, and is not used again.
+        let released = unsafe { cuMemRelease(handle) }.result();
+        mapped.and_then(|address| released.map(|()| address))
     }
 
     /// Unmaps what one call of `commit` has mapped, and nothing uses.

@@ -7,8 +7,8 @@
 //!   keeps its rank's own rows
 //! ```
 //!
-//! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: one between
-//!   processes
+//! - `communicator.rs`: what carries bytes, a trait; `local.rs`: one between ranks of one process, for emulated devices; `socket/`: those between
+//!   processes: over sockets, and between devices that read each other's memory
 //! - `network.rs`: the thread that takes part in rounds; `round.rs`: which blocks move in one; `message.rs`: what ranks tell each
 //!   other at its beginning; `patience.rs`: how long somebody is waited for; `waker.rs`: how the thread sleeps
 //! - `warm_up.rs`: what ranks that have just been connected send each other, so that no query waits for what the first transfers take
@@ -78,7 +78,8 @@ pub use self::{
     query::{ExchangeMetrics, ExchangeSpec, Narrowing, QueryExchanges},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
     socket::{
-        ControlLinks, ControlledCommunicator, LinkSocket, RankLink, SocketCommunicator, links_of_one_host,
+        ControlLinks, ControlledCommunicator, DESCRIPTORS_MAX, DirectCommunicator, LinkSocket, MappedRegion,
+        RankLink, RegionSharing, SocketCommunicator, links_of_one_host, receive_with, send_with,
     },
     unpack::UnpackedChunks,
     warm_up::warm_up,

@@ -90,6 +90,11 @@ pub enum Invitation {
         /// How many descriptors that are.
         descriptor_count: u32,
     },
+    /// By the same sockets, between devices that read each other's memory.
+    Direct {
+        /// How many descriptors that are.
+        descriptor_count: u32,
+    },
     /// By a name that all ranks are told, and on one host by sockets for control, one for each other rank in their order.
     Name {
         /// The name.

@@ -3,13 +3,14 @@
 use std::{net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use pystachio_cuda::{
-    CudaPlatform,
+    CudaPlatform, SharedRegions,
     nccl::{NcclCommunicator, NcclId, NcclOptions},
 };
 use pystachio_gpu::{
     exchange::{
-        Communicator, ControlLinks, ControlledCommunicator, ExchangeNetwork, ExchangeRegion, LinkSocket,
-        NetworkOptions, Rank, RankLink, SocketCommunicator, links_of_one_host, warm_up,
+        Communicator, ControlLinks, ControlledCommunicator, DirectCommunicator, ExchangeNetwork,
+        ExchangeRegion, LinkSocket, NetworkOptions, Rank, RankLink, SocketCommunicator, links_of_one_host,
+        warm_up,
     },
     execution::RankDevice,
 };
@@ -26,14 +27,21 @@ const SOCKETS_OF_LINK: usize = 2;
 /// How long the first transfers may take, with what NCCL takes to connect less than what ranks have to join (`watch.rs`).
 const WARM_UP_MAX: Duration = Duration::from_secs(8);
 
-/// Networks that did not come about, after which GPUs are connected by sockets.
+/// How long ranks wait for each other's regions.
+const SHARE_MAX: Duration = Duration::from_secs(5);
+/// Networks that did not come about, after which GPUs don't read each other's memory.
+const DIRECT_FAILURES_MAX: u32 = 1;
+/// And after which they are connected by sockets.
 const NCCL_FAILURES_MAX: u32 = 3;
+/// Whoever says `1` wants GPUs not to use each other's memory, of NCCL and of this. The benchmarks do, for links as fast as a network.
+const NO_PEERS_VARIABLE: &str = "NCCL_P2P_DISABLE";
 
 /// How the ranks of an engine are connected. Each rank has one.
 ///
 /// Emulated devices have sockets between each two ranks of this host, which rank 0 makes and hands to them: there is no name that anybody else could
-/// connect to, and nothing of them is left when their processes have ended. On several hosts they have TCP (`tcp_links.rs`). GPUs have NCCL
-/// for blocks, and on one host sockets for what they tell one another; or what emulated devices have, where there is no NCCL.
+/// connect to, and nothing of them is left when their processes have ended. On several hosts they have TCP (`tcp_links.rs`). GPUs of one host that reach
+/// each other's memory read blocks there. Others have NCCL for blocks. On one host both have sockets for what they tell one another; GPUs
+/// have what emulated devices have, where there is no NCCL.
 pub struct RankNetwork {
     gpu: Option<Arc<CudaPlatform>>,
     /// Where this rank listens for others, on several hosts.
@@ -73,6 +81,9 @@ impl RankNetwork {
         failures: u32,
         addresses: &[SocketAddr],
     ) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+        if self.listener.is_none() && failures < DIRECT_FAILURES_MAX && self.has_direct_memory() {
+            return invite_by_sockets(rank_count, |descriptor_count| Invitation::Direct { descriptor_count });
+        }
         if self.gpu.is_some() {
             match NcclId::new() {
                 Ok(name) if failures < NCCL_FAILURES_MAX => {
@@ -90,13 +101,28 @@ impl RankNetwork {
             }
         }
         match &self.listener {
-            None => invite_by_sockets(rank_count),
+            None => {
+                invite_by_sockets(rank_count, |descriptor_count| Invitation::Sockets { descriptor_count })
+            }
             Some(listener) => {
                 let addresses: Vec<_> =
                     std::iter::once(listener.address()).chain(addresses.iter().copied()).collect();
                 Ok(invite_alike(&Invitation::Addresses { token: LinkToken::new()?, addresses }, rank_count))
             }
         }
+    }
+
+    /// Whether the GPUs of this host read each other's memory, and may.
+    fn has_direct_memory(&self) -> bool {
+        let may_be = !std::env::var(NO_PEERS_VARIABLE).is_ok_and(|value| value == "1");
+        let reaches = |gpu: &Arc<CudaPlatform>| match gpu.reaches_others() {
+            Ok(reaches) => reaches,
+            Err(error) => {
+                tracing::warn!("{error}");
+                false
+            }
+        };
+        may_be && self.gpu.as_ref().is_some_and(reaches)
     }
 
     /// A rank's part in the network of all ranks, by what it was told, when it has sent each other one something. Waits for them, not for
@@ -142,7 +168,15 @@ impl RankNetwork {
                 let links = listener.link(place, &token, &addresses)?;
                 Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
             }
-            (Invitation::Sockets { .. }, _) => connect_by_sockets(place, descriptors, region),
+            (Invitation::Sockets { .. }, _) => {
+                let links = links_of(place, descriptors)?;
+                Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+            }
+            (Invitation::Direct { .. }, Some(gpu)) => {
+                let links = links_of(place, descriptors)?;
+                let sharing = SharedRegions(gpu.clone());
+                Ok(Box::new(DirectCommunicator::connect(place.0, links, region, &sharing, SHARE_MAX)?))
+            }
             (Invitation::Name { name, .. }, Some(gpu)) => {
                 let id = NcclId::from_bytes(&name)?;
                 if self.listener.is_some() {
@@ -154,7 +188,7 @@ impl RankNetwork {
                 let transfers = NcclCommunicator::connect(gpu, region, &id, place, options)?;
                 Ok(Box::new(ControlledCommunicator::new(control, transfers)))
             }
-            (Invitation::Name { .. }, None) => {
+            (Invitation::Name { .. } | Invitation::Direct { .. }, None) => {
                 Err(Error::new(ErrorKind::Protocol, "an emulated device has no network but sockets"))
             }
         }
@@ -174,9 +208,11 @@ fn invite_by_name(
     }
 }
 
-fn invite_by_sockets(rank_count: usize) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
-    let both = |RankLink { control, data }| vec![control, data];
-    invite_by_links(rank_count, both, |descriptor_count| Invitation::Sockets { descriptor_count })
+fn invite_by_sockets(
+    rank_count: usize,
+    invitation: impl Fn(u32) -> Invitation,
+) -> Result<Vec<(Invitation, Vec<OwnedFd>)>> {
+    invite_by_links(rank_count, |RankLink { control, data }| vec![control, data], invitation)
 }
 
 /// By what is handed over of links between all ranks of this host.
@@ -198,15 +234,11 @@ fn invite_alike(invitation: &Invitation, rank_count: usize) -> Vec<(Invitation, 
     (0..rank_count).map(|_| (invitation.clone(), Vec::new())).collect()
 }
 
-fn connect_by_sockets(
-    place: (Rank, usize),
-    descriptors: Vec<OwnedFd>,
-    region: &ExchangeRegion,
-) -> Result<Box<dyn Communicator>> {
+/// A link to each other rank.
+fn links_of(place: (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<RankLink>>> {
     let links = sockets_by_rank::<SOCKETS_OF_LINK>(place, descriptors)?;
     let link = |[control, data]: [LinkSocket; SOCKETS_OF_LINK]| RankLink { control, data };
-    let links = links.into_iter().map(|sockets| sockets.map(link)).collect();
-    Ok(Box::new(SocketCommunicator::new(place.0, links, region)?))
+    Ok(links.into_iter().map(|sockets| sockets.map(link)).collect())
 }
 
 fn control_sockets(place: (Rank, usize), descriptors: Vec<OwnedFd>) -> Result<Vec<Option<LinkSocket>>> {

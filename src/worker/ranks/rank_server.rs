@@ -173,7 +173,9 @@ impl RankServer {
             }
             ToRank::Join { generation, block_bytes_max, invitation } => {
                 let descriptors = match &invitation {
-                    Invitation::Sockets { descriptor_count } | Invitation::Name { descriptor_count, .. } => {
+                    Invitation::Sockets { descriptor_count }
+                    | Invitation::Direct { descriptor_count }
+                    | Invitation::Name { descriptor_count, .. } => {
                         reader.take_descriptors(*descriptor_count)?
                     }
                     Invitation::Addresses { .. } => Vec::new(),

@@ -1,16 +1,17 @@
 //! A rank's end of all links.
 
-use std::{collections::VecDeque, os::fd::BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use pystachio_plan::{Error, Result};
 
 use super::{
-    data::{DataEnd, GroupPart, PartDevice},
+    data::{DataEnd, PartDevice},
     gather::ControlLinks,
+    groups::{GroupPart, PartGroups, copy_own},
     link::RankLink,
 };
 use crate::{
-    device::{DeviceMemory, Event, Stream, StreamLease, StreamPriority},
+    device::{DeviceMemory, Stream, StreamLease, StreamPriority},
     exchange::{Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart},
 };
 
@@ -21,18 +22,7 @@ pub struct SocketCommunicator {
     control: ControlLinks,
     /// For parts, by rank; none at its own place.
     data: Vec<Option<DataEnd>>,
-    groups: VecDeque<PartGroup>,
-    groups_begun: u64,
-    groups_over: u64,
-}
-
-/// A group that is on its way.
-struct PartGroup {
-    number: u64,
-    /// Parts from and to other ranks that have not moved.
-    parts_left: usize,
-    /// When what it sends to itself is there.
-    own: Option<Event>,
+    groups: PartGroups,
 }
 
 impl SocketCommunicator {
@@ -55,51 +45,17 @@ impl SocketCommunicator {
             data.push(of_data.map(|socket| DataEnd::new(Rank(number), socket, &memory)).transpose()?);
         }
         let control = ControlLinks::new(rank, control);
-        let groups = VecDeque::new();
-        Ok(Self { memory, lease, control, data, groups, groups_begun: 0, groups_over: 0 })
+        Ok(Self { memory, lease, control, data, groups: PartGroups::default() })
     }
 
-    fn work_on_groups(&mut self) -> Result<()> {
+    fn work_on_groups(&mut self) -> Result<u64> {
         let device = PartDevice { memory: &self.memory, stream: self.lease.stream() };
         for data in self.data.iter_mut().flatten() {
             for number in data.work(&device)? {
-                if let Some(group) = self.groups.iter_mut().find(|group| group.number == number) {
-                    group.parts_left -= 1;
-                }
+                self.groups.note_moved(number);
             }
         }
-        let platform = self.memory.platform();
-        while let Some(group) = self.groups.front_mut() {
-            if let Some(event) = group.own
-                && platform.has_reached(event)?
-            {
-                platform.release_event(event);
-                group.own = None;
-            }
-            if group.own.is_some() || group.parts_left > 0 {
-                break;
-            }
-            self.groups_over = group.number;
-            self.groups.pop_front();
-        }
-        Ok(())
-    }
-
-    /// Begins to copy what goes to this rank itself.
-    fn copy_own(&self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<Option<Event>> {
-        let rank = self.rank();
-        let sent: Vec<&SendPart> = sends.iter().filter(|part| part.to == rank).collect();
-        let received: Vec<&ReceivePart> = receives.iter().filter(|part| part.from == rank).collect();
-        let are_equal = sent.len() == received.len()
-            && sent.iter().zip(&received).all(|(sent, received)| sent.bytes == received.bytes);
-        assert!(are_equal, "a rank receives from itself what it sends to itself");
-        for (sent, received) in sent.iter().zip(&received) {
-            self.memory.copy(sent.address, received.address, sent.bytes, self.stream())?;
-        }
-        match sent.is_empty() {
-            true => Ok(None),
-            false => self.memory.platform().record_event(self.stream()).map(Some),
-        }
+        self.groups.settle(&self.memory)
     }
 }
 
@@ -126,8 +82,7 @@ impl Communicator for SocketCommunicator {
     }
 
     fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
-        self.groups_begun += 1;
-        let number = self.groups_begun;
+        let number = self.groups.next();
         let mut parts_left = 0;
         for SendPart { to, address, bytes } in sends {
             if let Some(Some(data)) = self.data.get_mut(to.place()) {
@@ -141,18 +96,18 @@ impl Communicator for SocketCommunicator {
                 parts_left += 1;
             }
         }
-        let own = self.copy_own(sends, receives)?;
-        self.groups.push_back(PartGroup { number, parts_left, own });
-        self.work_on_groups().map_err(|error| self.control.reason_of(error))
+        let own = copy_own(self.rank(), (&self.memory, self.stream()), (sends, receives))?;
+        self.groups.begin(parts_left, own);
+        self.work_on_groups().map(drop).map_err(|error| self.control.reason_of(error))
     }
 
     fn poll_transfers(&mut self) -> Result<u64> {
-        self.work_on_groups().map_err(|error| self.control.reason_of(error))?;
-        if !self.groups.is_empty() {
+        let over = self.work_on_groups().map_err(|error| self.control.reason_of(error))?;
+        if self.groups.are_on_way() {
             self.control.work();
             self.control.check_gone()?;
         }
-        Ok(self.groups_over)
+        Ok(over)
     }
 
     fn is_awaited(&mut self) -> bool {
@@ -164,7 +119,7 @@ impl Communicator for SocketCommunicator {
     }
 
     fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
-        let oldest = self.groups.front().map(|group| group.number);
+        let oldest = self.groups.oldest();
         let is_at = |data: &DataEnd| oldest.is_some_and(|number| data.is_at(number));
         match awaited {
             Awaited::Gather => self.control.missing(),
@@ -191,6 +146,6 @@ impl Drop for SocketCommunicator {
             return;
         }
         self.data.iter().flatten().for_each(|data| data.release_events(&self.memory));
-        self.groups.drain(..).filter_map(|group| group.own).for_each(|event| platform.release_event(event));
+        self.groups.release_events(&self.memory);
     }
 }

@@ -12,6 +12,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
     frame::{PART_HEAD_BYTES, check_part, encode_part},
+    groups::GroupPart,
     link::{LinkSocket, Moved},
 };
 use crate::{
@@ -21,14 +22,6 @@ use crate::{
 
 /// What a link stages of a part on each side: about what a Unix socket holds, so that neither waits for the other for long.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
-
-/// A part, and the group that it belongs to: groups are numbered on this rank alone, since a rank that has nothing to move begins none.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GroupPart {
-    pub(super) group: u64,
-    pub(super) address: u64,
-    pub(super) bytes: u64,
-}
 
 /// The device whose memory parts are in, and the stream of their copies.
 pub(super) struct PartDevice<'a> {

@@ -3,6 +3,7 @@
 //! ```text
 //! control   magic u32 │ kind u8 │ zeros 3 │ number u64 │ bytes u32 │ zeros 4 │ content
 //! part      magic u32 │ zeros 4 │ number u64 │ bytes u64
+//! direct    magic u32 │ kind u32 │ offset or count u64 │ bytes u64
 //! ```
 //!
 //! Numbers are little end first.
@@ -36,8 +37,14 @@ pub(super) const CONTROL_HEAD_BYTES: usize = 24;
 /// Bytes before a part.
 pub(super) const PART_HEAD_BYTES: usize = 24;
 
+/// Bytes of what is said of parts that the other rank reads by itself.
+pub(super) const DIRECT_BYTES: usize = 24;
+
 const CONTROL_MAGIC: u32 = u32::from_le_bytes(*b"PXS\n");
 const PART_MAGIC: u32 = u32::from_le_bytes(*b"PXP\n");
+const DIRECT_MAGIC: u32 = u32::from_le_bytes(*b"PXD\n");
+const OFFER: u32 = 1;
+const TAKEN: u32 = 2;
 const GATHER: u8 = 1;
 const FAREWELL: u8 = 2;
 const FAREWELL_OF_OTHER: u8 = 3;
@@ -92,6 +99,54 @@ impl ControlFrame {
             other => return Err(format!("kind={other}")),
         };
         Ok(Some((frame, end)))
+    }
+}
+
+/// What is said of parts that the other rank reads by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DirectFrame {
+    /// A part of this rank's region; as the first frame, all of it.
+    Offer {
+        /// Where in the region it begins.
+        offset_bytes: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+    /// So many parts of the other rank's were taken since the first one.
+    Taken {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl DirectFrame {
+    /// As bytes.
+    pub(super) fn encode(self) -> [u8; DIRECT_BYTES] {
+        let (kind, first, second) = match self {
+            Self::Offer { offset_bytes, bytes } => (OFFER, offset_bytes, bytes),
+            Self::Taken { count } => (TAKEN, count, 0),
+        };
+        let mut frame = encode_part(first, second);
+        frame[..4].copy_from_slice(&DIRECT_MAGIC.to_le_bytes());
+        frame[4..8].copy_from_slice(&kind.to_le_bytes());
+        frame
+    }
+
+    /// The frame of these bytes.
+    ///
+    /// # Errors
+    ///
+    /// What makes no sense.
+    pub(super) fn decode(bytes: &[u8]) -> Read<Self> {
+        let frame: &[u8; DIRECT_BYTES] =
+            bytes.try_into().map_err(|_| format!("frame_bytes={}", bytes.len()))?;
+        expect("magic", u64::from(word(frame, 0)), u64::from(DIRECT_MAGIC))?;
+        let (first, second) = (long(frame, 8), long(frame, 16));
+        match word(frame, 4) {
+            OFFER => Ok(Self::Offer { offset_bytes: first, bytes: second }),
+            TAKEN => expect("zeros", second, 0).map(|()| Self::Taken { count: first }),
+            kind => Err(format!("kind={kind}")),
+        }
     }
 }
 
@@ -181,6 +236,23 @@ mod tests {
         long[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(ControlFrame::decode(&long), Err("bytes=4294967295, bytes_max=1048576".to_owned()));
         assert!(ControlFrame::decode(&[0; 24]).unwrap_err().starts_with("magic=0"));
+    }
+
+    #[test]
+    fn what_is_said_of_parts_comes_back_and_nothing_else_does() {
+        let frames =
+            [DirectFrame::Offer { offset_bytes: 64, bytes: 1 << 40 }, DirectFrame::Taken { count: 7 }];
+        for frame in frames {
+            let bytes = frame.encode();
+            assert_eq!(DirectFrame::decode(&bytes), Ok(frame));
+            assert!(DirectFrame::decode(&bytes[1..]).is_err());
+            for place in 0..8 {
+                let mut changed = bytes;
+                changed[place] ^= 0x55;
+                assert!(DirectFrame::decode(&changed).is_err(), "byte {place}");
+            }
+        }
+        assert_eq!(DirectFrame::decode(&encode_part(1, 1)).unwrap_err().split('=').next(), Some("magic"));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::{
 
 use pystachio_plan::{Error, Result};
 
+use super::descriptors::{receive_with, send_with};
+
 /// A stream socket whose calls do not wait.
 #[derive(Debug)]
 pub struct LinkSocket(Kind);
@@ -87,6 +89,26 @@ impl LinkSocket {
             Kind::Unix(socket) => socket.read(target),
             Kind::Tcp(socket) => socket.read(target),
         })
+    }
+
+    /// Writes what there is room for, the first byte with descriptors; over a Unix socket alone.
+    pub(super) fn write_with(&self, source: &[u8], descriptors: &[OwnedFd]) -> Moved {
+        match &self.0 {
+            Kind::Unix(socket) => moved(|| send_with(socket.as_fd(), source, descriptors)),
+            Kind::Tcp(_) => Moved::End,
+        }
+    }
+
+    /// Reads what is there, and the descriptors that came with it; over a Unix socket alone.
+    pub(super) fn read_with(&self, target: &mut [u8]) -> (Moved, Vec<OwnedFd>) {
+        let Kind::Unix(socket) = &self.0 else { return (Moved::End, Vec::new()) };
+        let mut came = Vec::new();
+        let read = moved(|| {
+            let (bytes, descriptors) = receive_with(socket.as_fd(), target)?;
+            came = descriptors;
+            Ok(bytes)
+        });
+        (read, came)
     }
 
     /// Writes what there is room for.

@@ -11,7 +11,9 @@
 //! - `link.rs`: the two sockets between two ranks, and links between ranks of one host
 //! - `gather.rs`: what is told on all links; `controlled.rs`: the same beside a network that only moves parts
 //! - `control.rs`: what is told on one link; `data.rs`: parts that go out and come in on it
-//! - `frame.rs`: how both lie in bytes
+//! - `direct.rs`: a rank's end where devices read each other's memory, and sockets say where
+//! - `groups.rs`: groups of parts until they have moved; `descriptors.rs`: descriptors that travel on a socket
+//! - `frame.rs`: how all that lies in bytes
 //!
 //! Control and data have sockets of their own: a rank that can't move data tells so all the same.
 //!
@@ -27,13 +29,18 @@ mod communicator;
 mod control;
 mod controlled;
 mod data;
+mod descriptors;
+mod direct;
 mod frame;
 mod gather;
+mod groups;
 mod link;
 
 pub use self::{
     communicator::SocketCommunicator,
     controlled::ControlledCommunicator,
+    descriptors::{DESCRIPTORS_MAX, receive_with, send_with},
+    direct::{DirectCommunicator, MappedRegion, RegionSharing},
     gather::ControlLinks,
     link::{LinkSocket, RankLink, links_of_one_host},
 };

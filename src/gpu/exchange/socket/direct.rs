@@ -1,0 +1,495 @@
+//! A rank's end of a network between devices of one host that read each other's memory.
+//!
+//! ```text
+//! sender                              data socket                        receiver
+//! a group begins ── offer: where a part lies, and its bytes ──────────►  the next part that it expects of that rank
+//!                                                                         copied by the receiver's device, on its stream
+//! the part has moved ◄─────────────── taken: so many parts until now ──── when the device has come to the end of that
+//! ```
+//!
+//! What copies is the copy engines of a GPU, which need no multiprocessor: the kernels of NCCL wait until one is nearly empty, and where queries
+//! fill the GPU that took five times as long as the move.
+//!
+//! The receiver copies, so that a rank which was stopped and goes on, and does not know yet that others have given it up, writes nowhere. It is
+//! a sender's memory that may have other bytes by then: before a part counts as moved, its receiver looks once more whether a rank has said
+//! farewell, which all do before they use their memory for something else. The memory of a process that has ended is there as long as it is mapped.
+//!
+//! Invariants: no call waits for another rank, or for the device. Parts of one pair of ranks meet in the order of their lists. Nothing is read
+//! beyond the region of another rank, whatever it offers. As of `mod.rs`: a rank whose socket ends is gone.
+//!
+//! Source: one-sided access within a host, as `ncclPutSignal` of NCCL 2.29 (user guide, "Host-initiated one-sided communication"). We differ:
+//! the receiver reads, and nothing needs the library.
+
+use std::{
+    collections::VecDeque,
+    os::fd::{BorrowedFd, OwnedFd},
+    thread,
+    time::{Duration, Instant},
+};
+
+use pystachio_plan::{Error, ErrorKind, Result};
+
+use super::{
+    frame::{DIRECT_BYTES, DirectFrame},
+    gather::ControlLinks,
+    groups::{GroupPart, PartGroups, copy_own},
+    link::{LinkSocket, Moved, RankLink},
+};
+use crate::{
+    device::{DeviceMemory, Event, Stream, StreamLease, StreamPriority},
+    exchange::{
+        Awaited, Communicator, ExchangeRegion, Rank, ReceivePart, SendPart, communicator::peer_error,
+    },
+};
+
+/// Parts that another rank may have offered and this one does not expect yet: more than a round and those beside it move.
+const OFFERS_MAX: usize = 1 << 16;
+/// How often ranks that connect look for one another.
+const CONNECT_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const READ_BYTES: usize = 4 << 10;
+
+/// How regions are shared between the devices of a host.
+pub trait RegionSharing {
+    /// A region of this rank's device, as something that another process can map.
+    ///
+    /// # Errors
+    ///
+    /// The device's driver does not share it.
+    fn share(&self, region: &ExchangeRegion) -> Result<OwnedFd>;
+
+    /// Another rank's region of so many bytes, which that rank shared, for this rank's device to read.
+    ///
+    /// # Errors
+    ///
+    /// The device does not reach that memory.
+    fn map(&self, shared: OwnedFd, bytes: u64) -> Result<Box<dyn MappedRegion>>;
+}
+
+/// Another rank's region.
+pub trait MappedRegion: Send {
+    /// Copies bytes at an offset in it to an address of this rank's device. They are within both.
+    ///
+    /// # Errors
+    ///
+    /// Faults of the device.
+    fn read(&self, offset_bytes: u64, target: u64, bytes: u64, stream: Stream) -> Result<()>;
+}
+
+/// A rank's end of a network of devices that read each other's memory.
+pub struct DirectCommunicator {
+    memory: DeviceMemory,
+    lease: StreamLease,
+    /// Where the region begins.
+    region_start: u64,
+    control: ControlLinks,
+    /// By rank; none at its own place.
+    ends: Vec<Option<DirectEnd>>,
+    groups: PartGroups,
+    /// Parts that are being copied here, in the order of the stream.
+    batches: VecDeque<CopiedBatch>,
+}
+
+/// Parts whose copies are over when an event is reached: whose they were, and of which group here.
+struct CopiedBatch {
+    event: Event,
+    parts: Vec<(Rank, u64)>,
+}
+
+/// The data socket of a link, and what was said on it.
+struct DirectEnd {
+    other: Rank,
+    socket: LinkSocket,
+    region: Box<dyn MappedRegion>,
+    region_bytes: u64,
+    unsent: VecDeque<u8>,
+    received: Vec<u8>,
+    /// Groups of parts that were offered to the other rank and that it has not taken, in their order.
+    offered: VecDeque<u64>,
+    /// Parts that it has taken.
+    taken_from_here: u64,
+    /// What it has offered and this rank has not begun to copy: where, and how many bytes.
+    offers: VecDeque<(u64, u64)>,
+    /// Parts that are expected of it and were not begun.
+    expected: VecDeque<GroupPart>,
+    /// Groups of parts that are being copied.
+    copying: VecDeque<u64>,
+    /// Parts that this rank has taken, and how many of them it has said.
+    taken_here: u64,
+    taken_said: u64,
+}
+
+impl DirectCommunicator {
+    /// The end of a rank that has a link to each other one, by Unix sockets. Shares its region with them and maps theirs; waits for them.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the devices do not reach each other's memory; `Peer` if not all ranks are there in time.
+    ///
+    /// # Panics
+    ///
+    /// If there is a link to the rank itself, or none to another one.
+    pub fn connect(
+        rank: Rank,
+        links: Vec<Option<RankLink>>,
+        region: &ExchangeRegion,
+        sharing: &dyn RegionSharing,
+        limit: Duration,
+    ) -> Result<Self> {
+        let deadline = Instant::now() + limit;
+        let (start, bytes) = region.range();
+        let memory = region.memory().clone();
+        let lease = memory.lease_stream(StreamPriority::High)?;
+        let (mut control, mut data) = (Vec::with_capacity(links.len()), Vec::with_capacity(links.len()));
+        for link in links {
+            let (of_control, of_data) = link.map(|link| (link.control, link.data)).unzip();
+            control.push(of_control);
+            data.push(of_data);
+        }
+        let control = ControlLinks::new(rank, control);
+        for (number, socket) in (0..).zip(&data) {
+            let Some(socket) = socket else { continue };
+            share_with(Rank(number), socket, (sharing.share(region)?, bytes), deadline)?;
+        }
+        let end = |(number, socket): (u16, Option<LinkSocket>)| {
+            let map = |socket: LinkSocket| DirectEnd::map(Rank(number), socket, sharing, deadline);
+            socket.map(map).transpose()
+        };
+        let ends = (0..).zip(data).map(end).collect::<Result<_>>()?;
+        let (groups, batches) = (PartGroups::default(), VecDeque::new());
+        Ok(Self { memory, lease, region_start: start, control, ends, groups, batches })
+    }
+
+    /// Goes on with whatever goes on.
+    fn work(&mut self) -> Result<u64> {
+        for end in self.ends.iter_mut().flatten() {
+            for group in end.work()? {
+                self.groups.note_moved(group);
+            }
+        }
+        self.begin_copies()?;
+        if self.end_copies()? {
+            // What was copied is what was meant if nobody had left before.
+            self.control.work();
+            self.control.check_gone()?;
+        }
+        self.groups.settle(&self.memory)
+    }
+
+    /// Begins to copy what is offered and expected.
+    fn begin_copies(&mut self) -> Result<()> {
+        let stream = self.lease.stream();
+        let mut parts = Vec::new();
+        for end in self.ends.iter_mut().flatten() {
+            while let Some(group) = end.begin_copy(stream)? {
+                parts.push((end.other, group));
+            }
+        }
+        if !parts.is_empty() {
+            let event = self.memory.platform().record_event(stream)?;
+            self.batches.push_back(CopiedBatch { event, parts });
+        }
+        Ok(())
+    }
+
+    /// Says what has been copied. Whether there was something.
+    fn end_copies(&mut self) -> Result<bool> {
+        let platform = self.memory.platform();
+        let mut has_ended = false;
+        while let Some(batch) = self.batches.front() {
+            if !platform.has_reached(batch.event)? {
+                break;
+            }
+            let Some(CopiedBatch { event, parts }) = self.batches.pop_front() else { break };
+            platform.release_event(event);
+            has_ended = true;
+            for (from, group) in parts {
+                self.groups.note_moved(group);
+                if let Some(Some(end)) = self.ends.get_mut(from.place()) {
+                    end.copying.pop_front();
+                    end.taken_here += 1;
+                }
+            }
+            self.ends.iter_mut().flatten().for_each(DirectEnd::say_taken);
+        }
+        Ok(has_ended)
+    }
+}
+
+impl DirectEnd {
+    /// The other rank's region, when that has shared it.
+    fn map(other: Rank, socket: LinkSocket, sharing: &dyn RegionSharing, deadline: Instant) -> Result<Self> {
+        let (shared, region_bytes) = shared_by(other, &socket, deadline)?;
+        Ok(Self {
+            other,
+            socket,
+            region: sharing.map(shared, region_bytes)?,
+            region_bytes,
+            unsent: VecDeque::new(),
+            received: Vec::new(),
+            offered: VecDeque::new(),
+            taken_from_here: 0,
+            offers: VecDeque::new(),
+            expected: VecDeque::new(),
+            copying: VecDeque::new(),
+            taken_here: 0,
+            taken_said: 0,
+        })
+    }
+
+    fn say(&mut self, frame: DirectFrame) {
+        self.unsent.extend(frame.encode());
+    }
+
+    /// Says how many parts were taken, if that is news.
+    fn say_taken(&mut self) {
+        if self.taken_here > self.taken_said {
+            self.taken_said = self.taken_here;
+            self.say(DirectFrame::Taken { count: self.taken_here });
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        loop {
+            let (first, _) = self.unsent.as_slices();
+            if first.is_empty() {
+                return;
+            }
+            match self.socket.write(first) {
+                Moved::Bytes(bytes) => drop(self.unsent.drain(..bytes)),
+                Moved::Nothing => return,
+                // Why is found by reading.
+                Moved::End => self.unsent.clear(),
+            }
+        }
+    }
+
+    /// Sends on, and reads what there is. Groups of parts that the other rank has taken, one for each.
+    fn work(&mut self) -> Result<Vec<u64>> {
+        self.flush();
+        let mut piece = [0; READ_BYTES];
+        loop {
+            match self.socket.read(&mut piece) {
+                Moved::Bytes(bytes) => self.received.extend(&piece[..bytes]),
+                Moved::Nothing => break,
+                Moved::End => return Err(peer_error(self.other, "is gone")),
+            }
+        }
+        let whole = self.received.len() / DIRECT_BYTES * DIRECT_BYTES;
+        let mut moved = Vec::new();
+        let bytes: Vec<u8> = self.received.drain(..whole).collect();
+        for bytes in bytes.chunks_exact(DIRECT_BYTES) {
+            self.hear(bytes, &mut moved).map_err(|what| {
+                let message = format!("rank {} offered something that is wrong: {what}", self.other);
+                Error::new(ErrorKind::Protocol, message)
+            })?;
+        }
+        Ok(moved)
+    }
+
+    /// # Errors
+    ///
+    /// What makes no sense.
+    fn hear(&mut self, bytes: &[u8], moved: &mut Vec<u64>) -> std::result::Result<(), String> {
+        match DirectFrame::decode(bytes)? {
+            DirectFrame::Taken { count } => {
+                let newly = count
+                    .checked_sub(self.taken_from_here)
+                    .filter(|newly| *newly <= self.offered.len() as u64);
+                let Some(newly) = newly else {
+                    return Err(format!(
+                        "taken={count}, taken_before={}, offered={}",
+                        self.taken_from_here,
+                        self.offered.len()
+                    ));
+                };
+                self.taken_from_here = count;
+                moved.extend(self.offered.drain(..newly as usize));
+            }
+            DirectFrame::Offer { offset_bytes, bytes } => {
+                let end = offset_bytes.checked_add(bytes).filter(|end| *end <= self.region_bytes);
+                if end.is_none() || self.offers.len() == OFFERS_MAX {
+                    return Err(format!(
+                        "offset={offset_bytes}, bytes={bytes}, region_bytes={}, offers={}",
+                        self.region_bytes,
+                        self.offers.len()
+                    ));
+                }
+                self.offers.push_back((offset_bytes, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to copy the next part, if it is offered and expected. Its group.
+    fn begin_copy(&mut self, stream: Stream) -> Result<Option<u64>> {
+        let (Some((offset_bytes, bytes)), Some(part)) =
+            (self.offers.front().copied(), self.expected.front().copied())
+        else {
+            return Ok(None);
+        };
+        if bytes != part.bytes {
+            let message = format!(
+                "rank {} offered something that is wrong: bytes={bytes}, expected={}",
+                self.other, part.bytes
+            );
+            return Err(Error::new(ErrorKind::Protocol, message));
+        }
+        if bytes > 0 {
+            self.region.read(offset_bytes, part.address, bytes, stream)?;
+        }
+        self.offers.pop_front();
+        self.expected.pop_front();
+        self.copying.push_back(part.group);
+        Ok(Some(part.group))
+    }
+
+    /// Whether something of a group is on its way still.
+    fn is_at(&self, group: u64) -> bool {
+        let parts = [self.offered.front().copied(), self.copying.front().copied()];
+        let expected = self.expected.front().map(|part| part.group);
+        parts.into_iter().chain([expected]).flatten().any(|of| of <= group)
+    }
+}
+
+/// Hands a region over to another rank.
+fn share_with(
+    other: Rank,
+    socket: &LinkSocket,
+    (shared, bytes): (OwnedFd, u64),
+    deadline: Instant,
+) -> Result<()> {
+    let frame = DirectFrame::Offer { offset_bytes: 0, bytes }.encode();
+    within(deadline, other, || match socket.write_with(&frame, std::slice::from_ref(&shared)) {
+        // So few bytes go at once or not at all.
+        Moved::Bytes(_) => Ok(Some(())),
+        Moved::Nothing => Ok(None),
+        Moved::End => Err(peer_error(other, "is gone")),
+    })
+}
+
+/// The region that another rank hands over, and its bytes.
+fn shared_by(other: Rank, socket: &LinkSocket, deadline: Instant) -> Result<(OwnedFd, u64)> {
+    within(deadline, other, || {
+        let mut frame = [0; DIRECT_BYTES];
+        let (moved, mut descriptors) = socket.read_with(&mut frame);
+        let wrong = || {
+            let message = format!("rank {other} did not share its region: it said something else");
+            Error::new(ErrorKind::Protocol, message)
+        };
+        match moved {
+            Moved::Bytes(DIRECT_BYTES) => match (DirectFrame::decode(&frame), descriptors.pop()) {
+                (Ok(DirectFrame::Offer { offset_bytes: 0, bytes }), Some(shared)) => {
+                    Ok(Some((shared, bytes)))
+                }
+                _ => Err(wrong()),
+            },
+            Moved::Bytes(_) => Err(wrong()),
+            Moved::Nothing => Ok(None),
+            Moved::End => Err(peer_error(other, "is gone")),
+        }
+    })
+}
+
+/// Tries again and again, until there is something or it is too late.
+fn within<T>(deadline: Instant, other: Rank, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    loop {
+        match attempt()? {
+            Some(found) => return Ok(found),
+            None if Instant::now() < deadline => thread::sleep(CONNECT_LOOK_INTERVAL),
+            None => return Err(peer_error(other, "did not share its region in time")),
+        }
+    }
+}
+
+impl Communicator for DirectCommunicator {
+    fn rank(&self) -> Rank {
+        self.control.rank()
+    }
+
+    fn rank_count(&self) -> usize {
+        self.control.rank_count()
+    }
+
+    fn stream(&self) -> Stream {
+        self.lease.stream()
+    }
+
+    fn begin_gather(&mut self, block: &[u8]) -> Result<()> {
+        self.control.begin(block);
+        Ok(())
+    }
+
+    fn poll_gather(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
+        self.control.poll()
+    }
+
+    fn begin_transfers(&mut self, sends: &[SendPart], receives: &[ReceivePart]) -> Result<()> {
+        let number = self.groups.next();
+        let mut parts_left = 0;
+        for SendPart { to, address, bytes } in sends {
+            if let Some(Some(end)) = self.ends.get_mut(to.place()) {
+                end.say(DirectFrame::Offer { offset_bytes: address - self.region_start, bytes: *bytes });
+                end.offered.push_back(number);
+                parts_left += 1;
+            }
+        }
+        for ReceivePart { from, address, bytes } in receives {
+            if let Some(Some(end)) = self.ends.get_mut(from.place()) {
+                end.expected.push_back(GroupPart { group: number, address: *address, bytes: *bytes });
+                parts_left += 1;
+            }
+        }
+        let own = copy_own(self.rank(), (&self.memory, self.stream()), (sends, receives))?;
+        self.groups.begin(parts_left, own);
+        self.work().map(drop).map_err(|error| self.control.reason_of(error))
+    }
+
+    fn poll_transfers(&mut self) -> Result<u64> {
+        let over = self.work().map_err(|error| self.control.reason_of(error))?;
+        if self.groups.are_on_way() {
+            self.control.work();
+            self.control.check_gone()?;
+        }
+        Ok(over)
+    }
+
+    fn is_awaited(&mut self) -> bool {
+        self.control.is_awaited()
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let data = self.ends.iter().flatten().map(|end| end.socket.descriptor());
+        self.control.descriptors().into_iter().chain(data).collect()
+    }
+
+    fn missing_ranks(&mut self, awaited: Awaited) -> Vec<Rank> {
+        let oldest = self.groups.oldest();
+        match awaited {
+            Awaited::Gather => self.control.missing(),
+            Awaited::Transfers => {
+                let is_at = |end: &&DirectEnd| oldest.is_some_and(|number| end.is_at(number));
+                self.ends.iter().flatten().filter(is_at).map(|end| end.other).collect()
+            }
+        }
+    }
+
+    fn abort(&mut self, reason: &Error) {
+        self.control.say_farewell(reason);
+    }
+}
+
+impl Drop for DirectCommunicator {
+    fn drop(&mut self) {
+        let platform = self.memory.platform();
+        // Regions of others are read until then.
+        if let Err(error) = platform.wait(self.lease.stream()) {
+            tracing::error!("{error}");
+            // The device is lost, and the process with it.
+            std::mem::forget(std::mem::take(&mut self.ends));
+            return;
+        }
+        self.batches.drain(..).for_each(|batch| platform.release_event(batch.event));
+        self.groups.release_events(&self.memory);
+    }
+}
