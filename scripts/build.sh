@@ -15,7 +15,7 @@ stage=$own/stage-$version
 cd "$project_root"
 
 say "building the engine"
-cargo build --release --locked --workspace --exclude pystachio >&2
+cargo build --release --locked --workspace --exclude pystachio --exclude pystachio-fuzz --exclude pystachio-cases >&2
 say "building the extension for PostgreSQL $version"
 PGRX_PG_CONFIG_PATH=$config cargo build --release --locked --package pystachio --no-default-features --features "pg$version" \
     --target-dir "$own" >&2

@@ -27,7 +27,7 @@ enum AccumulatorKind {
     ACCUMULATE_ANY = 4,       // some row
 };
 
-// accumulate_groups, accumulate_large_sums, accumulate_few_large_sums
+// accumulate_groups, accumulate_few_groups, accumulate_large_sums, accumulate_few_large_sums
 typedef struct AccumulateGroups {
     ColumnView input;
     uint64_t groups;      // uint32_t [row_count], or 0: all rows are group 0
@@ -56,6 +56,8 @@ typedef struct FinishSums {
 } FinishSums;
 static_assert(sizeof(FinishSums) == 64, "FinishSums has 64 bytes");
 
+// Groups of which a block finds the rows with the least or greatest value by itself.
+#define FEW_GROUPS_MAX 1024
 // Words of a sum that 128 bits might not hold, least first: one more than the widest addend has, so that none wraps.
 #define LARGE_SUM_WORDS 5
 // Groups of which every thread of a block keeps such a sum of its own: what 48 KB of shared memory hold.

@@ -40,6 +40,7 @@
     X(assign_groups, AssignGroups, BLOCK_THREADS) \
     X(number_groups, AssignGroups, BLOCK_THREADS) \
     X(accumulate_groups, AccumulateGroups, BLOCK_THREADS) \
+    X(accumulate_few_groups, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(accumulate_few_large_sums, AccumulateGroups, BLOCK_THREADS) \
     X(finish_large_sums, FinishSums, BLOCK_THREADS) \

@@ -3,7 +3,8 @@
 // Grid:    any number of blocks; threads stride over the rows.
 // Ordering: groups are numbered in the order of the rows that stand for them. Which row stands for a group has no order.
 // Traffic: assign_groups reads a hash, a slot and the keys of two rows; accumulate_groups reads a group and a cell a row, and
-//          the cell of the row that it is compared with.
+//          the cell of the row that it is compared with. accumulate_few_groups, for at most FEW_GROUPS_MAX groups, has that row in
+//          shared memory: threads that offer rows of the same few groups to one place of the device's memory wait for one another.
 #include "../abi/aggregate.h"
 #include "../abi/launch.h"
 #include "../abi/status.h"
@@ -55,8 +56,8 @@ DEVICE bool is_better(const AccumulateGroups &args, uint64_t row, uint32_t known
     return args.kind == ACCUMULATE_MIN ? order < 0 : order > 0;
 }
 
-DEVICE void offer_row(const AccumulateGroups &args, uint32_t group, uint64_t row) {
-    uint32_t *best = (uint32_t *)args.rows + group;
+// Offers a row to where the best row of its group is, which other threads offer theirs to.
+DEVICE void offer_row(const AccumulateGroups &args, uint32_t *best, uint64_t row) {
     uint32_t known = *(volatile uint32_t *)best;
     while (is_better(args, row, known)) {
         uint32_t seen = atomicCAS(best, known, (uint32_t)row);
@@ -67,7 +68,30 @@ DEVICE void offer_row(const AccumulateGroups &args, uint32_t group, uint64_t row
 
 KERNEL(accumulate_groups, AccumulateGroups, BLOCK_THREADS) {
     const uint32_t *groups = (const uint32_t *)args.groups;
+    uint32_t *best = (uint32_t *)args.rows;
     for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
-        if (!cell_is_null(args.input, row)) offer_row(args, groups ? groups[row] : 0, row);
+        if (!cell_is_null(args.input, row)) offer_row(args, &best[groups ? groups[row] : 0], row);
+    }
+}
+
+KERNEL(accumulate_few_groups, AccumulateGroups, BLOCK_THREADS) {
+    SHARED uint32_t best[FEW_GROUPS_MAX];
+    const uint32_t *groups = (const uint32_t *)args.groups;
+    for (uint32_t group = threadIdx.x; group < args.group_count; group += BLOCK_THREADS) best[group] = NO_ROW;
+    __syncthreads();
+    // Of one group a thread has its own best row first.
+    uint32_t own = NO_ROW;
+    for (uint64_t row = first_row(); row < args.row_count; row += row_step()) {
+        if (cell_is_null(args.input, row)) continue;
+        if (groups) {
+            offer_row(args, &best[groups[row]], row);
+        } else if (is_better(args, row, own)) {
+            own = (uint32_t)row;
+        }
+    }
+    if (own != NO_ROW) offer_row(args, &best[0], own);
+    __syncthreads();
+    for (uint32_t group = threadIdx.x; group < args.group_count; group += BLOCK_THREADS) {
+        if (best[group] != NO_ROW) offer_row(args, (uint32_t *)args.rows + group, best[group]);
     }
 }

@@ -7,6 +7,8 @@
 
 use std::{
     env, fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
 };
@@ -33,8 +35,9 @@ fn build() -> Result<(), String> {
     let mut modules = Vec::new();
     match find_compiler() {
         Some(compiler) => {
+            let headers = header_bytes(&kernels).map_err(|error| error.to_string())?;
             for source in kernel_sources(&kernels)? {
-                modules.push(compile(&compiler, &source, &output)?);
+                modules.push(compile(&compiler, &source, (&headers, &output))?);
             }
         }
         None if env::var("PYSTACHIO_REQUIRE_KERNELS").as_deref() == Ok("1") => {
@@ -67,7 +70,22 @@ fn find_compiler() -> Option<PathBuf> {
         .find(|compiler| compiler.is_file())
 }
 
-fn compile(compiler: &Path, source: &Path, output: &Path) -> Result<PathBuf, String> {
+/// All that kernel files include.
+fn header_bytes(kernels: &Path) -> io::Result<Vec<u8>> {
+    let mut files = Vec::new();
+    for folder in fs::read_dir(kernels)? {
+        let folder = folder?.path();
+        if folder.is_dir() {
+            files.extend(fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?);
+        }
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "cuh" || extension == "h"));
+    files.sort();
+    Ok(files.iter().map(fs::read).collect::<io::Result<Vec<_>>>()?.concat())
+}
+
+/// Compiles a file, unless it was by the same command and nothing of it has changed.
+fn compile(compiler: &Path, source: &Path, (headers, output): (&[u8], &Path)) -> Result<PathBuf, String> {
     let name = source.file_stem().and_then(|name| name.to_str()).ok_or("a kernel file without a name")?;
     let target = output.join(format!("{name}.fatbin"));
     let architectures = env::var("PYSTACHIO_CUDA_ARCHS").unwrap_or_else(|_| "80,90".to_owned());
@@ -82,10 +100,19 @@ fn compile(compiler: &Path, source: &Path, output: &Path) -> Result<PathBuf, Str
         command.arg(format!("-gencode=arch=compute_{last},code=compute_{last}"));
     }
     command.arg(source).arg("-o").arg(&target);
+    let mut hasher = DefaultHasher::new();
+    let content = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
+    (format!("{command:?}"), content, headers).hash(&mut hasher);
+    let (made_of, known) = (hasher.finish().to_string(), output.join(format!("{name}.hash")));
+    if target.is_file() && fs::read_to_string(&known).is_ok_and(|known| known == made_of) {
+        return Ok(target);
+    }
+    let _ = fs::remove_file(&known);
     let status = command.status().map_err(|error| format!("{}: {error}", compiler.display()))?;
     if !status.success() {
         return Err(format!("{} does not compile: {status}", source.display()));
     }
+    fs::write(&known, made_of).map_err(|error| error.to_string())?;
     Ok(target)
 }
 

@@ -4,8 +4,8 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use cudarc::driver::{
-    result::{self, ctx, device},
-    sys::cuDeviceCanAccessPeer,
+    result::{self, device},
+    sys::{cuCtxGetDevice, cuDeviceCanAccessPeer},
 };
 use pystachio_gpu::{
     device::Stream,
@@ -38,7 +38,9 @@ impl CudaPlatform {
     pub fn reaches_others(&self) -> Result<bool> {
         let failed = |error| from_driver("tell which GPUs it reaches", error);
         self.use_context()?;
-        let own = ctx::get_device().map_err(failed)?;
+        let mut own = 0;
+        // SAFETY: the pointer is to a live value; a context is current.
+        unsafe { cuCtxGetDevice(&raw mut own) }.result().map_err(failed)?;
         for number in 0..device::get_count().map_err(failed)? {
             let other = device::get(number).map_err(failed)?;
             if other == own {

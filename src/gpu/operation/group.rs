@@ -4,14 +4,18 @@ use pystachio_plan::{Aggregate, DataType, Error, ErrorKind, Result, partial_type
 
 use super::{
     Queue, RowNumbers,
-    abi::{AccumulateGroups, AssignGroups, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS},
+    abi::{
+        AccumulateGroups, AssignGroups, FEW_GROUPS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS,
+    },
     fault::StatusCell,
     join::key_columns,
-    slots::{SlotKey, SlotLayout, overflow_code},
+    slots::{SHARING_BLOCKS, SlotKey, SlotLayout, overflow_code},
 };
 use crate::device::{Buffer, CellType, Column, DECIMAL128_DIGITS_MAX, Kernel};
 
 const WORD_BYTES: u64 = size_of::<u64>() as u64;
+/// Rows of a thread that looks for the best of few groups: each block offers what it has found to all others.
+const FEW_GROUPS_THREAD_ROWS_MIN: u64 = 8;
 /// Where there are nearly as many groups as rows, slots of all aggregates would take more memory than the rows do.
 const SLOT_BYTES_PER_ROW: u64 = 32;
 
@@ -236,7 +240,15 @@ impl Queue {
         }
         let rows = self.allocate_filled::<u32>(group_count, 0xff)?;
         arguments.rows = rows.address();
-        self.launch_strided(Kernel::AccumulateGroups, arguments.row_count, &arguments)?;
+        if group_count <= FEW_GROUPS_MAX {
+            let kernel = Kernel::AccumulateFewGroups;
+            let block_rows =
+                (u64::from(kernel.block_threads()) * FEW_GROUPS_THREAD_ROWS_MIN).max(group_count);
+            let blocks = arguments.row_count.div_ceil(block_rows).min(SHARING_BLOCKS);
+            self.launch(kernel, blocks, &arguments)?;
+        } else {
+            self.launch_strided(Kernel::AccumulateGroups, arguments.row_count, &arguments)?;
+        }
         let rows = RowNumbers { rows, count: grouping.group_count, may_miss: true, is_every_row: false };
         self.gather(input, &rows)
     }

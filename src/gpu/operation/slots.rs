@@ -40,7 +40,7 @@ const SHARE_CELLS_MIN: u64 = 3;
 const SHARE_CELLS_MAX: u64 = 1 + 2 * SLOT_INPUTS_MAX as u64;
 /// Blocks that add to slots of their own: what multiprocessors hold at once, as each begins with empty slots and ends with
 /// adding them to all others'.
-const SHARING_BLOCKS: u64 = 132 * 6;
+pub(super) const SHARING_BLOCKS: u64 = 132 * 6;
 const _: () = assert!(Kernel::AccumulatePrivateSlots.block_threads() as u64 == PRIVATE_SLOT_THREADS);
 /// Rows for each slot that such a block adds: fewer would be added sooner than what they come to.
 const SHARED_ROWS_PER_SLOT_MIN: u64 = 8;

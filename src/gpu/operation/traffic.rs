@@ -148,7 +148,7 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             row_count * (compared + 2 * NUMBER_BYTES + FLAG_BYTES)
         }
         Kernel::NumberGroups => read::<AssignGroups>(arguments).row_count * (2 * NUMBER_BYTES + WORD_BYTES),
-        Kernel::AccumulateFewLargeSums => accumulated(&read(arguments), 0),
+        Kernel::AccumulateFewGroups | Kernel::AccumulateFewLargeSums => accumulated(&read(arguments), 0),
         Kernel::AccumulateGroups | Kernel::AccumulateLargeSums => {
             let arguments: AccumulateGroups = read(arguments);
             let a_group =

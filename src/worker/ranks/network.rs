@@ -27,8 +27,6 @@ const SOCKETS_OF_LINK: usize = 2;
 /// How long the first transfers may take, with what NCCL takes to connect less than what ranks have to join (`watch.rs`).
 const WARM_UP_MAX: Duration = Duration::from_secs(8);
 
-/// How long ranks wait for each other's regions.
-const SHARE_MAX: Duration = Duration::from_secs(5);
 /// Networks that did not come about, after which GPUs don't read each other's memory.
 const DIRECT_FAILURES_MAX: u32 = 1;
 /// And after which they are connected by sockets.
@@ -174,8 +172,8 @@ impl RankNetwork {
             }
             (Invitation::Direct { .. }, Some(gpu)) => {
                 let links = links_of(place, descriptors)?;
-                let sharing = SharedRegions(gpu.clone());
-                Ok(Box::new(DirectCommunicator::connect(place.0, links, region, &sharing, SHARE_MAX)?))
+                let sharing = Box::new(SharedRegions(gpu.clone()));
+                Ok(Box::new(DirectCommunicator::connect(place.0, links, region, sharing)?))
             }
             (Invitation::Name { name, .. }, Some(gpu)) => {
                 let id = NcclId::from_bytes(&name)?;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! sender                              data socket                        receiver
+//! connected ─────── its region, as a descriptor ────────────────────────►  mapped
 //! a group begins ── offer: where a part lies, and its bytes ──────────►  the next part that it expects of that rank
 //!                                                                         copied by the receiver's device, on its stream
 //! the part has moved ◄─────────────── taken: so many parts until now ──── when the device has come to the end of that
@@ -23,8 +24,6 @@
 use std::{
     collections::VecDeque,
     os::fd::{BorrowedFd, OwnedFd},
-    thread,
-    time::{Duration, Instant},
 };
 
 use pystachio_plan::{Error, ErrorKind, Result};
@@ -44,12 +43,10 @@ use crate::{
 
 /// Parts that another rank may have offered and this one does not expect yet: more than a round and those beside it move.
 const OFFERS_MAX: usize = 1 << 16;
-/// How often ranks that connect look for one another.
-const CONNECT_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 const READ_BYTES: usize = 4 << 10;
 
 /// How regions are shared between the devices of a host.
-pub trait RegionSharing {
+pub trait RegionSharing: Send {
     /// A region of this rank's device, as something that another process can map.
     ///
     /// # Errors
@@ -79,6 +76,7 @@ pub trait MappedRegion: Send {
 pub struct DirectCommunicator {
     memory: DeviceMemory,
     lease: StreamLease,
+    sharing: Box<dyn RegionSharing>,
     /// Where the region begins.
     region_start: u64,
     control: ControlLinks,
@@ -99,8 +97,8 @@ struct CopiedBatch {
 struct DirectEnd {
     other: Rank,
     socket: LinkSocket,
-    region: Box<dyn MappedRegion>,
-    region_bytes: u64,
+    /// Absent until it has come.
+    region: Option<PeerRegion>,
     unsent: VecDeque<u8>,
     received: Vec<u8>,
     /// Groups of parts that were offered to the other rank and that it has not taken, in their order.
@@ -118,12 +116,19 @@ struct DirectEnd {
     taken_said: u64,
 }
 
+/// The region of another rank.
+struct PeerRegion {
+    mapped: Box<dyn MappedRegion>,
+    bytes: u64,
+}
+
 impl DirectCommunicator {
-    /// The end of a rank that has a link to each other one, by Unix sockets. Shares its region with them and maps theirs; waits for them.
+    /// The end of a rank that has a link to each other one, by Unix sockets. Shares its region with them; theirs are mapped when they come. Where a
+    /// device does not reach another one's memory, the first transfers fail.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if the devices do not reach each other's memory; `Peer` if not all ranks are there in time.
+    /// `Unavailable` if the device's memory can't be shared; `Peer` if another rank is gone.
     ///
     /// # Panics
     ///
@@ -132,37 +137,27 @@ impl DirectCommunicator {
         rank: Rank,
         links: Vec<Option<RankLink>>,
         region: &ExchangeRegion,
-        sharing: &dyn RegionSharing,
-        limit: Duration,
+        sharing: Box<dyn RegionSharing>,
     ) -> Result<Self> {
-        let deadline = Instant::now() + limit;
-        let (start, bytes) = region.range();
+        let (region_start, region_bytes) = region.range();
         let memory = region.memory().clone();
         let lease = memory.lease_stream(StreamPriority::High)?;
-        let (mut control, mut data) = (Vec::with_capacity(links.len()), Vec::with_capacity(links.len()));
-        for link in links {
+        let (mut control, mut ends) = (Vec::with_capacity(links.len()), Vec::with_capacity(links.len()));
+        for (number, link) in (0..).zip(links) {
             let (of_control, of_data) = link.map(|link| (link.control, link.data)).unzip();
             control.push(of_control);
-            data.push(of_data);
+            let share = |socket| DirectEnd::new(Rank(number), socket, (sharing.share(region)?, region_bytes));
+            ends.push(of_data.map(share).transpose()?);
         }
         let control = ControlLinks::new(rank, control);
-        for (number, socket) in (0..).zip(&data) {
-            let Some(socket) = socket else { continue };
-            share_with(Rank(number), socket, (sharing.share(region)?, bytes), deadline)?;
-        }
-        let end = |(number, socket): (u16, Option<LinkSocket>)| {
-            let map = |socket: LinkSocket| DirectEnd::map(Rank(number), socket, sharing, deadline);
-            socket.map(map).transpose()
-        };
-        let ends = (0..).zip(data).map(end).collect::<Result<_>>()?;
         let (groups, batches) = (PartGroups::default(), VecDeque::new());
-        Ok(Self { memory, lease, region_start: start, control, ends, groups, batches })
+        Ok(Self { memory, lease, sharing, region_start, control, ends, groups, batches })
     }
 
     /// Goes on with whatever goes on.
     fn work(&mut self) -> Result<u64> {
         for end in self.ends.iter_mut().flatten() {
-            for group in end.work()? {
+            for group in end.work(&*self.sharing)? {
                 self.groups.note_moved(group);
             }
         }
@@ -216,14 +211,17 @@ impl DirectCommunicator {
 }
 
 impl DirectEnd {
-    /// The other rank's region, when that has shared it.
-    fn map(other: Rank, socket: LinkSocket, sharing: &dyn RegionSharing, deadline: Instant) -> Result<Self> {
-        let (shared, region_bytes) = shared_by(other, &socket, deadline)?;
+    /// Hands this rank's region of so many bytes over to another one.
+    fn new(other: Rank, socket: LinkSocket, (shared, bytes): (OwnedFd, u64)) -> Result<Self> {
+        let frame = DirectFrame::Offer { offset_bytes: 0, bytes }.encode();
+        // Nothing else is in the socket: so few bytes go at once.
+        if socket.write_with(&frame, std::slice::from_ref(&shared)) != Moved::Bytes(DIRECT_BYTES) {
+            return Err(peer_error(other, "is gone"));
+        }
         Ok(Self {
             other,
             socket,
-            region: sharing.map(shared, region_bytes)?,
-            region_bytes,
+            region: None,
             unsent: VecDeque::new(),
             received: Vec::new(),
             offered: VecDeque::new(),
@@ -264,9 +262,38 @@ impl DirectEnd {
         }
     }
 
+    /// Maps the other rank's region, if it has come.
+    fn map(&mut self, sharing: &dyn RegionSharing) -> Result<()> {
+        let mut frame = [0; DIRECT_BYTES];
+        let (moved, mut descriptors) = self.socket.read_with(&mut frame);
+        match moved {
+            Moved::Nothing => return Ok(()),
+            Moved::End => return Err(peer_error(self.other, "is gone")),
+            Moved::Bytes(_) => {}
+        }
+        let (Ok(DirectFrame::Offer { offset_bytes: 0, bytes }), Some(shared)) =
+            (DirectFrame::decode(&frame), descriptors.pop())
+        else {
+            return Err(self.wrong("its region did not come first"));
+        };
+        self.region = Some(PeerRegion { mapped: sharing.map(shared, bytes)?, bytes });
+        Ok(())
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> Error {
+        let message = format!("rank {} offered something that is wrong: {what}", self.other);
+        Error::new(ErrorKind::Protocol, message)
+    }
+
     /// Sends on, and reads what there is. Groups of parts that the other rank has taken, one for each.
-    fn work(&mut self) -> Result<Vec<u64>> {
+    fn work(&mut self, sharing: &dyn RegionSharing) -> Result<Vec<u64>> {
         self.flush();
+        if self.region.is_none() {
+            self.map(sharing)?;
+        }
+        if self.region.is_none() {
+            return Ok(Vec::new());
+        }
         let mut piece = [0; READ_BYTES];
         loop {
             match self.socket.read(&mut piece) {
@@ -279,10 +306,7 @@ impl DirectEnd {
         let mut moved = Vec::new();
         let bytes: Vec<u8> = self.received.drain(..whole).collect();
         for bytes in bytes.chunks_exact(DIRECT_BYTES) {
-            self.hear(bytes, &mut moved).map_err(|what| {
-                let message = format!("rank {} offered something that is wrong: {what}", self.other);
-                Error::new(ErrorKind::Protocol, message)
-            })?;
+            self.hear(bytes, &mut moved).map_err(|what| self.wrong(what))?;
         }
         Ok(moved)
     }
@@ -307,11 +331,11 @@ impl DirectEnd {
                 moved.extend(self.offered.drain(..newly as usize));
             }
             DirectFrame::Offer { offset_bytes, bytes } => {
-                let end = offset_bytes.checked_add(bytes).filter(|end| *end <= self.region_bytes);
+                let region_bytes = self.region.as_ref().map_or(0, |region| region.bytes);
+                let end = offset_bytes.checked_add(bytes).filter(|end| *end <= region_bytes);
                 if end.is_none() || self.offers.len() == OFFERS_MAX {
                     return Err(format!(
-                        "offset={offset_bytes}, bytes={bytes}, region_bytes={}, offers={}",
-                        self.region_bytes,
+                        "offset={offset_bytes}, bytes={bytes}, region_bytes={region_bytes}, offers={}",
                         self.offers.len()
                     ));
                 }
@@ -323,20 +347,16 @@ impl DirectEnd {
 
     /// Begins to copy the next part, if it is offered and expected. Its group.
     fn begin_copy(&mut self, stream: Stream) -> Result<Option<u64>> {
-        let (Some((offset_bytes, bytes)), Some(part)) =
-            (self.offers.front().copied(), self.expected.front().copied())
+        let (Some((offset_bytes, bytes)), Some(part), Some(region)) =
+            (self.offers.front().copied(), self.expected.front().copied(), &self.region)
         else {
             return Ok(None);
         };
         if bytes != part.bytes {
-            let message = format!(
-                "rank {} offered something that is wrong: bytes={bytes}, expected={}",
-                self.other, part.bytes
-            );
-            return Err(Error::new(ErrorKind::Protocol, message));
+            return Err(self.wrong(format!("bytes={bytes}, expected={}", part.bytes)));
         }
         if bytes > 0 {
-            self.region.read(offset_bytes, part.address, bytes, stream)?;
+            region.mapped.read(offset_bytes, part.address, bytes, stream)?;
         }
         self.offers.pop_front();
         self.expected.pop_front();
@@ -349,56 +369,6 @@ impl DirectEnd {
         let parts = [self.offered.front().copied(), self.copying.front().copied()];
         let expected = self.expected.front().map(|part| part.group);
         parts.into_iter().chain([expected]).flatten().any(|of| of <= group)
-    }
-}
-
-/// Hands a region over to another rank.
-fn share_with(
-    other: Rank,
-    socket: &LinkSocket,
-    (shared, bytes): (OwnedFd, u64),
-    deadline: Instant,
-) -> Result<()> {
-    let frame = DirectFrame::Offer { offset_bytes: 0, bytes }.encode();
-    within(deadline, other, || match socket.write_with(&frame, std::slice::from_ref(&shared)) {
-        // So few bytes go at once or not at all.
-        Moved::Bytes(_) => Ok(Some(())),
-        Moved::Nothing => Ok(None),
-        Moved::End => Err(peer_error(other, "is gone")),
-    })
-}
-
-/// The region that another rank hands over, and its bytes.
-fn shared_by(other: Rank, socket: &LinkSocket, deadline: Instant) -> Result<(OwnedFd, u64)> {
-    within(deadline, other, || {
-        let mut frame = [0; DIRECT_BYTES];
-        let (moved, mut descriptors) = socket.read_with(&mut frame);
-        let wrong = || {
-            let message = format!("rank {other} did not share its region: it said something else");
-            Error::new(ErrorKind::Protocol, message)
-        };
-        match moved {
-            Moved::Bytes(DIRECT_BYTES) => match (DirectFrame::decode(&frame), descriptors.pop()) {
-                (Ok(DirectFrame::Offer { offset_bytes: 0, bytes }), Some(shared)) => {
-                    Ok(Some((shared, bytes)))
-                }
-                _ => Err(wrong()),
-            },
-            Moved::Bytes(_) => Err(wrong()),
-            Moved::Nothing => Ok(None),
-            Moved::End => Err(peer_error(other, "is gone")),
-        }
-    })
-}
-
-/// Tries again and again, until there is something or it is too late.
-fn within<T>(deadline: Instant, other: Rank, mut attempt: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    loop {
-        match attempt()? {
-            Some(found) => return Ok(found),
-            None if Instant::now() < deadline => thread::sleep(CONNECT_LOOK_INTERVAL),
-            None => return Err(peer_error(other, "did not share its region in time")),
-        }
     }
 }
 

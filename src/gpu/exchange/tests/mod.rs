@@ -6,9 +6,10 @@
 //! - `narrowing.rs`: rows that leave narrowed
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
-//! - `sockets.rs`: what holds of sockets
+//! - `sockets.rs`: what holds of sockets; `direct.rs`: and of devices that read each other's memory
 //! - `warm_up.rs`: what ranks do before their first query
 
+mod direct;
 mod failures;
 mod faulty;
 mod groups;
@@ -30,7 +31,7 @@ use std::{
 use pystachio_engine::StopFlag;
 use pystachio_plan::{Error, Result};
 
-use self::faulty::FaultyCommunicator;
+use self::{direct::EmulatedSharing, faulty::FaultyCommunicator};
 use super::*;
 use crate::device::{DeviceMemory, EmulatedPlatform, StreamLease, StreamPriority};
 
@@ -80,12 +81,14 @@ struct TestRank {
 const SOCKETS: u64 = 1000;
 /// And from here on of ranks at a hub that tell one another by sockets.
 const CONTROLLED: u64 = 2 * SOCKETS;
+/// And from here on of ranks that read each other's memory.
+const DIRECT: u64 = 3 * SOCKETS;
 /// Kinds of networks.
-const WIRES: usize = 3;
+const WIRES: usize = 4;
 
 /// Each seed over each kind of network.
 fn over_all(seeds: impl IntoIterator<Item = u64>) -> Vec<u64> {
-    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS, seed + CONTROLLED]).collect()
+    seeds.into_iter().flat_map(|seed| [seed, seed + SOCKETS, seed + CONTROLLED, seed + DIRECT]).collect()
 }
 
 /// A rank that fails: which, where, when it has passed there so often, and how.
@@ -97,6 +100,7 @@ enum Wire {
     /// Links of ranks that are not there yet, by rank.
     Sockets(Vec<Option<Vec<Option<RankLink>>>>),
     Controlled(LocalHub, Vec<Option<Vec<Option<RankLink>>>>),
+    Direct(EmulatedSharing, Vec<Option<Vec<Option<RankLink>>>>),
 }
 
 impl Wire {
@@ -106,7 +110,8 @@ impl Wire {
         match seed {
             ..SOCKETS => Self::Hub(hub()),
             SOCKETS..CONTROLLED => Self::Sockets(links()),
-            _ => Self::Controlled(hub(), links()),
+            CONTROLLED..DIRECT => Self::Controlled(hub(), links()),
+            _ => Self::Direct(EmulatedSharing::default(), links()),
         }
     }
 
@@ -137,6 +142,12 @@ impl Wire {
                 let control = links.into_iter().map(|link| link.map(|link| link.control)).collect();
                 let groups = hub.connect(rank, region, seed).unwrap();
                 let communicator = ControlledCommunicator::new(ControlLinks::new(rank, control), groups);
+                Box::new(FaultyCommunicator::new(communicator, faults.collect()))
+            }
+            Self::Direct(sharing, links) => {
+                let links = links[rank.place()].take().unwrap();
+                let sharing = Box::new(sharing.of(region));
+                let communicator = DirectCommunicator::connect(rank, links, region, sharing).unwrap();
                 Box::new(FaultyCommunicator::new(communicator, faults.collect()))
             }
         }

@@ -17,6 +17,8 @@ pub const PRIVATE_SLOTS_MAX: u64 = 12;
 pub const BLOCK_SLOTS_MAX: u64 = 1024;
 /// Words of a sum that 128 bits might not hold.
 pub const LARGE_SUM_WORDS: usize = 5;
+/// Groups of which a block finds the rows with the least or greatest value by itself.
+pub const FEW_GROUPS_MAX: u64 = 1024;
 /// Groups of which every thread of a block keeps such a sum.
 pub const LARGE_PRIVATE_GROUPS_MAX: u64 = 4;
 
@@ -47,7 +49,7 @@ pub struct AssignGroups {
 }
 const _: () = assert!(size_of::<AssignGroups>() == 464);
 
-/// Arguments of `accumulate_groups`, `accumulate_large_sums` and its kin for few groups.
+/// Arguments of `accumulate_groups`, `accumulate_large_sums` and their kin for few groups.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
 pub struct AccumulateGroups {

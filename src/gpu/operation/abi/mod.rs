@@ -20,9 +20,9 @@ pub use exchange::{
     WIDEN_TILE_ROWS, WIDENED_RANGES_MAX, WidenCells, WidenedRange,
 };
 pub use group::{
-    AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,
-    LARGE_SUM_WORDS, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SLOT_CELLS_MAX, SLOT_ROWS, SlotInput,
-    SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
+    AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FEW_GROUPS_MAX, FinishSums,
+    LARGE_PRIVATE_GROUPS_MAX, LARGE_SUM_WORDS, PRIVATE_SLOT_THREADS, PRIVATE_SLOTS_MAX, SLOT_CELLS_MAX,
+    SLOT_ROWS, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, TakeSlots,
 };
 pub use join::{
     FindEqualKeys, HashKeys, InsertBuildRows, InsertFilterKeys, KeyFilterView, MeasureKeys, ProbeRows,
