@@ -97,9 +97,8 @@ fn two_levels_are_taken_where_they_take_less_time() {
         assert!(auto_s <= direct_s.min(forced_s), "{auto_s} of {direct_s} and {forced_s}");
         auto.into_iter().filter(|line| line.contains("hosts")).collect::<Vec<_>>()
     };
-    // 60 far partners, each with a message of some kilobytes that takes as long as over TCP.
-    let slow_messages = ExchangeCosts { host_message_s: 5e-5, ..on_hosts(16, 64) };
-    let levels = taken(&grouped(1e5), &slow_messages);
+    // 1,016 far partners, each with a message of some kilobytes.
+    let levels = taken(&grouped(1e7), &on_hosts(128, 1024));
     assert!(levels.iter().any(|line| line.starts_with("Shuffle 1 within hosts")), "{levels:?}");
     // A message less to a host is not worth an exchange more.
     let levels = taken(&grouped(1e7), &on_hosts(2, 4));
