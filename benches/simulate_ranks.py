@@ -7,8 +7,9 @@ rank tells all others a control block (its size is that of src/gpu/exchange/mess
 Two groups of transfers are on their way at once, so a round takes as long as the longer of gather and transfers.
 
     direct       every rank sends to every other one
-    two levels   ranks of a host bring together what goes to one place of every host, then ranks of one place exchange it between hosts; control
-                 blocks go by one rank a host
+    two levels   rows go between hosts, to the rank of the sender's place there, and then within hosts (src/plan/distribute/levels.rs): two exchanges,
+                 one beside the other but for the first round
+    by hosts     the same, and control blocks go by one rank a host, which nothing does yet
 
 Checked against the raw transfers of two GPUs in benches/results/2026-11-25-two-gpus.md: the table at the beginning has both. What is not measured
 says so: the network card, the time of a message beside others, of a control block by a socket, and of a rank's start for a query.
@@ -35,8 +36,9 @@ class Cluster:
     # Of a group, however little it moves, beside the one before it; and between the bytes of two groups. Fitted to MEASURED.
     group_s: float = 70e-6
     gap_s: float = 15e-6
-    # Of each message of a group beside the others; assumed.
+    # Of each message of a group beside the others, to a rank of the same host and of another one; assumed, as in `ExchangeCosts`.
     message_s: float = 2e-6
+    host_message_s: float = 10e-6
     # Of a control block, to write and to read it, on one host and to others; and until the last one has come; assumed.
     told_in_host_s: float = 8e-6
     told_out_of_host_s: float = 15e-6
@@ -62,11 +64,16 @@ def control_bytes(ranks):
     return 40 + EXCHANGES_MAX * (32 + ranks) + BLOCKS_A_ROUND_MAX * 8 + ABORTS_MAX * ABORT_BYTES
 
 
-def gather_s(cluster, two_levels):
+# Ways to exchange rows.
+DIRECT, TWO_LEVELS, BY_HOSTS = range(3)
+WAYS = (DIRECT, TWO_LEVELS, BY_HOSTS)
+
+
+def gather_s(cluster, way):
     """Every rank hears every other one's control block."""
     ranks, block = cluster.ranks, control_bytes(cluster.ranks)
     others_in_host, others_out = cluster.in_host - 1, ranks - cluster.in_host
-    if not two_levels or cluster.hosts == 1:
+    if way != BY_HOSTS or cluster.hosts == 1:
         wire = others_out * block * cluster.in_host / (cluster.nic * cluster.in_host)
         return cluster.control_latency_s + others_in_host * cluster.told_in_host_s + others_out * cluster.told_out_of_host_s + wire
     # To the first rank of the host, between these, and back.
@@ -77,37 +84,55 @@ def gather_s(cluster, two_levels):
     return 3 * cluster.control_latency_s + up + across + down
 
 
-def transfer_s(cluster, bytes_, two_levels):
+def transfer_s(cluster, bytes_, way):
     """A group in which a rank sends so many bytes, evenly to all."""
     ranks, in_host, hosts = cluster.ranks, cluster.in_host, cluster.hosts
 
-    def group(peers, wire_s):
-        return max(cluster.group_s + (peers - 1) * cluster.message_s, cluster.gap_s + wire_s)
+    def group(near, far, wire_s):
+        return max(cluster.group_s + messages_s(cluster, near, far), cluster.gap_s + wire_s)
 
     out_share = (ranks - in_host) / ranks
-    if not two_levels or hosts == 1:
+    if way == DIRECT or hosts == 1:
         by_nvlink = bytes_ * (in_host - 1) / ranks / cluster.nvlink
         by_nic = bytes_ * out_share / cluster.nic
-        return group(ranks, max(by_nvlink, by_nic))
+        return group(in_host - 1, ranks - in_host, max(by_nvlink, by_nic))
     # One level's groups go on beside the other's.
-    return max(group(in_host, bytes_ * (in_host - 1) / in_host / cluster.nvlink), group(hosts, bytes_ * (hosts - 1) / hosts / cluster.nic))
+    within = group(in_host - 1, 0, bytes_ * (in_host - 1) / in_host / cluster.nvlink)
+    return max(within, group(0, hosts - 1, bytes_ * (hosts - 1) / hosts / cluster.nic))
 
 
-def shuffle(cluster, bytes_a_rank, two_levels=False):
+def messages_s(cluster, near, far):
+    """Of messages to so many ranks of the same host and of others."""
+    return near * cluster.message_s + far * cluster.host_message_s
+
+
+def steps(cluster, way):
+    """Exchanges that follow one another for one."""
+    return 1 if way == DIRECT or cluster.hosts == 1 or cluster.in_host == 1 else 2
+
+
+def shuffle(cluster, bytes_a_rank, way=DIRECT):
     """Seconds of an exchange of which every rank sends so many bytes, and the share of them that is gathers."""
     rounds = max(1, math.ceil(bytes_a_rank / cluster.outbox_bytes))
-    gather = gather_s(cluster, two_levels)
-    transfer = transfer_s(cluster, bytes_a_rank / rounds, two_levels)
+    gather = gather_s(cluster, way)
+    transfer = transfer_s(cluster, bytes_a_rank / rounds, way)
+    # The second of two has something to send a round later.
+    rounds += steps(cluster, way) - 1
     # The first gather and the last round, in which all say that they have ended, are beside nothing.
     seconds = 2 * gather + rounds * max(gather, transfer)
     return seconds, min(1.0, (2 + rounds) * gather / seconds)
 
 
-def small_broadcast(cluster, bytes_, two_levels=False):
-    """Seconds in which every rank gets all of a small build side, of which each has a part: two rounds and the bytes."""
-    arriving = bytes_ * (cluster.ranks - cluster.in_host) / cluster.ranks / cluster.nic
-    messages = (cluster.ranks - 1) if not two_levels else (cluster.in_host + cluster.hosts - 2)
-    return 2 * gather_s(cluster, two_levels) + cluster.group_s + messages * cluster.message_s + arriving
+def small_broadcast(cluster, bytes_, way=DIRECT):
+    """Seconds in which every rank gets all of a small build side, of which each has a part: a round for each step, one more, and the bytes."""
+    in_host, hosts, count = cluster.in_host, cluster.hosts, steps(cluster, way)
+    if count == 1:
+        messages = messages_s(cluster, in_host - 1, cluster.ranks - in_host)
+        arriving = bytes_ * (cluster.ranks - in_host) / cluster.ranks / cluster.nic
+    else:
+        messages = messages_s(cluster, 0, hosts - 1) + messages_s(cluster, in_host - 1, 0)
+        arriving = bytes_ / in_host * (hosts - 1) / hosts / cluster.nic + bytes_ * (in_host - 1) / in_host / cluster.nvlink
+    return (1 + count) * gather_s(cluster, way) + count * cluster.group_s + messages + arriving
 
 
 def coordinator_s(cluster):
@@ -132,7 +157,7 @@ def report(options):
         bytes_ = megabytes * MEGABYTE
         pair = Cluster(2, 8, options.nvlink * 1e9, options.nic * 1e9)
         # Of two ranks half of what is dealt leaves; the measured bytes are those that left.
-        reckoned = bytes_ / transfer_s(pair, 2 * bytes_, False) / 1e9
+        reckoned = bytes_ / transfer_s(pair, 2 * bytes_, DIRECT) / 1e9
         errors.append(abs(reckoned / measured - 1))
         rows.append([str(megabytes), f"{measured:.1f}", f"{reckoned:.1f}", f"{100 * (reckoned / measured - 1):+.0f} %"])
     lines += table(["MB", "measured", "reckoned", "difference"], rows)
@@ -141,19 +166,20 @@ def report(options):
     rows = []
     for ranks in sizes:
         of = cluster(ranks)
-        (direct, direct_share), (levels, levels_share) = (shuffle(of, 16e9, two) for two in (False, True))
-        rows.append([str(ranks), f"{16 / direct:.1f}", f"{100 * direct_share:.0f} %", f"{16 / levels:.1f}", f"{100 * levels_share:.0f} %",
-                     f"{direct / levels:.2f}"])
-    lines += table(["ranks", "direct", "gathers", "two levels", "gathers", "gain"], rows)
+        found = [shuffle(of, 16e9, way) for way in WAYS]
+        cells = [cell for seconds, share in found for cell in (f"{16 / seconds:.1f}", f"{100 * share:.0f} %")]
+        rows.append([str(ranks)] + cells)
+    lines += table(["ranks", "direct", "gathers", "two levels", "gathers", "by hosts", "gathers"], rows)
     lines += ["", "## What a query takes at least: milliseconds", "",
-              "A round's gather; a build side of 1 MB on every rank; a shuffle of 16 MB a rank; rank 0's part in beginning and ending a query.", ""]
+              "A round's gather; a build side of 1 MB, and of 1 GB, on every rank; a shuffle of 16 MB a rank; rank 0's part in beginning and ending a query.", ""]
     rows = []
     for ranks in sizes:
         of = cluster(ranks)
-        cells = [gather_s(of, False), gather_s(of, True), small_broadcast(of, 1e6), small_broadcast(of, 1e6, True), shuffle(of, 16e6)[0],
-                 shuffle(of, 16e6, True)[0], coordinator_s(of)]
+        cells = [gather_s(of, DIRECT), gather_s(of, BY_HOSTS), *(small_broadcast(of, 1e6, way) for way in WAYS),
+                 *(small_broadcast(of, 1e9, way) for way in WAYS[:2]), *(shuffle(of, 16e6, way)[0] for way in WAYS), coordinator_s(of)]
         rows.append([str(ranks)] + [f"{1000 * cell:.2f}" for cell in cells])
-    lines += table(["ranks", "gather, direct", "two levels", "1 MB to all, direct", "two levels", "16 MB, direct", "two levels", "coordinator"], rows)
+    lines += table(["ranks", "gather, direct", "by hosts", "1 MB to all, direct", "two levels", "by hosts", "1 GB to all, direct", "two levels",
+                    "16 MB, direct", "two levels", "by hosts", "coordinator"], rows)
     return "\n".join(lines) + "\n"
 
 

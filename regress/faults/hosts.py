@@ -9,6 +9,7 @@ Over GPUs each cluster has one of them, and NCCL takes the clusters for two host
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -24,6 +25,11 @@ _PORT = 5619
 _TRIVIAL = "SELECT count(*), sum(n_nationkey) FROM nation, region WHERE n_regionkey = r_regionkey"
 _TRIVIAL_ROWS = [("25", "300")]
 _PAIRS = "SELECT count(*) FROM lineitem a, lineitem b WHERE a.l_comment < b.l_comment"
+# Rows for every kind of exchange.
+_LEVELLED = ("SELECT l_orderkey, l_linenumber, l_comment FROM lineitem ORDER BY l_comment, l_orderkey, l_linenumber",
+             "SELECT l_suppkey, count(DISTINCT l_partkey), count(DISTINCT l_linenumber) FROM lineitem GROUP BY l_suppkey",
+             "SELECT o_orderkey FROM orders WHERE o_orderkey + 1 NOT IN (SELECT l_orderkey FROM lineitem WHERE l_quantity < 10)")
+_KINDS = ("Shuffle", "Broadcast", "Gather", "Merge")
 _QUERIES = (1, 3, 4, 5, 6, 9, 10, 13, 15, 18, 21, 22)
 # A host that is cut off is found within that, and the next query has its rows within that.
 _SILENCE_S_MAX = 9.0
@@ -220,6 +226,15 @@ def hosts_have_several_ranks_each(place):
         for number in (3, 13):
             query = place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar()
             require(session.run(query).rows == heap.run(query).rows, f"query {number} has other rows on four ranks")
+            for setting, levels in (("on", True), ("off", False)):
+                session.run(f"SET pystachio.gpu_two_level_exchange = {setting}")
+                plan = "\n".join(row[0] for row in session.run(f"EXPLAIN (ANALYZE) {query}").rows)
+                for level in ("between hosts", "within hosts"):
+                    require((level in plan) == levels, f"two levels are {setting}: {plan}")
+                require(("to 3 ranks" in plan) != levels, f"who sends to how many, two levels {setting}: {plan}")
+                require(session.run(query).rows == heap.run(query).rows, f"query {number} has other rows with two levels {setting}")
+            session.run("RESET pystachio.gpu_two_level_exchange")
+        _all_levels(place, session, heap)
         require(_are_connected(hosts.first, 4), "all ranks are connected still")
         # One host has the old definition: they refuse each other, and answer alone.
         session.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
@@ -227,6 +242,18 @@ def hosts_have_several_ranks_each(place):
         wait_until(lambda: "hosts name others" in (_ranks(hosts.first)[1]["last_error"] or ""), 10, "the difference is shown", 0.1)
         other.run(f"ALTER SERVER {_SERVER} OPTIONS (DROP ranks)")
         require(other.run(_TRIVIAL).rows == _TRIVIAL_ROWS, "the altered server works")
+
+
+def _all_levels(place, session, heap):
+    """Each kind of exchange in two levels, and every query."""
+    session.run("SET pystachio.gpu_two_level_exchange = on; SET pystachio.gpu_exchange_broadcast_choice = off")
+    shown = set()
+    for query in [place.watch.run(f"SELECT pystachio.tpch_query({number})").scalar() for number in _QUERIES] + list(_LEVELLED):
+        plan = "\n".join(row[0] for row in session.run(f"EXPLAIN {query}").rows)
+        shown |= {(kind, level) for kind in _KINDS for level in ("between", "within") if re.search(rf"{kind} \d+ {level} hosts", plan)}
+        require(sorted(session.run(query).rows) == sorted(heap.run(query).rows), f"other rows by two levels: {query}")
+    require(len(shown) == 2 * len(_KINDS), f"kinds of exchanges by two levels: {shown}")
+    session.run("RESET pystachio.gpu_two_level_exchange; RESET pystachio.gpu_exchange_broadcast_choice")
 
 
 def a_cancel_reaches_the_other_host(place):

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum, pg_sys};
 use pystachio_plan::{
     DeviceSettings, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, ExchangeCompression,
-    ExchangeSettings, StoragePath,
+    ExchangeSettings, StoragePath, TwoLevelExchange,
 };
 
 use crate::options::Device;
@@ -61,10 +61,10 @@ pub enum EngineMode {
     Cpu,
 }
 
-/// When rows are compressed before they go to other ranks.
+/// When a technique is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PostgresGucEnum)]
-pub enum CompressionMode {
-    /// Where the link is so slow that it pays.
+pub enum TechniqueMode {
+    /// Where it is expected to pay.
     #[name = c"auto"]
     Auto,
     /// Always.
@@ -90,8 +90,8 @@ static GPU_CONCURRENT_BUILDS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DEFERRED_SYNCHRONISATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_DICTIONARY_CODES: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_BROADCAST_CHOICE: GucSetting<bool> = GucSetting::<bool>::new(true);
-static GPU_EXCHANGE_COMPRESSION: GucSetting<CompressionMode> =
-    GucSetting::<CompressionMode>::new(CompressionMode::Auto);
+static GPU_EXCHANGE_COMPRESSION: GucSetting<TechniqueMode> =
+    GucSetting::<TechniqueMode>::new(TechniqueMode::Auto);
 static GPU_EXCHANGE_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GATHERING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GROUPS: GucSetting<i32> = GucSetting::<i32>::new(2);
@@ -107,6 +107,8 @@ static GPU_READER_COMBINING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_REGULATION: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_RUNTIME_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_STORAGE: GucSetting<StorageMode> = GucSetting::<StorageMode>::new(StorageMode::Auto);
+static GPU_TWO_LEVEL_EXCHANGE: GucSetting<TechniqueMode> =
+    GucSetting::<TechniqueMode>::new(TechniqueMode::Auto);
 static STORAGE_BANDWIDTH_MB: GucSetting<i32> = GucSetting::<i32>::new(0);
 static TIMELINE: GucSetting<bool> = GucSetting::<bool>::new(false);
 static ENGINE_PATH: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
@@ -199,15 +201,20 @@ fn exchange() -> ExchangeSettings {
     ExchangeSettings {
         broadcast_choice: GPU_EXCHANGE_BROADCAST_CHOICE.get(),
         compression: match GPU_EXCHANGE_COMPRESSION.get() {
-            CompressionMode::Auto => ExchangeCompression::Auto,
-            CompressionMode::On => ExchangeCompression::On,
-            CompressionMode::Off => ExchangeCompression::Off,
+            TechniqueMode::Auto => ExchangeCompression::Auto,
+            TechniqueMode::On => ExchangeCompression::On,
+            TechniqueMode::Off => ExchangeCompression::Off,
         },
         filters: GPU_EXCHANGE_FILTERS.get(),
         gathering: GPU_EXCHANGE_GATHERING.get(),
         groups_max: count(&GPU_EXCHANGE_GROUPS),
         overlap: GPU_EXCHANGE_OVERLAP.get(),
         senders_max: count(&GPU_EXCHANGE_SENDERS),
+        two_level: match GPU_TWO_LEVEL_EXCHANGE.get() {
+            TechniqueMode::Auto => TwoLevelExchange::Auto,
+            TechniqueMode::On => TwoLevelExchange::On,
+            TechniqueMode::Off => TwoLevelExchange::Off,
+        },
     }
 }
 
@@ -305,6 +312,14 @@ pub fn define() {
         c"Narrows integers, dates, times, decimals and lengths of text before they go to other ranks.",
         c"auto: where the link between ranks was measured and is slow; on: always; off: never. Results are the same.",
         &GPU_EXCHANGE_COMPRESSION,
+        GucContext::Userset,
+        GucFlags::EXPLAIN,
+    );
+    GucRegistry::define_enum_guc(
+        c"pystachio.gpu_two_level_exchange",
+        c"Moves rows between GPUs of several hosts in two steps: between hosts, then within each.",
+        c"auto: where that is expected to take less time; on: wherever there are several hosts with several GPUs each; off: never. Results are the same.",
+        &GPU_TWO_LEVEL_EXCHANGE,
         GucContext::Userset,
         GucFlags::EXPLAIN,
     );

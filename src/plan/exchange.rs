@@ -18,6 +18,8 @@
 //!
 //! Deliberately absent: how rows travel, rounds, memory, ranks that fail. That is the engines'.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{DataType, Expression, SortKey, types::DECIMAL256_DIGITS_MAX};
@@ -25,6 +27,41 @@ use crate::{DataType, Expression, SortKey, types::DECIMAL256_DIGITS_MAX};
 /// The identity of an exchange within one plan. Ranks name exchanges to each other by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ExchangeId(pub u32);
+
+/// Which ranks one rank's rows go to by an exchange.
+///
+/// Every host has as many ranks, numbered host by host; a rank's place is its number among those of its host. An exchange of all ranks may
+/// be two in a plan, both of its kind and with its keys: between hosts first, and within each host above that.
+///
+/// ```text
+///             host 0   host 1                   host 0   host 1
+///    place 0    0 ─────── 2            place 0    0        2
+///                                                 │        │       a row goes to the host, or the hosts, where it is wanted, and
+///    place 1    1 ─────── 3            place 1    1        3       there to the rank, or the ranks
+///             between hosts                     within hosts
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ExchangeReach {
+    /// All ranks: it is the whole exchange.
+    #[default]
+    All,
+    /// Those of the rank's own place, one on each host: the first of two exchanges. Rows of a gather go to rank 0's host. What it gives is of
+    /// use to the second alone.
+    BetweenHosts,
+    /// Those of the rank's own host: the second.
+    WithinHost,
+}
+
+impl fmt::Display for ExchangeReach {
+    /// What follows the number of an exchange; nothing if it is whole.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::All => "",
+            Self::BetweenHosts => " between hosts",
+            Self::WithinHost => " within hosts",
+        })
+    }
+}
 
 /// Where the rows of an exchange's input go.
 ///

@@ -284,18 +284,19 @@ fn describe(relation: &Relation, names: &Names) -> String {
             format!("Limit {count}{offset}")
         }
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
-        Operator::Exchange { id, kind, .. } => match kind {
-            ExchangeKind::Hash { keys } => format!("Shuffle {} by {}", id.0, names.list(keys)),
+        Operator::Exchange { id, kind, reach, .. } => match kind {
+            ExchangeKind::Hash { keys } => format!("Shuffle {}{reach} by {}", id.0, names.list(keys)),
             ExchangeKind::HashOrBroadcast { keys, bytes_max } => {
                 format!("Shuffle {} by {}, or broadcast up to {bytes_max} bytes", id.0, names.list(keys))
             }
             ExchangeKind::HashOrStay { keys, partner } => {
                 format!("Shuffle {} by {}, or stay if {} is broadcast", id.0, names.list(keys), partner.0)
             }
-            ExchangeKind::Broadcast => format!("Broadcast {}", id.0),
-            ExchangeKind::Gather => format!("Gather {}", id.0),
+            ExchangeKind::Broadcast => format!("Broadcast {}{reach}", id.0),
+            ExchangeKind::Gather => format!("Gather {}{reach}", id.0),
             ExchangeKind::Merge { keys } => {
-                format!("Merge {} by {}", id.0, join(keys.iter().map(|key| sort_key_text(key, names))))
+                let keys = join(keys.iter().map(|key| sort_key_text(key, names)));
+                format!("Merge {}{reach} by {keys}", id.0)
             }
             ExchangeKind::Own { keys } if keys.is_empty() => format!("Own {} of rank 0", id.0),
             ExchangeKind::Own { keys } => format!("Own {} by {}", id.0, names.list(keys)),

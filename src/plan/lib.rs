@@ -57,7 +57,7 @@ pub use distribute::{
     ScanFigures, distribute, filter_scope, range_columns,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use exchange::{ExchangeId, ExchangeKind, exchange_key_type, is_exchange_key};
+pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use failure::{call_could_fail, could_fail};
@@ -78,6 +78,7 @@ pub use message::{
     FileSet, FilesState, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
     PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice,
     RankStatus, RanksReport, Request, Response, SampleRequest, SeenFiles, StoragePath, TableDescription,
+    TwoLevelExchange,
 };
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};

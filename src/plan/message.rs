@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -260,6 +260,21 @@ pub struct ExchangeSettings {
     pub overlap: bool,
     /// So many drivers send the rows of one fragment beside one another: 1 to [`EXCHANGE_SENDERS_MAX`].
     pub senders_max: u8,
+    /// When exchanges have two levels.
+    pub two_level: TwoLevelExchange,
+}
+
+/// When an exchange between ranks of several hosts is two: between hosts, and within each. Rows cross the network in fewer and larger messages, and
+/// those that all ranks get once for each host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TwoLevelExchange {
+    /// Where that is expected to take less time.
+    #[default]
+    Auto,
+    /// Wherever there are several hosts with several ranks each.
+    On,
+    /// Never.
+    Off,
 }
 
 /// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text are narrowed to as few bytes
@@ -292,6 +307,7 @@ impl Default for ExchangeSettings {
             overlap: true,
             // One packs while the other one waits for room, or runs what is below.
             senders_max: 2,
+            two_level: TwoLevelExchange::Auto,
         }
     }
 }
@@ -684,6 +700,8 @@ pub struct ExchangeTraffic {
     pub sent_bytes: u64,
     /// As many as those would have been without compression.
     pub sent_wide_bytes: u64,
+    /// Other ranks that got blocks of it.
+    pub partners: u32,
     /// Rows that came. Of rows that every rank gets, also its own.
     pub received_rows: u64,
     /// Bytes of blocks that came.

@@ -116,10 +116,11 @@ fn prune_relation(relation: &Relation, required: &Required) -> Arc<Relation> {
                 .collect();
             Operator::UnionAll { inputs, columns: retain_marked(columns, &kept) }
         }
-        Operator::Exchange { input, id, kind } => {
+        Operator::Exchange { input, id, kind, reach } => {
             let mut needed = required.clone();
             kind.expressions().for_each(|key| require_columns(key, &mut needed));
-            Operator::Exchange { input: prune_relation(input, &needed), id: *id, kind: kind.clone() }
+            let input = prune_relation(input, &needed);
+            Operator::Exchange { input, id: *id, kind: kind.clone(), reach: *reach }
         }
     };
     Arc::new(Relation { operator, estimate: relation.estimate })

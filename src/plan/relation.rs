@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, Expression, FileSet,
+    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileSet,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -129,6 +129,8 @@ pub enum Operator {
         id: ExchangeId,
         /// Where rows go.
         kind: ExchangeKind,
+        /// Whether it is whole, or one of two.
+        reach: ExchangeReach,
     },
 }
 

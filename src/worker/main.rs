@@ -199,7 +199,7 @@ fn rank_setup(options: &Options, spill: &SpillFolder) -> impl FnOnce() -> Result
         tokio::spawn(return_memory_at_rest(move || engine.query_counts()));
         let place = (Rank(options.rank), options.rank_count());
         let network = over_hosts(network, &options)?;
-        Ok(RankSetup { place, device, network, options: NetworkOptions::default() })
+        Ok(RankSetup { place, device, network, options: network_options(&options) })
     }
 }
 
@@ -306,7 +306,7 @@ fn start_device(
         return Ok((RankedEngine::alone(device), None));
     }
     let device = Arc::new(RankDevice::open(platform, &device_options, catalog)?);
-    let table = Arc::new(RankTable::new(options.rank_count(), ranked));
+    let table = Arc::new(RankTable::new(options.rank_count(), ranked.on_hosts(options.host_count())));
     let engine = RankedEngine::with_ranks(device.engine().clone(), table.clone());
     let place = (Rank(0), options.rank_count());
     let network = over_hosts(network, options)?;
@@ -317,7 +317,7 @@ fn start_device(
         HostListener::start(ListenerSetup { hosts, command: command.clone(), spill_directory }, sockets)?;
     }
     let setup = WatchSetup {
-        rank_0: Arc::new(RankSetup { place, device, network, options: NetworkOptions::default() }),
+        rank_0: Arc::new(RankSetup { place, device, network, options: network_options(options) }),
         command,
         table,
         spill_directory: options.spill_directory.clone(),
@@ -325,6 +325,11 @@ fn start_device(
     let watch = RankWatch::start(setup, sockets.clone())
         .map_err(|error| Error::internal(format!("no thread to look after ranks: {error}")))?;
     Ok((engine, Some(watch)))
+}
+
+/// How a rank goes about its rounds, wherever it is.
+fn network_options(options: &Options) -> NetworkOptions {
+    NetworkOptions { host_count: options.host_count(), ..NetworkOptions::default() }
 }
 
 /// How a rank is connected, where ranks are on several hosts.

@@ -94,7 +94,12 @@ pub struct Options {
 impl Options {
     /// How many ranks there are on all hosts.
     pub fn rank_count(&self) -> usize {
-        self.ranks * self.hosts.as_ref().map_or(1, |hosts| hosts.hosts.len())
+        self.ranks * self.host_count()
+    }
+
+    /// How many hosts they are on.
+    pub fn host_count(&self) -> usize {
+        self.hosts.as_ref().map_or(1, |hosts| hosts.hosts.len())
     }
 
     /// Which of its host's ranks this process is.

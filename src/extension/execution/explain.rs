@@ -106,6 +106,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
         traffic.sent_rows += before.sent_rows;
         traffic.sent_bytes += before.sent_bytes;
         traffic.sent_wide_bytes += before.sent_wide_bytes;
+        traffic.partners = traffic.partners.max(before.partners);
         traffic.received_rows += before.received_rows;
         traffic.received_bytes += before.received_bytes;
         traffic.moving_us += before.moving_us;
@@ -260,8 +261,13 @@ fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
         wide_bytes if wide_bytes > *sent_bytes => format!(" narrowed from {wide_bytes}"),
         _ => String::new(),
     };
+    // Where there are two, everybody knows the other one.
+    let partners = match traffic.partners {
+        0 | 1 => String::new(),
+        partners => format!(" to {partners} ranks"),
+    };
     let mut line = format!(
-        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}{narrowed}, received rows={received_rows} bytes={received_bytes}"
+        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}{narrowed}{partners}, received rows={received_rows} bytes={received_bytes}"
     );
     if with_times {
         // Bytes a microsecond are megabytes a second.

@@ -10,6 +10,8 @@
 //! A rank that waits for others makes a window slow, and so does what a GPU does for the first time; nothing makes one faster than the link is by
 //! more than a look's interval. So the fastest window counts, and none is believed before there are some.
 //!
+//! Where ranks are on several hosts, what moves between hosts counts alone: that link is the slower one.
+//!
 //! Deliberately absent: what moves when ranks are connected (`warm_up.rs`). A link of which nothing is known is not slow.
 
 use std::{sync::Mutex, time::Duration};

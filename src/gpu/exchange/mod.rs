@@ -14,6 +14,7 @@
 //! - `warm_up.rs`: what ranks that have just been connected send each other, so that no query waits for what the first transfers take
 //! - `announcement.rs`: what ranks say of an exchange before they send, so that all decide alike
 //! - `outbox.rs`, `inbox.rs`: blocks on their way out and in, bounded by bytes; `query.rs`: the exchanges of one query
+//! - `reach.rs`: which ranks a rank sends to, where an exchange is between hosts or within them
 //! - `region.rs`: the memory that blocks are in
 //! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back; `link_meter.rs`: whether the link is slow, so
 //!   that it pays to narrow them
@@ -52,6 +53,7 @@ mod outbox;
 mod pack;
 mod patience;
 mod query;
+mod reach;
 mod region;
 mod round;
 mod socket;
@@ -76,6 +78,7 @@ pub use self::{
     pack::Routing,
     patience::Patience,
     query::{ExchangeMetrics, ExchangeSpec, Narrowing, QueryExchanges},
+    reach::{RankLayout, ReachedRanks},
     region::{BLOCK_ALIGNMENT, ExchangeRegion},
     socket::{
         ControlLinks, ControlledCommunicator, DESCRIPTORS_MAX, DirectCommunicator, LinkSocket, MappedRegion,

@@ -20,7 +20,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use self::thread::NetworkThread;
 use super::{
     BLOCK_ALIGNMENT, Communicator, ExchangeKey, ExchangeRegion, ExchangeSpec, QueryExchanges, QueryId,
-    RANKS_MAX, Rank,
+    RANKS_MAX, Rank, RankLayout,
     announcement::Announcement,
     inbox::{Inbox, InboxConsumer},
     link_meter::LinkMeter,
@@ -41,6 +41,8 @@ const REMEMBERED_MAX: usize = 256;
 pub struct NetworkOptions {
     /// Which communicator this is: each that is built after a failure has a higher one.
     pub generation: u64,
+    /// Hosts that the ranks are on, as many on each, numbered host by host.
+    pub host_count: usize,
     /// No block is larger.
     pub block_bytes_max: u64,
     /// Blocks for one destination are held back until they have so many bytes together, unless nothing more comes. 0 sends
@@ -69,6 +71,7 @@ impl Default for NetworkOptions {
     fn default() -> Self {
         Self {
             generation: 0,
+            host_count: 1,
             // Two links of 450 GB/s gave 242 GB/s with 64 MB a round and 283 with 256 MB.
             block_bytes_max: 64 << 20,
             gather_bytes_min: 64 << 20,
@@ -95,7 +98,7 @@ pub struct ExchangeNetwork {
     waker: Waker,
     options: NetworkOptions,
     rank: Rank,
-    rank_count: usize,
+    layout: RankLayout,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -161,7 +164,7 @@ impl ExchangeNetwork {
     ///
     /// # Panics
     ///
-    /// If there are no ranks or more than [`RANKS_MAX`], a block's bytes are no multiple of [`BLOCK_ALIGNMENT`], no group may be on its way, or
+    /// If there are no ranks or more than [`RANKS_MAX`], they are not as many on each host, a block's bytes are no multiple of [`BLOCK_ALIGNMENT`], no group may be on its way, or
     /// a rank that rests would be silent for too long.
     pub fn start(
         communicator: Box<dyn Communicator>,
@@ -169,6 +172,7 @@ impl ExchangeNetwork {
         options: NetworkOptions,
     ) -> Result<Self> {
         let (rank, rank_count) = (communicator.rank(), communicator.rank_count());
+        let layout = RankLayout::new(rank_count, options.host_count);
         assert!((1..=RANKS_MAX).contains(&rank_count) && rank.place() < rank_count, "ranks of a network");
         assert!(options.block_bytes_max.is_multiple_of(BLOCK_ALIGNMENT), "bytes of a block");
         assert!(options.groups_max > 0, "groups on their way");
@@ -180,7 +184,7 @@ impl ExchangeNetwork {
         let spawned =
             std::thread::Builder::new().name(format!("exchange-{rank}")).spawn(move || thread.run());
         let thread = spawned.map_err(|error| Error::internal(format!("no thread for exchanges: {error}")))?;
-        Ok(Self { shared, region, waker, options, rank, rank_count, thread: Some(thread) })
+        Ok(Self { shared, region, waker, options, rank, layout, thread: Some(thread) })
     }
 
     /// This rank.
@@ -190,7 +194,12 @@ impl ExchangeNetwork {
 
     /// How many ranks there are.
     pub fn rank_count(&self) -> usize {
-        self.rank_count
+        self.layout.rank_count()
+    }
+
+    /// On which hosts they are.
+    pub fn layout(&self) -> RankLayout {
+        self.layout
     }
 
     /// No block is larger.
@@ -203,7 +212,7 @@ impl ExchangeNetwork {
         &self.region
     }
 
-    /// How fast the link to other ranks is, from what queries have moved.
+    /// How fast the link to other ranks is, where there are several hosts to those on others, from what queries have moved.
     pub fn link(&self) -> &LinkMeter {
         &self.shared.link
     }
@@ -303,9 +312,10 @@ impl ExchangeNetwork {
             self.region.allocate_extent(ExtentBytes { wanted, least: block_bytes_max })
         };
         let (outbox, inbox) = (extent(spec.outbox_bytes)?, extent(spec.inbox_bytes)?);
+        let reached = self.layout.reached(self.rank, spec.reach);
         let bytes_min = match spec.is_gathered {
             // Half of an outbox, or small ones would be full before a round is worth it.
-            true => gather_bytes_min.min(outbox.bytes() / 2 / self.rank_count as u64),
+            true => gather_bytes_min.min(outbox.bytes() / 2 / reached.count() as u64),
             false => 0,
         };
         let limits =
@@ -313,7 +323,7 @@ impl ExchangeNetwork {
         Ok(Arc::new(Exchange {
             key: ExchangeKey { query: health.id, exchange: spec.id },
             health: health.clone(),
-            outbox: Outbox::new(outbox, (self.rank, self.rank_count), limits),
+            outbox: Outbox::new(outbox, (self.rank, self.layout.rank_count(), reached), limits),
             inbox: Inbox::new(inbox),
             counters: Counters::default(),
             announcement: Announcement::default(),
@@ -331,7 +341,7 @@ impl ExchangeNetwork {
         state.opened.push(OpenQuery {
             health,
             exchanges,
-            have_joined: vec![false; self.rank_count],
+            have_joined: vec![false; self.layout.rank_count()],
             patience: Patience::new(self.options.join_max, Instant::now()),
             is_over: false,
         });

@@ -17,7 +17,7 @@ use pystachio_engine::locking::{account, lock};
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use super::{
-    Narrowing, Rank,
+    Narrowing, Rank, ReachedRanks,
     announcement::NOT_ANNOUNCED,
     message::BLOCKS_A_DESTINATION_MAX,
     query::{Exchange, STOP_INTERVAL},
@@ -30,9 +30,9 @@ use crate::device::Stream;
 pub enum Destination {
     /// One rank, which may be this one.
     Rank(Rank),
-    /// Every rank, this one included.
+    /// Every rank that is reached, this one included.
     All,
-    /// Every rank but this one.
+    /// Every rank that is reached but this one.
     Others,
 }
 
@@ -55,6 +55,8 @@ pub(super) struct Outbox {
     limits: GatherLimits,
     /// This rank.
     rank: Rank,
+    /// Those that blocks may go to.
+    reached: ReachedRanks,
     state: Mutex<OutboxState>,
     pub(super) changed: Condvar,
 }
@@ -108,19 +110,24 @@ impl DestinationQueue {
 }
 
 impl Outbox {
-    /// An outbox of one of so many ranks, with one producer.
+    /// An outbox of one of so many ranks that reaches some, with one producer.
     pub(super) fn new(
         extent: Arc<RegionExtent>,
-        (rank, rank_count): (Rank, usize),
+        (rank, rank_count, reached): (Rank, usize, ReachedRanks),
         limits: GatherLimits,
     ) -> Self {
+        // Nothing is wanted where nothing may go.
+        let destination = |rank| DestinationQueue {
+            is_closed: !reached.contains(Rank(rank)),
+            ..DestinationQueue::default()
+        };
         let state = OutboxState {
             packing: Vec::new(),
-            destinations: (0..rank_count).map(|_| DestinationQueue::default()).collect(),
+            destinations: (0..rank_count as u16).map(destination).collect(),
             producer_count: 1,
             waiting_count: 0,
         };
-        Self { extent, limits, rank, state: Mutex::new(state), changed: Condvar::new() }
+        Self { extent, limits, rank, reached, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, OutboxState> {
@@ -215,6 +222,11 @@ impl Outbox {
         }
     }
 
+    /// This rank.
+    pub(super) fn rank(&self) -> Rank {
+        self.rank
+    }
+
     /// No block is larger.
     pub(super) fn block_bytes_max(&self) -> u64 {
         self.limits.block_bytes_max
@@ -246,9 +258,9 @@ impl OutboxProducer {
         self.exchange.outbox.rank
     }
 
-    /// How many ranks there are.
-    pub fn rank_count(&self) -> usize {
-        self.exchange.outbox.lock().destinations.len()
+    /// The ranks that blocks may go to.
+    pub fn reached(&self) -> ReachedRanks {
+        self.exchange.outbox.reached
     }
 
     /// No block may be larger.
@@ -266,7 +278,7 @@ impl OutboxProducer {
         self.exchange.link.is_slow()
     }
 
-    /// Whether any rank wants more. Whoever does not ask sends what nobody gets.
+    /// Whether any rank that is reached wants more. Whoever does not ask sends what nobody gets.
     pub fn is_wanted(&self) -> bool {
         self.exchange.outbox.lock().destinations.iter().any(|queue| !queue.is_closed)
     }
@@ -410,11 +422,19 @@ impl OutgoingBlock {
     ///
     /// # Errors
     ///
-    /// Faults of the device.
+    /// `Internal` for a rank that is not reached, and faults of the device.
     pub fn push(mut self, destination: Destination) -> Result<()> {
+        let Exchange { outbox, health, key, .. } = &*self.exchange;
+        if let Destination::Rank(rank) = destination
+            && !outbox.reached.contains(rank)
+        {
+            return Err(Error::internal(format!(
+                "{key} does not go from rank {} to rank {rank}",
+                outbox.rank
+            )));
+        }
         let Some(block) = self.block.take() else { return Ok(()) };
         block.memory.use_until_now(self.stream)?;
-        let Exchange { outbox, health, .. } = &*self.exchange;
         outbox.lock().packing.push(PushedBlock { block, destination, stream: self.stream });
         health.waker.wake();
         Ok(())

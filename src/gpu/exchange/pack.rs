@@ -27,7 +27,7 @@ use std::ops::Range;
 use pystachio_plan::{Error, ErrorKind, Result};
 
 use self::leaving::LeavingChunk;
-use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, block::BlockLayout};
+use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, ReachedRanks, block::BlockLayout};
 use crate::{
     device::{Chunk, Column},
     operation::{DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Queue, RowOwners},
@@ -40,14 +40,14 @@ const NARROWED_BYTES_MIN: u64 = 1 << 20;
 /// How rows are spread over ranks.
 #[derive(Clone, Debug)]
 pub enum Routing<'a> {
-    /// By the hash of keys, columns of as many rows as the chunk.
+    /// By the hash of keys to those ranks that are reached, columns of as many rows as the chunk.
     Hash {
         /// The keys.
         keys: &'a [Column],
         /// As of [`HashPartitioning::nulls_match`].
         nulls_match: bool,
     },
-    /// All of them to every rank.
+    /// All of them to every rank that is reached.
     Broadcast,
     /// All of them to one.
     Gather(Rank),
@@ -109,13 +109,13 @@ impl OutboxProducer {
         // Of rows that are not spread, the whole chunk is kept.
         let (owners, shares, kept) = match routing {
             Routing::Broadcast if keeping.is_none() => (None, whole(Destination::All), None),
-            Routing::Broadcast if self.rank_count() == 1 => (None, Vec::new(), Some(chunk)),
+            Routing::Broadcast if self.reached().count() == 1 => (None, Vec::new(), Some(chunk)),
             Routing::Broadcast => (None, whole(Destination::Others), Some(chunk)),
             Routing::Gather(rank) if keeping == Some(*rank) => (None, Vec::new(), Some(chunk)),
             Routing::Gather(rank) => (None, whole(Destination::Rank(*rank)), None),
             Routing::Hash { keys, nulls_match } => {
                 let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
-                let shares = shares_of(&owners);
+                let shares = shares_of(&owners, self.reached())?;
                 (Some(owners), shares, None)
             }
         };
@@ -149,7 +149,7 @@ impl OutboxProducer {
         row_count: usize,
         (keys, nulls_match): (&[Column], bool),
     ) -> Result<RowOwners> {
-        let partition_count = self.rank_count();
+        let partition_count = self.reached().partition_count();
         if partition_count > PARTITIONS_MAX {
             let message = format!(
                 "rows are not spread over as many ranks: ranks={partition_count}, limit={PARTITIONS_MAX}"
@@ -165,12 +165,15 @@ impl OutboxProducer {
 }
 
 /// Which rows in the order of owners are whose.
-fn shares_of(owners: &RowOwners) -> Vec<Share> {
-    let share = |(rank, bounds): (u16, &[usize])| match bounds {
-        [first, end] if first < end => Some((Destination::Rank(Rank(rank)), *first..*end)),
+fn shares_of(owners: &RowOwners, reached: ReachedRanks) -> Result<Vec<Share>> {
+    let share = |(partition, bounds): (usize, &[usize])| match bounds {
+        [first, end] if first < end => {
+            let owner = reached.owner(partition).map(Destination::Rank);
+            Some(owner.map(|owner| (owner, *first..*end)))
+        }
         _ => None,
     };
-    (0..).zip(owners.bounds.windows(2)).filter_map(share).collect()
+    owners.bounds.windows(2).enumerate().filter_map(share).collect()
 }
 
 /// Bytes of a cell.

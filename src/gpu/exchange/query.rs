@@ -1,7 +1,7 @@
 //! The exchanges of one query on one rank.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Condvar, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -13,10 +13,10 @@ use pystachio_engine::{
     StopFlag,
     locking::{lock_whole, whole},
 };
-use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
+use pystachio_plan::{ActivityKind, Error, ErrorKind, ExchangeReach, Result};
 
 use super::{
-    ExchangeId, ExchangeKey, QueryId,
+    ExchangeId, ExchangeKey, QueryId, Rank,
     announcement::{Announcement, Announcements},
     inbox::{Inbox, InboxConsumer},
     link_meter::LinkMeter,
@@ -46,6 +46,8 @@ pub struct ExchangeSpec {
     /// Its blocks are in so many groups of transfers on their way at most, at least 1, where the network's options are not to say that
     /// ([`super::NetworkOptions::groups_max`]). Ranks may differ.
     pub groups_max: Option<usize>,
+    /// Which ranks a rank's rows go to. The same on all ranks.
+    pub reach: ExchangeReach,
     /// When what this rank sends is narrowed. Ranks may differ: each block says what it is.
     pub narrowing: Narrowing,
 }
@@ -63,7 +65,7 @@ pub enum Narrowing {
 }
 
 impl ExchangeSpec {
-    /// An exchange with so much for either box, whose blocks go as the network's options say, not narrowed.
+    /// An exchange of all ranks with so much for either box, whose blocks go as the network's options say, not narrowed.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
         Self {
             id,
@@ -72,6 +74,7 @@ impl ExchangeSpec {
             block_bytes_max: None,
             is_gathered: true,
             groups_max: None,
+            reach: ExchangeReach::All,
             narrowing: Narrowing::Never,
         }
     }
@@ -86,6 +89,8 @@ pub struct ExchangeMetrics {
     pub sent_wide_bytes: u64,
     /// How many blocks that were.
     pub sent_blocks: u64,
+    /// Ranks that they went to, but for this one.
+    pub partners: u64,
     /// Bytes of blocks that came.
     pub received_bytes: u64,
     /// How many blocks that were.
@@ -104,6 +109,8 @@ pub(super) struct Counters {
     sent_bytes: AtomicU64,
     sent_wide_bytes: AtomicU64,
     sent_blocks: AtomicU64,
+    /// Whole wherever a panic leaves it: numbers.
+    destinations: Mutex<BTreeSet<Rank>>,
     received_bytes: AtomicU64,
     received_blocks: AtomicU64,
     producers_waited_us: AtomicU64,
@@ -115,7 +122,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn note_sent(&self, block: &PackedBlock) {
+    pub(super) fn note_sent(&self, to: Rank, block: &PackedBlock) {
+        lock_whole(&self.destinations).insert(to);
         self.sent_bytes.fetch_add(block.bytes(), Ordering::Relaxed);
         self.sent_wide_bytes.fetch_add(block.wide_bytes, Ordering::Relaxed);
         self.sent_blocks.fetch_add(1, Ordering::Relaxed);
@@ -148,12 +156,14 @@ impl Counters {
         self.consumers_waited_us.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
     }
 
-    fn read(&self) -> ExchangeMetrics {
+    /// What a rank has counted.
+    fn read(&self, rank: Rank) -> ExchangeMetrics {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         ExchangeMetrics {
             sent_bytes: of(&self.sent_bytes),
             sent_wide_bytes: of(&self.sent_wide_bytes),
             sent_blocks: of(&self.sent_blocks),
+            partners: lock_whole(&self.destinations).iter().filter(|to| **to != rank).count() as u64,
             received_bytes: of(&self.received_bytes),
             received_blocks: of(&self.received_blocks),
             producers_waited_us: of(&self.producers_waited_us),
@@ -315,7 +325,7 @@ impl QueryExchanges {
 
     /// What an exchange has done so far.
     pub fn metrics(&self, id: ExchangeId) -> Option<ExchangeMetrics> {
-        self.ends.get(&id).map(|ends| ends.exchange.counters.read())
+        self.ends.get(&id).map(|ends| ends.exchange.counters.read(ends.exchange.outbox.rank()))
     }
 
     /// Gives the query up on all ranks: each of them fails with an error that names this rank and has the reason. `Cancelled` stays that.

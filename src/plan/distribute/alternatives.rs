@@ -80,9 +80,10 @@ impl Placed {
 /// On how many ranks rows are that are distributed so, if the ranks that share them are `ranks`.
 pub(super) fn spread_of(distribution: &Distribution, ranks: f64) -> f64 {
     match distribution {
-        Distribution::Arbitrary | Distribution::Partitioned { .. } | Distribution::Chosen { .. } => {
-            ranks.max(1.0)
-        }
+        Distribution::Arbitrary
+        | Distribution::Partitioned { .. }
+        | Distribution::Chosen { .. }
+        | Distribution::Halfway(_) => ranks.max(1.0),
         Distribution::Replicated | Distribution::Single => 1.0,
     }
 }

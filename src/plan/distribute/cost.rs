@@ -6,8 +6,9 @@
 //! gather     rank 0 receives                bytes × (ranks − 1) / ranks
 //! ```
 //!
-//! An exchange takes as long as its busiest rank: what that sends or receives over the link, or what it packs or unpacks, its
-//! own rows too, whichever is more, as both go on beside each other; and a fixed time. So a broadcast of a build side
+//! An exchange takes as long as its busiest rank: what that sends or receives over the link, to ranks of its host or to those of others, what
+//! its messages take however small they are, or what it packs or unpacks, its own rows too, whichever is most, as these go on beside each
+//! other; and a fixed time. So a broadcast of a build side
 //! pays while its bytes × (ranks − 1) are below what shuffling both sides would move, (build + probe) × (ranks − 1) / ranks,
 //! less what it costs that every rank then builds a hash table of all its rows.
 //!
@@ -26,9 +27,17 @@ use crate::{ColumnId, DataType, ExchangeKind, Operator, Relation};
 pub struct ExchangeCosts {
     /// Ranks that may run a query; at least one.
     pub ranks: u32,
-    /// Bytes a second that a rank sends, or receives, while all do. Default: 250 GB/s, what rounds of 64 to 256 MB gave
+    /// Hosts that they are on, as many on each. Default: 1.
+    pub hosts: u32,
+    /// Bytes a second that a rank sends to those of its host, or receives from them, while all do. Default: 250 GB/s, what rounds of 64 to 256 MB gave
     /// between two H200s.
     pub link_bytes_per_s: f64,
+    /// The same to ranks on other hosts. Default: 23 GB/s, what a network of 200 Gbit/s gives a rank that has a card of its own.
+    pub host_link_bytes_per_s: f64,
+    /// What a message to a rank of the same host takes in a round, however small it is, beside others. Default: 2 µs, assumed.
+    pub message_s: f64,
+    /// The same to a rank on another host. Default: 10 µs, assumed.
+    pub host_message_s: f64,
     /// What an exchange takes however little moves: packing, agreeing on rounds, unpacking, the wait for the last rank. Default: 1.2 ms.
     pub exchange_s: f64,
     /// What a query takes more on all ranks than on one: its plan, their start, and their admission. Default: 2 ms.
@@ -57,7 +66,11 @@ impl Default for ExchangeCosts {
     fn default() -> Self {
         Self {
             ranks: 1,
+            hosts: 1,
             link_bytes_per_s: 250e9,
+            host_link_bytes_per_s: 23e9,
+            message_s: 2e-6,
+            host_message_s: 1e-5,
             exchange_s: 1.2e-3,
             query_s: 2e-3,
             pack_bytes_per_s: 105e9,
@@ -106,6 +119,36 @@ pub(super) struct Movement {
     pub(super) seconds: f64,
 }
 
+impl Movement {
+    /// One after the other.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, seconds: self.seconds + other.seconds }
+    }
+}
+
+/// What the busiest rank of an exchange sends or gets by one kind of link.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LinkLoad {
+    /// How many bytes.
+    pub(super) bytes: f64,
+    /// To how many other ranks, or from how many.
+    pub(super) partners: f64,
+}
+
+/// What the busiest rank of an exchange has to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RankLoad {
+    /// With ranks of its host.
+    pub(super) near: LinkLoad,
+    /// With ranks of other hosts.
+    pub(super) far: LinkLoad,
+    /// Bytes that it packs, or unpacks.
+    pub(super) handled_bytes: f64,
+}
+
+/// So many bytes leave a rank in one round, and the next has as many messages again. As of the network's own options.
+const ROUND_BYTES: f64 = (256u64 << 20) as f64;
+
 /// The bytes of a text or of other bytes, for want of anything better.
 const TEXT_BYTES: f64 = 24.0;
 /// Decimals of so many digits have cells of 8 bytes, and of so many 16.
@@ -141,7 +184,13 @@ impl ExchangeCosts {
         f64::from(self.ranks.max(1))
     }
 
-    /// What an exchange of so many rows costs.
+    /// Hosts, of which each has as many ranks; one where that can't be.
+    pub(super) fn host_count(&self) -> f64 {
+        let is_even = self.hosts > 0 && self.ranks.is_multiple_of(self.hosts);
+        if is_even { f64::from(self.hosts) } else { 1.0 }
+    }
+
+    /// What an exchange of so many rows costs, in which every rank sends to all.
     pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
         let Load { rows, row_bytes, senders, owners } = load;
         let ranks = self.rank_count();
@@ -163,10 +212,20 @@ impl ExchangeCosts {
                 (moved, moved / busiest, whole / busiest)
             }
         };
-        let seconds =
-            (busiest / self.link_bytes_per_s.max(1.0)).max(handled / self.pack_bytes_per_s.max(1.0));
-        let seconds = self.exchange_s + seconds;
-        Movement { bytes, seconds }
+        let of_host = ranks / self.host_count();
+        let link = |partners: f64| LinkLoad { bytes: busiest * partners / (ranks - 1.0).max(1.0), partners };
+        let load = RankLoad { near: link(of_host - 1.0), far: link(ranks - of_host), handled_bytes: handled };
+        Movement { bytes, seconds: self.exchange_seconds(load) }
+    }
+
+    /// How long an exchange takes whose busiest rank has so much to do.
+    pub(super) fn exchange_seconds(&self, load: RankLoad) -> f64 {
+        let RankLoad { near, far, handled_bytes } = load;
+        let moving = (near.bytes / self.link_bytes_per_s.max(1.0))
+            .max(far.bytes / self.host_link_bytes_per_s.max(1.0));
+        let rounds = ((near.bytes + far.bytes) / ROUND_BYTES).max(1.0);
+        let messages = rounds * (near.partners * self.message_s + far.partners * self.host_message_s);
+        self.exchange_s + moving.max(messages).max(handled_bytes / self.pack_bytes_per_s.max(1.0))
     }
 
     /// How long a scan takes that `ranks` share.

@@ -3,7 +3,7 @@
 //! ```text
 //! scan, dealt ──► Arbitrary ─┬─ shuffle ───────► Partitioned by hash
 //!                            ├─ broadcast ─────► Replicated ── own ──► Partitioned by hash, Single
-//!                            └─ gather, merge ─► Single
+//!                            └─ gather, merge ─► Single                 each of them at once, or by way of Halfway: between hosts, then within
 //! scan, of a range of keys ────────────────────► Partitioned by range
 //! ```
 //!
@@ -17,6 +17,7 @@
 
 use std::sync::Arc;
 
+use super::levels;
 use crate::{
     AggregatePhase, ColumnId, DataType, Error, ExchangeId, ExchangeKind, Expression, Function, JoinKey,
     JoinKind, JoinSide, NamedExpression, Operator, Relation, Result, ScanExtent, exchange_key_type,
@@ -67,6 +68,8 @@ pub enum Distribution {
     Replicated,
     /// All rows on rank 0.
     Single,
+    /// On the hosts where an exchange of this kind wants them, after the first of its two levels. Of use to the second alone.
+    Halfway(ExchangeKind),
 }
 
 impl Distribution {
@@ -102,8 +105,14 @@ impl Distribution {
             (Operator::Join { kind, keys, .. }, [left, right]) => {
                 joined(*kind, keys, left, right).ok_or_else(|| misplaced("a join's sides do not meet"))
             }
+            (Operator::Exchange { kind, id, reach, .. }, [input]) => {
+                levels::exchanged((kind, *reach), *id, input)
+            }
             (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Chosen { .. })) => {
                 Err(misplaced("what is chosen at run time is of use to a join alone"))
+            }
+            (_, inputs) if inputs.iter().any(|input| matches!(input, Self::Halfway(_))) => {
+                Err(misplaced("rows that have gone between hosts go on within them"))
             }
             (Operator::Filter { .. } | Operator::Sort { .. }, [input]) => Ok(input.clone()),
             (Operator::Project { expressions, .. }, [input]) => {
@@ -115,7 +124,6 @@ impl Distribution {
             (Operator::Limit { .. }, [input]) => Ok(input.clone()),
             (Operator::Aggregate { groups, phase, .. }, [input]) => aggregated(groups, *phase, input),
             (Operator::UnionAll { inputs: below, columns }, inputs) => united(below, columns, inputs),
-            (Operator::Exchange { kind, id, .. }, [input]) => exchanged(kind, *id, input),
             _ => Err(Error::internal("an operator has another number of inputs")),
         }
     }
@@ -187,8 +195,9 @@ pub(super) fn joined(
     left: &Distribution,
     right: &Distribution,
 ) -> Option<Distribution> {
-    use Distribution::{Arbitrary, Chosen, Partitioned, Replicated, Single};
+    use Distribution::{Arbitrary, Chosen, Halfway, Partitioned, Replicated, Single};
     match (left, right) {
+        (Halfway(_), _) | (_, Halfway(_)) => None,
         (
             Chosen { keys: left_keys, by: left_by, is_broadcast: left_is_broadcast },
             Chosen { keys: right_keys, by: right_by, is_broadcast: right_is_broadcast },
@@ -353,7 +362,7 @@ fn aggregated(
             Err(misplaced("an aggregate without groups must see all rows on every rank"))
         }
         (_, Distribution::Partitioned { .. } | Distribution::Single) => Ok(above),
-        (_, Distribution::Arbitrary | Distribution::Chosen { .. }) => {
+        (_, Distribution::Arbitrary | Distribution::Chosen { .. } | Distribution::Halfway(_)) => {
             Err(misplaced("the rows of a group do not meet"))
         }
     }
@@ -401,8 +410,11 @@ fn united(
     }))
 }
 
-/// Where rows are after an exchange.
+/// Where rows are after an exchange of all ranks.
 pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distribution) -> Result<Distribution> {
+    if matches!(input, Distribution::Chosen { .. }) {
+        return Err(misplaced("what is chosen at run time is of use to a join alone"));
+    }
     let is_owned = matches!(kind, ExchangeKind::Own { .. });
     if is_owned != (*input == Distribution::Replicated) {
         return Err(misplaced("an exchange would multiply rows, or lose them"));
@@ -430,6 +442,6 @@ pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distributio
     }
 }
 
-fn misplaced(why: &str) -> Error {
+pub(super) fn misplaced(why: &str) -> Error {
     Error::internal(format!("the plan's rows are on the wrong ranks: {why}"))
 }

@@ -189,7 +189,7 @@ impl<'a> Sides<'a> {
         let ranks = placement.costs.rank_count();
         let row_bytes = from.row_bytes(self.needed);
         let load = Load { rows: from.rows(), row_bytes, senders: from.spread, owners: ranks };
-        let movement = placement.costs.movement(kind, load);
+        let movement = placement.movement(kind, load);
         let distribution = exchanged(kind, ExchangeId(0), &from.distribution).ok()?;
         let spread = spread_of(&distribution, ranks);
         let price = from.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });

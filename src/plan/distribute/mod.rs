@@ -8,6 +8,7 @@
 //! - `distribution.rs`: on which ranks a relation's rows are, and what operators ask of that
 //! - `placement.rs`: operator by operator, which exchanges there may be
 //! - `joins.rs`, `aggregates.rs`: those of joins and of aggregates
+//! - `levels.rs`: exchanges that are made of two, between hosts and within each
 //! - `ranges.rs`: tables that are dealt by ranges of a column
 //! - `run_time.rs`: joins whose exchanges choose when the query runs
 //! - `alternatives.rs`: ways to compute a relation, of which few are kept
@@ -27,6 +28,7 @@ mod alternatives;
 mod cost;
 mod distribution;
 mod joins;
+mod levels;
 mod placement;
 mod ranges;
 mod reason;
@@ -40,7 +42,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use self::placement::Placement;
-use crate::{ExchangeId, Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, prune_columns};
+use crate::{
+    ExchangeId, Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, TwoLevelExchange,
+    prune_columns,
+};
 
 pub use self::{
     cost::{ExchangeCosts, ScanFigures},
@@ -61,6 +66,8 @@ pub struct DistributeRequest<'a> {
     pub policy: RankPolicy,
     /// Whether joins may choose between a shuffle and a broadcast when the query runs.
     pub has_choices: bool,
+    /// When exchanges have two levels.
+    pub two_level: TwoLevelExchange,
 }
 
 /// On how many ranks a plan may run.
@@ -117,7 +124,7 @@ impl Distributed {
 ///
 /// `Internal` for a plan that contradicts itself, or that is distributed already.
 pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distributed> {
-    let DistributeRequest { costs, scans, policy, has_choices } = request;
+    let DistributeRequest { costs, scans, policy, has_choices, two_level } = request;
     let one_rank_s = costs.one_rank_seconds(&plan.root, scans);
     let on_one = |reason, all_ranks_s| Distributed {
         plan: plan.clone(),
@@ -133,7 +140,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }
     let pruned = prune_columns(plan);
-    let (root, exchanges, seconds) = Placement::of(&pruned, costs, scans)?;
+    let (root, exchanges, seconds) = Placement::of(&pruned, (costs, two_level), scans)?;
     let root = if has_choices { run_time::with_choices(root, costs) } else { root };
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));

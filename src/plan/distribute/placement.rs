@@ -10,20 +10,23 @@ use std::{slice, sync::Arc, vec};
 use super::{
     ExchangeFacts,
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::{ExchangeCosts, Load, ScanFigures},
+    cost::{ExchangeCosts, Load, Movement, ScanFigures},
     distribution::{Distribution, renamed},
+    levels::Step,
     ranges::{RangedScan, ranged_scans},
     reason::ExchangeReason,
 };
 use crate::{
     AggregatePhase, ColumnId, DataType, Error, ExchangeId, ExchangeKind, Expression, NamedExpression,
-    Operator, Plan, Relation, Result, ScanExtent, SortKey, Value,
+    Operator, Plan, Relation, Result, ScanExtent, SortKey, TwoLevelExchange, Value,
     prune::{Required, require_columns},
 };
 
 /// A plan on its way to all ranks.
 pub(super) struct Placement<'a> {
     pub(super) costs: &'a ExchangeCosts,
+    /// When exchanges have two levels.
+    two_level: TwoLevelExchange,
     scans: slice::Iter<'a, ScanFigures>,
     /// Of each scan that is still to come, how it may be dealt by ranges.
     ranged: vec::IntoIter<Vec<RangedScan>>,
@@ -46,12 +49,12 @@ impl Placement<'_> {
     /// `Internal` for a plan that contradicts itself, or that is distributed already.
     pub(super) fn of(
         plan: &Plan,
-        costs: &ExchangeCosts,
+        (costs, two_level): (&ExchangeCosts, TwoLevelExchange),
         scans: &[ScanFigures],
     ) -> Result<(Arc<Relation>, Vec<ExchangeFacts>, f64)> {
         let next_column = greatest_column(&plan.root).saturating_add(1);
         let ranged = ranged_scans(&plan.root, costs, scans).into_iter();
-        let mut placement = Placement { costs, scans: scans.iter(), ranged, next_column };
+        let mut placement = Placement { costs, two_level, scans: scans.iter(), ranged, next_column };
         let required = plan.outputs.iter().copied().collect();
         let ways = placement.place(&plan.root, &required)?.into_iter();
         let ways = ways.map(|way| placement.collected(way, &required, ExchangeReason::Result));
@@ -203,7 +206,10 @@ impl Placement<'_> {
             Distribution::Single => {}
             // Each rank would choose for itself.
             Distribution::Replicated => below = self.owned_by_first(below, required)?,
-            Distribution::Arbitrary | Distribution::Partitioned { .. } | Distribution::Chosen { .. } => {
+            Distribution::Arbitrary
+            | Distribution::Partitioned { .. }
+            | Distribution::Chosen { .. }
+            | Distribution::Halfway(_) => {
                 if let Some(count) = local_count(offset, count) {
                     below = self.limit_locally(below, count)?;
                 }
@@ -288,13 +294,21 @@ impl Placement<'_> {
         let below = if kind.moves_rows() { self.narrowed(below, &needed)? } else { below };
         let rows = below.rows();
         let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, owners };
-        let movement = self.costs.movement(&kind, load);
-        let (input, id) = (below.relation.clone(), ExchangeId(0));
-        let mut above = self.above(Operator::Exchange { input, id, kind }, rows, &[&below])?;
-        above.spread = spread_of(&above.distribution, owners);
-        above.price = above.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
-        above.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
-        Ok(above)
+        let steps = self.costs.steps(&kind, load, self.two_level);
+        steps.into_iter().try_fold(below, |below, Step { reach, movement }| {
+            let (input, id, kind) = (below.relation.clone(), ExchangeId(0), kind.clone());
+            let mut above = self.above(Operator::Exchange { input, id, kind, reach }, rows, &[&below])?;
+            above.spread = spread_of(&above.distribution, owners);
+            above.price = above.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
+            above.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
+            Ok(above)
+        })
+    }
+
+    /// What an exchange moves, over both levels if it has two.
+    pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
+        let steps = self.costs.steps(kind, load, self.two_level);
+        steps.iter().fold(Movement::default(), |sum, step| sum.and(step.movement))
     }
 
     /// A relation without the columns that nobody reads.

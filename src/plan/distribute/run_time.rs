@@ -11,7 +11,8 @@
 //!
 //! Invariants: the plan is right whatever is chosen ([`Distribution::of`] accepts both). All ranks choose the same.
 //!
-//! Deliberately absent: broadcasts that turn out to be large. They are planned where little is expected.
+//! Deliberately absent: broadcasts that turn out to be large. They are planned where little is expected. Shuffles of two levels (`levels.rs`), which
+//! would have to choose twice.
 //!
 //! Source: adaptive query execution, as in Apache Spark's AQE. We differ: fragments run all at once, so what was
 //! begun is not planned anew; the build side is held back instead, as long as it is small.
@@ -22,7 +23,7 @@ use super::{
     cost::{ExchangeCosts, Load, row_bytes},
     distribution::{Distribution, preserves},
 };
-use crate::{ExchangeId, ExchangeKind, JoinSide, Operator, Relation};
+use crate::{ExchangeId, ExchangeKind, ExchangeReach, JoinSide, Operator, Relation};
 
 /// More bytes than this, of all ranks, are not held back: while they are, nothing moves.
 const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
@@ -68,7 +69,9 @@ fn find_candidates(relation: &Relation, costs: &ExchangeCosts, found: &mut Vec<C
 /// The number and the input of a shuffle.
 fn shuffled(relation: &Relation) -> Option<(ExchangeId, &Relation)> {
     match &relation.operator {
-        Operator::Exchange { input, id, kind: ExchangeKind::Hash { .. } } => Some((*id, &**input)),
+        Operator::Exchange { input, id, kind: ExchangeKind::Hash { .. }, reach: ExchangeReach::All } => {
+            Some((*id, &**input))
+        }
         _ => None,
     }
 }

@@ -44,6 +44,7 @@ pub fn filter_scope(build: &Relation) -> Result<FilterScope> {
         Distribution::Arbitrary
         | Distribution::Partitioned { .. }
         | Distribution::Chosen { .. }
+        | Distribution::Halfway(_)
         | Distribution::Single => FilterScope::Share,
     })
 }

@@ -139,8 +139,13 @@ impl RankNetwork {
         let mut communicator = self.connect(place, invitation, device.region())?;
         let bytes_per_s = warm_up(&mut *communicator, device.region(), options.block_bytes_max, WARM_UP_MAX)?;
         let network = device.start_network(communicator, options)?;
-        // What emulated devices move says how busy this machine is.
-        if let Some(bytes_per_s) = bytes_per_s.filter(|_| self.gpu.is_some()) {
+        // What emulated devices move says how busy this machine is. To ranks of this host as much went as to each other one.
+        let layout = network.layout();
+        let far_part = match layout.host_count() {
+            1 => 1.0,
+            _ => (place.1 - layout.ranks_of_host()) as f64 / (place.1 - 1) as f64,
+        };
+        if let Some(bytes_per_s) = bytes_per_s.map(|all| all * far_part).filter(|_| self.gpu.is_some()) {
             tracing::info!(gb_per_s = bytes_per_s / 1e9, "ranks are connected");
             network.link().know(bytes_per_s);
         }

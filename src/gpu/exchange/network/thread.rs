@@ -26,7 +26,7 @@ use pystachio_plan::{ActivityKind, Error, ErrorKind, Result};
 
 use super::{NetworkOptions, NetworkShared, OpenQuery};
 use crate::exchange::{
-    Awaited, Communicator, ExchangeKey, QueryId, Rank, ReceivePart, SendPart,
+    Awaited, Communicator, ExchangeKey, QueryId, Rank, RankLayout, ReceivePart, SendPart,
     communicator::{peer_error, silence_error},
     message::{
         ABORTS_A_ROUND_MAX, AbortEntry, AbortKind, BLOCKS_A_ROUND_MAX, ControlBlock, ControlShape,
@@ -72,6 +72,7 @@ struct OpenExchange {
 pub(super) struct NetworkThread {
     communicator: Box<dyn Communicator>,
     rank: Rank,
+    layout: RankLayout,
     shape: ControlShape,
     options: NetworkOptions,
     shared: Arc<NetworkShared>,
@@ -118,6 +119,7 @@ impl NetworkThread {
     ) -> Self {
         Self {
             rank: communicator.rank(),
+            layout: RankLayout::new(communicator.rank_count(), options.host_count),
             shape: ControlShape {
                 generation: options.generation,
                 rank_count: communicator.rank_count(),
@@ -327,17 +329,17 @@ impl NetworkThread {
             for (to, exchange, blocks) in group.sent {
                 if to != self.rank {
                     let bytes = blocks.iter().map(|block| block.bytes()).sum();
-                    sent_bytes += bytes;
+                    sent_bytes += if self.is_measured(to) { bytes } else { 0 };
                     exchange.counters.note_transfer(ActivityKind::Send, bytes, group.begun);
                 }
-                blocks.iter().for_each(|block| exchange.counters.note_sent(block));
+                blocks.iter().for_each(|block| exchange.counters.note_sent(to, block));
                 drop(blocks);
                 exchange.outbox.note_sent();
             }
             for (exchange, from, block) in group.received {
                 exchange.counters.note_received(block.bytes());
                 if from != self.rank {
-                    received_bytes += block.bytes();
+                    received_bytes += if self.is_measured(from) { block.bytes() } else { 0 };
                     exchange.counters.note_transfer(ActivityKind::Receive, block.bytes(), group.begun);
                 }
                 exchange.inbox.deliver(from, block);
@@ -356,6 +358,11 @@ impl NetworkThread {
             true => Err(self.silence(Awaited::Transfers)),
             false => Ok(()),
         }
+    }
+
+    /// Whether the link to a rank is the one that is measured: the slower of two.
+    fn is_measured(&self, other: Rank) -> bool {
+        self.layout.host_count() == 1 || !self.layout.are_near(self.rank, other)
     }
 
     /// Groups on their way with a block of an exchange.

@@ -4,6 +4,7 @@
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
 //! - `narrowing.rs`: rows that leave narrowed
+//! - `reach.rs`: exchanges that do not go to all ranks
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets; `direct.rs`: and of devices that read each other's memory
@@ -15,6 +16,7 @@ mod faulty;
 mod groups;
 mod movement;
 mod narrowing;
+mod reach;
 mod rows;
 mod sockets;
 mod warm_up;

@@ -67,7 +67,7 @@ fn produce(
         std::thread::spawn(move || {
             let stream = rank.stream();
             for label in labels(exchange, rank.rank, number) {
-                let block = blocks_of(label, seed, producer.rank_count(), kind);
+                let block = blocks_of(label, seed, producer.reached().count(), kind);
                 send(&rank, &producer, label, block, &stream)?;
             }
             producer.finish();

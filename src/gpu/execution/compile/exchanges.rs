@@ -1,6 +1,8 @@
 //! An exchange of a plan: what is below becomes a fragment that sends, what is above gets a source of what comes.
 
-use pystachio_plan::{Error, ErrorKind, ExchangeId, ExchangeKind, Expression, Relation, Result};
+use pystachio_plan::{
+    Error, ErrorKind, ExchangeId, ExchangeKind, ExchangeReach, Expression, Relation, Result,
+};
 
 use super::{
     joins::FirstPlaces,
@@ -23,6 +25,7 @@ pub(super) struct Exchange<'a> {
     pub(super) id: ExchangeId,
     pub(super) input: &'a Relation,
     pub(super) kind: &'a ExchangeKind,
+    pub(super) reach: ExchangeReach,
 }
 
 /// The rank that a plan is compiled for.
@@ -56,7 +59,7 @@ impl Exchange<'_> {
         depth: usize,
     ) -> Result<Operator> {
         let rank = rank_place(query)?;
-        let Self { id, input, kind } = self;
+        let Self { id, input, kind, reach } = self;
         let place = describe(query, self.description(), depth);
         let first = FirstPlaces::of(query);
         if kind.moves_rows() {
@@ -95,7 +98,7 @@ impl Exchange<'_> {
         let received = ReceivedRows::new(below.types());
         let scans = first.scans_until(&end, query);
         let filters = query.reduced.passing(place);
-        let mut sending = SendingFragment { input: below, target, scans, filters };
+        let mut sending = SendingFragment { input: below, target, reach: *reach, scans, filters };
         let settings = query.settings.exchange;
         if settings.gathering {
             sending.input.expect_whole();
@@ -119,7 +122,7 @@ impl Exchange<'_> {
     }
 
     fn description(&self) -> String {
-        let id = self.id.0;
+        let id = format!("{}{}", self.id.0, self.reach);
         match self.kind {
             ExchangeKind::Hash { .. }
             | ExchangeKind::HashOrBroadcast { .. }

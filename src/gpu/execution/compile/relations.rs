@@ -185,8 +185,8 @@ pub(super) fn relation(
                 (PlanOperator::Sort { input, keys }, Some(count)) => {
                     sort(input, keys, Some(skip.saturating_add(count)), query, depth + 1)?
                 }
-                (PlanOperator::Exchange { input, id, kind }, Some(count)) => {
-                    let exchange = Exchange { id: *id, input, kind };
+                (PlanOperator::Exchange { input, id, kind, reach }, Some(count)) => {
+                    let exchange = Exchange { id: *id, input, kind, reach: *reach };
                     let count = skip.saturating_add(count);
                     exchange.compile(FilterRoute::none(), Some(count), query, depth + 1)?
                 }
@@ -196,8 +196,8 @@ pub(super) fn relation(
             Ok(operator(columns, LimitSource { input: Some(input), skip, count }, place))
         }
         PlanOperator::UnionAll { inputs, columns } => union(inputs, columns, route, query, depth),
-        PlanOperator::Exchange { input, id, kind } => {
-            Exchange { id: *id, input, kind }.compile(route, None, query, depth)
+        PlanOperator::Exchange { input, id, kind, reach } => {
+            Exchange { id: *id, input, kind, reach: *reach }.compile(route, None, query, depth)
         }
     }
 }

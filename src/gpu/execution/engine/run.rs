@@ -359,6 +359,7 @@ fn count_moved(query: &Query) {
             kept_rows,
             sent_bytes: moved.sent_bytes,
             sent_wide_bytes: moved.sent_wide_bytes,
+            partners: moved.partners as u32,
             received_rows: operator.row_count.unwrap_or(0).saturating_sub(kept_rows),
             received_bytes: moved.received_bytes,
             moving_us: moved.moving_us,

@@ -16,7 +16,9 @@ use std::{
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
-use pystachio_plan::{Error, ErrorKind, ExchangeCompression, ExchangeSettings, Result, SeenFiles};
+use pystachio_plan::{
+    Error, ErrorKind, ExchangeCompression, ExchangeReach, ExchangeSettings, Result, SeenFiles,
+};
 use tokio::sync::watch;
 
 use super::{
@@ -227,14 +229,15 @@ impl Exchanges {
         let state = self.lock();
         let count = (state.planned.len() + state.shared.len()) as u64;
         let memory = (network.region().range().1, network.block_bytes_max());
-        let spec = |id| ExchangeSpec {
+        let spec = |(id, reach)| ExchangeSpec {
             is_gathered: self.settings.gathering,
             groups_max: Some(usize::from(self.settings.groups_max)),
-            narrowing: narrowing(self.settings.compression),
+            reach,
+            narrowing: narrowing(self.settings.compression, reach),
             ..spec_of(id, count, memory)
         };
-        let of_rows = state.planned.iter().map(|planned| planned.id);
-        let of_keys = state.shared.iter().map(|planned| planned.id);
+        let of_rows = state.planned.iter().map(|planned| (planned.id, planned.sending.reach));
+        let of_keys = state.shared.iter().map(|planned| (planned.id, ExchangeReach::All));
         let specs: Vec<ExchangeSpec> = of_rows.chain(of_keys).map(spec).collect();
         drop(state);
         let opened = network.open_query(*query, &specs, self.stop.clone());
@@ -407,9 +410,10 @@ impl Drop for Exchanges {
     }
 }
 
-/// When what leaves is narrowed.
-fn narrowing(compression: ExchangeCompression) -> Narrowing {
+/// When what leaves is narrowed. Of links within hosts nothing is measured where there are several hosts.
+fn narrowing(compression: ExchangeCompression, reach: ExchangeReach) -> Narrowing {
     match compression {
+        ExchangeCompression::Auto if reach == ExchangeReach::WithinHost => Narrowing::Never,
         ExchangeCompression::Auto => Narrowing::OverSlowLinks,
         ExchangeCompression::On => Narrowing::Always,
         ExchangeCompression::Off => Narrowing::Never,

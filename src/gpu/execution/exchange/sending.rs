@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_plan::{Error, Result};
+use pystachio_plan::{Error, ExchangeReach, Result};
 
 use super::{
     choice::{BroadcastChoice, HeldRows},
@@ -34,9 +34,9 @@ pub(in crate::execution) enum Target {
     OwnerOrAll { keys: Box<RowProgram>, bytes_max: u64 },
     /// As `Owner`, unless the rows of this exchange go to all ranks: then nobody else.
     OwnerOrSelf { keys: Box<RowProgram>, partner: ExchangeId },
-    /// Every rank.
+    /// Every rank that is reached.
     All,
-    /// Rank 0.
+    /// The first of the ranks that are reached: rank 0, or the one on its host by way of which rows go there.
     First,
 }
 
@@ -44,6 +44,8 @@ pub(in crate::execution) enum Target {
 pub(in crate::execution) struct SendingFragment {
     pub(in crate::execution) input: Operator,
     pub(in crate::execution) target: Target,
+    /// Which ranks its rows go to.
+    pub(in crate::execution) reach: ExchangeReach,
     /// Its scans, by their numbers among the query's.
     pub(in crate::execution) scans: Vec<usize>,
     /// The filters from above that its scans may have.
@@ -117,7 +119,7 @@ impl SendingFragment {
         let route = match target {
             Target::Owner(keys) => Route::Owner(keys),
             Target::All => Route::All,
-            Target::First => Route::To(Rank(0)),
+            Target::First => Route::To(outbox.reached().first()),
             Target::OwnerOrAll { keys, .. } => {
                 let choice = chosen()?;
                 held = Some(HeldRows::take(&mut input, driver, (choice, outbox, *operator))?);

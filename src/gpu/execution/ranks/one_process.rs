@@ -53,7 +53,7 @@ pub(in crate::execution) fn ranks_over(
         let network = device.start_network(Box::new(communicator), network)?;
         ranks.push((device.engine().clone(), network));
     }
-    let table = Arc::new(RankTable::new(ranks.len(), ranked));
+    let table = Arc::new(RankTable::new(ranks.len(), ranked.on_hosts(network.host_count)));
     let mut ranks = ranks.into_iter();
     let (first, network) = ranks.next().ok_or_else(|| Error::internal("an engine without ranks"))?;
     let peer = |(engine, network)| Arc::new(LocalPeer::new(engine, network)) as Arc<dyn RankPeer>;

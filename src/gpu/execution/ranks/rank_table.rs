@@ -43,9 +43,11 @@ impl RankTable {
     ///
     /// # Panics
     ///
-    /// If there are more or fewer than there are to be.
+    /// If there are more or fewer than there are to be, or on other hosts.
     pub fn connect(&self, network: Arc<ExchangeNetwork>, peers: Vec<Arc<dyn RankPeer>>) {
         assert_eq!((network.rank_count(), 1 + peers.len()), (self.rank_count, self.rank_count), "ranks");
+        let host_count = self.options.costs.hosts as usize;
+        assert_eq!(network.layout().host_count(), host_count, "hosts of ranks");
         let connected = Arc::new(ConnectedRanks { network, peers });
         *lock_whole(&self.connected) = Some(connected);
     }

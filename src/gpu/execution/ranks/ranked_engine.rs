@@ -5,8 +5,8 @@ use std::sync::Arc;
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_ranges};
 use pystachio_plan::{
-    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, Operator, Plan, QueryMetrics, QueryRequest,
-    RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute, range_columns,
+    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryMetrics,
+    QueryRequest, RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute, range_columns,
 };
 use tokio::sync::watch;
 
@@ -29,7 +29,7 @@ const WHOLE_SCAN_BYTES_OF_ALL: u64 = 4 << 10;
 pub struct RankedOptions {
     /// Whether rank 0 may run one alone.
     pub policy: RankPolicy,
-    /// What exchanges cost; the number of ranks is known without. The defaults are of GPUs of one host (`ExchangeCosts`): a link that is measured
+    /// What exchanges cost, and on how many hosts ranks are; the number of ranks is known without. The defaults are of GPUs of one host (`ExchangeCosts`): a link that is measured
     /// and slower takes its place.
     pub costs: ExchangeCosts,
 }
@@ -43,6 +43,11 @@ impl RankedOptions {
             RankPolicy::All => WHOLE_SCAN_BYTES_OF_ALL,
         };
         Self { policy, costs: ExchangeCosts { whole_scan_bytes_max, ..defaults } }
+    }
+
+    /// The same for ranks on so many hosts.
+    pub fn on_hosts(self, host_count: usize) -> Self {
+        Self { costs: ExchangeCosts { hosts: host_count as u32, ..self.costs }, ..self }
     }
 }
 
@@ -182,8 +187,8 @@ impl RankChooser {
         };
         let RankedOptions { policy, costs } = self.ranks.options();
         let costs = &self.with_link(costs);
-        let has_choices = request.device.exchange.broadcast_choice;
-        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices };
+        let ExchangeSettings { broadcast_choice: has_choices, two_level, .. } = request.device.exchange;
+        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices, two_level };
         match distribute(&request.plan, asked) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {
@@ -193,10 +198,16 @@ impl RankChooser {
         }
     }
 
-    /// The costs over the link that there is, where it was measured and is slow. One between GPUs of a host is as fast as they are by default.
+    /// The costs over the link that there is, where it was measured: the one between hosts, if there are several. On one host it counts where it is
+    /// slow: one between GPUs of a host is as fast as they are by default.
     fn with_link(&self, costs: &ExchangeCosts) -> ExchangeCosts {
         let connected = self.ranks.connected();
         let link = connected.as_ref().map(|connected| connected.network.link());
+        if costs.hosts > 1 {
+            let measured = link.and_then(|link| link.bytes_per_s());
+            let host_link_bytes_per_s = measured.unwrap_or(costs.host_link_bytes_per_s);
+            return ExchangeCosts { host_link_bytes_per_s, ..*costs };
+        }
         let slow = link.filter(|link| link.is_slow()).and_then(|link| link.bytes_per_s());
         ExchangeCosts { link_bytes_per_s: slow.unwrap_or(costs.link_bytes_per_s), ..*costs }
     }

@@ -7,11 +7,12 @@ use super::{
     generator::{Case, Expected, Generator},
     interpreter::{Cell, Fault, Outcome, Random, Ranks, Row},
 };
-use crate::{ColumnId, ExchangeId, ExchangeKind, Expression, Operator, Plan, Relation};
+use crate::{ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, Operator, Plan, Relation};
 
 const PLANS: u64 = 5_000;
 const MUTATED_PLANS: u64 = 1_000;
-const RANKS_MAX: u32 = 4;
+/// Ranks, and the hosts that they are on.
+const SHAPES: [(u32, u32); 8] = [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (4, 4), (2, 2), (6, 3)];
 
 /// The seed of the first plan: `PYSTACHIO_TEST_SEED`, or always the same.
 fn first_seed() -> u64 {
@@ -26,9 +27,10 @@ fn outputs(plan: &Plan, rows: &[Vec<Row>]) -> Vec<Row> {
     rows[0].iter().map(|row| places.iter().map(|place| row[*place]).collect()).collect()
 }
 
-fn run(plan: &Plan, case: &Case, ranks: u32, seed: u64) -> Outcome<Vec<Row>> {
+fn run(plan: &Plan, case: &Case, (ranks, hosts): (u32, u32), seed: u64) -> Outcome<Vec<Row>> {
     let mut ranks = Ranks {
         count: ranks as usize,
+        hosts: hosts as usize,
         tables: &case.tables,
         parameters: &case.parameters,
         random: Random(seed),
@@ -76,9 +78,9 @@ struct Reference {
 
 impl Reference {
     fn of(case: &Case) -> Outcome<Self> {
-        let rows = run(&case.plan, case, 1, 7)?;
+        let rows = run(&case.plan, case, (1, 1), 7)?;
         let unlimited = match case.expected {
-            Expected::Some => run(&without_limit(&case.plan), case, 1, 7)?,
+            Expected::Some => run(&without_limit(&case.plan), case, (1, 1), 7)?,
             _ => Vec::new(),
         };
         Ok(Self { rows, unlimited })
@@ -93,10 +95,11 @@ impl Reference {
     }
 }
 
-fn distributed(case: &Case, generator: &mut Generator, ranks: u32) -> Distributed {
-    let costs = generator.costs(ranks);
-    let request =
-        DistributeRequest { costs: &costs, scans: &case.scans, policy: RankPolicy::All, has_choices: true };
+fn distributed(case: &Case, generator: &mut Generator, shape: (u32, u32)) -> Distributed {
+    let costs = generator.costs(shape);
+    let two_level = generator.two_level();
+    let (scans, policy) = (&case.scans, RankPolicy::All);
+    let request = DistributeRequest { costs: &costs, scans, policy, has_choices: true, two_level };
     distribute(&case.plan, request).expect("a plan that one rank runs can be distributed")
 }
 
@@ -108,9 +111,17 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
         Ok(Distribution::Replicated) => "replicated",
         Ok(Distribution::Single) => "single",
         Ok(Distribution::Chosen { .. }) => "chosen",
+        Ok(Distribution::Halfway(_)) => "halfway",
         _ => "arbitrary",
     };
     let word = match &relation.operator {
+        Operator::Exchange { kind, reach, .. } if *reach != ExchangeReach::All => match kind {
+            ExchangeKind::Hash { .. } => format!("shuffle{reach}"),
+            ExchangeKind::Broadcast => format!("broadcast{reach}"),
+            ExchangeKind::Gather => format!("gather{reach}"),
+            ExchangeKind::Merge { .. } => format!("merge{reach}"),
+            kind => panic!("{kind:?} has no levels"),
+        },
         Operator::Exchange { kind, input, .. } => match kind {
             ExchangeKind::Hash { .. } => format!("shuffle of {}", place(input)),
             ExchangeKind::HashOrBroadcast { .. } => format!("shuffle or broadcast of {}", place(input)),
@@ -137,7 +148,15 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
 }
 
 /// What must have been seen, or the test is worth little.
-const WANTED: [&str; 44] = [
+const WANTED: [&str; 52] = [
+    "shuffle between hosts",
+    "shuffle within hosts",
+    "broadcast between hosts",
+    "broadcast within hosts",
+    "gather between hosts",
+    "gather within hosts",
+    "merge between hosts",
+    "merge within hosts",
     "Inner join ranged ranged",
     "Left join ranged ranged",
     "Full join ranged ranged",
@@ -198,20 +217,20 @@ fn plans_give_the_same_rows_on_any_number_of_ranks() {
             Err(Fault::TooLarge) => continue,
             Err(Fault::Wrong(why)) => panic!("seed {seed}: the plan is wrong: {why}"),
         };
-        for ranks in 1..=RANKS_MAX {
-            let distributed = distributed(&case, &mut generator, ranks);
+        for (ranks, hosts) in SHAPES {
+            let distributed = distributed(&case, &mut generator, (ranks, hosts));
             let plan = &distributed.plan;
             if ranks > 1 {
                 note(&plan.root, &mut seen);
             }
-            match run(plan, &case, ranks, seed) {
+            match run(plan, &case, (ranks, hosts), seed) {
                 Ok(rows) if reference.agrees(rows.clone(), case.expected) => {
                     tried += 1;
                     with_rows += usize::from(rows.len() > 1);
                 }
                 Err(Fault::TooLarge) => {}
                 other => panic!(
-                    "seed {seed}, {ranks} ranks: {other:?}\nis not {:?}\n{}\nand on one rank\n{}",
+                    "seed {seed}, {ranks} ranks on {hosts} hosts: {other:?}\nis not {:?}\n{}\nand on one rank\n{}",
                     reference.rows,
                     super::plans::text(&distributed),
                     crate::plan_lines(&case.plan, crate::PlanFacts::default()).join("\n"),
@@ -220,7 +239,7 @@ fn plans_give_the_same_rows_on_any_number_of_ranks() {
         }
     }
     println!("{tried} runs, {with_rows} with more than a row; {seen:#?}");
-    assert!(tried as u64 > PLANS * u64::from(RANKS_MAX) * 9 / 10, "{tried} runs");
+    assert!(tried as u64 > PLANS * SHAPES.len() as u64 * 9 / 10, "{tried} runs");
     let missing: Vec<_> = WANTED.into_iter().filter(|word| !seen.contains_key(*word)).collect();
     assert!(missing.is_empty(), "never seen: {missing:?}");
 }
@@ -229,8 +248,8 @@ fn plans_give_the_same_rows_on_any_number_of_ranks() {
 fn with_exchange(relation: &Arc<Relation>, id: ExchangeId, kind: Option<&ExchangeKind>) -> Arc<Relation> {
     match (&relation.operator, kind) {
         (Operator::Exchange { input, id: own, .. }, None) if *own == id => input.clone(),
-        (Operator::Exchange { input, id: own, .. }, Some(kind)) if *own == id => {
-            let operator = Operator::Exchange { input: input.clone(), id, kind: kind.clone() };
+        (Operator::Exchange { input, id: own, reach, .. }, Some(kind)) if *own == id => {
+            let operator = Operator::Exchange { input: input.clone(), id, kind: kind.clone(), reach: *reach };
             Relation::new(operator, relation.estimate.rows)
         }
         _ => relation.map_inputs(&mut |input| with_exchange(input, id, kind)),
@@ -238,7 +257,7 @@ fn with_exchange(relation: &Arc<Relation>, id: ExchangeId, kind: Option<&Exchang
 }
 
 fn exchanges(relation: &Relation, found: &mut Vec<(ExchangeId, ExchangeKind, Vec<Expression>)>) {
-    if let Operator::Exchange { input, id, kind } = &relation.operator {
+    if let Operator::Exchange { input, id, kind, .. } = &relation.operator {
         let columns = input.columns().into_iter();
         let columns = columns.map(|(id, data_type)| Expression::column(id, data_type));
         found.push((*id, kind.clone(), columns.collect()));
@@ -294,9 +313,10 @@ fn plans_with_an_exchange_gone_wrong_are_refused_or_right() {
             continue;
         }
         let Ok(reference) = Reference::of(&case) else { continue };
-        let distributed = distributed(&case, &mut generator, 3);
+        let shape = if seed % 2 == 0 { (3, 1) } else { (4, 2) };
+        let distributed = distributed(&case, &mut generator, shape);
         for (what, mutant) in mutants(&distributed.plan, &mut Random(seed)) {
-            let is_right = match run(&mutant, &case, 3, seed) {
+            let is_right = match run(&mutant, &case, shape, seed) {
                 Ok(rows) => reference.agrees(rows, Expected::Rows),
                 Err(Fault::TooLarge) => continue,
                 Err(Fault::Wrong(_)) => false,

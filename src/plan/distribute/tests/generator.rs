@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, JoinKey, JoinKind,
-    JoinSide, NamedExpression, Operator, Plan, Relation, SortKey, Value, exchange_key_type,
+    JoinSide, NamedExpression, Operator, Plan, Relation, SortKey, TwoLevelExchange, Value, exchange_key_type,
 };
 
 /// The tables' columns. One type for all would hide keys that are not cast.
@@ -106,16 +106,22 @@ impl Generator {
     }
 
     /// Costs in which now this and now that is cheap.
-    pub(super) fn costs(&mut self, ranks: u32) -> ExchangeCosts {
-        let mut costs = ExchangeCosts { ranks, ..ExchangeCosts::default() };
+    pub(super) fn costs(&mut self, (ranks, hosts): (u32, u32)) -> ExchangeCosts {
+        let mut costs = ExchangeCosts { ranks, hosts, ..ExchangeCosts::default() };
         if self.random.chance(80) {
             costs.exchange_s = self.size(1e-9);
             costs.link_bytes_per_s = self.size(1e3);
+            costs.host_link_bytes_per_s = self.size(1e3);
+            costs.host_message_s = self.size(1e-9);
             costs.build_row_s = self.size(1e-12);
             costs.group_row_s = self.size(1e-12);
             costs.output_row_s = self.size(1e-12);
         }
         costs
+    }
+
+    pub(super) fn two_level(&mut self) -> TwoLevelExchange {
+        *self.random.pick(&[TwoLevelExchange::Auto, TwoLevelExchange::On, TwoLevelExchange::Off])
     }
 
     /// A positive number of any magnitude above the least.

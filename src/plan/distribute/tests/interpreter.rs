@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::{Distribution, Partitioning};
 use crate::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, Expression,
-    Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, ExchangeReach,
+    Expression, Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
 };
 
 pub(super) type Cell = Option<i128>;
@@ -66,6 +66,8 @@ pub(super) type Tables = HashMap<String, Vec<(usize, Row)>>;
 /// Ranks that run a plan.
 pub(super) struct Ranks<'a> {
     pub(super) count: usize,
+    /// Hosts that they are on, as many on each.
+    pub(super) hosts: usize,
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a [Cell],
     pub(super) random: Random,
@@ -81,7 +83,10 @@ impl Ranks<'_> {
         let inputs =
             relation.inputs().into_iter().map(|input| self.run(input)).collect::<Outcome<Vec<_>>>()?;
         let mut rows = match &relation.operator {
-            Operator::Exchange { input, kind, id } => self.exchange((kind, *id), input, &inputs[0])?,
+            Operator::Exchange { input, kind, id, reach: ExchangeReach::All } => {
+                self.exchange((kind, *id), input, &inputs[0])?
+            }
+            Operator::Exchange { input, kind, reach, .. } => self.level(kind, *reach, input, &inputs[0])?,
             operator => {
                 let local = |rank: usize| {
                     let inputs: Vec<_> = inputs.iter().map(|ranks| ranks[rank].as_slice()).collect();
@@ -123,6 +128,10 @@ impl Ranks<'_> {
         };
         match distribution {
             Distribution::Arbitrary | Distribution::Chosen { .. } => Ok(()),
+            Distribution::Halfway(kind) => match self.are_on_hosts(&kind, &relation.columns(), rows)? {
+                true => Ok(()),
+                false => wrong("rows are not on the hosts where they are wanted"),
+            },
             Distribution::Single if rows.iter().skip(1).all(Vec::is_empty) => Ok(()),
             Distribution::Single => wrong("other ranks than the first have rows"),
             Distribution::Replicated => {
@@ -157,6 +166,35 @@ impl Ranks<'_> {
         }
     }
 
+    /// Whether each host has the rows that it is to have of an exchange, by whichever of its ranks.
+    fn are_on_hosts(
+        &self,
+        kind: &ExchangeKind,
+        columns: &[(ColumnId, DataType)],
+        rows: &[Vec<Row>],
+    ) -> Outcome<bool> {
+        let of_hosts = rows.chunks(self.count / self.hosts).map(|ranks| {
+            let mut rows = ranks.concat();
+            rows.sort();
+            rows
+        });
+        let mut are_right = true;
+        let mut first = None;
+        for (host, rows) in of_hosts.enumerate() {
+            are_right = are_right
+                && match kind {
+                    ExchangeKind::Hash { keys } => {
+                        let owners = rows.iter().map(|row| self.owner(keys, columns, row));
+                        let owners = owners.collect::<Outcome<Vec<_>>>()?;
+                        owners.iter().all(|owner| owner / (self.count / self.hosts) == host)
+                    }
+                    ExchangeKind::Broadcast => *first.get_or_insert_with(|| rows.clone()) == rows,
+                    _ => host == 0 || rows.is_empty(),
+                };
+        }
+        Ok(are_right)
+    }
+
     /// The rank that owns a row. Equal numbers of two types have two owners.
     fn owner(&self, keys: &[Expression], columns: &[(ColumnId, DataType)], row: &Row) -> Outcome<usize> {
         let mut mixed = Random(keys.len() as u64);
@@ -168,6 +206,51 @@ impl Ranks<'_> {
             mixed.0 = mixed.next() ^ number;
         }
         Ok((mixed.next() % self.count as u64) as usize)
+    }
+
+    /// One of the two exchanges that make one: no row goes to a rank that it does not reach. One that has another way to go is lost, as it would be
+    /// there.
+    fn level(
+        &self,
+        kind: &ExchangeKind,
+        reach: ExchangeReach,
+        input: &Relation,
+        ranks: &[Vec<Row>],
+    ) -> Outcome<Vec<Vec<Row>>> {
+        let (columns, of_host) = (input.columns(), self.count / self.hosts);
+        let mut arrived = vec![Vec::new(); self.count];
+        for (rank, row) in
+            ranks.iter().enumerate().flat_map(|(rank, rows)| rows.iter().map(move |row| (rank, row)))
+        {
+            let owners: Vec<usize> = match kind {
+                ExchangeKind::Broadcast => (0..self.count).collect(),
+                ExchangeKind::Hash { keys } => vec![self.owner(keys, &columns, row)?],
+                ExchangeKind::Gather | ExchangeKind::Merge { .. } => vec![0],
+                kind => return Err(Fault::Wrong(format!("{kind:?} has no levels"))),
+            };
+            for owner in owners {
+                let (host, place) = (owner / of_host, owner % of_host);
+                match reach {
+                    // Of the ranks of a host that want it, the one of this place gets it for all.
+                    ExchangeReach::BetweenHosts
+                        if *kind != ExchangeKind::Broadcast || place == rank % of_host =>
+                    {
+                        arrived[host * of_host + rank % of_host].push(row.clone());
+                    }
+                    ExchangeReach::WithinHost if host == rank / of_host => arrived[owner].push(row.clone()),
+                    _ => {}
+                }
+            }
+        }
+        if let ExchangeKind::Merge { keys } = kind {
+            for rows in ranks {
+                if *rows != self.sorted(keys, &columns, rows.clone())? {
+                    return Err(Fault::Wrong("a rank's rows are not in the order that is merged".into()));
+                }
+            }
+            return arrived.into_iter().map(|rows| self.sorted(keys, &columns, rows)).collect();
+        }
+        Ok(arrived)
     }
 
     fn exchange(

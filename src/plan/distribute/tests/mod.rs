@@ -1,6 +1,7 @@
 //! Tests of distributed plans.
 //!
 //! - `plans.rs`: hand-made plans, and what EXPLAIN says of them
+//! - `levels.rs`: exchanges that are made of two
 //! - `rules.rs`: what [`super::Distribution::of`] refuses
 //! - `interpreter.rs`: runs a plan over small tables, on one rank or on several
 //! - `generator.rs`: plans at random
@@ -9,6 +10,7 @@
 mod equivalence;
 mod generator;
 mod interpreter;
+mod levels;
 mod plans;
 mod rules;
 

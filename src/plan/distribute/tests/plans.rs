@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeKind, Expression, Function,
     JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan, PlanFacts, RELATION_DEPTH_MAX, Relation,
-    ScanExtent, Value, plan_lines,
+    ScanExtent, TwoLevelExchange, Value, plan_lines,
 };
 
 const LARGE: ScanFigures =
@@ -31,7 +31,17 @@ fn plan(root: &Arc<Relation>) -> Plan {
 }
 
 fn on(root: &Arc<Relation>, scans: &[ScanFigures], costs: &ExchangeCosts, policy: RankPolicy) -> Distributed {
-    distribute(&plan(root), DistributeRequest { costs, scans, policy, has_choices: true }).unwrap()
+    with_levels(root, scans, (costs, policy), TwoLevelExchange::Auto)
+}
+
+fn with_levels(
+    root: &Arc<Relation>,
+    scans: &[ScanFigures],
+    (costs, policy): (&ExchangeCosts, RankPolicy),
+    two_level: TwoLevelExchange,
+) -> Distributed {
+    let request = DistributeRequest { costs, scans, policy, has_choices: true, two_level };
+    distribute(&plan(root), request).unwrap()
 }
 
 fn four() -> ExchangeCosts {
@@ -531,8 +541,13 @@ fn a_plan_is_distributed_once() {
     let distributed = on_four(&scan("t", 1, 6e8), &[LARGE]);
     assert!(matches!(distributed.plan.root.scans()[0], Operator::Scan { extent: ScanExtent::Dealt, .. }));
     let costs = four();
-    let request =
-        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
+    let request = DistributeRequest {
+        costs: &costs,
+        scans: &[LARGE],
+        policy: RankPolicy::All,
+        has_choices: true,
+        two_level: TwoLevelExchange::Auto,
+    };
     assert!(distribute(&distributed.plan, request).is_err());
 }
 
@@ -540,8 +555,13 @@ fn a_plan_is_distributed_once() {
 fn ids_run_out_as_an_error() {
     let grouped = aggregate(&scan("t", u32::MAX - 3, 6e8), Vec::new(), vec![sum(1, u32::MAX - 1)], 1.0);
     let costs = four();
-    let request =
-        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
+    let request = DistributeRequest {
+        costs: &costs,
+        scans: &[LARGE],
+        policy: RankPolicy::All,
+        has_choices: true,
+        two_level: TwoLevelExchange::Auto,
+    };
     assert!(distribute(&plan(&grouped), request).is_err());
 }
 

@@ -9,8 +9,8 @@ use super::{
     join_on, named, scan, typed,
 };
 use crate::{
-    AggregatePhase, ColumnId, DataType, ErrorKind, ExchangeId, ExchangeKind, Expression, Function, JoinKind,
-    NamedExpression, Operator, Partitioning, Relation, Result, ScanExtent,
+    AggregatePhase, ColumnId, DataType, ErrorKind, ExchangeId, ExchangeKind, ExchangeReach, Expression,
+    Function, JoinKind, NamedExpression, Operator, Partitioning, Relation, Result, ScanExtent,
 };
 
 fn dealt(table: &str, first: u32) -> Arc<Relation> {
@@ -22,7 +22,11 @@ fn dealt(table: &str, first: u32) -> Arc<Relation> {
 }
 
 fn exchange(input: &Arc<Relation>, kind: ExchangeKind) -> Arc<Relation> {
-    Relation::new(Operator::Exchange { input: input.clone(), id: ExchangeId(0), kind }, 100.0)
+    exchange_of(input, kind, ExchangeReach::All)
+}
+
+fn exchange_of(input: &Arc<Relation>, kind: ExchangeKind, reach: ExchangeReach) -> Arc<Relation> {
+    Relation::new(Operator::Exchange { input: input.clone(), id: ExchangeId(0), kind, reach }, 100.0)
 }
 
 fn shuffle(input: &Arc<Relation>, key: u32) -> Arc<Relation> {
@@ -58,6 +62,7 @@ fn rows_on_two_ranks(relation: &Relation) -> Vec<Row> {
     let tables = Tables::from([("a".to_owned(), rows), ("b".to_owned(), vec![(0, row(0)), (1, row(1))])]);
     let mut ranks = Ranks {
         count: 2,
+        hosts: 1,
         tables: &tables,
         parameters: &[],
         random: Random(1),
@@ -266,4 +271,50 @@ fn a_share_of_a_filter_stops_where_rows_change_ranks() {
         assert!(moving.iter().all(|kind| !scope.passes(kind) && FilterScope::Complete.passes(kind)));
         assert!(scope.passes(&ExchangeKind::Own { keys: vec![column(1)] }));
     }
+}
+
+#[test]
+fn of_two_levels_the_second_follows_the_first_of_its_kind_and_nothing_else_does() {
+    let scan = dealt("a", 1);
+    let between = |kind| exchange_of(&scan, kind, ExchangeReach::BetweenHosts);
+    let within = |input: &Arc<Relation>, kind| exchange_of(input, kind, ExchangeReach::WithinHost);
+    let hash = |key| ExchangeKind::Hash { keys: vec![column(key)] };
+    let merge = || ExchangeKind::Merge { keys: vec![super::ascending(column(1))] };
+    for kind in [hash(1), ExchangeKind::Broadcast, ExchangeKind::Gather, merge()] {
+        let first = between(kind.clone());
+        assert_eq!(Distribution::of(&first), Ok(Distribution::Halfway(kind.clone())));
+        assert_eq!(
+            Distribution::of(&within(&first, kind.clone())),
+            Distribution::of(&exchange(&scan, kind.clone()))
+        );
+        assert_eq!(filter_scope(&first), Ok(FilterScope::Share));
+        // Neither twice, nor the second alone, nor another one after the first.
+        assert!(is_refused(&exchange_of(&first, kind.clone(), ExchangeReach::BetweenHosts)), "{kind:?}");
+        assert!(is_refused(&within(&scan, kind.clone())), "{kind:?}");
+        assert!(is_refused(&exchange(&first, kind.clone())), "{kind:?}");
+        for other in [hash(2), hash(1), ExchangeKind::Broadcast, ExchangeKind::Gather, merge()] {
+            assert_eq!(is_refused(&within(&first, other.clone())), other != kind, "{kind:?}, {other:?}");
+        }
+        // No operator may be between them.
+        let filtered = Relation::new(Operator::Filter { input: first.clone(), predicate: int(1) }, 1.0);
+        let named = vec![named(9, column(1))];
+        let projected =
+            Relation::new(Operator::Project { input: first.clone(), expressions: named.clone() }, 1.0);
+        let grouped = aggregate(&first, named, AggregatePhase::Partial);
+        let all = broadcast(&dealt("b", 11));
+        let joins = [[&first, &all], [&all, &first], [&first, &first]];
+        let joins = joins.map(|sides| join_on(JoinKind::Inner, sides, &[(1, 11)], 4.0));
+        for above in [filtered, projected, grouped].into_iter().chain(joins) {
+            assert!(is_refused(&above), "{:?}", above.operator);
+        }
+    }
+    let all = broadcast(&scan);
+    let two_of =
+        |kind: ExchangeKind| within(&exchange_of(&all, kind.clone(), ExchangeReach::BetweenHosts), kind);
+    assert!(
+        is_refused(&two_of(ExchangeKind::Gather))
+            && is_refused(&two_of(ExchangeKind::Own { keys: Vec::new() }))
+    );
+    let chosen = ExchangeKind::HashOrBroadcast { keys: vec![column(1)], bytes_max: 1 };
+    assert!(is_refused(&between(chosen)));
 }

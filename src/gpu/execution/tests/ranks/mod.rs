@@ -5,10 +5,12 @@
 //! - `dealing.rs`: which rows of a table ranks have, and keep
 //! - `recollection.rs`: what views show of all ranks
 //! - `techniques.rs`: exchanges without one technique after another
+//! - `levels.rs`: exchanges that are made of two, on several hosts
 //! - `failures.rs`: ranks that fail, are stopped or slow, and rows that nobody wants any more
 
 mod dealing;
 mod failures;
+mod levels;
 mod plans;
 mod random;
 mod recollection;
@@ -41,6 +43,8 @@ struct RankedFixture {
 #[derive(Clone, Copy)]
 struct RankShape {
     rank_count: usize,
+    /// Hosts that they are said to be on.
+    host_count: usize,
     /// Of each.
     memory_bytes: u64,
     /// In which order devices work; without one, as the environment says.
@@ -59,7 +63,8 @@ fn on_all() -> RankedOptions {
 /// Costs by which both sides of a join of many rows are shuffled: building takes three times as long as packing a key, and each row's work
 /// far longer than moving it, so that a broadcast pays up to an eighth, or a quarter, of the other side's bytes.
 fn shuffling_costs() -> ExchangeCosts {
-    let costs = ExchangeCosts { exchange_s: 0.0, whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
+    let costs = ExchangeCosts { whole_scan_bytes_max: 0, ..ExchangeCosts::default() };
+    let costs = ExchangeCosts { exchange_s: 0.0, message_s: 0.0, host_message_s: 0.0, ..costs };
     ExchangeCosts {
         build_row_s: 3.0 * 8.0 / costs.pack_bytes_per_s,
         probe_row_s: 1.5e-10,
@@ -71,7 +76,8 @@ fn shuffling_costs() -> ExchangeCosts {
 
 impl RankShape {
     fn new(rank_count: usize) -> Self {
-        Self { rank_count, memory_bytes: PLENTY_BYTES / 4, seed: None, cache_bytes: 0, options: on_all() }
+        let memory_bytes = PLENTY_BYTES / 4;
+        Self { rank_count, host_count: 1, memory_bytes, seed: None, cache_bytes: 0, options: on_all() }
     }
 }
 
@@ -91,7 +97,8 @@ impl RankedFixture {
         // So that ranks of few queries are soon gone.
         let idle_interval = Duration::from_millis(5);
         let silence_max = QUERY_TIME_MAX;
-        let network = NetworkOptions { idle_interval, silence_max, ..NetworkOptions::default() };
+        let host_count = shape.host_count;
+        let network = NetworkOptions { host_count, idle_interval, silence_max, ..NetworkOptions::default() };
         Self::with(shape, |options, ranked| {
             let catalog = Arc::new(FileCatalog::default().with_ranks(shape.rank_count));
             ranks_over(platforms, (options, &catalog, ranked), network, |_| {}).unwrap()

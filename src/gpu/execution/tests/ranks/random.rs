@@ -1,7 +1,8 @@
 //! Plans at random, with costs at random so that rows change ranks now here and now there, and settings of exchanges at random.
 
 use pystachio_plan::{
-    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, Function, Value,
+    EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, ExchangeCompression, ExchangeSettings, Function,
+    TwoLevelExchange, Value,
 };
 
 use super::*;
@@ -215,6 +216,7 @@ impl Generator<'_> {
             groups_max: 1 + self.random.below(u64::from(EXCHANGE_GROUPS_MAX)) as u8,
             overlap: self.chance(70),
             senders_max: 1 + self.random.below(u64::from(EXCHANGE_SENDERS_MAX)) as u8,
+            two_level: self.pick(&[TwoLevelExchange::On, TwoLevelExchange::Auto, TwoLevelExchange::Off]),
         }
     }
 }
@@ -259,9 +261,13 @@ fn plans_at_random_give_what_one_rank_gives() {
         }
         let costs = generator.costs();
         let rank_count = 2 + generator.random.below(3) as usize;
+        let host_counts: Vec<usize> =
+            (1..=rank_count).filter(|hosts| rank_count.is_multiple_of(*hosts)).collect();
+        let host_count = generator.pick(&host_counts);
         let shape = RankShape {
             seed: generator.chance(60).then_some(seed),
             memory_bytes: if generator.chance(30) { 8 << 20 } else { PLENTY_BYTES / 4 },
+            host_count,
             options: RankedOptions { costs, ..on_all() },
             ..RankShape::new(rank_count)
         };
@@ -270,7 +276,7 @@ fn plans_at_random_give_what_one_rank_gives() {
         let device = DeviceSettings { exchange: generator.exchange(), ..DeviceSettings::default() };
         let asked = QueryRequest { device, ..request(plan(root.clone())) };
         let found = RankedFixture::new(shape).run_request(asked);
-        let context = format!("seed {seed}, ranks {rank_count}");
+        let context = format!("seed {seed}, ranks {rank_count}, hosts {host_count}");
         match (expected, found) {
             (Ok(expected), Ok(found)) => {
                 distributed_count += u64::from(is_distributed(&found));
