@@ -160,6 +160,7 @@ mod tests {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                common: Vec::new(),
             })
             .collect();
         let files = FileSet { paths: vec!["/t.parquet".into()] };

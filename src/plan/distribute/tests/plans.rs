@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     super::{
         ColumnRanges, DistributeRequest, Distributed, ExchangeCosts, KeyRange, OneRankReason, RankPolicy,
-        ScanFigures, distribute,
+        RunTimeChoices, ScanFigures, distribute,
     },
     ascending, call, column, int, join_on, named, scan, scan_typed, typed,
 };
@@ -17,6 +17,7 @@ use crate::{
 
 const LARGE: ScanFigures =
     ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30, ranges: Vec::new() };
+const ALL_CHOICES: RunTimeChoices = RunTimeChoices { broadcast: true, heavy_keys: true };
 const SMALL: ScanFigures = ScanFigures { row_count: 25, encoded_bytes: 2_000, ranges: Vec::new() };
 
 /// A distributed plan as EXPLAIN shows it.
@@ -31,7 +32,7 @@ fn plan(root: &Arc<Relation>) -> Plan {
 }
 
 fn on(root: &Arc<Relation>, scans: &[ScanFigures], costs: &ExchangeCosts, policy: RankPolicy) -> Distributed {
-    distribute(&plan(root), DistributeRequest { costs, scans, policy, has_choices: true }).unwrap()
+    distribute(&plan(root), DistributeRequest { costs, scans, policy, choices: ALL_CHOICES }).unwrap()
 }
 
 fn four() -> ExchangeCosts {
@@ -532,7 +533,7 @@ fn a_plan_is_distributed_once() {
     assert!(matches!(distributed.plan.root.scans()[0], Operator::Scan { extent: ScanExtent::Dealt, .. }));
     let costs = four();
     let request =
-        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
+        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, choices: ALL_CHOICES };
     assert!(distribute(&distributed.plan, request).is_err());
 }
 
@@ -541,7 +542,7 @@ fn ids_run_out_as_an_error() {
     let grouped = aggregate(&scan("t", u32::MAX - 3, 6e8), Vec::new(), vec![sum(1, u32::MAX - 1)], 1.0);
     let costs = four();
     let request =
-        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, has_choices: true };
+        DistributeRequest { costs: &costs, scans: &[LARGE], policy: RankPolicy::All, choices: ALL_CHOICES };
     assert!(distribute(&plan(&grouped), request).is_err());
 }
 
