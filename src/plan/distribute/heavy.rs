@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 use super::cost::{ExchangeCosts, row_bytes};
 use crate::{
     ColumnId, CommonValue, DataType, Expression, Function, JoinKind, Operator, Relation, ScanColumn, Value,
-    is_exchange_key,
+    exchange_key_type, is_exchange_key,
 };
 
 /// A value is heavy if its rows are more than this part of a rank's even share: the busiest rank would have a quarter more than others.
@@ -135,14 +135,12 @@ fn widened(value: &Value, from: &DataType, to: &DataType) -> Option<Value> {
     let tenfold =
         |number: i128, digits: u8| number.checked_mul(10i128.checked_pow(digits.into())?).map(Value::Decimal);
     match (value, to) {
-        _ if !may_be_heavy(from) || !may_be_heavy(to) => None,
+        _ if !may_be_heavy(from) || exchange_key_type(from, to).as_ref() != Some(to) => None,
         (Value::Null, _) => Some(Value::Null),
         (_, DataType::Decimal { precision, .. }) if *precision > DECIMAL_DIGITS_MAX => None,
         _ if from == to => Some(value.clone()),
-        (Value::Int(_), to) if from.is_integer() && to.is_integer() => Some(value.clone()),
-        (Value::Int(number), DataType::Decimal { scale, .. }) if from.is_integer() => {
-            tenfold(i128::from(*number), *scale)
-        }
+        (Value::Int(_), to) if to.is_integer() => Some(value.clone()),
+        (Value::Int(number), DataType::Decimal { scale, .. }) => tenfold(i128::from(*number), *scale),
         (Value::Decimal(number), DataType::Decimal { scale, .. }) => match from {
             DataType::Decimal { scale: own, .. } => tenfold(*number, scale.checked_sub(*own)?),
             _ => None,
@@ -165,7 +163,8 @@ mod tests {
         assert_eq!(widened(&cents, &decimal(5, 2), &decimal(9, 4)), Some(Value::Decimal(12_500)));
         assert_eq!(widened(&cents, &decimal(5, 2), &decimal(9, 1)), None);
         assert_eq!(widened(&cents, &decimal(5, 2), &decimal(40, 4)), None);
-        assert_eq!(widened(&Value::Decimal(i128::MAX), &decimal(38, 2), &decimal(38, 4)), None);
+        assert_eq!(widened(&Value::Decimal(i128::MAX), &decimal(36, 2), &decimal(38, 4)), None);
+        assert_eq!(widened(&int, &DataType::Int64, &DataType::Int32), None);
         let text = Value::Text("a".into());
         assert_eq!(widened(&text, &DataType::Text, &DataType::Text), Some(text.clone()));
         assert_eq!(widened(&text, &DataType::Text, &DataType::Int64), None);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_ranges};
 use pystachio_plan::{
-    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, Operator, Plan, QueryMetrics, QueryRequest,
-    RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute, range_columns,
+    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryMetrics,
+    QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices, ScanFigures, distribute,
+    range_columns,
 };
 use tokio::sync::watch;
 
@@ -182,8 +183,9 @@ impl RankChooser {
         };
         let RankedOptions { policy, costs } = self.ranks.options();
         let costs = &self.with_link(costs);
-        let has_choices = request.device.exchange.broadcast_choice;
-        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices };
+        let ExchangeSettings { broadcast_choice, heavy_keys, .. } = request.device.exchange;
+        let choices = RunTimeChoices { broadcast: broadcast_choice, heavy_keys };
+        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, choices };
         match distribute(&request.plan, asked) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {

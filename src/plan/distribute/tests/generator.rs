@@ -211,6 +211,10 @@ impl Generator {
                 }
             }
         }
+        // Only of many rows it matters which values they have.
+        if self.random.chance(30) {
+            Arc::make_mut(&mut relation).estimate.rows = self.size(1e6);
+        }
         if self.random.chance(20) {
             let filter = self.condition(&relation.columns());
             if let Operator::Scan { filters, .. } = &mut Arc::make_mut(&mut relation).operator {
