@@ -18,7 +18,7 @@ use super::{
     planning::with_planning,
 };
 
-/// What fewer rows have matters to no number of ranks that there is.
+/// What fewer rows have would matter to more than sixteen ranks.
 const SHARE_MIN: f64 = 1.0 / 64.0;
 /// The most values of a column.
 const COMMON_VALUES_MAX: usize = 16;

@@ -248,12 +248,7 @@ fn a_ranks_rows_are_in_all_partitions_when_they_spill() {
     let queue = Queue::new(&memory).unwrap();
     let keys: Vec<i64> = (0..10_000).collect();
     let keys = column(&queue, &DataType::Int64, &keys, None);
-    let by = |partition_count, level| HashPartitioning {
-        partition_count,
-        level,
-        nulls_match: true,
-        staying: None,
-    };
+    let by = |partition_count, level| HashPartitioning { partition_count, level, nulls_match: true };
     let spread = queue
         .partition(std::slice::from_ref(&keys), 10_000, by(4, crate::operation::EXCHANGE_LEVEL))
         .unwrap();

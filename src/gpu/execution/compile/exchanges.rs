@@ -92,10 +92,9 @@ impl Exchange<'_> {
                 return Ok(unread(below, (place, &first), query));
             }
             ExchangeKind::Own { keys } => {
-                let compile =
-                    |keys: &[Expression]| RowProgram::compile(keys, &below.columns, &query.parameters);
-                let keys = if keys.is_empty() { None } else { Some(compile(keys)?) };
                 let columns = below.columns.clone();
+                let compile = || RowProgram::compile(keys, &columns, &query.parameters);
+                let keys = if keys.is_empty() { None } else { Some(compile()?) };
                 return Ok(operator(columns, OwnSource { input: below, keys, place: rank }, place));
             }
         };

@@ -9,6 +9,8 @@ use super::*;
 /// The key that repeated rows have.
 const HEAVY: i64 = 7;
 const MANY_ROWS: f64 = 1e8;
+/// What statistics say of the first table's keys.
+static COMMON_KEYS: [(Value, f64); 2] = [(Value::Int(HEAVY), 0.6), (Value::Null, 0.12)];
 
 /// Says of a scan's column which values are common.
 pub(super) fn tell_common(relation: &mut Arc<Relation>, column: u32, values: &[(Value, f64)]) {
@@ -46,10 +48,6 @@ fn join_of(
         calls.push(aggregate_call(32, Aggregate::Count, Some(int64(13)), DataType::Int64));
     }
     plan(aggregated(both, &[(20, int64(2))], calls, 3.0))
-}
-
-fn common_keys() -> [(Value, f64); 2] {
-    [(Value::Int(HEAVY), 0.6), (Value::Null, 0.12)]
 }
 
 /// Shuffles both sides, whatever the build side turns out to be.
@@ -100,7 +98,7 @@ fn rows_are_the_same_and_no_rank_has_most_of_them() {
     let (heavy_left, heavy_right) = (count_of(&left, HEAVY), count_of(&right, HEAVY));
     assert!(heavy_left > 4500 && heavy_right > 0, "{heavy_left} and {heavy_right} rows");
     for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti] {
-        let keys = || ((int64(0), int64(10)), (0, &common_keys()[..]));
+        let keys = || ((int64(0), int64(10)), (0, &COMMON_KEYS[..]));
         let make = || join_of(kind, [&left, &right], keys());
         let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
         for (rank_count, memory_bytes, seed) in RANKS {
@@ -122,7 +120,7 @@ fn rows_are_the_same_and_no_rank_has_most_of_them() {
 #[test]
 fn without_the_split_one_rank_has_most_rows() {
     let [left, right] = tables();
-    let keys = || ((int64(0), int64(10)), (0, &common_keys()[..]));
+    let keys = || ((int64(0), int64(10)), (0, &COMMON_KEYS[..]));
     let make = || join_of(JoinKind::Left, [&left, &right], keys());
     let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
     let answer = run(RankShape::new(4), make(), false);
@@ -137,7 +135,7 @@ fn without_the_split_one_rank_has_most_rows() {
 fn rows_that_go_to_all_ranks_are_there_as_often_as_ranks() {
     let [left, right] = tables();
     let received = |heavy_keys| {
-        let keys = ((int64(0), int64(10)), (0, &common_keys()[..]));
+        let keys = ((int64(0), int64(10)), (0, &COMMON_KEYS[..]));
         let answer = run(RankShape::new(4), join_of(JoinKind::Left, [&left, &right], keys), heavy_keys);
         let [_, build] = shuffles(&answer);
         build.iter().map(|rank| rank.kept_rows + rank.received_rows).sum::<u64>()
@@ -176,7 +174,7 @@ fn texts_and_numbers_of_a_wider_type_are_heavy_too() {
     };
     let of_text: &[(Value, f64)] = &[(Value::Text(word), 0.5), (Value::Null, 0.05)];
     for (keys, common) in
-        [((text(1), text(11)), (1, of_text)), ((decimal(0), decimal(10)), (0, &common_keys()[..]))]
+        [((text(1), text(11)), (1, of_text)), ((decimal(0), decimal(10)), (0, &COMMON_KEYS[..]))]
     {
         let make = || join_of(JoinKind::Left, [&left, &right], (keys.clone(), common));
         let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
@@ -196,7 +194,7 @@ fn the_frequent_keys_of_a_right_side_are_split_where_the_left_one_is_hashed() {
     let [skewed, even] = tables();
     let make = || {
         let mut probe = expecting(skewed.scan(10), MANY_ROWS);
-        tell_common(&mut probe, 10, &common_keys());
+        tell_common(&mut probe, 10, &COMMON_KEYS);
         let sides = [expecting(even.scan(0), 4.0 * MANY_ROWS), probe];
         let both = joined(JoinKind::Inner, sides, &[(int64(0), int64(10))], JoinSide::Left);
         let count = aggregate_call(30, Aggregate::Count, Some(int64(13)), DataType::Int64);
