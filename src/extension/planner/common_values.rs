@@ -71,7 +71,7 @@ unsafe fn common_values(column: &ScanColumn) -> Vec<CommonValue> {
 unsafe fn may_see_statistics(table_oid: pg_sys::Oid, attribute_number: i16) -> bool {
     unsafe {
         let role = pg_sys::GetUserId();
-        let select = pg_sys::ACL_SELECT.into();
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
         let may_read = pg_sys::pg_class_aclcheck(table_oid, role, select) == pg_sys::AclResult::ACLCHECK_OK
             || pg_sys::pg_attribute_aclcheck(table_oid, attribute_number, role, select)
                 == pg_sys::AclResult::ACLCHECK_OK;

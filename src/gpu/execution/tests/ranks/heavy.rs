@@ -1,7 +1,5 @@
 //! Keys that most rows of a join's probe side have: the rows are those of one rank, and no rank has much more than others.
 
-use std::collections::BTreeMap;
-
 use pystachio_plan::{CommonValue, ExchangeChoice, ExchangeSettings, ExchangeTraffic, Function, Value};
 
 use super::*;
@@ -60,17 +58,16 @@ fn run(shape: RankShape, plan: Plan, heavy_keys: bool) -> Answer {
         .unwrap()
 }
 
-/// The shuffles of a join: what each rank moved, that of the side with more rows first.
+/// The shuffles of the join, which are the first two: what each rank moved, that of the side with more rows first.
 fn shuffles(answer: &Answer) -> [Vec<ExchangeTraffic>; 2] {
-    let mut by_name: BTreeMap<&str, Vec<ExchangeTraffic>> = BTreeMap::new();
-    let of_join = answer.metrics.exchanges.iter().filter(|traffic| traffic.exchange.starts_with("Shuffle"));
-    of_join.for_each(|traffic| by_name.entry(&traffic.exchange).or_default().push(traffic.clone()));
-    let mut shuffles: Vec<_> = by_name.into_values().collect();
-    shuffles.sort_by_key(|ranks| {
-        std::cmp::Reverse(ranks.iter().map(|rank| rank.kept_rows + rank.sent_rows).sum::<u64>())
-    });
-    shuffles.truncate(2);
-    shuffles.try_into().expect("both sides of the join are shuffled")
+    let of = |name: &str| -> Vec<ExchangeTraffic> {
+        answer.metrics.exchanges.iter().filter(|traffic| traffic.exchange == name).cloned().collect()
+    };
+    let rows =
+        |ranks: &[ExchangeTraffic]| ranks.iter().map(|rank| rank.kept_rows + rank.sent_rows).sum::<u64>();
+    let [one, other] = ["Shuffle 0", "Shuffle 1"].map(of);
+    assert!(!one.is_empty() && !other.is_empty(), "both sides are shuffled: {:?}", answer.metrics.exchanges);
+    if rows(&one) >= rows(&other) { [one, other] } else { [other, one] }
 }
 
 /// How many times the mean the rank has that has most rows after a shuffle.
