@@ -38,7 +38,7 @@ fn join_of(
 ) -> Plan {
     let mut probe = expecting(left.scan(0), MANY_ROWS);
     tell_common(&mut probe, common.0, common.1);
-    let sides = [probe, expecting(right.scan(10), 4.0 * MANY_ROWS)];
+    let sides = [probe, expecting(right.scan(10), 2.0 * MANY_ROWS)];
     let both = joined(kind, sides, &[keys], JoinSide::Right);
     let count = aggregate_call(30, Aggregate::Count, None, DataType::Int64);
     let mut calls = vec![count, aggregate_call(31, Aggregate::Max, Some(int64(3)), DataType::Int64)];
