@@ -212,8 +212,8 @@ impl Generator {
             }
         }
         // Only of many rows it matters which values they have.
-        if self.random.chance(30) {
-            Arc::make_mut(&mut relation).estimate.rows = self.size(1e6);
+        if self.random.chance(40) {
+            Arc::make_mut(&mut relation).estimate.rows = 1e9 * (1 + self.random.below(2)) as f64;
         }
         if self.random.chance(20) {
             let filter = self.condition(&relation.columns());
@@ -226,8 +226,8 @@ impl Generator {
 
     /// What statistics might say, which need not be so.
     fn common_values(&mut self, data_type: &DataType) -> Vec<CommonValue> {
-        let value = |random: &mut Random| match (random.below(VALUES + 1), data_type) {
-            (VALUES, _) => Value::Null,
+        let value = |random: &mut Random| match (random.below(VALUES + 2), data_type) {
+            (VALUES.., _) => Value::Null,
             (number, DataType::Decimal { .. }) => Value::Decimal(number as i128),
             (number, _) => Value::Int(number as i64),
         };
