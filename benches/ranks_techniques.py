@@ -15,6 +15,7 @@ TECHNIQUES = {
     "rows narrowed": {"pystachio.gpu_exchange_compression": "on"},
     "rows not narrowed": {"pystachio.gpu_exchange_compression": "off"},
     "no broadcast at run time": {"pystachio.gpu_exchange_broadcast_choice": "off"},
+    "heavy keys not split": {"pystachio.gpu_exchange_heavy_keys": "off"},
     "no runtime filters": {"pystachio.gpu_runtime_filters": "off"},
     "no chunks": {"pystachio.gpu_chunking": "off"},
     "readers not bounded": {"pystachio.gpu_regulation": "off"},

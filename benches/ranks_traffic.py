@@ -11,7 +11,7 @@ import re
 import timeline_chart
 from harness.explain import EXCHANGE
 
-_HEADLINE = re.compile(r"^(?P<name>\S.*?): rows=(?P<rows>\d+) bytes=(?P<bytes>\d+) skew=(?P<skew>[\d.]+)$")
+_HEADLINE = re.compile(r"^(?P<name>\S.*?): rows=(?P<rows>\d+)(?: kept=\d+)?(?: heavy=\d+)? bytes=(?P<bytes>\d+) skew=(?P<skew>[\d.]+)$")
 # The share of what a rank sent after which it has sent.
 NEARLY_ALL = 0.99
 _TIMELINE = "SELECT rank, activity, start_ms, elapsed_ms, bytes FROM pystachio.timeline(server => '{server}')"

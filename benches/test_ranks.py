@@ -24,7 +24,7 @@ PLAN = [{"Plan": {"Node Type": "Aggregate", "Plans": [{
     "Node Type": "Foreign Scan", "Ran On": "cuda", "Ranks": "all 2", "Bytes Read": 100, "Spilled Bytes": 7,
     "Rank Plan": ["Gather 2  (rows=1): few rows", "  Shuffle 0 by a  (rows=5): by key", "    Scan t  (rows=5)"],
     "Exchanges": ["Gather 2: rows=2 bytes=64 skew=2.00", "  rank 0: sent rows=1 bytes=32, received rows=2 bytes=64, waited to send 0 ms",
-                  "Shuffle 0 by a, shuffled: rows=50 bytes=4096 skew=1.25"]}]}}]
+                  "Shuffle 0 by a, shuffled: rows=50 kept=30 heavy=20 bytes=4096 skew=1.25"]}]}}]
 
 
 class Traffic(unittest.TestCase):

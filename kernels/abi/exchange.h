@@ -50,8 +50,11 @@ typedef struct AssignOwners {
     uint32_t level;
     uint32_t nulls_match; // 0: rows with a NULL key are spread by number
     uint32_t tiles;       // of DEAL_TILE_ROWS rows
+    uint64_t staying;     // uint8_t [row_count]: not 0 where stay_owner has the row whatever its keys are; or 0: nowhere
+    uint32_t stay_owner;
+    uint32_t reserved;
 } AssignOwners;
-static_assert(sizeof(AssignOwners) == 432, "AssignOwners has 432 bytes");
+static_assert(sizeof(AssignOwners) == 448, "AssignOwners has 448 bytes");
 
 // Where a column goes in a block of memory, in multiples of DEALT_PART_ALIGNMENT from its beginning.
 typedef struct DealtPart {

@@ -47,7 +47,8 @@ KERNEL(assign_owners, AssignOwners, BLOCK_THREADS) {
         bool has_null;
         uint64_t hash = hash_row(args.keys, row, &has_null);
         if (has_null && !args.nulls_match) hash = HASH_NULL;
-        const uint8_t owner = (uint8_t)partition_of_hash(hash, row, args.level, args.owner_count);
+        uint8_t owner = (uint8_t)partition_of_hash(hash, row, args.level, args.owner_count);
+        if (args.staying != 0 && ((const uint8_t *)args.staying)[row] != 0) owner = (uint8_t)args.stay_owner;
         tile_owners[item] = owner;
         ((uint8_t *)args.owners)[row] = owner;
     }

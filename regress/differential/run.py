@@ -52,6 +52,7 @@ EXCHANGE_SETTINGS = (
     "pystachio.gpu_exchange_overlap = off", "pystachio.gpu_exchange_gathering = off", "pystachio.gpu_exchange_groups = 1",
     "pystachio.gpu_exchange_groups = 8", "pystachio.gpu_exchange_senders = 1", "pystachio.gpu_exchange_senders = 8",
     "pystachio.gpu_exchange_filters = off", "pystachio.gpu_exchange_broadcast_choice = off", "pystachio.gpu_exchange_compression = on",
+    "pystachio.gpu_exchange_heavy_keys = off",
 )
 # How many of the 22 queries must change ranks at several ranks: all whose tables are dealt.
 RANKED_QUERIES_MIN = 22

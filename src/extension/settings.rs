@@ -95,6 +95,7 @@ static GPU_EXCHANGE_COMPRESSION: GucSetting<TechniqueMode> =
 static GPU_EXCHANGE_FILTERS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GATHERING: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_GROUPS: GucSetting<i32> = GucSetting::<i32>::new(2);
+static GPU_EXCHANGE_HEAVY_KEYS: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_OVERLAP: GucSetting<bool> = GucSetting::<bool>::new(true);
 static GPU_EXCHANGE_SENDERS: GucSetting<i32> = GucSetting::<i32>::new(2);
 static GPU_MEMORY_POOL: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -208,6 +209,7 @@ fn exchange() -> ExchangeSettings {
         filters: GPU_EXCHANGE_FILTERS.get(),
         gathering: GPU_EXCHANGE_GATHERING.get(),
         groups_max: count(&GPU_EXCHANGE_GROUPS),
+        heavy_keys: GPU_EXCHANGE_HEAVY_KEYS.get(),
         overlap: GPU_EXCHANGE_OVERLAP.get(),
         senders_max: count(&GPU_EXCHANGE_SENDERS),
         two_level: match GPU_TWO_LEVEL_EXCHANGE.get() {
@@ -394,6 +396,11 @@ fn define_techniques() {
             c"pystachio.gpu_exchange_gathering",
             c"Gathers rows and blocks to an efficient size before they go to other ranks.",
             &GPU_EXCHANGE_GATHERING,
+        ),
+        (
+            c"pystachio.gpu_exchange_heavy_keys",
+            c"Leaves rows with keys that too many rows have where they are, and gives what they match to all ranks.",
+            &GPU_EXCHANGE_HEAVY_KEYS,
         ),
         (
             c"pystachio.gpu_exchange_overlap",

@@ -142,6 +142,7 @@ mod tests {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                common: Vec::new(),
             })
             .collect();
         let files = FileSet { paths: vec![path.to_owned()] };

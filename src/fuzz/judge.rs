@@ -254,7 +254,15 @@ fn plans(files: &FileSet, columns: &[ScanColumn]) -> Vec<Plan> {
 }
 
 fn scan_column(id: u32, name: String, data_type: DataType) -> ScanColumn {
-    ScanColumn { id: ColumnId(id), name, data_type, not_null: false, length_max: None, trim_blanks: false }
+    ScanColumn {
+        id: ColumnId(id),
+        name,
+        data_type,
+        not_null: false,
+        length_max: None,
+        trim_blanks: false,
+        common: Vec::new(),
+    }
 }
 
 fn add_rows(batch: &RecordBatch, rows: &mut Vec<String>) -> Result<(), Error> {

@@ -22,7 +22,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DataType, Expression, SortKey, types::DECIMAL256_DIGITS_MAX};
+use crate::{DataType, Expression, Function, SortKey, Value, types::DECIMAL256_DIGITS_MAX};
 
 /// The identity of an exchange within one plan. Ranks name exchanges to each other by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -91,6 +91,9 @@ pub enum ExchangeKind {
         keys: Vec<Expression>,
         /// Above it what is saved on the other side is less than what every rank gets more.
         bytes_max: u64,
+        /// Values of the one key that many rows of the other side have ([`is_heavy`]): every rank gets the rows with one of them in
+        /// either case. Empty where no value is so frequent.
+        heavy: Vec<Value>,
     },
     /// The other side of that join: as [`Self::Hash`], unless its partner's rows are broadcast. Then each row stays where it is.
     HashOrStay {
@@ -98,6 +101,9 @@ pub enum ExchangeKind {
         keys: Vec<Expression>,
         /// The exchange of the join's other side, a `HashOrBroadcast`.
         partner: ExchangeId,
+        /// The values of the partner: rows with one of them stay where they are in either case. NULL, which matches nothing, may
+        /// be one more.
+        heavy: Vec<Value>,
     },
     /// Every rank gets all rows.
     Broadcast,
@@ -176,6 +182,24 @@ pub fn exchange_key_type(left: &DataType, right: &DataType) -> Option<DataType> 
             let precision = left_whole.max(right_whole).checked_add(scale)?;
             (precision <= DECIMAL256_DIGITS_MAX).then_some(DataType::Decimal { precision, scale })
         }
+    }
+}
+
+/// Whether a row's key is one of some heavy values, of the key's type. NULL if it is NULL, unless NULL is among them.
+///
+/// It is equality as joins have it, so that rows which match are heavy on both sides or on none. `None` of no values.
+pub fn is_heavy(key: &Expression, heavy: &[Value]) -> Option<Expression> {
+    let literals = heavy.iter().filter(|value| **value != Value::Null);
+    let literals = literals.map(|value| Expression::literal(value.clone(), key.data_type().clone()));
+    let list: Vec<Expression> = [key.clone()].into_iter().chain(literals).collect();
+    let is_listed = (list.len() > 1).then(|| Expression::predicate(Function::In, list));
+    let is_null =
+        heavy.contains(&Value::Null).then(|| Expression::predicate(Function::IsNull, vec![key.clone()]));
+    match (is_listed, is_null) {
+        (Some(is_listed), Some(is_null)) => {
+            Some(Expression::predicate(Function::Or, vec![is_listed, is_null]))
+        }
+        (is_listed, is_null) => is_listed.or(is_null),
     }
 }
 

@@ -286,11 +286,13 @@ fn describe(relation: &Relation, names: &Names) -> String {
         Operator::UnionAll { inputs, .. } => format!("Union all of {}", inputs.len()),
         Operator::Exchange { id, kind, reach, .. } => match kind {
             ExchangeKind::Hash { keys } => format!("Shuffle {}{reach} by {}", id.0, names.list(keys)),
-            ExchangeKind::HashOrBroadcast { keys, bytes_max } => {
-                format!("Shuffle {} by {}, or broadcast up to {bytes_max} bytes", id.0, names.list(keys))
+            ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy } => {
+                let (keys, heavy) = (names.list(keys), heavy_text(heavy));
+                format!("Shuffle {} by {keys}, or broadcast up to {bytes_max} bytes{heavy}", id.0)
             }
-            ExchangeKind::HashOrStay { keys, partner } => {
-                format!("Shuffle {} by {}, or stay if {} is broadcast", id.0, names.list(keys), partner.0)
+            ExchangeKind::HashOrStay { keys, partner, heavy } => {
+                let (keys, heavy) = (names.list(keys), heavy_text(heavy));
+                format!("Shuffle {} by {keys}, or stay if {} is broadcast{heavy}", id.0, partner.0)
             }
             ExchangeKind::Broadcast => format!("Broadcast {}{reach}", id.0),
             ExchangeKind::Gather => format!("Gather {}{reach}", id.0),
@@ -302,6 +304,11 @@ fn describe(relation: &Relation, names: &Names) -> String {
             ExchangeKind::Own { keys } => format!("Own {} by {}", id.0, names.list(keys)),
         },
     }
+}
+
+/// How many heavy keys there are. Not which: they are statistics of a table, which not everybody may read.
+fn heavy_text(heavy: &[Value]) -> String {
+    if heavy.is_empty() { String::new() } else { format!("; heavy keys split: {}", heavy.len()) }
 }
 
 fn sort_key_text(key: &SortKey, names: &Names) -> String {

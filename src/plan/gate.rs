@@ -122,6 +122,7 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            common: Vec::new(),
         };
         let files = FileSet { paths: Vec::new() };
         let (columns, extent) = (vec![column], ScanExtent::Whole);

@@ -54,10 +54,12 @@ pub use depth::{EXPRESSION_DEPTH_MAX, RELATION_DEPTH_MAX};
 pub use distribute::{
     ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,
     ExchangeFacts, ExchangeReason, FilterScope, KeyRange, OneRankReason, Partitioning, RankPolicy,
-    ScanFigures, distribute, filter_scope, range_columns,
+    RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key};
+pub use exchange::{
+    ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy,
+};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use failure::{call_could_fail, could_fail};
@@ -83,8 +85,8 @@ pub use message::{
 pub use partial::{AggregatePhase, partial_type};
 pub use prune::{columns_above_scans, prune_columns};
 pub use relation::{
-    AggregateCall, ColumnId, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator, Plan,
-    Relation, ScanColumn, ScanExtent, SortKey,
+    AggregateCall, ColumnId, CommonValue, Estimate, JoinKey, JoinKind, JoinSide, NamedExpression, Operator,
+    Plan, Relation, ScanColumn, ScanExtent, SortKey,
 };
 pub use types::DataType;
 pub use value::{Interval, Literal, Value};

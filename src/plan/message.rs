@@ -256,6 +256,8 @@ pub struct ExchangeSettings {
     pub gathering: bool,
     /// So many groups of transfers are on their way at once: 1 to [`EXCHANGE_GROUPS_MAX`].
     pub groups_max: u8,
+    /// Rows with keys that too many rows have stay where they are, and what they match goes to all ranks.
+    pub heavy_keys: bool,
     /// Rows leave while what is below the exchange still runs; otherwise they are held, and spilled, until it has ended.
     pub overlap: bool,
     /// So many drivers send the rows of one fragment beside one another: 1 to [`EXCHANGE_SENDERS_MAX`].
@@ -304,6 +306,7 @@ impl Default for ExchangeSettings {
             gathering: true,
             // Two gave 216 GB/s with 16 MB a group and 356 with 256 MB, one 111 and 304.
             groups_max: 2,
+            heavy_keys: true,
             overlap: true,
             // One packs while the other one waits for room, or runs what is below.
             senders_max: 2,
@@ -692,10 +695,12 @@ pub struct ExchangeTraffic {
     pub exchange: String,
     /// What the ranks have chosen, where a shuffle could become a broadcast.
     pub choice: Option<ExchangeChoice>,
-    /// Rows that the rank has given to others; one that every rank gets counts once.
+    /// Rows that the rank has given to others; one that every rank gets counts once, and copies of rows that it has kept not at all.
     pub sent_rows: u64,
-    /// Rows that stayed on the rank, which no other one gets.
+    /// Rows that stayed on the rank, which no other one gets, but for copies of a build side's with heavy keys.
     pub kept_rows: u64,
+    /// Of the kept rows, those with heavy keys.
+    pub heavy_rows: u64,
     /// Bytes of blocks that the rank has sent, once for each rank that got them.
     pub sent_bytes: u64,
     /// As many as those would have been without compression.

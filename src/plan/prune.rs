@@ -161,6 +161,7 @@ mod tests {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                common: Vec::new(),
             })
             .collect();
         let files = FileSet { paths: vec!["/t.parquet".into()] };

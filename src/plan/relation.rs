@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileSet,
+    Aggregate, AggregatePhase, DataType, ExchangeId, ExchangeKind, ExchangeReach, Expression, FileSet, Value,
     depth::{RELATION_DEPTH_MAX, decode_levels},
 };
 
@@ -166,6 +166,17 @@ pub struct ScanColumn {
     pub length_max: Option<u32>,
     /// Whether trailing blanks are removed (`char(n)`).
     pub trim_blanks: bool,
+    /// Values that many rows have, as far as that is known: it changes where rows go and never what comes out.
+    pub common: Vec<CommonValue>,
+}
+
+/// A value that many rows of a column have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CommonValue {
+    /// Of the column's type; NULL too.
+    pub value: Value,
+    /// Which part of all rows has it, of 1.
+    pub share: f64,
 }
 
 /// An expression that becomes a column.

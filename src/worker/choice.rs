@@ -236,6 +236,7 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            common: Vec::new(),
         }];
         let files = FileSet { paths: vec!["/t".to_owned()] };
         Relation::new(

@@ -192,6 +192,7 @@ fn scan_column(id: u32, name: &str, data_type: DataType) -> ScanColumn {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     }
 }
 

@@ -130,6 +130,7 @@ fn for_every_column(queues: &[Queue; 2], mut visit: impl FnMut(Decoded)) {
                     not_null: false,
                     length_max: None,
                     trim_blanks: false,
+                    common: Vec::new(),
                 };
                 if row_group.num_rows() == 0 || check_column(&schema.column(leaf), &column).is_err() {
                     continue;

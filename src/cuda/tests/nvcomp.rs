@@ -114,6 +114,7 @@ fn sample(row_count: usize, properties: WriterProperties) -> Sample {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     });
     Sample { bytes, metadata, columns: declared.collect() }
 }

@@ -244,7 +244,9 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
             Some(ExchangeChoice::Broadcast) => ", broadcast",
         };
         let (rows, bytes) = (sent + kept, sum(|traffic| traffic.received_bytes));
-        lines.push(format!("{exchange}{choice}: rows={rows} kept={kept} bytes={bytes} skew={skew:.2}"));
+        let heavy = heavy_text(sum(|traffic| traffic.heavy_rows));
+        lines
+            .push(format!("{exchange}{choice}: rows={rows} kept={kept}{heavy} bytes={bytes} skew={skew:.2}"));
         for traffic in of_ranks {
             lines.push(format!("  {}", traffic_line(traffic, with_times)));
         }
@@ -252,6 +254,11 @@ fn write_traffic(writer: &Writer, traffic: &[ExchangeTraffic], with_times: bool)
     if !lines.is_empty() {
         writer.lines("Exchanges", &lines);
     }
+}
+
+/// How many rows stayed because their keys are heavy, if any did.
+fn heavy_text(rows: u64) -> String {
+    if rows == 0 { String::new() } else { format!(" heavy={rows}") }
 }
 
 fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
@@ -266,8 +273,9 @@ fn traffic_line(traffic: &ExchangeTraffic, with_times: bool) -> String {
         0 | 1 => String::new(),
         partners => format!(" to {partners} ranks"),
     };
+    let heavy = heavy_text(traffic.heavy_rows);
     let mut line = format!(
-        "rank {rank}: kept rows={kept_rows}, sent rows={sent_rows} bytes={sent_bytes}{narrowed}{partners}, received rows={received_rows} bytes={received_bytes}"
+        "rank {rank}: kept rows={kept_rows}{heavy}, sent rows={sent_rows} bytes={sent_bytes}{narrowed}{partners}, received rows={received_rows} bytes={received_bytes}"
     );
     if with_times {
         // Bytes a microsecond are megabytes a second.

@@ -145,6 +145,7 @@ unsafe fn read_columns(
             let described = description.column(&options::column_name(table_oid, attribute.attnum));
             let id = with_planning(|planning| planning.new_column());
             let Some(column) = types::scan_column(table_oid, attribute, id, described) else { continue };
+            with_planning(|planning| planning.scan_column(id, table_oid, attribute.attnum));
             columns.insert(attribute.attnum, lowered_column(&column, attribute, described));
             scan_columns.push(column);
         }

@@ -7,6 +7,7 @@ use pystachio_plan::{
 
 use super::{
     base::unreadable_column,
+    common_values::with_common_values,
     lower::{Lowered, Refusal, Scale},
     nodes::{elements, list_of, node_as},
     outputs::{output_modifier, outputs_of},
@@ -231,7 +232,9 @@ impl<'a> ScanBuilder<'a> {
             let rows = root.estimate.rows;
             root = Relation::new(Operator::Project { input: root, expressions }, rows);
         }
-        let plan = prune_columns(&Plan { root, outputs: self.outputs });
+        let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
+        // SAFETY: the tables are those of the query that is planned.
+        let plan = Plan { root: unsafe { with_common_values(&root) }, outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
             server_oid,

@@ -16,6 +16,7 @@
 //! - `security.rs`: which conditions of a table must wait for others
 //! - `lower/`: PostgreSQL's expressions as plan expressions; `shippable.rs` says which
 //! - `statistics.rs`: what footers tell about columns that were never analyzed
+//! - `common_values.rs`: what ANALYZE has found to be frequent
 //! - `cost.rs`: the cost of a tree in a parallel hash-join engine
 //! - `finish.rs`: the ForeignScan; `outputs.rs`: what it returns of a target; `leftover.rs`: what stands above it in the finished plan, and why
 //!
@@ -34,6 +35,7 @@
 mod base;
 mod clauses;
 mod collation;
+mod common_values;
 mod cost;
 mod finish;
 mod hooks;

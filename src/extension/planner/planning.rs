@@ -14,6 +14,8 @@ use pystachio_plan::{ColumnId, DataType, Error, FileSet, TableDescription};
 #[derive(Default)]
 pub struct Planning {
     next_column_id: u32,
+    /// The tables and attributes that columns of scans are.
+    scanned: HashMap<ColumnId, (pg_sys::Oid, i16)>,
     /// Expressions that PostgreSQL evaluates when the query starts, with the type that the engine wants.
     parameters: Vec<(*mut pg_sys::Node, DataType)>,
     descriptions: HashMap<(u32, FileSet), Result<std::rc::Rc<TableDescription>, Error>>,
@@ -69,6 +71,19 @@ impl Planning {
     pub fn new_column(&mut self) -> ColumnId {
         self.next_column_id += 1;
         ColumnId(self.next_column_id)
+    }
+
+    /// Notes which attribute of a table a column is.
+    pub fn scan_column(&mut self, id: ColumnId, table_oid: pg_sys::Oid, attribute_number: i16) {
+        // Without the hook the entry outlives its query.
+        if self.hooked {
+            self.scanned.insert(id, (table_oid, attribute_number));
+        }
+    }
+
+    /// The table and the attribute that a column of a scan is.
+    pub fn column_of_table(&self, id: ColumnId) -> Option<(pg_sys::Oid, i16)> {
+        self.scanned.get(&id).copied()
     }
 
     /// The index of a value that PostgreSQL evaluates when the query starts.

@@ -67,6 +67,7 @@ pub fn scan_column(
         not_null: unsafe { compat::is_not_null(relation_oid, attribute) },
         length_max: has_length.then(|| (attribute.atttypmod - TYPMOD_OFFSET).unsigned_abs()),
         trim_blanks: attribute.atttypid == pg_sys::BPCHAROID,
+        common: Vec::new(),
     })
 }
 

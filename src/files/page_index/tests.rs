@@ -52,6 +52,7 @@ fn columns() -> Vec<ScanColumn> {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     };
     (0..).zip(types).map(column).collect()
 }

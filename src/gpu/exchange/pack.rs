@@ -29,8 +29,10 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use self::leaving::LeavingChunk;
 use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, ReachedRanks, block::BlockLayout};
 use crate::{
-    device::{Chunk, Column},
-    operation::{DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Queue, RowOwners},
+    device::{Buffer, Chunk, Column},
+    operation::{
+        DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Queue, RowOwners, StayingRows,
+    },
 };
 
 /// Chunks whose cells have fewer bytes are narrowed only if that is always wanted: it takes a wait and two launches more, some 40 µs, in
@@ -46,6 +48,8 @@ pub enum Routing<'a> {
         keys: &'a [Column],
         /// As of [`HashPartitioning::nulls_match`].
         nulls_match: bool,
+        /// A byte a row, not 0 for rows that stay on this rank whatever their keys are; none where keys say it of all rows.
+        staying: Option<&'a Buffer>,
     },
     /// All of them to every rank that is reached.
     Broadcast,
@@ -113,8 +117,9 @@ impl OutboxProducer {
             Routing::Broadcast => (None, whole(Destination::Others), Some(chunk)),
             Routing::Gather(rank) if keeping == Some(*rank) => (None, Vec::new(), Some(chunk)),
             Routing::Gather(rank) => (None, whole(Destination::Rank(*rank)), None),
-            Routing::Hash { keys, nulls_match } => {
-                let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match))?;
+            Routing::Hash { keys, nulls_match, staying } => {
+                let staying = staying.map(|flags| StayingRows { flags, owner: self.rank().place() });
+                let owners = self.assign_owners(queue, chunk.row_count, (*keys, *nulls_match, staying))?;
                 let shares = shares_of(&owners, self.reached())?;
                 (Some(owners), shares, None)
             }
@@ -147,7 +152,7 @@ impl OutboxProducer {
         &self,
         queue: &Queue,
         row_count: usize,
-        (keys, nulls_match): (&[Column], bool),
+        (keys, nulls_match, staying): (&[Column], bool, Option<StayingRows<'_>>),
     ) -> Result<RowOwners> {
         let partition_count = self.reached().partition_count();
         if partition_count > PARTITIONS_MAX {
@@ -160,6 +165,7 @@ impl OutboxProducer {
             keys,
             row_count,
             HashPartitioning { partition_count, level: EXCHANGE_LEVEL, nulls_match },
+            staying,
         )
     }
 }

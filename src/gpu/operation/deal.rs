@@ -28,13 +28,22 @@ pub const DEAL_BLOCKS_MAX: usize = DEALT_BLOCKS_MAX;
 #[derive(Clone, Debug)]
 pub struct RowOwners {
     /// A byte a row.
-    owners: Buffer,
+    pub(super) owners: Buffer,
     /// Where the rows of each owner and tile go: a `u64`, owner by owner.
     offsets: Buffer,
     tiles: u64,
     row_count: usize,
     /// Where the rows of each owner start in the order of owners, and where the last one's end.
     pub bounds: Vec<usize>,
+}
+
+/// Rows that have an owner whatever their keys are.
+#[derive(Clone, Copy, Debug)]
+pub struct StayingRows<'a> {
+    /// A byte a row, not 0 for these.
+    pub flags: &'a Buffer,
+    /// Whose they are.
+    pub owner: usize,
 }
 
 /// Memory for some rows, by their places in the order of owners.
@@ -73,7 +82,7 @@ impl DealTargetPart {
 }
 
 impl Queue {
-    /// Finds whose each row is, by the hash of its keys; waits for how many rows each owner has.
+    /// Finds whose each row is, by the hash of its keys unless it stays; waits for how many rows each owner has.
     ///
     /// # Errors
     ///
@@ -81,15 +90,17 @@ impl Queue {
     ///
     /// # Panics
     ///
-    /// As of [`Queue::partition`].
+    /// As of [`Queue::partition`]; if rows stay with none of the owners.
     pub fn assign_owners(
         &self,
         keys: &[Column],
         row_count: usize,
         by: HashPartitioning,
+        staying: Option<StayingRows<'_>>,
     ) -> Result<RowOwners> {
         let HashPartitioning { partition_count, level, nulls_match } = by;
         assert!((1..=PARTITIONS_MAX).contains(&partition_count), "owners of a launch");
+        assert!(staying.is_none_or(|staying| staying.owner < partition_count), "whose staying rows are");
         let tiles = (row_count as u64).div_ceil(DEAL_TILE_ROWS);
         let owners = self.allocate::<u8>(row_count as u64)?;
         let counts = self.allocate::<u32>(partition_count as u64 * tiles)?;
@@ -102,6 +113,9 @@ impl Queue {
             level,
             nulls_match: nulls_match.into(),
             tiles: tiles as u32,
+            staying: staying.map_or(0, |staying| staying.flags.address()),
+            stay_owner: staying.map_or(0, |staying| staying.owner as u32),
+            reserved: 0,
         };
         self.launch(Kernel::AssignOwners, tiles, &arguments)?;
         let offsets = self.offsets_alone(&counts, 4, partition_count * tiles as usize)?;

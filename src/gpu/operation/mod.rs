@@ -45,7 +45,7 @@ mod text_ranks;
 mod traffic;
 
 pub(crate) use abi::Status;
-pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners};
+pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners, StayingRows};
 pub use fault::FaultReport;
 pub use frame::{Frame, WidenRange};
 pub use group::{Accumulation, Accumulator, Grouping, SumWidth};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use super::levels;
 use crate::{
     AggregatePhase, ColumnId, DataType, Error, ExchangeId, ExchangeKind, Expression, Function, JoinKey,
-    JoinKind, JoinSide, NamedExpression, Operator, Relation, Result, ScanExtent, exchange_key_type,
+    JoinKind, JoinSide, NamedExpression, Operator, Relation, Result, ScanExtent, Value, exchange_key_type,
     is_exchange_key,
 };
 
@@ -55,7 +55,8 @@ pub enum Distribution {
         by: Partitioning,
     },
     /// As it turns out when the query runs: `Partitioned` by the hash of these keys; or, if the exchange `by` broadcasts, `Replicated` (its own
-    /// rows) or where they were before (those of its partner). Of use to the join of both alone.
+    /// rows) or where they were before (those of its partner). Rows with heavy keys are so whatever it does. Of use to the join of both
+    /// alone.
     Chosen {
         /// As of `Partitioned`.
         keys: Vec<EqualExpressions>,
@@ -63,6 +64,8 @@ pub enum Distribution {
         by: ExchangeId,
         /// Whether these are the rows that may be broadcast.
         is_broadcast: bool,
+        /// Heavy values of the one key, but for NULL, which no row is compared with.
+        heavy: Vec<Value>,
     },
     /// All rows on every rank.
     Replicated,
@@ -199,8 +202,8 @@ pub(super) fn joined(
     match (left, right) {
         (Halfway(_), _) | (_, Halfway(_)) => None,
         (
-            Chosen { keys: left_keys, by: left_by, is_broadcast: left_is_broadcast },
-            Chosen { keys: right_keys, by: right_by, is_broadcast: right_is_broadcast },
+            Chosen { keys: left_keys, by: left_by, is_broadcast: left_is_broadcast, heavy: left_heavy },
+            Chosen { keys: right_keys, by: right_by, is_broadcast: right_is_broadcast, heavy: right_heavy },
         ) => {
             let hashed =
                 |keys: &[EqualExpressions]| Partitioned { keys: keys.to_vec(), by: Partitioning::Hash };
@@ -210,7 +213,9 @@ pub(super) fn joined(
                 (false, true) => joined(kind, keys, &Arbitrary, &Replicated).is_some(),
                 _ => false,
             };
-            (left_by == right_by && meet_by_keys && meet_by_broadcast).then_some(Arbitrary)
+            // Rows with heavy keys meet as by a broadcast, and all others by their keys.
+            let are_dealt_alike = left_by == right_by && left_heavy == right_heavy;
+            (are_dealt_alike && meet_by_keys && meet_by_broadcast).then_some(Arbitrary)
         }
         (Chosen { .. }, _) | (_, Chosen { .. }) => None,
         (Replicated, Replicated) => Some(Replicated),
@@ -432,14 +437,24 @@ pub(super) fn exchanged(kind: &ExchangeKind, id: ExchangeId, input: &Distributio
         ExchangeKind::Hash { keys } | ExchangeKind::Own { keys } => {
             Ok(Distribution::Partitioned { keys: hashed(keys)?, by: Partitioning::Hash })
         }
-        ExchangeKind::HashOrBroadcast { keys, .. } => {
-            Ok(Distribution::Chosen { keys: hashed(keys)?, by: id, is_broadcast: true })
+        ExchangeKind::HashOrBroadcast { keys, heavy, .. } => {
+            let heavy = heavy_of(keys, heavy)?;
+            Ok(Distribution::Chosen { keys: hashed(keys)?, by: id, is_broadcast: true, heavy })
         }
         // Rows on one rank alone would stay there, which is no error and never wanted.
-        ExchangeKind::HashOrStay { keys, partner } => {
-            Ok(Distribution::Chosen { keys: hashed(keys)?, by: *partner, is_broadcast: false })
+        ExchangeKind::HashOrStay { keys, partner, heavy } => {
+            let heavy = heavy_of(keys, heavy)?;
+            Ok(Distribution::Chosen { keys: hashed(keys)?, by: *partner, is_broadcast: false, heavy })
         }
     }
+}
+
+/// The heavy values of a key that rows are compared by.
+fn heavy_of(keys: &[Expression], heavy: &[Value]) -> Result<Vec<Value>> {
+    if !heavy.is_empty() && keys.len() != 1 {
+        return Err(misplaced("heavy values are of one key"));
+    }
+    Ok(heavy.iter().filter(|value| **value != Value::Null).cloned().collect())
 }
 
 pub(super) fn misplaced(why: &str) -> Error {

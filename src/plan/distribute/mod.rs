@@ -11,6 +11,7 @@
 //! - `levels.rs`: exchanges that are made of two, between hosts and within each
 //! - `ranges.rs`: tables that are dealt by ranges of a column
 //! - `run_time.rs`: joins whose exchanges choose when the query runs
+//! - `heavy.rs`: keys that too many rows have for one rank
 //! - `alternatives.rs`: ways to compute a relation, of which few are kept
 //! - `cost.rs`: what moving and computing cost
 //! - `reason.rs`: why an exchange is there, in words
@@ -21,12 +22,13 @@
 //! accepts it. The same plan, figures and costs give the same distributed plan, so that every rank could make it for itself.
 //! Conditions stay in the order in which they were, so what could fail is still not evaluated for rows that others drop.
 //!
-//! Deliberately absent: which row groups a rank is dealt where ranges do not say it, skew, how rows travel.
+//! Deliberately absent: which row groups a rank is dealt where ranges do not say it, how rows travel.
 
 mod aggregates;
 mod alternatives;
 mod cost;
 mod distribution;
+mod heavy;
 mod joins;
 mod levels;
 mod placement;
@@ -50,6 +52,7 @@ use crate::{
 pub use self::{
     cost::{ExchangeCosts, ScanFigures},
     distribution::{Distribution, EqualExpressions, Partitioning},
+    heavy::heavy_key_columns,
     ranges::{ColumnRanges, KeyRange, range_columns},
     reason::{ExchangeReason, OneRankReason},
     runtime_filters::{FilterScope, filter_scope},
@@ -64,10 +67,19 @@ pub struct DistributeRequest<'a> {
     pub scans: &'a [ScanFigures],
     /// Whether one rank may run it.
     pub policy: RankPolicy,
-    /// Whether joins may choose between a shuffle and a broadcast when the query runs.
-    pub has_choices: bool,
+    /// What joins may decide when the query runs.
+    pub choices: RunTimeChoices,
     /// When exchanges have two levels.
     pub two_level: TwoLevelExchange,
+}
+
+/// What joins of shuffled sides may decide when the query runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunTimeChoices {
+    /// To broadcast a build side that turns out small.
+    pub broadcast: bool,
+    /// To leave rows with heavy keys where they are, and to give what they match to all ranks.
+    pub heavy_keys: bool,
 }
 
 /// On how many ranks a plan may run.
@@ -124,7 +136,7 @@ impl Distributed {
 ///
 /// `Internal` for a plan that contradicts itself, or that is distributed already.
 pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distributed> {
-    let DistributeRequest { costs, scans, policy, has_choices, two_level } = request;
+    let DistributeRequest { costs, scans, policy, choices, two_level } = request;
     let one_rank_s = costs.one_rank_seconds(&plan.root, scans);
     let on_one = |reason, all_ranks_s| Distributed {
         plan: plan.clone(),
@@ -141,7 +153,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
     }
     let pruned = prune_columns(plan);
     let (root, exchanges, seconds) = Placement::of(&pruned, (costs, two_level), scans)?;
-    let root = if has_choices { run_time::with_choices(root, costs) } else { root };
+    let root = run_time::with_choices(root, costs, choices);
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }

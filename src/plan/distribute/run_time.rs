@@ -1,4 +1,5 @@
-//! Joins of which it turns out when the query runs whether both sides are shuffled or the smaller one is broadcast.
+//! Joins of which it turns out when the query runs whether both sides are shuffled or the smaller one is broadcast. Of those that
+//! are shuffled, heavy keys are not ([`super::heavy`]).
 //!
 //! ```text
 //! build: fragment ── held until its bytes are known ─┬─ few on all ranks together ──► broadcast, and the probe side stays
@@ -20,10 +21,12 @@
 use std::sync::Arc;
 
 use super::{
+    RunTimeChoices,
     cost::{ExchangeCosts, Load, row_bytes},
     distribution::{Distribution, preserves},
+    heavy::{KeyedSide, heavy_values},
 };
-use crate::{ExchangeId, ExchangeKind, ExchangeReach, JoinSide, Operator, Relation};
+use crate::{ExchangeId, ExchangeKind, ExchangeReach, Expression, JoinSide, Operator, Relation, Value};
 
 /// More bytes than this, of all ranks, are not held back: while they are, nothing moves.
 const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
@@ -37,43 +40,76 @@ struct Candidate {
     build: ExchangeId,
     probe: ExchangeId,
     bytes_max: u64,
+    heavy: Vec<Value>,
+}
+
+/// A side that is shuffled.
+#[derive(Clone, Copy)]
+struct ShuffledSide<'a> {
+    id: ExchangeId,
+    keys: &'a [Expression],
+    input: &'a Relation,
+}
+
+impl<'a> ShuffledSide<'a> {
+    fn of(relation: &'a Relation) -> Option<Self> {
+        match &relation.operator {
+            Operator::Exchange { input, id, kind: ExchangeKind::Hash { keys }, reach: ExchangeReach::All } => {
+                Some(Self { id: *id, keys, input })
+            }
+            _ => None,
+        }
+    }
+
+    fn by_one_key(self) -> Option<KeyedSide<'a>> {
+        match self.keys {
+            [key] => Some(KeyedSide { key, input: self.input }),
+            _ => None,
+        }
+    }
 }
 
 /// The tree with choices wherever they are right and may pay.
-pub(super) fn with_choices(root: Arc<Relation>, costs: &ExchangeCosts) -> Arc<Relation> {
+pub(super) fn with_choices(
+    root: Arc<Relation>,
+    costs: &ExchangeCosts,
+    choices: RunTimeChoices,
+) -> Arc<Relation> {
     let mut candidates = Vec::new();
-    find_candidates(&root, costs, &mut candidates);
+    find_candidates(&root, (costs, choices), &mut candidates);
     candidates.into_iter().fold(root, |root, candidate| {
         let chosen = with_choice(&root, &candidate);
         if Distribution::of(&chosen).is_ok() { chosen } else { root }
     })
 }
 
-fn find_candidates(relation: &Relation, costs: &ExchangeCosts, found: &mut Vec<Candidate>) {
+fn find_candidates(
+    relation: &Relation,
+    (costs, choices): (&ExchangeCosts, RunTimeChoices),
+    found: &mut Vec<Candidate>,
+) {
     if let Operator::Join { kind, left, right, build, .. } = &relation.operator
-        && let (Some(left), Some(right)) = (shuffled(left), shuffled(right))
+        && let (Some(left), Some(right)) = (ShuffledSide::of(left), ShuffledSide::of(right))
         && !preserves(*kind, *build)
     {
         let (build, probe) = match build {
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        let bytes_max = broadcast_bytes_max(costs, build.1, probe.1).min(HELD_BYTES_MAX);
-        if bytes_max >= HELD_BYTES_MIN {
-            found.push(Candidate { build: build.0, probe: probe.0, bytes_max: bytes_max as u64 });
+        let bytes_max = match choices.broadcast {
+            true => broadcast_bytes_max(costs, build.input, probe.input).min(HELD_BYTES_MAX),
+            false => 0.0,
+        };
+        let heavy = match (build.by_one_key(), probe.by_one_key()) {
+            (Some(build), Some(probe)) if choices.heavy_keys => heavy_values(costs, build, probe),
+            _ => Vec::new(),
+        };
+        if bytes_max >= HELD_BYTES_MIN || !heavy.is_empty() {
+            let bytes_max = bytes_max as u64;
+            found.push(Candidate { build: build.id, probe: probe.id, bytes_max, heavy });
         }
     }
-    relation.inputs().into_iter().for_each(|input| find_candidates(input, costs, found));
-}
-
-/// The number and the input of a shuffle.
-fn shuffled(relation: &Relation) -> Option<(ExchangeId, &Relation)> {
-    match &relation.operator {
-        Operator::Exchange { input, id, kind: ExchangeKind::Hash { .. }, reach: ExchangeReach::All } => {
-            Some((*id, &**input))
-        }
-        _ => None,
-    }
+    relation.inputs().into_iter().for_each(|input| find_candidates(input, (costs, choices), found));
 }
 
 /// The bytes of a build side up to which to broadcast it takes no longer than to shuffle both.
@@ -101,14 +137,17 @@ fn broadcast_bytes_max(costs: &ExchangeCosts, build: &Relation, probe: &Relation
 
 fn with_choice(relation: &Relation, candidate: &Candidate) -> Arc<Relation> {
     let mut relation = relation.map_inputs(&mut |input| with_choice(input, candidate));
-    let Candidate { build, probe, bytes_max } = *candidate;
+    let Candidate { build, probe, bytes_max, ref heavy } = *candidate;
     if let Operator::Exchange { id, kind, .. } = &mut Arc::make_mut(&mut relation).operator
         && let ExchangeKind::Hash { keys } = kind
     {
         let keys = std::mem::take(keys);
         *kind = match *id {
-            id if id == build => ExchangeKind::HashOrBroadcast { keys, bytes_max },
-            id if id == probe => ExchangeKind::HashOrStay { keys, partner: build },
+            id if id == build => {
+                let heavy = heavy.iter().filter(|value| **value != Value::Null).cloned().collect();
+                ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy }
+            }
+            id if id == probe => ExchangeKind::HashOrStay { keys, partner: build, heavy: heavy.clone() },
             _ => ExchangeKind::Hash { keys },
         };
     }

@@ -75,6 +75,7 @@ fn sample(stream: &mut UnixStream, path: &str, row_count: u64) -> Request {
             not_null: column.required,
             length_max: None,
             trim_blanks: false,
+            common: Vec::new(),
         })
     });
     Request::Sample(SampleRequest { files: file_set(path), columns: columns.collect(), row_count, seed: 1 })

@@ -186,7 +186,8 @@ fn shuffle(
                 are_ready.wait();
                 let (queue, chunk) = made?;
                 for _ in 0..count {
-                    let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
+                    let routing =
+                        Routing::Hash { keys: &chunk.columns[..1], nulls_match: true, staying: None };
                     drop(producer.send_to_others(&queue, &chunk, &routing)?);
                 }
                 producer.finish();

@@ -109,7 +109,7 @@ pub fn move_rows(member: &Member, folder: &Path) {
                 producer.send(
                     &queue,
                     &chunk,
-                    &Routing::Hash { keys: &chunk.columns[..1], nulls_match: true },
+                    &Routing::Hash { keys: &chunk.columns[..1], nulls_match: true, staying: None },
                 )?;
             }
             producer.finish();

@@ -46,7 +46,8 @@ pub unsafe fn lower_array_constant(constant: &pg_sys::Const) -> Result<Vec<Lower
     }
 }
 
-unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid) -> LoweredResult {
+/// A value of PostgreSQL as a literal.
+pub unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid) -> LoweredResult {
     unsafe {
         if is_null {
             let data_type = match data_type(type_oid, -1) {
@@ -79,7 +80,7 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             ))),
             pg_sys::DATEOID => {
                 let days = datum.value() as i32;
-                let is_infinite = matches!(days, i32::MIN | i32::MAX);
+                let is_infinite = is_infinite(datum, type_oid);
                 note_infinity(is_infinite);
                 let shift = if is_infinite { 0 } else { i64::from(EPOCH_DAYS) };
                 plain(Value::Int(i64::from(days) + shift), DataType::Date)
@@ -87,7 +88,7 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             pg_sys::TIMEOID => plain(Value::Int(datum.value() as i64), DataType::Time),
             pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => {
                 let microseconds = datum.value() as i64;
-                let is_infinite = matches!(microseconds, i64::MIN | i64::MAX);
+                let is_infinite = is_infinite(datum, type_oid);
                 note_infinity(is_infinite);
                 let shift = if is_infinite { 0 } else { EPOCH_MICROSECONDS };
                 let Some(shifted) = microseconds.checked_add(shift) else {
@@ -131,6 +132,17 @@ unsafe fn lower_datum(datum: pg_sys::Datum, is_null: bool, type_oid: pg_sys::Oid
             }
             _ => Err(Refusal(format!("a constant of type {}", type_name(type_oid)))),
         }
+    }
+}
+
+/// Whether a value is a date or a timestamp without end.
+pub fn is_infinite(datum: pg_sys::Datum, type_oid: pg_sys::Oid) -> bool {
+    match type_oid {
+        pg_sys::DATEOID => matches!(datum.value() as i32, i32::MIN | i32::MAX),
+        pg_sys::TIMESTAMPOID | pg_sys::TIMESTAMPTZOID => {
+            matches!(datum.value() as i64, i64::MIN | i64::MAX)
+        }
+        _ => false,
     }
 }
 

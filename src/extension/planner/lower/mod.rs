@@ -25,6 +25,7 @@ use pystachio_plan::{
 };
 
 pub use self::aggregate::LoweredAggregate;
+pub use self::constant::{is_infinite, lower_datum};
 pub use self::numeric::{common_scale, retype, type_magnitude, unify_branches};
 
 use super::{

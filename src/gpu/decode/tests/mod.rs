@@ -89,6 +89,7 @@ fn column(name: &str, data_type: DataType) -> ScanColumn {
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     }
 }
 

@@ -188,7 +188,9 @@ fn cells_of_every_kind_come_as_they_were() {
             let chunk = chunk(queue, &mut numbers, (values, count));
             let lines = lines_of(queue, &chunk, &types());
             let keys = &chunk.columns[..1];
-            for routing in [Routing::Gather(Rank(0)), Routing::Hash { keys, nulls_match: true }] {
+            for routing in
+                [Routing::Gather(Rank(0)), Routing::Hash { keys, nulls_match: true, staying: None }]
+            {
                 producer.send(queue, &chunk, &routing).unwrap();
                 expected.extend(lines.clone());
                 block_count += 1;
@@ -242,7 +244,7 @@ fn what_stays_and_what_leaves_are_together_what_there_was() {
                 // Keys of few values could be one rank's alone.
                 let keys: Vec<i64> = (0..150).collect();
                 let keys = [column(&sender, &DataType::Int64, &keys, None)];
-                let routing = Routing::Hash { keys: &keys, nulls_match: true };
+                let routing = Routing::Hash { keys: &keys, nulls_match: true, staying: None };
                 let own = producer.send_to_others(&sender, &chunk, &routing).unwrap().unwrap();
                 assert!((40..110).contains(&own.row_count), "{} rows stay", own.row_count);
                 producer.finish();

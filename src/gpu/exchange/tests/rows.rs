@@ -137,7 +137,9 @@ fn move_rows(rank: &TestRank, seed: u64, way: Way, keeps_own: bool) -> Result<Mo
                 let chunk = chunk_of(&queue, &rows(&mut numbers, count));
                 sent.extend(lines(&queue, &chunk));
                 let routing = match way {
-                    Way::Hash(nulls_match) => Routing::Hash { keys: &chunk.columns[..1], nulls_match },
+                    Way::Hash(nulls_match) => {
+                        Routing::Hash { keys: &chunk.columns[..1], nulls_match, staying: None }
+                    }
                     Way::Broadcast => Routing::Broadcast,
                     Way::Gather => Routing::Gather(Rank(0)),
                 };
@@ -307,7 +309,7 @@ fn packing_reads_and_writes_a_cell_once() {
     let columns = (0..4).map(|_| column(&queue, &DataType::Int64, &cells, None)).collect();
     let chunk = Chunk { row_count: ROWS as usize, columns };
     log.take();
-    let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true };
+    let routing = Routing::Hash { keys: &chunk.columns[..1], nulls_match: true, staying: None };
     let own = producers[0].send_to_others(&queue, &chunk, &routing).unwrap().unwrap();
     assert!((ROWS as usize / 3..ROWS as usize).contains(&own.row_count), "{} rows stay", own.row_count);
     let noted = log.take();

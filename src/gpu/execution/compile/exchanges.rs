@@ -12,7 +12,9 @@ use crate::{
     exchange::Rank,
     execution::{
         Operator, Query,
-        exchange::{ExchangeSource, OwnSource, RankPlace, ReceivedRows, SendingFragment, Target},
+        exchange::{
+            ExchangeSource, HeavyRows, OwnSource, OwnerKeys, RankPlace, ReceivedRows, SendingFragment, Target,
+        },
         expressions::RowProgram,
         query::NO_OPERATOR,
         rows::UnionSource,
@@ -70,17 +72,22 @@ impl Exchange<'_> {
             query.exchanges.leave();
         }
         let below = below?;
-        let compile = |keys: &[Expression]| RowProgram::compile(keys, &below.columns, &query.parameters);
+        if matches!(kind, ExchangeKind::HashOrBroadcast { .. }) {
+            // For the rows that are held until it is chosen.
+            query.memory.add_holder();
+        }
+        let owner_keys = |keys: &[Expression], heavy| {
+            OwnerKeys::compile(keys, heavy, (&below.columns, query)).map(Box::new)
+        };
         let target = match kind {
-            ExchangeKind::Hash { keys } => Target::Owner(Box::new(compile(keys)?)),
-            ExchangeKind::HashOrBroadcast { keys, bytes_max } => {
-                // For the rows that are held until it is chosen.
-                query.memory.add_holder();
-                Target::OwnerOrAll { keys: Box::new(compile(keys)?), bytes_max: *bytes_max }
-            }
-            ExchangeKind::HashOrStay { keys, partner } => {
+            ExchangeKind::Hash { keys } => Target::Owner(owner_keys(keys, (&[], HeavyRows::Stay))?),
+            ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy } => Target::OwnerOrAll {
+                keys: owner_keys(keys, (heavy, HeavyRows::GoToAll))?,
+                bytes_max: *bytes_max,
+            },
+            ExchangeKind::HashOrStay { keys, partner, heavy } => {
                 let partner = crate::exchange::ExchangeId(partner.0);
-                Target::OwnerOrSelf { keys: Box::new(compile(keys)?), partner }
+                Target::OwnerOrSelf { keys: owner_keys(keys, (heavy, HeavyRows::Stay))?, partner }
             }
             ExchangeKind::Broadcast => Target::All,
             ExchangeKind::Gather | ExchangeKind::Merge { .. } => Target::First,
@@ -88,8 +95,9 @@ impl Exchange<'_> {
                 return Ok(unread(below, (place, &first), query));
             }
             ExchangeKind::Own { keys } => {
-                let keys = if keys.is_empty() { None } else { Some(compile(keys)?) };
                 let columns = below.columns.clone();
+                let compile = || RowProgram::compile(keys, &columns, &query.parameters);
+                let keys = if keys.is_empty() { None } else { Some(compile()?) };
                 return Ok(operator(columns, OwnSource { input: below, keys, place: rank }, place));
             }
         };

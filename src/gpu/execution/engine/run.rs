@@ -28,7 +28,7 @@ use crate::{
     execution::{
         Operator,
         compile::compile,
-        exchange::{BROADCAST_CHOSEN, SHUFFLE_CHOSEN},
+        exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
         query::{Driver, Query, failure_of_panic},
     },
     operation::{ArrowBatches, column_schema},
@@ -357,6 +357,7 @@ fn count_moved(query: &Query) {
             },
             sent_rows: operator.counter("rows_sent"),
             kept_rows,
+            heavy_rows: operator.counter(HEAVY_ROWS),
             sent_bytes: moved.sent_bytes,
             sent_wide_bytes: moved.sent_wide_bytes,
             partners: moved.partners as u32,

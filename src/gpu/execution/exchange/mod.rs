@@ -10,6 +10,7 @@
 //! - `exchanges.rs`: all exchanges of a query on one rank, their threads, and how the query ends on all ranks
 //! - `boxes.rs`: how much of the memory for exchanges each of them has
 //! - `sending.rs`: the fragment below an exchange; `senders.rs`: other drivers that send its rows; `held_back.rs`: rows that wait for its end
+//! - `owner_keys.rs`: whose rows are, and which stay because their keys are heavy
 //! - `choice.rs`: whether a join's build side is broadcast after all
 //! - `received.rs`: rows that came, held or spilled until somebody asks for them
 //! - `shared_keys.rs`: keys of a build side that all ranks give to one another, for filters that pass exchanges
@@ -38,6 +39,7 @@ mod boxes;
 mod choice;
 mod exchanges;
 mod held_back;
+mod owner_keys;
 mod received;
 mod senders;
 mod sending;
@@ -48,8 +50,9 @@ pub use self::exchanges::RankPart;
 pub(super) use self::{
     boxes::block_bytes_of,
     exchanges::{Exchanges, RankPlace},
+    owner_keys::{HeavyRows, OwnerKeys},
     received::ReceivedRows,
-    sending::{BROADCAST_CHOSEN, SHUFFLE_CHOSEN, SendingFragment, Target},
+    sending::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN, SendingFragment, Target},
     shared_keys::{KeyGiver, SharedKeys},
     source::{ExchangeSource, OwnSource},
 };

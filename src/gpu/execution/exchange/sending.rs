@@ -11,6 +11,7 @@ use pystachio_plan::{Error, ExchangeReach, Result};
 use super::{
     choice::{BroadcastChoice, HeldRows},
     held_back::HeldBack,
+    owner_keys::{ChunkOwners, HeavyChunkRows, HeavyRows, OwnerKeys},
     received::ReceivedRows,
     senders::Senders,
 };
@@ -19,7 +20,6 @@ use crate::{
     exchange::{ExchangeId, OutboxProducer, Rank, Routing},
     execution::{
         Driver, Operator,
-        expressions::RowProgram,
         query::{Query, failure_of_panic},
         runtime_filter::RuntimeFilter,
     },
@@ -29,11 +29,11 @@ use crate::{
 /// Who gets rows.
 pub(in crate::execution) enum Target {
     /// The rank that owns the keys.
-    Owner(Box<RowProgram>),
+    Owner(Box<OwnerKeys>),
     /// As `Owner`, unless all ranks' rows together have no more bytes than these: then every rank.
-    OwnerOrAll { keys: Box<RowProgram>, bytes_max: u64 },
+    OwnerOrAll { keys: Box<OwnerKeys>, bytes_max: u64 },
     /// As `Owner`, unless the rows of this exchange go to all ranks: then nobody else.
-    OwnerOrSelf { keys: Box<RowProgram>, partner: ExchangeId },
+    OwnerOrSelf { keys: Box<OwnerKeys>, partner: ExchangeId },
     /// Every rank that is reached.
     All,
     /// The first of the ranks that are reached: rank 0, or the one on its host by way of which rows go there.
@@ -55,6 +55,8 @@ pub(in crate::execution) struct SendingFragment {
 /// Counters of exchanges that have chosen one or the other.
 pub(in crate::execution) const BROADCAST_CHOSEN: &str = "broadcast_chosen";
 pub(in crate::execution) const SHUFFLE_CHOSEN: &str = "shuffle_chosen";
+/// Counter of rows that stayed in a shuffle because their keys are heavy.
+pub(in crate::execution) const HEAVY_ROWS: &str = "rows_heavy";
 /// How long a fragment waits for filters at most: it is right without them, and this is longer than most build sides take.
 const FILTER_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it looks.
@@ -226,7 +228,7 @@ pub(super) fn drive(
 
 /// Where rows go, once that is decided.
 pub(super) enum Route {
-    Owner(Box<RowProgram>),
+    Owner(Box<OwnerKeys>),
     All,
     To(Rank),
     /// Nowhere: they are this rank's.
@@ -273,20 +275,17 @@ impl WayOut {
     fn send(&self, driver: &mut Driver, chunk: Chunk, route: &Route) -> Result<()> {
         let Self { outbox, .. } = self;
         let row_count = chunk.row_count;
-        let keys = match route {
-            Route::Owner(keys) => keys.evaluate_cells(&driver.queue, &Rows::from(chunk.clone()))?,
-            Route::All | Route::To(_) | Route::Stay => Vec::new(),
-        };
-        driver.check_faults()?;
         let routing = match route {
-            Route::Owner(_) => Routing::Hash { keys: &keys, nulls_match: true },
+            Route::Owner(keys) => return self.send_to_owners(driver, chunk, keys),
             Route::All => Routing::Broadcast,
             Route::To(rank) => Routing::Gather(*rank),
             Route::Stay => {
+                driver.check_faults()?;
                 driver.count("rows_kept", row_count as u64);
                 return self.keep(driver, chunk);
             }
         };
+        driver.check_faults()?;
         let own = outbox.send_to_others(&driver.queue, &chunk, &routing)?;
         let sent_count = match (route, &own) {
             (Route::All, _) | (_, None) => row_count,
@@ -294,6 +293,27 @@ impl WayOut {
         };
         driver.count("rows_sent", sent_count as u64);
         driver.count("rows_kept", (row_count - sent_count) as u64);
+        own.map_or(Ok(()), |own| self.keep(driver, own))
+    }
+
+    /// Sends rows to the ranks that own them, but for those with heavy keys.
+    fn send_to_owners(&self, driver: &mut Driver, chunk: Chunk, keys: &OwnerKeys) -> Result<()> {
+        let ChunkOwners { keys, heavy } = keys.evaluate(&driver.queue, &chunk)?;
+        driver.check_faults()?;
+        let staying = heavy.as_ref().map(|heavy| &heavy.flags);
+        let routing = Routing::Hash { keys: &keys, nulls_match: true, staying };
+        let own = self.outbox.send_to_others(&driver.queue, &chunk, &routing)?;
+        let kept_count = own.as_ref().map_or(0, |own| own.row_count);
+        if let Some(HeavyChunkRows { rows, what, .. }) = heavy {
+            driver.count(HEAVY_ROWS, rows.count as u64);
+            if what == HeavyRows::GoToAll {
+                // This rank has them among its own.
+                let copied = driver.queue.gather_chunk(&chunk, &rows)?;
+                self.outbox.send_to_others(&driver.queue, &copied, &Routing::Broadcast)?;
+            }
+        }
+        driver.count("rows_sent", (chunk.row_count - kept_count) as u64);
+        driver.count("rows_kept", kept_count as u64);
         own.map_or(Ok(()), |own| self.keep(driver, own))
     }
 

@@ -6,7 +6,8 @@ use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_ranges};
 use pystachio_plan::{
     DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryMetrics,
-    QueryRequest, RankChoice, RankPolicy, RanksReport, Result, ScanFigures, distribute, range_columns,
+    QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices, ScanFigures, distribute,
+    range_columns,
 };
 use tokio::sync::watch;
 
@@ -187,8 +188,9 @@ impl RankChooser {
         };
         let RankedOptions { policy, costs } = self.ranks.options();
         let costs = &self.with_link(costs);
-        let ExchangeSettings { broadcast_choice: has_choices, two_level, .. } = request.device.exchange;
-        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, has_choices, two_level };
+        let ExchangeSettings { broadcast_choice, heavy_keys, two_level, .. } = request.device.exchange;
+        let choices = RunTimeChoices { broadcast: broadcast_choice, heavy_keys };
+        let asked = DistributeRequest { costs, scans: &scans, policy: *policy, choices, two_level };
         match distribute(&request.plan, asked) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {

@@ -163,6 +163,7 @@ mod tests {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            common: Vec::new(),
         };
         [(0, "id"), (1, "A")].map(column).to_vec()
     }

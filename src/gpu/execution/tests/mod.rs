@@ -177,6 +177,7 @@ impl Table {
             not_null: false,
             length_max: None,
             trim_blanks: trim_blanks && name == "text",
+            common: Vec::new(),
         };
         let columns = [
             ("key", DataType::Int64),

@@ -33,8 +33,14 @@ pub struct AssignOwners {
     pub nulls_match: u32,
     /// Tiles of [`DEAL_TILE_ROWS`] rows.
     pub tiles: u32,
+    /// A byte a row, not 0 where `stay_owner` has it whatever its keys are; or 0: nowhere.
+    pub staying: u64,
+    /// Below `owner_count`.
+    pub stay_owner: u32,
+    /// 0.
+    pub reserved: u32,
 }
-const _: () = assert!(size_of::<AssignOwners>() == 432);
+const _: () = assert!(size_of::<AssignOwners>() == 448);
 
 /// Where a column goes in a block of memory, in multiples of [`DEALT_PART_ALIGNMENT`].
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]

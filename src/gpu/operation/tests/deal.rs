@@ -1,7 +1,7 @@
 //! Rows dealt to owners are those that a partition and a gather would have put there.
 
 use super::*;
-use crate::operation::{DealTarget, DealTargetPart};
+use crate::operation::{DealTarget, DealTargetPart, StayingRows};
 
 /// Columns of every width, some with NULLs, in more columns than a launch takes.
 fn columns(queue: &Queue, generator: &mut Numbers, count: usize) -> Vec<Column> {
@@ -74,7 +74,7 @@ fn rows_are_dealt_as_a_partition_would_order_them() {
                 let name = format!("{count} rows, {partition_count} owners, nulls_match={nulls_match}");
                 let by = HashPartitioning { partition_count, level: 7, nulls_match };
                 let expected = queue.partition(std::slice::from_ref(&keys), count, by).unwrap();
-                let owners = queue.assign_owners(std::slice::from_ref(&keys), count, by).unwrap();
+                let owners = queue.assign_owners(std::slice::from_ref(&keys), count, by, None).unwrap();
                 assert_eq!(owners.bounds, expected.bounds, "{name}");
                 let ordered = queue.gather_all(&columns_by_reference, &expected.rows).unwrap();
                 let targets: Vec<_> = cut(&mut generator, count)
@@ -90,6 +90,33 @@ fn rows_are_dealt_as_a_partition_would_order_them() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn rows_that_stay_have_one_owner_and_others_that_of_their_keys() {
+    let queue = queue();
+    let mut generator = Numbers(SEED);
+    for count in [1usize, 31, 4096, 4097, 9000] {
+        let keys = numbers(&queue, &random_numbers(count, 500, true));
+        let stays: Vec<u8> = (0..count).map(|_| u8::from(generator.next(3) == 0)).collect();
+        let flags = queue.upload(&stays).unwrap();
+        for (partition_count, owner) in [(1usize, 0usize), (2, 1), (5, 0), (256, 255)] {
+            let by = HashPartitioning { partition_count, level: 7, nulls_match: true };
+            let owners_of = |staying| {
+                let assigned = queue.assign_owners(std::slice::from_ref(&keys), count, by, staying).unwrap();
+                let owners: Vec<u8> = queue.download(&assigned.owners, count).unwrap();
+                (owners, assigned.bounds)
+            };
+            let (by_keys, _) = owners_of(None);
+            let (owners, bounds) = owners_of(Some(StayingRows { flags: &flags, owner }));
+            let owner_of = |row: usize| if stays[row] != 0 { owner as u8 } else { by_keys[row] };
+            let expected: Vec<u8> = (0..count).map(owner_of).collect();
+            assert_eq!(owners, expected, "{count} rows, {partition_count} owners");
+            let count_of = |owner: usize| owners.iter().filter(|own| usize::from(**own) == owner).count();
+            let counts: Vec<usize> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert_eq!(counts, (0..partition_count).map(count_of).collect::<Vec<_>>());
         }
     }
 }

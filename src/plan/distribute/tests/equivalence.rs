@@ -3,11 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    super::{DistributeRequest, Distributed, Distribution, Partitioning, RankPolicy, distribute},
+    super::{
+        DistributeRequest, Distributed, Distribution, Partitioning, RankPolicy, RunTimeChoices, distribute,
+    },
     generator::{Case, Expected, Generator},
     interpreter::{Cell, Fault, Outcome, Random, Ranks, Row},
 };
-use crate::{ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, Operator, Plan, Relation};
+use crate::{
+    ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, Operator, Plan, Relation, Value,
+};
 
 const PLANS: u64 = 5_000;
 const MUTATED_PLANS: u64 = 1_000;
@@ -99,7 +103,8 @@ fn distributed(case: &Case, generator: &mut Generator, shape: (u32, u32)) -> Dis
     let costs = generator.costs(shape);
     let two_level = generator.two_level();
     let (scans, policy) = (&case.scans, RankPolicy::All);
-    let request = DistributeRequest { costs: &costs, scans, policy, has_choices: true, two_level };
+    let choices = RunTimeChoices { broadcast: true, heavy_keys: true };
+    let request = DistributeRequest { costs: &costs, scans, policy, choices, two_level };
     distribute(&case.plan, request).expect("a plan that one rank runs can be distributed")
 }
 
@@ -114,6 +119,11 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
         Ok(Distribution::Halfway(_)) => "halfway",
         _ => "arbitrary",
     };
+    let with = |heavy: &[Value]| match heavy {
+        [] => "",
+        [Value::Null] => ", NULL is heavy",
+        _ => ", keys are heavy",
+    };
     let word = match &relation.operator {
         Operator::Exchange { kind, reach, .. } if *reach != ExchangeReach::All => match kind {
             ExchangeKind::Hash { .. } => format!("shuffle{reach}"),
@@ -124,8 +134,12 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
         },
         Operator::Exchange { kind, input, .. } => match kind {
             ExchangeKind::Hash { .. } => format!("shuffle of {}", place(input)),
-            ExchangeKind::HashOrBroadcast { .. } => format!("shuffle or broadcast of {}", place(input)),
-            ExchangeKind::HashOrStay { .. } => format!("shuffle or none of {}", place(input)),
+            ExchangeKind::HashOrBroadcast { heavy, .. } => {
+                format!("shuffle or broadcast of {}{}", place(input), with(heavy))
+            }
+            ExchangeKind::HashOrStay { heavy, .. } => {
+                format!("shuffle or none of {}{}", place(input), with(heavy))
+            }
             ExchangeKind::Broadcast => format!("broadcast of {}", place(input)),
             ExchangeKind::Gather => "gather".to_owned(),
             ExchangeKind::Merge { .. } => "merge".to_owned(),
@@ -148,7 +162,7 @@ fn note(relation: &Relation, seen: &mut BTreeMap<String, usize>) {
 }
 
 /// What must have been seen, or the test is worth little.
-const WANTED: [&str; 52] = [
+const WANTED: [&str; 55] = [
     "shuffle between hosts",
     "shuffle within hosts",
     "broadcast between hosts",
@@ -157,6 +171,9 @@ const WANTED: [&str; 52] = [
     "gather within hosts",
     "merge between hosts",
     "merge within hosts",
+    "shuffle or broadcast of arbitrary, keys are heavy",
+    "shuffle or none of arbitrary, keys are heavy",
+    "shuffle or none of arbitrary, NULL is heavy",
     "Inner join ranged ranged",
     "Left join ranged ranged",
     "Full join ranged ranged",
@@ -270,6 +287,23 @@ fn has_limit(relation: &Relation) -> bool {
         || relation.inputs().into_iter().any(|input| has_limit(input))
 }
 
+/// The exchange with a heavy value less, and with one more.
+fn with_other_heavy(kind: &ExchangeKind) -> Vec<ExchangeKind> {
+    let changed = |change: fn(&mut Vec<Value>)| {
+        let mut kind = kind.clone();
+        match &mut kind {
+            ExchangeKind::HashOrBroadcast { heavy, .. } | ExchangeKind::HashOrStay { heavy, .. } => {
+                change(heavy);
+                Some(kind)
+            }
+            _ => None,
+        }
+    };
+    let less = changed(|heavy| drop(heavy.pop()));
+    let more = changed(|heavy| heavy.push(Value::Int(3)));
+    less.into_iter().chain(more).collect()
+}
+
 /// Exchanges that a plan does not have, in the place of one that it has.
 fn mutants(plan: &Plan, random: &mut Random) -> Vec<(String, Plan)> {
     let mut found = Vec::new();
@@ -285,11 +319,14 @@ fn mutants(plan: &Plan, random: &mut Random) -> Vec<(String, Plan)> {
         if !columns.is_empty() {
             let key = || vec![columns[0].clone()];
             let keys = vec![random.pick(&columns).clone()];
-            let chosen = ExchangeKind::HashOrBroadcast { keys: keys.clone(), bytes_max: 1 };
-            let stays = ExchangeKind::HashOrStay { keys: keys.clone(), partner: ExchangeId(0) };
+            let heavy = Vec::new();
+            let chosen =
+                ExchangeKind::HashOrBroadcast { keys: keys.clone(), bytes_max: 1, heavy: heavy.clone() };
+            let stays = ExchangeKind::HashOrStay { keys: keys.clone(), partner: ExchangeId(0), heavy };
             others.extend([Some(ExchangeKind::Hash { keys }), Some(ExchangeKind::Own { keys: key() })]);
             others.extend([Some(chosen), Some(stays)]);
         }
+        others.extend(with_other_heavy(&kind).into_iter().map(Some));
         others.retain(|other| other.as_ref() != Some(&kind));
         for other in others {
             let root = with_exchange(&plan.root, id, other.as_ref());

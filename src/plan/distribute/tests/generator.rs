@@ -9,8 +9,9 @@ use super::{
     named, scan_typed,
 };
 use crate::{
-    Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, Expression, Function, JoinKey, JoinKind,
-    JoinSide, NamedExpression, Operator, Plan, Relation, SortKey, TwoLevelExchange, Value, exchange_key_type,
+    Aggregate, AggregateCall, AggregatePhase, ColumnId, CommonValue, DataType, Expression, Function, JoinKey,
+    JoinKind, JoinSide, NamedExpression, Operator, Plan, Relation, SortKey, TwoLevelExchange, Value,
+    exchange_key_type,
 };
 
 /// The tables' columns. One type for all would hide keys that are not cast.
@@ -210,6 +211,17 @@ impl Generator {
         }
         let rows = self.estimate();
         let mut relation = scan_typed(table, &columns, rows);
+        if let Operator::Scan { columns, .. } = &mut Arc::make_mut(&mut relation).operator {
+            for column in columns {
+                if self.random.chance(40) {
+                    column.common = self.common_values(&column.data_type);
+                }
+            }
+        }
+        // Only of many rows it matters which values they have.
+        if self.random.chance(40) {
+            Arc::make_mut(&mut relation).estimate.rows = 1e9 * (1 + self.random.below(2)) as f64;
+        }
         if self.random.chance(20) {
             let filter = self.condition(&relation.columns());
             if let Operator::Scan { filters, .. } = &mut Arc::make_mut(&mut relation).operator {
@@ -217,6 +229,21 @@ impl Generator {
             }
         }
         relation
+    }
+
+    /// What statistics might say, which need not be so.
+    fn common_values(&mut self, data_type: &DataType) -> Vec<CommonValue> {
+        let value = |random: &mut Random| match (random.below(VALUES + 2), data_type) {
+            (VALUES.., _) => Value::Null,
+            (number, DataType::Decimal { .. }) => Value::Decimal(number as i128),
+            (number, _) => Value::Int(number as i64),
+        };
+        let count = 1 + self.random.below(3);
+        let common = |_| CommonValue {
+            value: value(&mut self.random),
+            share: *self.random.pick(&[0.01, 0.2, 0.5, 0.9]),
+        };
+        (0..count).map(common).collect()
     }
 
     fn values(&mut self) -> Arc<Relation> {

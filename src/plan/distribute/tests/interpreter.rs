@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::super::{Distribution, Partitioning};
 use crate::{
     Aggregate, AggregateCall, AggregatePhase, ColumnId, DataType, ExchangeId, ExchangeKind, ExchangeReach,
-    Expression, Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, partial_type,
+    Expression, Function, JoinKind, Operator, Relation, ScanExtent, SortKey, Value, is_heavy, partial_type,
 };
 
 pub(super) type Cell = Option<i128>;
@@ -269,8 +269,16 @@ impl Ranks<'_> {
             ExchangeKind::Hash { keys }
             | ExchangeKind::HashOrBroadcast { keys, .. }
             | ExchangeKind::HashOrStay { keys, .. } => {
-                for row in ranks.iter().flatten() {
-                    arrived[self.owner(keys, &columns, row)?].push(row.clone());
+                for (rank, row) in
+                    ranks.iter().enumerate().flat_map(|(rank, rows)| rows.iter().map(move |row| (rank, row)))
+                {
+                    match self.is_heavy(kind, &columns, row)? {
+                        false => arrived[self.owner(keys, &columns, row)?].push(row.clone()),
+                        true if matches!(kind, ExchangeKind::HashOrStay { .. }) => {
+                            arrived[rank].push(row.clone());
+                        }
+                        true => arrived.iter_mut().for_each(|rows| rows.push(row.clone())),
+                    }
                 }
             }
             ExchangeKind::Broadcast => arrived.fill(ranks.concat()),
@@ -295,6 +303,17 @@ impl Ranks<'_> {
             }
         }
         Ok(arrived)
+    }
+
+    /// Whether a shuffle has a way of its own for a row.
+    fn is_heavy(&self, kind: &ExchangeKind, columns: &[(ColumnId, DataType)], row: &Row) -> Outcome<bool> {
+        let (ExchangeKind::HashOrBroadcast { keys, heavy, .. }
+        | ExchangeKind::HashOrStay { keys, heavy, .. }) = kind
+        else {
+            return Ok(false);
+        };
+        let condition = keys.first().and_then(|key| is_heavy(key, heavy));
+        condition.map_or(Ok(false), |condition| Ok(self.value(&condition, columns, row)? == Some(1)))
     }
 
     /// An operator on one rank.
@@ -550,6 +569,7 @@ impl Ranks<'_> {
                 Value::Null => Ok(None),
                 Value::Bool(value) => Ok(Some(i128::from(*value))),
                 Value::Int(value) => Ok(Some(i128::from(*value))),
+                Value::Decimal(value) => Ok(Some(*value)),
                 _ => wrong("no such literal"),
             },
             Expression::Parameter { index, .. } => Ok(self.parameters[*index as usize]),
@@ -571,6 +591,9 @@ impl Ranks<'_> {
                     Function::IsNull => Ok(truth(values[0].is_none())),
                     Function::IsNotNull => Ok(truth(values[0].is_some())),
                     Function::Equal => Ok(both().and_then(|(one, other)| truth(one == other))),
+                    Function::In => Ok(values[0].and_then(|value| truth(values[1..].contains(&Some(value))))),
+                    Function::Or if values.contains(&Some(1)) => Ok(truth(true)),
+                    Function::Or => Ok(if values.contains(&None) { None } else { truth(false) }),
                     Function::Less => Ok(both().and_then(|(one, other)| truth(one < other))),
                     Function::Add => Ok(both().map(|(one, other)| one + other)),
                     _ => wrong("no such function"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{DistributeRequest, ExchangeCosts, RankPolicy, ScanFigures, distribute},
+    super::{DistributeRequest, ExchangeCosts, RankPolicy, RunTimeChoices, ScanFigures, distribute},
     ascending, call, column, join_on, named, scan,
 };
 use crate::{
@@ -23,8 +23,8 @@ fn exchanges(root: &Arc<Relation>, costs: &ExchangeCosts, two_level: TwoLevelExc
     let outputs = root.columns().into_iter().map(|(id, _)| id).collect();
     let plan = Plan { root: root.clone(), outputs };
     let scans = vec![LARGE; root.scans().len()];
-    let request =
-        DistributeRequest { costs, scans: &scans, policy: RankPolicy::All, has_choices: true, two_level };
+    let choices = RunTimeChoices { broadcast: true, heavy_keys: true };
+    let request = DistributeRequest { costs, scans: &scans, policy: RankPolicy::All, choices, two_level };
     let distributed = distribute(&plan, request).unwrap();
     let facts = PlanFacts { exchanges: &distributed.exchanges, ..PlanFacts::default() };
     let lines = plan_lines(&distributed.plan, facts).into_iter().map(|line| line.trim().to_owned());

@@ -4,11 +4,13 @@
 //! - `levels.rs`: exchanges that are made of two
 //! - `rules.rs`: what [`super::Distribution::of`] refuses
 //! - `interpreter.rs`: runs a plan over small tables, on one rank or on several
+//! - `heavy.rs`: which keys are heavy, and what is refused of them
 //! - `generator.rs`: plans at random
 //! - `equivalence.rs`: on any number of ranks plans give what they give on one
 
 mod equivalence;
 mod generator;
+mod heavy;
 mod interpreter;
 mod levels;
 mod plans;
@@ -42,6 +44,7 @@ fn scan_typed(table: &str, columns: &[(u32, &str, DataType)], rows: f64) -> Arc<
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     };
     let operator = Operator::Scan {
         table: table.to_owned(),

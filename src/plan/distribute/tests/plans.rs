@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     super::{
         ColumnRanges, DistributeRequest, Distributed, ExchangeCosts, KeyRange, OneRankReason, RankPolicy,
-        ScanFigures, distribute,
+        RunTimeChoices, ScanFigures, distribute,
     },
     ascending, call, column, int, join_on, named, scan, scan_typed, typed,
 };
@@ -17,6 +17,7 @@ use crate::{
 
 const LARGE: ScanFigures =
     ScanFigures { row_count: 600_000_000, encoded_bytes: 20 << 30, ranges: Vec::new() };
+const ALL_CHOICES: RunTimeChoices = RunTimeChoices { broadcast: true, heavy_keys: true };
 const SMALL: ScanFigures = ScanFigures { row_count: 25, encoded_bytes: 2_000, ranges: Vec::new() };
 
 /// A distributed plan as EXPLAIN shows it.
@@ -40,7 +41,7 @@ fn with_levels(
     (costs, policy): (&ExchangeCosts, RankPolicy),
     two_level: TwoLevelExchange,
 ) -> Distributed {
-    let request = DistributeRequest { costs, scans, policy, has_choices: true, two_level };
+    let request = DistributeRequest { costs, scans, policy, choices: ALL_CHOICES, two_level };
     distribute(&plan(root), request).unwrap()
 }
 
@@ -545,7 +546,7 @@ fn a_plan_is_distributed_once() {
         costs: &costs,
         scans: &[LARGE],
         policy: RankPolicy::All,
-        has_choices: true,
+        choices: ALL_CHOICES,
         two_level: TwoLevelExchange::Auto,
     };
     assert!(distribute(&distributed.plan, request).is_err());
@@ -559,7 +560,7 @@ fn ids_run_out_as_an_error() {
         costs: &costs,
         scans: &[LARGE],
         policy: RankPolicy::All,
-        has_choices: true,
+        choices: ALL_CHOICES,
         two_level: TwoLevelExchange::Auto,
     };
     assert!(distribute(&plan(&grouped), request).is_err());

@@ -405,6 +405,7 @@ fn decimals(precision: u8, values: impl Iterator<Item = i128>) -> (tempfile::Tem
         not_null: false,
         length_max: None,
         trim_blanks: false,
+        common: Vec::new(),
     };
     let operator = Operator::Scan {
         table: "d".to_owned(),

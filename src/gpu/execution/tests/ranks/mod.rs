@@ -1,6 +1,7 @@
 //! Queries on several emulated ranks give what one rank gives.
 //!
 //! - `plans.rs`: plans made by hand, one for each way rows change ranks
+//! - `heavy.rs`: keys that most rows have
 //! - `random.rs`: plans at random, with costs at random
 //! - `dealing.rs`: which rows of a table ranks have, and keep
 //! - `recollection.rs`: what views show of all ranks
@@ -10,6 +11,7 @@
 
 mod dealing;
 mod failures;
+mod heavy;
 mod levels;
 mod plans;
 mod random;

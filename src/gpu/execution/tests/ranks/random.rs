@@ -61,7 +61,18 @@ impl Generator<'_> {
         let mut relation = self.tables[place].filtered(first, &conditions);
         let rows = self.rows();
         Arc::make_mut(&mut relation).estimate.rows = rows;
+        if self.chance(30) {
+            self.tell_common_keys(&mut relation, first);
+        }
         relation
+    }
+
+    /// What statistics might say of a scan of many rows: keys that are there, or not.
+    fn tell_common_keys(&mut self, relation: &mut Arc<Relation>, first: u32) {
+        let key = self.random.below(400) as i64;
+        let values = [(Value::Int(7), 0.3), (Value::Int(key), 0.3), (Value::Null, 0.3)];
+        heavy::tell_common(relation, first, &values);
+        Arc::make_mut(relation).estimate.rows = 1e8;
     }
 
     fn condition(&mut self, columns: &[Typed]) -> Expression {
@@ -213,6 +224,7 @@ impl Generator<'_> {
             },
             filters: self.chance(70),
             gathering: self.chance(50),
+            heavy_keys: self.chance(80),
             groups_max: 1 + self.random.below(u64::from(EXCHANGE_GROUPS_MAX)) as u8,
             overlap: self.chance(70),
             senders_max: 1 + self.random.below(u64::from(EXCHANGE_SENDERS_MAX)) as u8,
@@ -247,7 +259,7 @@ fn plans_at_random_give_what_one_rank_gives() {
         in_order(shape(4, 900, 300)),
     ];
     let alone = Fixture::new(PLENTY_BYTES);
-    let (mut distributed_count, mut ranged_count) = (0, 0);
+    let (mut distributed_count, mut ranged_count, mut heavy_count) = (0, 0, 0);
     for seed in first..first + count {
         let mut generator = Generator { random: Random::new(seed), tables: &tables, next_id: 0 };
         let depth = 1 + generator.random.below(3);
@@ -281,11 +293,13 @@ fn plans_at_random_give_what_one_rank_gives() {
             (Ok(expected), Ok(found)) => {
                 distributed_count += u64::from(is_distributed(&found));
                 ranged_count += u64::from(has_ranges(&found));
+                heavy_count += u64::from(counter(&found, "rows_heavy") > 0);
                 assert_eq!(in_any(found.rows), in_any(expected.rows), "{context}");
             }
             (expected, found) => panic!("{context}: {:?}, {:?}", expected.err(), found.err()),
         }
     }
+    println!("{heavy_count} of {count} plans had rows with heavy keys");
     assert!(distributed_count * 2 > count, "{distributed_count} of {count} plans ran on several ranks");
     assert!(ranged_count * 20 >= count, "{ranged_count} of {count} plans had tables dealt by ranges");
 }

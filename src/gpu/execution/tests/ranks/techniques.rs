@@ -13,7 +13,7 @@ fn technique(change: fn(&mut ExchangeSettings)) -> ExchangeSettings {
     settings
 }
 
-fn techniques() -> [(&'static str, ExchangeSettings); 11] {
+fn techniques() -> [(&'static str, ExchangeSettings); 12] {
     [
         ("no choice of a broadcast", technique(|settings| settings.broadcast_choice = false)),
         ("compression", technique(|settings| settings.compression = ExchangeCompression::On)),
@@ -22,6 +22,7 @@ fn techniques() -> [(&'static str, ExchangeSettings); 11] {
         ("no gathering", technique(|settings| settings.gathering = false)),
         ("one group", technique(|settings| settings.groups_max = 1)),
         ("many groups", technique(|settings| settings.groups_max = EXCHANGE_GROUPS_MAX)),
+        ("no heavy keys", technique(|settings| settings.heavy_keys = false)),
         ("no overlap", technique(|settings| settings.overlap = false)),
         ("one sender", technique(|settings| settings.senders_max = 1)),
         ("many senders", technique(|settings| settings.senders_max = EXCHANGE_SENDERS_MAX)),

@@ -60,6 +60,7 @@ fn damage_is_an_error_of_its_own() {
                 not_null: false,
                 length_max: None,
                 trim_blanks: false,
+                common: Vec::new(),
             })
             .collect();
         read(&fixture, &path, &columns).unwrap();

@@ -219,6 +219,7 @@ fn columns_behind_groups_without_columns_are_read_in_their_own_place() {
             not_null: false,
             length_max: None,
             trim_blanks: false,
+            common: Vec::new(),
         };
         let operator = Operator::Scan {
             table: "t".to_owned(),

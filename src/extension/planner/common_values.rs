@@ -1,0 +1,125 @@
+//! Values that many rows of a column have, as far as ANALYZE has found them: engines with several ranks deal rows by them.
+//!
+//! They travel in the plan, and PostgreSQL can be made to print plans. So a plan has only what the view `pg_stats` shows the
+//! role that plans it: of columns that it may read itself, and of tables whose policies do not bind it. Through a view of
+//! somebody else's there are none.
+//!
+//! Deliberately absent: what is done with them (`pystachio_plan`'s `distribute`).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use pgrx::pg_sys;
+use pystachio_plan::{
+    ColumnId, CommonValue, DataType, Expression, Operator, Relation, ScanColumn, Value, heavy_key_columns,
+};
+
+use super::{
+    lower::{is_infinite, lower_datum},
+    planning::with_planning,
+};
+
+/// What fewer rows have would matter to more than sixteen ranks.
+const SHARE_MIN: f64 = 1.0 / 64.0;
+/// The most values of a column.
+const COMMON_VALUES_MAX: usize = 16;
+
+/// The tree, whose scans know the common values of the columns that its joins compare.
+pub unsafe fn with_common_values(root: &Arc<Relation>) -> Arc<Relation> {
+    let compared = heavy_key_columns(root);
+    if compared.is_empty() { root.clone() } else { unsafe { with_values_of(root, &compared) } }
+}
+
+unsafe fn with_values_of(relation: &Arc<Relation>, compared: &BTreeSet<ColumnId>) -> Arc<Relation> {
+    let mut relation = relation.map_inputs(&mut |input| unsafe { with_values_of(input, compared) });
+    if let Operator::Scan { columns, .. } = &mut Arc::make_mut(&mut relation).operator {
+        for column in columns.iter_mut().filter(|column| compared.contains(&column.id)) {
+            column.common = unsafe { common_values(column) };
+        }
+    }
+    relation
+}
+
+/// The common values of a column, NULL among them.
+unsafe fn common_values(column: &ScanColumn) -> Vec<CommonValue> {
+    unsafe {
+        let known = with_planning(|planning| planning.column_of_table(column.id));
+        let Some((table_oid, attribute_number)) = known else { return Vec::new() };
+        if !may_see_statistics(table_oid, attribute_number) {
+            return Vec::new();
+        }
+        let tuple = pg_sys::SearchSysCache3(
+            pg_sys::SysCacheIdentifier::STATRELATTINH as i32,
+            table_oid.into(),
+            pg_sys::Datum::from(attribute_number),
+            pg_sys::Datum::from(false),
+        );
+        if tuple.is_null() {
+            return Vec::new();
+        }
+        let statistic = pg_sys::GETSTRUCT(tuple).cast::<pg_sys::FormData_pg_statistic>();
+        let nulls = CommonValue { value: Value::Null, share: f64::from((*statistic).stanullfrac) };
+        let mut common = vec![nulls];
+        common.extend(most_common(tuple, &column.data_type));
+        pg_sys::ReleaseSysCache(tuple);
+        common.retain(|known| known.share >= SHARE_MIN);
+        common.truncate(COMMON_VALUES_MAX);
+        common
+    }
+}
+
+/// Whether `pg_stats` shows the current role this column.
+unsafe fn may_see_statistics(table_oid: pg_sys::Oid, attribute_number: i16) -> bool {
+    unsafe {
+        let role = pg_sys::GetUserId();
+        let select = pg_sys::ACL_SELECT as pg_sys::AclMode;
+        let may_read = pg_sys::pg_class_aclcheck(table_oid, role, select) == pg_sys::AclResult::ACLCHECK_OK
+            || pg_sys::pg_attribute_aclcheck(table_oid, attribute_number, role, select)
+                == pg_sys::AclResult::ACLCHECK_OK;
+        let policies = pg_sys::check_enable_rls(table_oid, pg_sys::InvalidOid, true);
+        may_read && policies != pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
+    }
+}
+
+/// The list of most common values, the most frequent first.
+unsafe fn most_common(tuple: pg_sys::HeapTuple, data_type: &DataType) -> Vec<CommonValue> {
+    unsafe {
+        let mut slot = pg_sys::AttStatsSlot::default();
+        let has_list = pg_sys::get_attstatsslot(
+            &raw mut slot,
+            tuple,
+            pg_sys::STATISTIC_KIND_MCV as i32,
+            pg_sys::InvalidOid,
+            (pg_sys::ATTSTATSSLOT_VALUES | pg_sys::ATTSTATSSLOT_NUMBERS) as i32,
+        );
+        if !has_list {
+            return Vec::new();
+        }
+        let count = slot.nvalues.min(slot.nnumbers).max(0) as usize;
+        let value = |place: usize| {
+            let share = f64::from(*slot.numbers.add(place));
+            let value = value_of(*slot.values.add(place), slot.valuetype, data_type)?;
+            Some(CommonValue { value, share })
+        };
+        let common = (0..count.min(COMMON_VALUES_MAX)).filter_map(value).collect();
+        pg_sys::free_attstatsslot(&raw mut slot);
+        common
+    }
+}
+
+/// A value as the plan has it in a column of a type; `None` if it has another form there, or none.
+unsafe fn value_of(datum: pg_sys::Datum, type_oid: pg_sys::Oid, data_type: &DataType) -> Option<Value> {
+    // As a constant of the query it would say that values of the query may be infinite.
+    if is_infinite(datum, type_oid) {
+        return None;
+    }
+    let Ok(lowered) = (unsafe { lower_datum(datum, false, type_oid) }) else { return None };
+    let Expression::Literal(literal) = lowered.expression else { return None };
+    match (literal.value, &literal.data_type, data_type) {
+        (Value::Decimal(unscaled), DataType::Decimal { scale: own, .. }, DataType::Decimal { scale, .. }) => {
+            let power = 10i128.checked_pow(u32::from(scale.checked_sub(*own)?))?;
+            unscaled.checked_mul(power).map(Value::Decimal)
+        }
+        (value, own, data_type) if own == data_type => Some(value),
+        _ => None,
+    }
+}

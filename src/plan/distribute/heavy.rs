@@ -1,0 +1,174 @@
+//! Heavy keys: values that so many rows of a join's probe side have that the ranks which own them would do most of the work.
+//!
+//! ```text
+//! key         probe side                     build side
+//! heavy       stays where it is              goes to every rank
+//! another     goes to the rank that owns it  goes to the rank that owns it
+//! NULL, heavy stays, and matches nothing     goes to the rank that owns it
+//! ```
+//!
+//! Which values are frequent the database's statistics tell of columns of tables ([`CommonValue`]); of what filters and joins leave of
+//! such a column they are a guess.
+//!
+//! Invariants: rows that match are dealt alike on both sides, whatever the values are ([`crate::is_heavy`]): statistics that are old
+//! cost time and change no row. The build side's rows are never preserved, so that one on every rank is one row of the join.
+//!
+//! Deliberately absent: several keys; values that only the build side has many rows of; floating-point numbers, of which one value has
+//! several forms.
+//!
+//! Source: partial redistribution and partial duplication, Xu, Kostamaa, Zhou, Chen, "Handling Data Skew in Parallel Joins in
+//! Shared-Nothing Systems", SIGMOD 2008, section 3. We differ: which values are skewed statistics say before the query runs.
+
+use std::collections::BTreeSet;
+
+use super::cost::{ExchangeCosts, row_bytes};
+use crate::{
+    ColumnId, CommonValue, DataType, Expression, Function, JoinKind, Operator, Relation, ScanColumn, Value,
+    exchange_key_type, is_exchange_key,
+};
+
+/// A value is heavy if its rows are more than this part of a rank's even share: the busiest rank would have a quarter more than others.
+const HEAVY_PART_MIN: f64 = 0.25;
+/// To find out which rows are heavy takes about as long as to move so many bytes.
+const HEAVY_BYTES_MIN: f64 = (8u64 << 20) as f64;
+/// The most values that are heavy.
+const HEAVY_VALUES_MAX: usize = 16;
+/// The most digits of a decimal that a value of the plan has.
+const DECIMAL_DIGITS_MAX: u8 = 38;
+
+/// A side of a join that is shuffled by one key.
+#[derive(Clone, Copy)]
+pub(super) struct KeyedSide<'a> {
+    pub(super) key: &'a Expression,
+    pub(super) input: &'a Relation,
+}
+
+/// The columns of scans that joins compare, and of which it is worth knowing common values.
+pub fn heavy_key_columns(root: &Relation) -> BTreeSet<ColumnId> {
+    let mut columns = BTreeSet::new();
+    if let Operator::Join { left, right, keys, .. } = &root.operator
+        && let [key] = keys.as_slice()
+    {
+        let sides = [KeyedSide { key: &key.left, input: left }, KeyedSide { key: &key.right, input: right }];
+        let scanned = sides.into_iter().filter_map(KeyedSide::column);
+        columns.extend(scanned.filter(|column| may_be_heavy(&column.data_type)).map(|column| column.id));
+    }
+    root.inputs().into_iter().for_each(|input| columns.append(&mut heavy_key_columns(input)));
+    columns
+}
+
+/// The heavy values of a join's key, in the type by which both sides are shuffled; the most frequent first.
+pub(super) fn heavy_values(costs: &ExchangeCosts, build: KeyedSide<'_>, probe: KeyedSide<'_>) -> Vec<Value> {
+    let ranks = costs.rank_count();
+    let (probe_bytes, build_bytes) = (probe.bytes(), build.bytes());
+    let on_build = build.common();
+    // What is copied takes no more than what does not move.
+    let pays = |(value, share): &(Value, f64)| {
+        let of_build = on_build.iter().find(|(known, _)| known == value).map_or(0.0, |(_, share)| *share);
+        let copied = if *value == Value::Null { 0.0 } else { of_build * build_bytes * (ranks - 1.0) };
+        share * ranks > HEAVY_PART_MIN && share * probe_bytes >= copied.max(HEAVY_BYTES_MIN)
+    };
+    let mut heavy = probe.common();
+    heavy.retain(pays);
+    heavy.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+    heavy.into_iter().map(|(value, _)| value).take(HEAVY_VALUES_MAX).collect()
+}
+
+impl<'a> KeyedSide<'a> {
+    /// The column of a scan that the key is, but for a wider type.
+    fn column(self) -> Option<&'a ScanColumn> {
+        let id = match self.key {
+            Expression::Column { id, .. } => *id,
+            Expression::Call { function: Function::Cast, arguments, .. } => match arguments.as_slice() {
+                [Expression::Column { id, .. }] => *id,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        scanned(self.input, id)
+    }
+
+    /// Common values in the key's type, with their shares.
+    fn common(self) -> Vec<(Value, f64)> {
+        let Some(column) = self.column() else { return Vec::new() };
+        let known = |CommonValue { value, share }: &CommonValue| {
+            Some((widened(value, &column.data_type, self.key.data_type())?, *share))
+        };
+        let is_share = |(_, share): &(Value, f64)| *share > 0.0 && *share <= 1.0;
+        column.common.iter().filter_map(known).filter(is_share).collect()
+    }
+
+    fn bytes(self) -> f64 {
+        self.input.estimate.rows.max(0.0) * row_bytes(&self.input.columns())
+    }
+}
+
+/// The column of a scan that a column of a relation is.
+fn scanned(relation: &Relation, id: ColumnId) -> Option<&ScanColumn> {
+    match &relation.operator {
+        Operator::Scan { columns, .. } => columns.iter().find(|column| column.id == id),
+        Operator::Filter { input, .. } | Operator::Sort { input, .. } | Operator::Exchange { input, .. } => {
+            scanned(input, id)
+        }
+        Operator::Project { input, expressions } => {
+            match expressions.iter().find(|named| named.id == id)?.expression {
+                Expression::Column { id, .. } => scanned(input, id),
+                _ => None,
+            }
+        }
+        Operator::Join { kind, left, right, .. } => match kind {
+            JoinKind::Inner => scanned(left, id).or_else(|| scanned(right, id)),
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => scanned(left, id),
+            JoinKind::Full => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether values of a type may be heavy: equal ones have one form.
+fn may_be_heavy(data_type: &DataType) -> bool {
+    is_exchange_key(data_type) && !data_type.is_float()
+}
+
+/// A value in a type that holds it exactly; `None` where it has no form there.
+fn widened(value: &Value, from: &DataType, to: &DataType) -> Option<Value> {
+    let tenfold =
+        |number: i128, digits: u8| number.checked_mul(10i128.checked_pow(digits.into())?).map(Value::Decimal);
+    match (value, to) {
+        _ if !may_be_heavy(from) || exchange_key_type(from, to).as_ref() != Some(to) => None,
+        (Value::Null, _) => Some(Value::Null),
+        (_, DataType::Decimal { precision, .. }) if *precision > DECIMAL_DIGITS_MAX => None,
+        _ if from == to => Some(value.clone()),
+        (Value::Int(_), to) if to.is_integer() => Some(value.clone()),
+        (Value::Int(number), DataType::Decimal { scale, .. }) => tenfold(i128::from(*number), *scale),
+        (Value::Decimal(number), DataType::Decimal { scale, .. }) => match from {
+            DataType::Decimal { scale: own, .. } => tenfold(*number, scale.checked_sub(*own)?),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_widened_exactly_or_not_at_all() {
+        let decimal = |precision, scale| DataType::Decimal { precision, scale };
+        let int = Value::Int(-7);
+        assert_eq!(widened(&int, &DataType::Int16, &DataType::Int64), Some(Value::Int(-7)));
+        assert_eq!(widened(&int, &DataType::Int32, &decimal(12, 2)), Some(Value::Decimal(-700)));
+        let cents = Value::Decimal(125);
+        assert_eq!(widened(&cents, &decimal(5, 2), &decimal(9, 4)), Some(Value::Decimal(12_500)));
+        assert_eq!(widened(&cents, &decimal(5, 2), &decimal(9, 1)), None);
+        assert_eq!(widened(&cents, &decimal(5, 2), &decimal(40, 4)), None);
+        assert_eq!(widened(&Value::Decimal(i128::MAX), &decimal(36, 2), &decimal(38, 4)), None);
+        assert_eq!(widened(&int, &DataType::Int64, &DataType::Int32), None);
+        let text = Value::Text("a".into());
+        assert_eq!(widened(&text, &DataType::Text, &DataType::Text), Some(text.clone()));
+        assert_eq!(widened(&text, &DataType::Text, &DataType::Int64), None);
+        assert_eq!(widened(&Value::Float(0.0), &DataType::Float64, &DataType::Float64), None);
+        assert_eq!(widened(&Value::Null, &DataType::Int16, &DataType::Int64), Some(Value::Null));
+    }
+}
