@@ -83,70 +83,76 @@ typedef struct DealRows {
 } DealRows;
 static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
 
-// Columns of one launch of measure_bounds, and of narrow_cells.
-#define FRAMED_COLUMNS_MAX 16
+// Rows that a block of the kernels of pack_cells.cu handles.
+#define PACK_TILE_ROWS 1024
+// Ranges of one launch of them.
+#define PACKED_RANGES_MAX 48
 
-// Between which values the integers of a column lie.
-typedef struct ValueBounds {
+// Rows of a column of bool or integers that follow one another.
+typedef struct CellRange {
+    uint64_t cells;
+    uint64_t validity;   // uint8_t [row_count], or 0 if no row is NULL
+    uint64_t row_count;  // more than 0
+    uint64_t first_tile; // tiles of the ranges before
+    uint32_t cell_bytes;
+    uint32_t reserved;
+} CellRange;
+static_assert(sizeof(CellRange) == 40, "CellRange has 40 bytes");
+
+// Between which values those of a range lie. NULLs have none.
+typedef struct RangeBounds {
     int64_t least;    // of no value, the greatest int64_t
     int64_t greatest; // of no value, the least int64_t
     uint64_t beyond;  // 1 if a value has more than 64 bits; the others tell nothing then
-} ValueBounds;
-static_assert(sizeof(ValueBounds) == 24, "ValueBounds has 24 bytes");
+} RangeBounds;
+static_assert(sizeof(RangeBounds) == 24, "RangeBounds has 24 bytes");
 
-// measure_bounds
-typedef struct MeasureBounds {
-    uint64_t bounds; // ValueBounds [column_count], of no value before
-    uint64_t row_count;
-    uint32_t column_count;
+// measure_ranges
+typedef struct MeasureRanges {
+    uint64_t bounds; // RangeBounds [range_count], of no value before
+    uint32_t range_count;
     uint32_t reserved;
-    ColumnView columns[FRAMED_COLUMNS_MAX]; // bool and integers
-} MeasureBounds;
-static_assert(sizeof(MeasureBounds) == 408, "MeasureBounds has 408 bytes");
+    CellRange ranges[PACKED_RANGES_MAX];
+} MeasureRanges;
+static_assert(sizeof(MeasureRanges) == 1936, "MeasureRanges has 1936 bytes");
 
-// A column of which each value is at least `base`, and less than 256 ^ width more.
-typedef struct NarrowedColumn {
-    ColumnView source; // bool and integers
-    uint64_t values;   // [row_count * width]
+// A range of which each value is at least `base`, and less than 2 ^ width more.
+typedef struct PackedRange {
+    CellRange source;
+    uint64_t bits;  // uint32_t [ceil(row_count * width / 32)]
     int64_t base;
-    uint32_t width;    // 1, 2, 4 or 8
+    uint32_t width; // 1 to 64
     uint32_t reserved;
-} NarrowedColumn;
-static_assert(sizeof(NarrowedColumn) == 48, "NarrowedColumn has 48 bytes");
+} PackedRange;
+static_assert(sizeof(PackedRange) == 64, "PackedRange has 64 bytes");
 
-// narrow_cells
-typedef struct NarrowCells {
-    uint64_t row_count;
-    uint32_t column_count;
+// pack_cells
+typedef struct PackCells {
+    uint32_t range_count;
     uint32_t reserved;
-    NarrowedColumn columns[FRAMED_COLUMNS_MAX];
-} NarrowCells;
-static_assert(sizeof(NarrowCells) == 784, "NarrowCells has 784 bytes");
+    PackedRange ranges[PACKED_RANGES_MAX];
+} PackCells;
+static_assert(sizeof(PackCells) == 3080, "PackCells has 3080 bytes");
 
-// Rows that a block of widen_cells handles.
-#define WIDEN_TILE_ROWS 4096
-// Ranges of one launch.
-#define WIDENED_RANGES_MAX 64
-
-// Rows of a column whose cells are made of distances from a base.
-typedef struct WidenedRange {
-    uint64_t source;     // [row_count * width]
-    uint64_t target;     // [row_count * cell_bytes]
+// Rows whose cells are made of what pack_cells has written.
+typedef struct UnpackedRange {
+    uint64_t bits;       // uint32_t [ceil(row_count * width / 32)]
+    uint64_t cells;      // [row_count * cell_bytes]
     uint64_t row_count;  // more than 0
     uint64_t first_tile; // tiles of the ranges before
     int64_t base;
-    uint32_t width;      // 0, 1, 2, 4 or 8: of 0 nothing is read
+    uint32_t width;      // 0 to 64: of 0 nothing is read
     uint32_t cell_bytes;
-} WidenedRange;
-static_assert(sizeof(WidenedRange) == 48, "WidenedRange has 48 bytes");
+} UnpackedRange;
+static_assert(sizeof(UnpackedRange) == 48, "UnpackedRange has 48 bytes");
 
-// widen_cells
-typedef struct WidenCells {
+// unpack_cells
+typedef struct UnpackCells {
     uint32_t range_count;
     uint32_t reserved;
-    WidenedRange ranges[WIDENED_RANGES_MAX];
-} WidenCells;
-static_assert(sizeof(WidenCells) == 3080, "WidenCells has 3080 bytes");
+    UnpackedRange ranges[PACKED_RANGES_MAX];
+} UnpackCells;
+static_assert(sizeof(UnpackCells) == 2312, "UnpackCells has 2312 bytes");
 
 // move_strings
 typedef struct MoveStrings {

@@ -262,7 +262,7 @@ pub struct ExchangeSettings {
     pub senders_max: u8,
 }
 
-/// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text are narrowed to as few bytes
+/// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text are narrowed to as few bits
 /// as their values allow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ExchangeCompression {

@@ -79,7 +79,7 @@ struct PushedBlock {
 /// A block that is on its way out.
 pub(super) struct PackedBlock {
     pub(super) memory: RegionBlock,
-    /// The bytes that it would have without narrowing.
+    /// The bytes that it would have without packing.
     pub(super) wide_bytes: u64,
 }
 
@@ -256,7 +256,7 @@ impl OutboxProducer {
         self.exchange.outbox.block_bytes_max()
     }
 
-    /// When what leaves is narrowed.
+    /// When what leaves is packed.
     pub(super) fn narrowing(&self) -> Narrowing {
         self.exchange.narrowing
     }
@@ -388,7 +388,7 @@ impl OutgoingBlock {
         Self { block: Some(PackedBlock { memory, wide_bytes }), exchange, stream }
     }
 
-    /// The same, whose content would have so many bytes if nothing in it were narrowed. Otherwise that is as many as it has.
+    /// The same, whose content would have so many bytes if nothing in it were packed. Otherwise that is as many as it has.
     pub fn of_wide_bytes(mut self, wide_bytes: u64) -> Self {
         if let Some(block) = &mut self.block {
             block.wide_bytes = wide_bytes;

@@ -46,11 +46,11 @@ pub struct ExchangeSpec {
     /// Its blocks are in so many groups of transfers on their way at most, at least 1, where the network's options are not to say that
     /// ([`super::NetworkOptions::groups_max`]). Ranks may differ.
     pub groups_max: Option<usize>,
-    /// When what this rank sends is narrowed. Ranks may differ: each block says what it is.
+    /// When what this rank sends is packed. Ranks may differ: each block says what it is.
     pub narrowing: Narrowing,
 }
 
-/// When integers are narrowed before they leave: to distances from the least one of a chunk, in as few bytes as the greatest has.
+/// When integers are packed before they leave: to distances from the least one of a block, in as many bits as the greatest has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrowing {
     /// Never: nothing is done for it.
@@ -63,7 +63,7 @@ pub enum Narrowing {
 }
 
 impl ExchangeSpec {
-    /// An exchange with so much for either box, whose blocks go as the network's options say, not narrowed.
+    /// An exchange with so much for either box, whose blocks go as the network's options say, not packed.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
         Self {
             id,
@@ -82,7 +82,7 @@ impl ExchangeSpec {
 pub struct ExchangeMetrics {
     /// Bytes of blocks that were sent, once for each destination.
     pub sent_bytes: u64,
-    /// As many as those would have been without narrowing.
+    /// As many as those would have been without packing.
     pub sent_wide_bytes: u64,
     /// How many blocks that were.
     pub sent_blocks: u64,

@@ -1,4 +1,4 @@
-//! Rows whose integers leave narrowed come as they were, in fewer bytes.
+//! Rows whose integers leave packed come as they were, in fewer bytes.
 
 use pystachio_plan::{DataType, ErrorKind};
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     device::{CellType, Chunk, Column, StringCell},
-    operation::Queue,
+    operation::{Packing, Queue},
 };
 
 /// A column of each kind of cells.
@@ -318,10 +318,10 @@ const UNKNOWN: fn(&LinkMeter) = |_| ();
 
 #[test]
 fn fewer_bytes_are_sent_if_that_is_wanted() {
-    let wide = 64 + 8 * 2000 + 8000;
+    let wide = 128 + 8 * 2000 + 8000;
     assert_eq!(sent(Narrowing::Never, 2000, SLOW), (wide, wide));
-    // A byte a row, and two.
-    assert_eq!(sent(Narrowing::Always, 2000, UNKNOWN), (64 + 2048 + 4032, wide));
+    // 8 bits a row, and 11.
+    assert_eq!(sent(Narrowing::Always, 2000, UNKNOWN), (128 + 2048 + 2752, wide));
 }
 
 #[test]
@@ -374,8 +374,13 @@ fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
 fn a_block_that_says_more_rows_than_one_may_have_is_refused_before_there_is_memory_for_them() {
     let mut alone = roomy(Narrowing::Never);
     let Alone { rank, producer, queue, .. } = &alone;
-    let frame = crate::operation::Frame::new(5, 0, CellType::Int64);
-    let column = BlockColumn { cell_type: CellType::Int64, is_nullable: false, text_bytes: 0, frame };
+    let column = BlockColumn {
+        cell_type: CellType::Int64,
+        is_nullable: false,
+        text_bytes: 0,
+        values: Packing::new(5, 0, CellType::Int64),
+        validity: None,
+    };
     let layout = BlockLayout::new(u32::MAX as usize - 1, &[column]).unwrap();
     assert_eq!(layout.bytes, 64);
     let block = producer.reserve(layout.bytes, queue.stream()).unwrap();

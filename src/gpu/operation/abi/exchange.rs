@@ -1,4 +1,4 @@
-//! Rows dealt to ranks, and integers narrowed for it: kernels/abi/exchange.h.
+//! Rows dealt to ranks, and integers packed for it: kernels/abi/exchange.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -86,17 +86,34 @@ pub struct DealRows {
 }
 const _: () = assert!(size_of::<DealRows>() == 3048);
 
-/// Columns of one launch of `measure_bounds`, and of `narrow_cells`.
-pub const FRAMED_COLUMNS_MAX: usize = 16;
-/// Rows that a block of `widen_cells` handles.
-pub const WIDEN_TILE_ROWS: u64 = 4096;
-/// Ranges of one launch of `widen_cells`.
-pub const WIDENED_RANGES_MAX: usize = 64;
+/// Rows that a block of `measure_ranges`, `pack_cells` and `unpack_cells` handles.
+pub const PACK_TILE_ROWS: u64 = 1024;
+/// Ranges of one launch of them.
+pub const PACKED_RANGES_MAX: usize = 48;
 
-/// Between which values the integers of a column lie, written by `measure_bounds`.
+/// Rows of a column of bool or integers that follow one another.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CellRangeView {
+    /// Cells.
+    pub cells: u64,
+    /// A byte a row, or 0 if no row is NULL.
+    pub validity: u64,
+    /// Rows, more than 0.
+    pub row_count: u64,
+    /// Tiles of the ranges before.
+    pub first_tile: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<CellRangeView>() == 40);
+
+/// Between which values those of a range lie, written by `measure_ranges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct ValueBounds {
+pub struct RangeBounds {
     /// `i64::MAX` of no value.
     pub least: i64,
     /// `i64::MIN` of no value.
@@ -104,92 +121,88 @@ pub struct ValueBounds {
     /// 1 if a value has more than 64 bits; the others tell nothing then.
     pub beyond: u64,
 }
-const _: () = assert!(size_of::<ValueBounds>() == 24);
+const _: () = assert!(size_of::<RangeBounds>() == 24);
 
-impl ValueBounds {
+impl RangeBounds {
     /// Of no value.
     pub const NONE: Self = Self { least: i64::MAX, greatest: i64::MIN, beyond: 0 };
 }
 
-/// Arguments of `measure_bounds`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// Arguments of `measure_ranges`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct MeasureBounds {
-    /// A [`ValueBounds`] a column, of no value before.
+pub struct MeasureRanges {
+    /// A [`RangeBounds`] a range, of no value before.
     pub bounds: u64,
-    /// Rows.
-    pub row_count: u64,
-    /// Columns.
-    pub column_count: u32,
+    /// Ranges.
+    pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// Of bool and integers.
-    pub columns: [ColumnView; FRAMED_COLUMNS_MAX],
+    /// What is measured.
+    pub ranges: [CellRangeView; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<MeasureBounds>() == 408);
+const _: () = assert!(size_of::<MeasureRanges>() == 1936);
 
-/// A column of which each value is at least a base, and less than 256 ^ width more.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// A range of which each value is at least a base, and less than 2 ^ width more.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct NarrowedColumn {
-    /// Of bool or integers.
-    pub source: ColumnView,
-    /// Distances.
-    pub values: u64,
-    /// What they are from.
+pub struct PackedRange {
+    /// What is packed.
+    pub source: CellRangeView,
+    /// `u32` words of distances, one after another.
+    pub bits: u64,
+    /// What distances are from.
     pub base: i64,
-    /// Bytes of a distance: 1, 2, 4 or 8.
+    /// Bits of a distance, 1 to 64.
     pub width: u32,
     /// 0.
     pub reserved: u32,
 }
-const _: () = assert!(size_of::<NarrowedColumn>() == 48);
+const _: () = assert!(size_of::<PackedRange>() == 64);
 
-/// Arguments of `narrow_cells`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// Arguments of `pack_cells`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct NarrowCells {
-    /// Rows.
-    pub row_count: u64,
-    /// Columns.
-    pub column_count: u32,
+pub struct PackCells {
+    /// Ranges.
+    pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is narrowed.
-    pub columns: [NarrowedColumn; FRAMED_COLUMNS_MAX],
+    /// What is packed.
+    pub ranges: [PackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<NarrowCells>() == 784);
+const _: () = assert!(size_of::<PackCells>() == 3080);
 
-/// Rows of a column whose cells are made of distances from a base.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// Rows whose cells are made of what `pack_cells` has written.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct WidenedRange {
-    /// Distances.
-    pub source: u64,
+pub struct UnpackedRange {
+    /// `u32` words of distances.
+    pub bits: u64,
     /// Cells.
-    pub target: u64,
+    pub cells: u64,
     /// Rows, more than 0.
     pub row_count: u64,
     /// Tiles of the ranges before.
     pub first_tile: u64,
     /// What distances are from.
     pub base: i64,
-    /// Bytes of a distance: 0, 1, 2, 4 or 8.
+    /// Bits of a distance, 0 to 64.
     pub width: u32,
     /// Bytes of a cell.
     pub cell_bytes: u32,
 }
-const _: () = assert!(size_of::<WidenedRange>() == 48);
+const _: () = assert!(size_of::<UnpackedRange>() == 48);
 
-/// Arguments of `widen_cells`.
+/// Arguments of `unpack_cells`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct WidenCells {
+pub struct UnpackCells {
     /// Ranges.
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is widened.
-    pub ranges: [WidenedRange; WIDENED_RANGES_MAX],
+    /// What is unpacked.
+    pub ranges: [UnpackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<WidenCells>() == 3080);
+const _: () = assert!(size_of::<UnpackCells>() == 2312);

@@ -15,9 +15,9 @@ use crate::{
     operation::KEYS_MAX,
 };
 pub use exchange::{
-    AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
-    DealtBlock, DealtPart, FRAMED_COLUMNS_MAX, MeasureBounds, NarrowCells, NarrowedColumn, ValueBounds,
-    WIDEN_TILE_ROWS, WIDENED_RANGES_MAX, WidenCells, WidenedRange,
+    AssignOwners, CellRangeView, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT,
+    DealRows, DealtBlock, DealtPart, MeasureRanges, PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells,
+    PackedRange, RangeBounds, UnpackCells, UnpackedRange,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,
