@@ -83,10 +83,18 @@ typedef struct DealRows {
 } DealRows;
 static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
 
-// Rows that a block of the kernels of pack_cells.cu handles.
+// Rows that a block of the kernels of pack_cells.cu handles, and those that a warp does: a miniblock.
 #define PACK_TILE_ROWS 1024
+#define MINIBLOCK_ROWS 128
 // Ranges of one launch of them.
 #define PACKED_RANGES_MAX 48
+
+// How the values of a range are packed.
+enum PackedForm {
+    FORM_DISTANCES = 1, // from a base
+    FORM_DELTAS = 2,    // from the value before, less a base: but for the first of each miniblock, which are written as they are
+    FORM_RUNS = 3,      // of each run, from a base, and the row that it starts with
+};
 
 // Rows of a column of bool or integers that follow one another.
 typedef struct CellRange {
@@ -103,9 +111,13 @@ static_assert(sizeof(CellRange) == 40, "CellRange has 40 bytes");
 typedef struct RangeBounds {
     int64_t least;    // of no value, the greatest int64_t
     int64_t greatest; // of no value, the least int64_t
-    uint64_t beyond;  // 1 if a value has more than 64 bits; the others tell nothing then
+    // The same of what is between a value and the one before it in its miniblock, modulo 2^64. A NULL has the value before it.
+    int64_t least_delta;
+    int64_t greatest_delta;
+    uint64_t beyond;    // 1 if a value has more than 64 bits; the others tell nothing then
+    uint64_t run_count; // as of count_runs
 } RangeBounds;
-static_assert(sizeof(RangeBounds) == 24, "RangeBounds has 24 bytes");
+static_assert(sizeof(RangeBounds) == 48, "RangeBounds has 48 bytes");
 
 // measure_ranges
 typedef struct MeasureRanges {
@@ -116,15 +128,16 @@ typedef struct MeasureRanges {
 } MeasureRanges;
 static_assert(sizeof(MeasureRanges) == 1936, "MeasureRanges has 1936 bytes");
 
-// A range of which each value is at least `base`, and less than 2 ^ width more.
+// A range of which each value, or delta, is at least `base`, and less than 2 ^ width more.
 typedef struct PackedRange {
     CellRange source;
-    uint64_t bits;  // uint32_t [ceil(row_count * width / 32)]
+    uint64_t bits;   // uint32_t [ceil(row_count * width / 32)]
+    uint64_t firsts; // of deltas: int64_t [ceil(row_count / MINIBLOCK_ROWS)]
     int64_t base;
-    uint32_t width; // 1 to 64
-    uint32_t reserved;
+    uint32_t width;  // 0 to 64
+    uint32_t form;
 } PackedRange;
-static_assert(sizeof(PackedRange) == 64, "PackedRange has 64 bytes");
+static_assert(sizeof(PackedRange) == 72, "PackedRange has 72 bytes");
 
 // pack_cells
 typedef struct PackCells {
@@ -132,19 +145,42 @@ typedef struct PackCells {
     uint32_t reserved;
     PackedRange ranges[PACKED_RANGES_MAX];
 } PackCells;
-static_assert(sizeof(PackCells) == 3080, "PackCells has 3080 bytes");
+static_assert(sizeof(PackCells) == 3464, "PackCells has 3464 bytes");
+
+// A range as runs: rows that follow one another in a tile and have one value. A NULL is in the run before it.
+typedef struct RunRange {
+    CellRange source;
+    uint64_t values; // int64_t [runs of the range]
+    uint64_t starts; // uint64_t [runs of the range]: the first row of each
+    int64_t base;    // the value of a run of NULLs alone
+} RunRange;
+static_assert(sizeof(RunRange) == 64, "RunRange has 64 bytes");
+
+// count_runs, collect_runs
+typedef struct CollectRuns {
+    uint64_t counts;  // uint32_t [tiles]: runs of each, written by count_runs
+    uint64_t offsets; // uint64_t [tiles]: their exclusive sums, read by collect_runs
+    uint32_t range_count;
+    uint32_t reserved;
+    RunRange ranges[PACKED_RANGES_MAX];
+} CollectRuns;
+static_assert(sizeof(CollectRuns) == 3096, "CollectRuns has 3096 bytes");
 
 // Rows whose cells are made of what pack_cells has written.
 typedef struct UnpackedRange {
-    uint64_t bits;       // uint32_t [ceil(row_count * width / 32)]
+    uint64_t bits;       // uint32_t [ceil(row_count * width / 32)], of runs [ceil(run_count * width / 32)]
+    uint64_t marks;      // of deltas: int64_t [ceil(row_count / MINIBLOCK_ROWS)]; of runs: uint32_t [ceil(run_count * start_width / 32)]
     uint64_t cells;      // [row_count * cell_bytes]
     uint64_t row_count;  // more than 0
     uint64_t first_tile; // tiles of the ranges before
     int64_t base;
     uint32_t width;      // 0 to 64: of 0 nothing is read
     uint32_t cell_bytes;
+    uint16_t form;
+    uint16_t start_width; // of the first row of a run
+    uint32_t run_count;   // of runs, more than 0
 } UnpackedRange;
-static_assert(sizeof(UnpackedRange) == 48, "UnpackedRange has 48 bytes");
+static_assert(sizeof(UnpackedRange) == 64, "UnpackedRange has 64 bytes");
 
 // unpack_cells
 typedef struct UnpackCells {
@@ -152,7 +188,7 @@ typedef struct UnpackCells {
     uint32_t reserved;
     UnpackedRange ranges[PACKED_RANGES_MAX];
 } UnpackCells;
-static_assert(sizeof(UnpackCells) == 2312, "UnpackCells has 2312 bytes");
+static_assert(sizeof(UnpackCells) == 3080, "UnpackCells has 3080 bytes");
 
 // move_strings
 typedef struct MoveStrings {

@@ -23,6 +23,8 @@
     X(assign_owners, AssignOwners, BLOCK_THREADS) \
     X(deal_rows, DealRows, BLOCK_THREADS) \
     X(measure_ranges, MeasureRanges, BLOCK_THREADS) \
+    X(count_runs, CollectRuns, BLOCK_THREADS) \
+    X(collect_runs, CollectRuns, BLOCK_THREADS) \
     X(pack_cells, PackCells, BLOCK_THREADS) \
     X(unpack_cells, UnpackCells, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \

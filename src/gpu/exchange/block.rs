@@ -5,7 +5,7 @@
 //!      each part begins at a multiple of 64; a part that there is none of takes nothing
 //! head: magic u32 │ version u16 │ columns u16 │ rows u64 │ for each column:
 //!       cell type u32 │ nullable u16 │ 0 u16 │ bytes of text u64 │ packing of values │ packing of validity
-//! packing: form u8 │ bits of a number u8 │ 0 u16 │ 0 u32 │ base i64
+//! packing: form u8 │ bits of a number u8 │ 0 u16 │ runs u32 │ base i64
 //! ```
 //!
 //! Values are cells, or for text the length of each row as an `i32`: text itself lies one after another, and where each begins follows
@@ -18,15 +18,20 @@
 use pystachio_plan::{DataType, Error, ErrorKind, Result};
 
 use super::BLOCK_ALIGNMENT;
-use crate::{device::CellType, operation::Packing};
+use crate::{
+    device::CellType,
+    operation::{PackedForm, Packing},
+};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PXB\n");
 const VERSION: u16 = 3;
 const FIXED_HEAD_BYTES: u64 = 16;
 const COLUMN_HEAD_BYTES: u64 = 48;
-/// What a head says of how values lie: as they are, or as distances.
+/// What a head says of how values lie: as they are, or packed in a form.
 const FORM_PLAIN: u64 = 0;
 const FORM_DISTANCES: u64 = 1;
+const FORM_DELTAS: u64 = 2;
+const FORM_RUNS: u64 = 3;
 
 /// What decides where the parts of a column lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +170,7 @@ impl BlockLayout {
             for (place, read) in (0..).zip(&mut words) {
                 *read = word(start + 8 * place)?;
             }
-            columns.push(decode_column(number, data_type, words)?);
+            columns.push(decode_column(number, (row_count, data_type), words)?);
         }
         let layout = Self::new(row_count as usize, &columns);
         layout.filter(|layout| layout.bytes == block_bytes).ok_or_else(|| wrong("its rows do not fill it"))
@@ -191,28 +196,40 @@ impl BlockLayout {
 /// How values lie, as a head says it.
 fn encode_packing(packing: Option<Packing>) -> [u64; 2] {
     match packing {
-        Some(packing) => [FORM_DISTANCES | packing.width_bits() << 8, packing.base() as u64],
+        Some(packing) => {
+            let form = match packing.form() {
+                PackedForm::Distances => FORM_DISTANCES,
+                PackedForm::Deltas => FORM_DELTAS,
+                PackedForm::Runs(count) => FORM_RUNS | u64::from(count) << 32,
+            };
+            [form | packing.width_bits() << 8, packing.base() as u64]
+        }
         None => [FORM_PLAIN, 0],
     }
 }
 
-/// How values of a type lie by what a head says; `None` if they cannot.
-fn decode_packing(words: [u64; 2], cell_type: CellType) -> Option<Option<Packing>> {
+/// How the values of so many rows of a type lie by what a head says; `None` if they cannot.
+fn decode_packing(words: [u64; 2], (row_count, cell_type): (u64, CellType)) -> Option<Option<Packing>> {
     let [kind, base] = words;
     if (kind, base) == (FORM_PLAIN, 0) {
         return Some(None);
     }
     let (form, width_bits, rest) = (kind & 0xff, kind >> 8 & 0xff, kind >> 16);
-    if form != FORM_DISTANCES || rest != 0 {
-        return None;
-    }
-    Packing::new(base as i64, width_bits, cell_type).map(Some)
+    let form = match (form, rest) {
+        (FORM_DISTANCES, 0) => PackedForm::Distances,
+        (FORM_DELTAS, 0) => PackedForm::Deltas,
+        (FORM_RUNS, rest) if rest & 0xffff == 0 && rest >> 16 <= row_count => {
+            PackedForm::Runs((rest >> 16) as u32)
+        }
+        _ => return None,
+    };
+    Packing::new(form, base as i64, width_bits, cell_type).map(Some)
 }
 
-/// What a head says of a column of some type.
+/// What a head says of a column of so many rows of some type.
 fn decode_column(
     number: u64,
-    data_type: &DataType,
+    (row_count, data_type): (u64, &DataType),
     words: [u64; (COLUMN_HEAD_BYTES / 8) as usize],
 ) -> Result<BlockColumn> {
     let [kind, text_bytes, values @ .., validity, validity_base] = words;
@@ -233,8 +250,8 @@ fn decode_column(
         ))
     };
     let validity = [validity, validity_base];
-    let packed_values = decode_packing(values, plain.value_type());
-    let packed_validity = decode_packing(validity, CellType::Bool);
+    let packed_values = decode_packing(values, (row_count, plain.value_type()));
+    let packed_validity = decode_packing(validity, (row_count, CellType::Bool));
     let packed_validity = packed_validity.filter(|packing| packing.is_none() || plain.is_nullable);
     Ok(BlockColumn {
         values: packed_values.ok_or_else(|| unknown("values", values))?,
@@ -338,15 +355,18 @@ mod tests {
         }
     }
 
+    fn distances(base: i64, width_bits: u64, cell_type: CellType) -> Option<Packing> {
+        Packing::new(PackedForm::Distances, base, width_bits, cell_type)
+    }
+
     /// The same with packed values.
     fn packed(row_count: usize, packings: [Option<(i64, u64)>; 3]) -> BlockLayout {
         let mut columns: Vec<BlockColumn> =
             layout(row_count).columns.iter().map(|(column, _)| *column).collect();
         for (column, packing) in columns.iter_mut().zip(packings) {
-            column.values =
-                packing.map(|(base, width)| Packing::new(base, width, column.value_type()).unwrap());
+            column.values = packing.map(|(base, width)| distances(base, width, column.value_type()).unwrap());
         }
-        columns[2].validity = Packing::new(1, 0, CellType::Bool);
+        columns[2].validity = distances(1, 0, CellType::Bool);
         BlockLayout::new(row_count, &columns).unwrap()
     }
 
@@ -369,7 +389,7 @@ mod tests {
     fn a_block_of_distances_without_bits_has_no_more_rows_than_another_one() {
         let one = |row_count| {
             let column = layout(0).columns[0].0;
-            let values = Packing::new(7, 0, CellType::Int64);
+            let values = distances(7, 0, CellType::Int64);
             BlockLayout::new(row_count, &[BlockColumn { is_nullable: false, values, ..column }]).unwrap()
         };
         let most = one(504);
@@ -409,8 +429,24 @@ mod tests {
         // As they are they have no base and no bits, and there are no other forms.
         assert!(changed(0, 2, [FORM_PLAIN, 0]).is_some() && changed(0, 2, [FORM_PLAIN, 1]).is_none());
         assert!(changed(0, 2, [FORM_PLAIN | 1 << 8, 0]).is_none());
-        assert!((2..=255).all(|form| changed(0, 2, [form, 0]).is_none()));
-        assert!((16..64).all(|bit| changed(0, 2, [FORM_DISTANCES | 1 << bit, 5]).is_none()));
+        assert!((4..=255).all(|form| changed(0, 2, [form, 0]).is_none()));
+        // Runs are some, and no more than rows.
+        for count in [0, 1, 99, 100, 101, u64::from(u32::MAX)] {
+            let runs = |width: u64| [FORM_RUNS | width << 8 | count << 32, 5];
+            let is_count = (1..=100).contains(&count);
+            assert_eq!(changed(0, 2, runs(3)).is_some(), is_count, "{count} runs");
+            assert_eq!(changed(1, 2, runs(32)).is_some(), is_count, "{count} runs");
+            assert!(changed(1, 2, runs(33)).is_none(), "{count} runs");
+        }
+        // Deltas are of any integers, in any bits.
+        for width in 0..256 {
+            let deltas = [FORM_DELTAS | width << 8, i64::MIN as u64];
+            assert_eq!(changed(1, 2, deltas).is_some(), width <= 64, "deltas of {width}");
+        }
+        for form in [FORM_DISTANCES, FORM_DELTAS] {
+            assert!((16..64).all(|bit| changed(0, 2, [form | 1 << bit, 5]).is_none()));
+        }
+        assert!((16..32).all(|bit| changed(0, 2, [FORM_RUNS | 1 << 32 | 1 << bit, 5]).is_none()));
         // A length is an integer, validity a bool, and what is not nullable has none.
         assert!(changed(1, 2, distances(1, i64::from(i32::MAX))).is_some());
         assert!(changed(1, 2, distances(1, i64::from(i32::MAX) + 1)).is_none());

@@ -50,7 +50,7 @@ pub struct ExchangeSpec {
     pub narrowing: Narrowing,
 }
 
-/// When integers are packed before they leave: to distances from the least one of a block, in as many bits as the greatest has.
+/// When integers are packed before they leave: to as few bits as the values of a block, what is between neighbours, or runs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrowing {
     /// Never: nothing is done for it.

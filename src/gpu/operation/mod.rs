@@ -52,7 +52,7 @@ pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
 pub(crate) use key_filter::BLOOM_BLOCK_WORDS;
 pub use key_filter::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest};
 pub use output::{ArrowBatches, column_schema, to_arrow};
-pub use packing::{CellRange, PackRange, Packing, UnpackRange};
+pub use packing::{CellRange, PackRange, PackedForm, Packing, UnpackRange};
 pub use partition::{EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
 pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};

@@ -12,8 +12,8 @@ use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
-        AssignRangePartitions, CellRangeView, ColumnView, CombineFlags, CompareTexts, CopyRanges,
-        CopyStrings, DealRows, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys,
+        AssignRangePartitions, CellRangeView, CollectRuns, ColumnView, CombineFlags, CompareTexts,
+        CopyRanges, CopyStrings, DealRows, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys,
         InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys, MeasureRanges,
         MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts,
         SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
@@ -96,6 +96,10 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
         Kernel::MeasureRanges => {
             let MeasureRanges { range_count, ranges, .. } = read(arguments);
             ranges.iter().take(range_count as usize).map(cells_of).sum()
+        }
+        Kernel::CountRuns | Kernel::CollectRuns => {
+            let CollectRuns { range_count, ranges, .. } = read(arguments);
+            ranges.iter().take(range_count as usize).map(|range| cells_of(&range.source)).sum()
         }
         Kernel::PackCells => {
             let PackCells { range_count, ranges, .. } = read(arguments);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     device::{CellType, Chunk, Column, StringCell},
-    operation::{Packing, Queue},
+    operation::{PackedForm, Packing, Queue},
 };
 
 /// A column of each kind of cells.
@@ -40,19 +40,25 @@ enum Values {
     Equal(i64),
     /// This one and the next ones.
     From(i64, u64),
+    /// Each so much more than the one before.
+    Ascending(i64, i64),
+    /// Each so often, and then one more.
+    Runs(i64, usize),
     /// All that a type has, its ends among them.
     Any,
     /// None: all are NULL.
     Null,
 }
 
-const ALL_VALUES: [Values; 8] = [
+const ALL_VALUES: [Values; 10] = [
     Values::Equal(1),
     Values::Equal(-3),
     Values::From(-100, 256),
     Values::From(1000, 60_000),
     Values::From(-40, 1 << 30),
     Values::From(i64::MAX - 200, 201),
+    Values::Ascending(-5, 3),
+    Values::Runs(77, 40),
     Values::Any,
     Values::Null,
 ];
@@ -62,6 +68,9 @@ impl Values {
         match self {
             Self::Equal(value) => value,
             Self::From(least, count) => least + numbers.below(count) as i64,
+            Self::Ascending(least, step) => least + step * row as i64,
+            // Far apart, so that neither distances nor deltas are few bits.
+            Self::Runs(least, length) => least + ((row / length) as i64 * 0x51_7c_c1 % (1 << 24)),
             Self::Any if row.is_multiple_of(3) => i64::MIN,
             Self::Any if row % 3 == 1 => i64::MAX,
             Self::Any | Self::Null => (numbers.below(1 << 31) << 33) as i64,
@@ -378,7 +387,7 @@ fn a_block_that_says_more_rows_than_one_may_have_is_refused_before_there_is_memo
         cell_type: CellType::Int64,
         is_nullable: false,
         text_bytes: 0,
-        values: Packing::new(5, 0, CellType::Int64),
+        values: Packing::new(PackedForm::Distances, 5, 0, CellType::Int64),
         validity: None,
     };
     let layout = BlockLayout::new(u32::MAX as usize - 1, &[column]).unwrap();
@@ -390,6 +399,77 @@ fn a_block_that_says_more_rows_than_one_may_have_is_refused_before_there_is_memo
     let error = ReceivedBlock::unpack(blocks, &alone.queue, &[DataType::Int64]).err().unwrap();
     assert_eq!(error.kind, ErrorKind::Protocol);
     assert!(error.message.contains("too many rows"), "{error}");
+    let Alone { mut open, producer, .. } = alone;
+    producer.finish();
+    open.finish().unwrap();
+}
+
+/// Columns of every type that are packed in any way.
+fn any_layout(numbers: &mut Numbers) -> BlockLayout {
+    let row_count = numbers.below(300) as usize;
+    let mut packing = |cell_type| {
+        let form = match numbers.below(4) {
+            0 => return None,
+            1 => PackedForm::Distances,
+            2 => PackedForm::Deltas,
+            _ => PackedForm::Runs(1 + numbers.below(row_count.max(1) as u64) as u32),
+        };
+        let base = (numbers.below(1 << 31) << 33) as i64 >> numbers.below(64);
+        Packing::new(form, base, numbers.below(65), cell_type)
+    };
+    let column = |data_type: &DataType| {
+        let cell_type = CellType::of(data_type).unwrap();
+        let plain =
+            BlockColumn { cell_type, is_nullable: false, text_bytes: 0, values: None, validity: None };
+        let (values, validity) = (packing(plain.value_type()), packing(CellType::Bool));
+        BlockColumn { values, validity, is_nullable: validity.is_some(), ..plain }
+    };
+    let mut columns: Vec<BlockColumn> = types().iter().map(column).collect();
+    for column in columns.iter_mut().filter(|column| column.cell_type == CellType::String) {
+        column.text_bytes = numbers.below(2000);
+        // Lengths that are those of the text.
+        if numbers.below(2) == 0 {
+            column.text_bytes = 0;
+            column.values = Packing::new(PackedForm::Distances, 0, 0, CellType::Int32);
+        }
+    }
+    BlockLayout::new(row_count, &columns).unwrap()
+}
+
+#[test]
+fn blocks_of_any_content_are_rows_or_refused() {
+    let seed = 0xb10c5;
+    let mut numbers = Numbers::new(seed);
+    let mut alone = roomy(Narrowing::Never);
+    let (mut unpacked, mut refused) = (0, 0);
+    for attempt in 0..300 {
+        let layout = any_layout(&mut numbers);
+        let mut bytes = layout.encode_head();
+        for _ in 0..numbers.below(3) {
+            let place = numbers.below(bytes.len() as u64) as usize;
+            bytes[place] ^= 1 << numbers.below(8);
+        }
+        let head_bytes = bytes.len();
+        // Numbers that are small too: lengths of text that may be those of the text.
+        let below = 1 + numbers.below(256);
+        bytes.extend((head_bytes as u64..layout.bytes).map(|_| numbers.below(below) as u8));
+        let Alone { rank, producer, queue, .. } = &alone;
+        let block = producer.reserve(layout.bytes, queue.stream()).unwrap();
+        rank.memory.upload_to(&bytes, block.address(), queue.stream()).unwrap();
+        block.push(Destination::Rank(Rank(0))).unwrap();
+        let blocks = alone.take_blocks(1);
+        let types = types();
+        let chunks = ReceivedBlock::unpack(blocks, &alone.queue, &types)
+            .and_then(|chunks| chunks.collect::<Result<Vec<Chunk>>>());
+        match chunks {
+            Ok(_) => unpacked += 1,
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::Protocol, "seed {seed}, attempt {attempt}: {error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50 && unpacked > 50, "{refused} refused, {unpacked} unpacked");
     let Alone { mut open, producer, .. } = alone;
     producer.finish();
     open.finish().unwrap();

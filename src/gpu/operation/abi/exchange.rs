@@ -88,8 +88,16 @@ const _: () = assert!(size_of::<DealRows>() == 3048);
 
 /// Rows that a block of `measure_ranges`, `pack_cells` and `unpack_cells` handles.
 pub const PACK_TILE_ROWS: u64 = 1024;
+/// Rows that a warp of them handles.
+pub const MINIBLOCK_ROWS: u64 = 128;
 /// Ranges of one launch of them.
 pub const PACKED_RANGES_MAX: usize = 48;
+/// How the values of a range are packed: as distances from a base.
+pub const FORM_DISTANCES: u32 = 1;
+/// As distances from the value before, less a base.
+pub const FORM_DELTAS: u32 = 2;
+/// As distances of the values of runs from a base, with the row that each starts with.
+pub const FORM_RUNS: u32 = 3;
 
 /// Rows of a column of bool or integers that follow one another.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -118,14 +126,27 @@ pub struct RangeBounds {
     pub least: i64,
     /// `i64::MIN` of no value.
     pub greatest: i64,
+    /// The same of what is between a value and the one before it in its miniblock.
+    pub least_delta: i64,
+    /// The same.
+    pub greatest_delta: i64,
     /// 1 if a value has more than 64 bits; the others tell nothing then.
     pub beyond: u64,
+    /// Runs, as of `count_runs`.
+    pub run_count: u64,
 }
-const _: () = assert!(size_of::<RangeBounds>() == 24);
+const _: () = assert!(size_of::<RangeBounds>() == 48);
 
 impl RangeBounds {
     /// Of no value.
-    pub const NONE: Self = Self { least: i64::MAX, greatest: i64::MIN, beyond: 0 };
+    pub const NONE: Self = Self {
+        least: i64::MAX,
+        greatest: i64::MIN,
+        least_delta: i64::MAX,
+        greatest_delta: i64::MIN,
+        beyond: 0,
+        run_count: 0,
+    };
 }
 
 /// Arguments of `measure_ranges`.
@@ -143,7 +164,7 @@ pub struct MeasureRanges {
 }
 const _: () = assert!(size_of::<MeasureRanges>() == 1936);
 
-/// A range of which each value is at least a base, and less than 2 ^ width more.
+/// A range of which each value, or delta, is at least a base, and less than 2 ^ width more.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct PackedRange {
@@ -151,14 +172,16 @@ pub struct PackedRange {
     pub source: CellRangeView,
     /// `u32` words of distances, one after another.
     pub bits: u64,
+    /// Of deltas, the `i64` values with which miniblocks begin.
+    pub firsts: u64,
     /// What distances are from.
     pub base: i64,
-    /// Bits of a distance, 1 to 64.
+    /// Bits of a distance, 0 to 64.
     pub width: u32,
-    /// 0.
-    pub reserved: u32,
+    /// [`FORM_DISTANCES`] or [`FORM_DELTAS`].
+    pub form: u32,
 }
-const _: () = assert!(size_of::<PackedRange>() == 64);
+const _: () = assert!(size_of::<PackedRange>() == 72);
 
 /// Arguments of `pack_cells`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -171,7 +194,39 @@ pub struct PackCells {
     /// What is packed.
     pub ranges: [PackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<PackCells>() == 3080);
+const _: () = assert!(size_of::<PackCells>() == 3464);
+
+/// A range as runs: rows that follow one another in a tile and have one value. A NULL is in the run before it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct RunRange {
+    /// What is collected.
+    pub source: CellRangeView,
+    /// The `i64` value of each run.
+    pub values: u64,
+    /// The first row of each, a `u64`.
+    pub starts: u64,
+    /// The value of a run of NULLs alone.
+    pub base: i64,
+}
+const _: () = assert!(size_of::<RunRange>() == 64);
+
+/// Arguments of `count_runs` and `collect_runs`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CollectRuns {
+    /// `u32` runs of each tile, written by `count_runs`.
+    pub counts: u64,
+    /// Their exclusive sums, `u64`, read by `collect_runs`.
+    pub offsets: u64,
+    /// Ranges.
+    pub range_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is collected.
+    pub ranges: [RunRange; PACKED_RANGES_MAX],
+}
+const _: () = assert!(size_of::<CollectRuns>() == 3096);
 
 /// Rows whose cells are made of what `pack_cells` has written.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -179,6 +234,8 @@ const _: () = assert!(size_of::<PackCells>() == 3080);
 pub struct UnpackedRange {
     /// `u32` words of distances.
     pub bits: u64,
+    /// Of deltas, the `i64` values with which miniblocks begin; of runs, the packed numbers of the rows that they start with.
+    pub marks: u64,
     /// Cells.
     pub cells: u64,
     /// Rows, more than 0.
@@ -191,8 +248,14 @@ pub struct UnpackedRange {
     pub width: u32,
     /// Bytes of a cell.
     pub cell_bytes: u32,
+    /// [`FORM_DISTANCES`], [`FORM_DELTAS`] or [`FORM_RUNS`].
+    pub form: u16,
+    /// Bits of the number of a run's first row.
+    pub start_width: u16,
+    /// Of runs, more than 0.
+    pub run_count: u32,
 }
-const _: () = assert!(size_of::<UnpackedRange>() == 48);
+const _: () = assert!(size_of::<UnpackedRange>() == 64);
 
 /// Arguments of `unpack_cells`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -205,4 +268,4 @@ pub struct UnpackCells {
     /// What is unpacked.
     pub ranges: [UnpackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<UnpackCells>() == 2312);
+const _: () = assert!(size_of::<UnpackCells>() == 3080);

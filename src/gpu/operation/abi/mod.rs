@@ -15,9 +15,10 @@ use crate::{
     operation::KEYS_MAX,
 };
 pub use exchange::{
-    AssignOwners, CellRangeView, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT,
-    DealRows, DealtBlock, DealtPart, MeasureRanges, PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells,
-    PackedRange, RangeBounds, UnpackCells, UnpackedRange,
+    AssignOwners, CellRangeView, CollectRuns, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX,
+    DEALT_PART_ALIGNMENT, DealRows, DealtBlock, DealtPart, FORM_DELTAS, FORM_DISTANCES, FORM_RUNS,
+    MINIBLOCK_ROWS, MeasureRanges, PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells, PackedRange, RangeBounds,
+    RunRange, UnpackCells, UnpackedRange,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FinishSums, LARGE_PRIVATE_GROUPS_MAX,
