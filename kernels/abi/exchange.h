@@ -190,6 +190,48 @@ typedef struct UnpackCells {
 } UnpackCells;
 static_assert(sizeof(UnpackCells) == 3080, "UnpackCells has 3080 bytes");
 
+// Bytes of text that are compressed by themselves: a piece.
+#define TEXT_PIECE_BYTES 65536
+// Texts of one launch.
+#define COMPRESSED_TEXTS_MAX 64
+
+// Text that is compressed.
+typedef struct TextRange {
+    uint64_t text;        // uint8_t [bytes], at a multiple of 4
+    uint64_t bytes;       // more than 0
+    uint64_t slots;       // uint8_t [pieces * TEXT_PIECE_BYTES]: the LZ4 block of each piece
+    uint64_t sizes;       // uint32_t [pieces]: its bytes; as many as the piece has if it is not shorter, and the slot tells nothing then
+    uint64_t first_piece; // pieces of the texts before
+} TextRange;
+static_assert(sizeof(TextRange) == 40, "TextRange has 40 bytes");
+
+// compress_texts
+typedef struct CompressTexts {
+    uint32_t text_count;
+    uint32_t reserved;
+    TextRange texts[COMPRESSED_TEXTS_MAX];
+} CompressTexts;
+static_assert(sizeof(CompressTexts) == 2568, "CompressTexts has 2568 bytes");
+
+// Text that was compressed: where each piece ends behind these numbers, and the pieces. One of as many bytes as it has text is text.
+typedef struct CompressedText {
+    uint64_t source;       // uint32_t [pieces], then uint8_t: nothing is believed of them
+    uint64_t source_bytes; // those of the numbers at least
+    uint64_t target;       // uint8_t [bytes]
+    uint64_t bytes;        // more than 0
+    uint64_t first_piece;  // pieces of the texts before
+} CompressedText;
+static_assert(sizeof(CompressedText) == 40, "CompressedText has 40 bytes");
+
+// decompress_texts
+typedef struct DecompressTexts {
+    uint64_t refused; // uint32_t: set to 1 if a piece is not what it is to be
+    uint32_t text_count;
+    uint32_t reserved;
+    CompressedText texts[COMPRESSED_TEXTS_MAX];
+} DecompressTexts;
+static_assert(sizeof(DecompressTexts) == 2576, "DecompressTexts has 2576 bytes");
+
 // move_strings
 typedef struct MoveStrings {
     uint64_t cells;    // StringCell [row_count]

@@ -27,6 +27,8 @@
     X(collect_runs, CollectRuns, BLOCK_THREADS) \
     X(pack_cells, PackCells, BLOCK_THREADS) \
     X(unpack_cells, UnpackCells, BLOCK_THREADS) \
+    X(compress_texts, CompressTexts, 32) \
+    X(decompress_texts, DecompressTexts, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
     X(measure_keys, MeasureKeys, BLOCK_THREADS) \
     X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \

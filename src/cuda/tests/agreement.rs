@@ -13,10 +13,10 @@ use arrow::array::RecordBatch;
 use pystachio_files::{FileCatalog, chunk_range, file_type};
 use pystachio_gpu::{
     decode::{EncodedColumnChunk, check_column, decode_column_chunk},
-    device::{Buffer, Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
+    device::{Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
     operation::{
-        Accumulation, Accumulator, CellRange, PackRange, ProbeMode, Queue, SortColumn, SumWidth, UnpackRange,
-        column_schema, to_arrow,
+        Accumulation, Accumulator, CellRange, DecompressRange, PackRange, PackedColumn, ProbeMode, Queue,
+        SortColumn, SumWidth, UnpackRange, column_schema, to_arrow,
     },
     program::{Filter, Program},
 };
@@ -94,6 +94,32 @@ fn repacked(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, b
     let unpacked = batch(queue, vec![Column { values: cells, ..column.clone() }], row_count);
     let is_same = unpacked == as_it_was;
     (unpacked, is_same)
+}
+
+/// A text column that was compressed and decompressed again, and whether its texts are those that it had.
+fn recompressed(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, bool) {
+    let as_it_was = batch(queue, vec![column.clone()], row_count);
+    let PackedColumn { column, text, .. } = queue.pack_column(column, row_count).expect("packed text");
+    if text.total_bytes == 0 {
+        return (as_it_was, true);
+    }
+    let whole = text.bytes.slice(0, text.total_bytes);
+    let compressed = queue.compress_texts(std::slice::from_ref(&whole)).expect("compressed text").remove(0);
+    let memory = |bytes| queue.memory().allocate(bytes, queue.stream()).expect("memory");
+    let (source, target) = (memory(compressed.bytes()), memory(text.total_bytes));
+    queue.memory().upload_to(&compressed.ends(), source.address(), queue.stream()).expect("ends");
+    queue.copy_ranges(&compressed.copies(source.address()).collect::<Vec<_>>()).expect("pieces");
+    let range = DecompressRange {
+        source: source.address(),
+        source_bytes: compressed.bytes(),
+        target: target.address(),
+        bytes: text.total_bytes,
+    };
+    queue.decompress_texts(&[range]).expect("text");
+    queue.move_strings(&column.values, 0..row_count, whole.address(), target.address()).expect("cells");
+    let decompressed = batch(queue, vec![Column { strings: vec![target], ..column }], row_count);
+    let is_same = decompressed == as_it_was;
+    (decompressed, is_same)
 }
 
 fn parquet_files() -> Vec<PathBuf> {
@@ -252,6 +278,16 @@ fn operations_agree_over_every_type() {
             check("sums of one group", each(&|queue, column| sums(queue, &[], column, rows)));
             let keys = |column: &Column| [column.clone()];
             check("sums of groups", each(&|queue, column| sums(queue, &keys(column), column, rows)));
+        }
+        if decoded.columns[0].cell_type == CellType::String {
+            check(
+                "compressed and decompressed",
+                each(&|queue, column| {
+                    let (decompressed, is_same) = recompressed(queue, column, rows);
+                    assert!(is_same, "{}: compressed and decompressed", decoded.name);
+                    decompressed
+                }),
+            );
         }
         check(
             "packed and unpacked",

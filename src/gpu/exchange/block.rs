@@ -4,12 +4,13 @@
 //! head │ column 0: values │ validity │ text │ column 1: … │
 //!      each part begins at a multiple of 64; a part that there is none of takes nothing
 //! head: magic u32 │ version u16 │ columns u16 │ rows u64 │ for each column:
-//!       cell type u32 │ nullable u16 │ 0 u16 │ bytes of text u64 │ packing of values │ packing of validity
+//!       cell type u32 │ nullable u16 │ 0 u16 │ bytes of text u64 │ bytes of it when it is compressed, otherwise 0, u64
+//!       │ packing of values │ packing of validity
 //! packing: form u8 │ bits of a number u8 │ 0 u16 │ runs u32 │ base i64
 //! ```
 //!
 //! Values are cells, or for text the length of each row as an `i32`: text itself lies one after another, and where each begins follows
-//! from the lengths. Codes of dictionaries are cells by then. Values and validity may be packed, each in its own way
+//! from the lengths. It may be compressed ([`crate::operation::CompressedText`]). Codes of dictionaries are cells by then. Values and validity may be packed, each in its own way
 //! ([`Packing`]); what is not has form 0.
 //!
 //! Invariants: where parts lie follows from the head. What a head says is checked against the block and the types that are expected.
@@ -20,13 +21,13 @@ use pystachio_plan::{DataType, Error, ErrorKind, Result};
 use super::BLOCK_ALIGNMENT;
 use crate::{
     device::CellType,
-    operation::{PackedForm, Packing},
+    operation::{PackedForm, Packing, compressed_bytes_min},
 };
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PXB\n");
 const VERSION: u16 = 3;
 const FIXED_HEAD_BYTES: u64 = 16;
-const COLUMN_HEAD_BYTES: u64 = 48;
+const COLUMN_HEAD_BYTES: u64 = 56;
 /// What a head says of how values lie: as they are, or packed in a form.
 const FORM_PLAIN: u64 = 0;
 const FORM_DISTANCES: u64 = 1;
@@ -42,6 +43,8 @@ pub struct BlockColumn {
     pub is_nullable: bool,
     /// All of its text together; 0 for other columns.
     pub text_bytes: u64,
+    /// What that is compressed to; `None` if it is as it is.
+    pub compressed_bytes: Option<u64>,
     /// How its values are packed; `None` if they are as they are.
     pub values: Option<Packing>,
     /// How its validity is, as values of bool.
@@ -87,7 +90,7 @@ impl BlockColumn {
 
     /// The same, not packed.
     pub fn plain(&self) -> Self {
-        Self { values: None, validity: None, ..*self }
+        Self { compressed_bytes: None, values: None, validity: None, ..*self }
     }
 
     /// Bytes of the values of so many rows. `None` for more than can be counted.
@@ -136,6 +139,7 @@ impl BlockLayout {
             head.extend(u16::from(column.is_nullable).to_le_bytes());
             head.extend(0u16.to_le_bytes());
             head.extend(column.text_bytes.to_le_bytes());
+            head.extend(column.compressed_bytes.unwrap_or(0).to_le_bytes());
             for packing in [column.values, column.validity] {
                 head.extend(encode_packing(packing).into_iter().flat_map(u64::to_le_bytes));
             }
@@ -232,7 +236,7 @@ fn decode_column(
     (row_count, data_type): (u64, &DataType),
     words: [u64; (COLUMN_HEAD_BYTES / 8) as usize],
 ) -> Result<BlockColumn> {
-    let [kind, text_bytes, values @ .., validity, validity_base] = words;
+    let [kind, text_bytes, compressed_bytes, values @ .., validity, validity_base] = words;
     let cell_type = CellType::of(data_type)?;
     let is_nullable = kind >> 32;
     if kind as u32 != cell_type as u32 || is_nullable > 1 {
@@ -241,8 +245,21 @@ fn decode_column(
     if cell_type != CellType::String && text_bytes != 0 {
         return Err(wrong(&format!("column {number} has text")));
     }
-    let plain =
-        BlockColumn { cell_type, is_nullable: is_nullable == 1, text_bytes, values: None, validity: None };
+    if compressed_bytes != 0
+        && (compressed_bytes >= text_bytes || compressed_bytes < compressed_bytes_min(text_bytes))
+    {
+        return Err(wrong(&format!(
+            "column {number} has text that is not compressed so: text_bytes={text_bytes}, compressed_bytes={compressed_bytes}"
+        )));
+    }
+    let plain = BlockColumn {
+        cell_type,
+        is_nullable: is_nullable == 1,
+        text_bytes,
+        compressed_bytes: (compressed_bytes != 0).then_some(compressed_bytes),
+        values: None,
+        validity: None,
+    };
     let unknown = |what: &str, [kind, base]: [u64; 2]| {
         let base = base as i64;
         wrong(&format!(
@@ -284,7 +301,7 @@ fn place(
             values_bytes,
             validity_offset_bytes: add(validity_bytes)?,
             validity_bytes,
-            text_offset_bytes: add(column.text_bytes)?,
+            text_offset_bytes: add(column.compressed_bytes.unwrap_or(column.text_bytes))?,
         };
         placed.push((column, parts));
     }
@@ -297,160 +314,4 @@ pub(super) fn head_bytes(column_count: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::exchange::tests::Numbers;
-
-    fn types() -> Vec<DataType> {
-        vec![DataType::Int64, DataType::Text, DataType::Decimal { precision: 30, scale: 2 }]
-    }
-
-    fn layout(row_count: usize) -> BlockLayout {
-        let column = |data_type: &DataType, is_nullable, text_bytes| BlockColumn {
-            cell_type: CellType::of(data_type).unwrap(),
-            is_nullable,
-            text_bytes,
-            values: None,
-            validity: None,
-        };
-        let types = types();
-        let columns =
-            [column(&types[0], true, 0), column(&types[1], false, 1000), column(&types[2], true, 0)];
-        BlockLayout::new(row_count, &columns).unwrap()
-    }
-
-    #[test]
-    fn parts_follow_one_another_at_multiples_of_64() {
-        let layout = layout(100);
-        let parts: Vec<BlockParts> = layout.columns.iter().map(|(_, parts)| *parts).collect();
-        assert_eq!((layout.head_bytes(), parts[0].values_offset_bytes), (192, 192));
-        assert_eq!((parts[0].validity_offset_bytes, parts[0].text_offset_bytes), (1024, 1152));
-        assert_eq!((parts[1].values_offset_bytes, parts[1].values_bytes), (1152, 400));
-        assert_eq!((parts[1].text_offset_bytes, parts[2].values_offset_bytes), (1600, 2624));
-        assert_eq!(layout.bytes, 2624 + 1600 + 128);
-        assert_eq!(BlockLayout::new(usize::MAX, &[layout.columns[2].0]), None);
-    }
-
-    #[test]
-    fn a_head_says_where_everything_is_and_nothing_else_is_believed() {
-        let seed = 0xb10c;
-        let mut numbers = Numbers::new(seed);
-        let layout = layout(100);
-        let head = layout.encode_head();
-        assert_eq!(BlockLayout::decode_head(&head, layout.bytes, &types()).as_ref(), Ok(&layout));
-        assert!(BlockLayout::decode_head(&head, layout.bytes + 64, &types()).is_err());
-        assert!(BlockLayout::decode_head(&head, layout.bytes, &types()[..2]).is_err());
-        assert!(BlockLayout::decode_head(&head[..20], layout.bytes, &types()).is_err());
-        for attempt in 0..10_000 {
-            let mut head = head.clone();
-            for _ in 0..1 + numbers.below(3) {
-                let place = numbers.below(head.len() as u64) as usize;
-                head[place] = numbers.below(256) as u8;
-            }
-            match BlockLayout::decode_head(&head, layout.bytes, &types()) {
-                Err(error) => assert_eq!(error.kind, ErrorKind::Protocol, "seed {seed}, attempt {attempt}"),
-                // Fewer rows and more text may take as much.
-                Ok(read) => assert_eq!(read.bytes, layout.bytes, "seed {seed}, attempt {attempt}"),
-            }
-        }
-    }
-
-    fn distances(base: i64, width_bits: u64, cell_type: CellType) -> Option<Packing> {
-        Packing::new(PackedForm::Distances, base, width_bits, cell_type)
-    }
-
-    /// The same with packed values.
-    fn packed(row_count: usize, packings: [Option<(i64, u64)>; 3]) -> BlockLayout {
-        let mut columns: Vec<BlockColumn> =
-            layout(row_count).columns.iter().map(|(column, _)| *column).collect();
-        for (column, packing) in columns.iter_mut().zip(packings) {
-            column.values = packing.map(|(base, width)| distances(base, width, column.value_type()).unwrap());
-        }
-        columns[2].validity = distances(1, 0, CellType::Bool);
-        BlockLayout::new(row_count, &columns).unwrap()
-    }
-
-    #[test]
-    fn values_have_the_bytes_that_they_are_packed_to() {
-        let wide = layout(100);
-        assert_eq!(wide.bytes, wide.wide_bytes);
-        let packed = packed(100, [Some((i64::MIN, 5)), Some((3, 0)), Some((i64::MAX, 64))]);
-        assert_eq!(packed.wide_bytes, wide.bytes);
-        let bytes: Vec<u64> = packed.columns.iter().map(|(_, parts)| parts.values_bytes).collect();
-        // 500 bits in words of 32.
-        assert_eq!(bytes, [64, 0, 800]);
-        // A head, values, 100 flags, 1000 of text, and values without flags.
-        assert_eq!(packed.bytes, 192 + 64 + 128 + 1024 + 832);
-        let head = packed.encode_head();
-        assert_eq!(BlockLayout::decode_head(&head, packed.bytes, &types()), Ok(packed));
-    }
-
-    #[test]
-    fn a_block_of_distances_without_bits_has_no_more_rows_than_another_one() {
-        let one = |row_count| {
-            let column = layout(0).columns[0].0;
-            let values = distances(7, 0, CellType::Int64);
-            BlockLayout::new(row_count, &[BlockColumn { is_nullable: false, values, ..column }]).unwrap()
-        };
-        let most = one(504);
-        assert_eq!((most.bytes, most.wide_bytes), (64, 4096));
-        assert_eq!(most.check_wide(4096), Ok(()));
-        let many = one(u32::MAX as usize - 1);
-        assert_eq!(many.bytes, 64);
-        let error = many.check_wide(4096).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Protocol);
-        assert!(
-            error.message.contains("rows=4294967294, wide_bytes=34359738432, block_bytes_max=4096"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_head_whose_values_are_packed_otherwise_is_not_believed() {
-        let packed = packed(100, [Some((5, 2)), Some((0, 1)), Some((-5, 4))]);
-        let head = packed.encode_head();
-        // The words of a column's packing of values, or of validity, replaced.
-        let changed = |column: u64, word: u64, packing: [u64; 2]| {
-            let mut head = head.clone();
-            let start = (FIXED_HEAD_BYTES + column * COLUMN_HEAD_BYTES + 8 * word) as usize;
-            head[start..start + 8].copy_from_slice(&packing[0].to_le_bytes());
-            head[start + 8..start + 16].copy_from_slice(&packing[1].to_le_bytes());
-            // Whatever the block's bytes are, so that nothing else is wrong.
-            let of_bytes = |bytes: u64| BlockLayout::decode_head(&head, bytes, &types());
-            (0..10_000).step_by(64).map(of_bytes).find_map(Result::ok)
-        };
-        let distances = |width: u64, base: i64| [FORM_DISTANCES | width << 8, base as u64];
-        for width in 0..256 {
-            assert_eq!(changed(0, 2, distances(width, 5)).is_some(), width <= 64, "bigint of {width}");
-            assert_eq!(changed(1, 2, distances(width, 0)).is_some(), width <= 32, "length of {width}");
-            assert_eq!(changed(2, 2, distances(width, -5)).is_some(), width <= 64, "decimal of {width}");
-            assert_eq!(changed(0, 4, distances(width, 1)).is_some(), width <= 1, "validity of {width}");
-        }
-        // As they are they have no base and no bits, and there are no other forms.
-        assert!(changed(0, 2, [FORM_PLAIN, 0]).is_some() && changed(0, 2, [FORM_PLAIN, 1]).is_none());
-        assert!(changed(0, 2, [FORM_PLAIN | 1 << 8, 0]).is_none());
-        assert!((4..=255).all(|form| changed(0, 2, [form, 0]).is_none()));
-        // Runs are some, and no more than rows.
-        for count in [0, 1, 99, 100, 101, u64::from(u32::MAX)] {
-            let runs = |width: u64| [FORM_RUNS | width << 8 | count << 32, 5];
-            let is_count = (1..=100).contains(&count);
-            assert_eq!(changed(0, 2, runs(3)).is_some(), is_count, "{count} runs");
-            assert_eq!(changed(1, 2, runs(32)).is_some(), is_count, "{count} runs");
-            assert!(changed(1, 2, runs(33)).is_none(), "{count} runs");
-        }
-        // Deltas are of any integers, in any bits.
-        for width in 0..256 {
-            let deltas = [FORM_DELTAS | width << 8, i64::MIN as u64];
-            assert_eq!(changed(1, 2, deltas).is_some(), width <= 64, "deltas of {width}");
-        }
-        for form in [FORM_DISTANCES, FORM_DELTAS] {
-            assert!((16..64).all(|bit| changed(0, 2, [form | 1 << bit, 5]).is_none()));
-        }
-        assert!((16..32).all(|bit| changed(0, 2, [FORM_RUNS | 1 << 32 | 1 << bit, 5]).is_none()));
-        // A length is an integer, validity a bool, and what is not nullable has none.
-        assert!(changed(1, 2, distances(1, i64::from(i32::MAX))).is_some());
-        assert!(changed(1, 2, distances(1, i64::from(i32::MAX) + 1)).is_none());
-        assert!(changed(0, 4, distances(0, 2)).is_none());
-        assert!(changed(1, 4, distances(0, 1)).is_none());
-    }
-}
+mod tests;

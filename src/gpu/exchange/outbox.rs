@@ -266,6 +266,11 @@ impl OutboxProducer {
         self.exchange.link.is_slow()
     }
 
+    /// Whether it is known to be so slow that texts are worth compressing.
+    pub(super) fn link_is_very_slow(&self) -> bool {
+        self.exchange.link.is_very_slow()
+    }
+
     /// Whether any rank wants more. Whoever does not ask sends what nobody gets.
     pub fn is_wanted(&self) -> bool {
         self.exchange.outbox.lock().destinations.iter().any(|queue| !queue.is_closed)

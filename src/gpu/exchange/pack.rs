@@ -8,9 +8,9 @@
 //! A cell of a fixed width is read once and written once, in its block; a text's bytes too. Only the cells of texts are put in
 //! the order of destinations before, since how much text a block has is known by that order. A rank's own rows are in no block, and their
 //! texts stay where they are. If integers are to be packed ([`Narrowing`]), the cells of all columns are put into that order, and each
-//! block's are packed by themselves: they are read and written once more.
+//! block's are packed by themselves: they are read and written once more. Over links that are slower still texts are compressed, too.
 //!
-//! - `leaving.rs`: the columns of a chunk as they leave, and how they get into blocks
+//! - `leaving.rs`: the columns of a chunk as they leave, and how they get into blocks; `texts.rs`: texts
 //!
 //! Rows are collected before they get here: a chunk becomes a block or more for every destination, and small ones cost as
 //! many launches as large ones.
@@ -18,9 +18,10 @@
 //! Invariants: a row goes to the same rank whatever chunk it is in, and equal keys go together if their columns have equal cell types on
 //! both sides (cells of 64 and 128 bits hash differently). A producer that has blocks which it has not pushed does not wait for more.
 //!
-//! Deliberately absent: dictionaries, whose codes are cells by now; compression of text.
+//! Deliberately absent: dictionaries, whose codes are cells by now.
 
 mod leaving;
+mod texts;
 
 use std::ops::Range;
 
@@ -31,7 +32,8 @@ use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, block::
 use crate::{
     device::{Chunk, Column},
     operation::{
-        DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Packing, Queue, RowOwners,
+        CompressedText, DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Packing, Queue,
+        RowOwners,
     },
 };
 
@@ -67,6 +69,19 @@ struct Piece {
     text: Vec<Range<u64>>,
     /// How each column is packed; none if nothing is.
     packings: Vec<PiecePackings>,
+    /// The text of each text column, compressed where that is worth it; none if nothing is.
+    compressed: Vec<Option<CompressedText>>,
+}
+
+/// What is done to what leaves of a chunk, as far as it is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    /// Nothing.
+    Nothing,
+    /// Integers are packed.
+    Integers,
+    /// And texts are compressed.
+    IntegersAndTexts,
 }
 
 /// How what a block has of a column is packed; `None` where it is not.
@@ -137,20 +152,32 @@ impl OutboxProducer {
         let (owned, shares): (Vec<Share>, _) =
             shares.into_iter().partition(|(destination, _)| Some(*destination) == own);
         let owned = owned.into_iter().next().map(|(_, rows)| rows);
-        let leaving = LeavingChunk::new(queue, chunk, owners, self.narrows(chunk, &shares))?;
+        let compression = self.compression(chunk, &shares);
+        let leaving = match LeavingChunk::new(queue, chunk, owners.clone(), compression) {
+            // To put cells into an order takes memory for all of them.
+            Err(error) if error.kind == ErrorKind::OutOfMemory && compression != Compression::Nothing => {
+                LeavingChunk::new(queue, chunk, owners, Compression::Nothing)?
+            }
+            leaving => leaving?,
+        };
         let owned = leaving.send(queue, self, (shares, owned))?;
         Ok(owned.or_else(|| kept.cloned()))
     }
 
-    /// Whether what leaves of a chunk is to be packed. What this rank sends to itself, for want of memory, goes over no link.
-    fn narrows(&self, chunk: &Chunk, shares: &[Share]) -> bool {
+    /// What is to be done to what leaves of a chunk. What this rank sends to itself, for want of memory, goes over no link.
+    fn compression(&self, chunk: &Chunk, shares: &[Share]) -> Compression {
         let own = Destination::Rank(self.rank());
         let leaves = || shares.iter().any(|(destination, _)| *destination != own);
         let bytes = || chunk.row_count as u64 * chunk.columns.iter().map(cell_bytes).sum::<u64>();
         match self.narrowing() {
-            Narrowing::Never => false,
-            Narrowing::Always => true,
-            Narrowing::OverSlowLinks => self.link_is_slow() && leaves() && bytes() >= NARROWED_BYTES_MIN,
+            Narrowing::Always => Compression::IntegersAndTexts,
+            Narrowing::OverSlowLinks if self.link_is_slow() && leaves() && bytes() >= NARROWED_BYTES_MIN => {
+                match self.link_is_very_slow() {
+                    true => Compression::IntegersAndTexts,
+                    false => Compression::Integers,
+                }
+            }
+            Narrowing::OverSlowLinks | Narrowing::Never => Compression::Nothing,
         }
     }
 
@@ -211,6 +238,7 @@ impl LeavingChunk {
             }
             if cut.len() == pieces.len() {
                 self.measure_packings(queue, &mut pieces)?;
+                self.compress_texts(queue, &mut pieces)?;
                 return Ok(pieces);
             }
             ranges = cut;

@@ -50,13 +50,14 @@ pub struct ExchangeSpec {
     pub narrowing: Narrowing,
 }
 
-/// When integers are packed before they leave: to as few bits as the values of a block, what is between neighbours, or runs need.
+/// When what leaves is compressed: integers to as few bits as the values of a block, what is between neighbours, or runs need, texts by LZ4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrowing {
     /// Never: nothing is done for it.
     #[default]
     Never,
-    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]).
+    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]); texts where it is slower
+    /// still.
     OverSlowLinks,
     /// In every chunk.
     Always,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! blocks ─► their heads, downloaded at once ─► one layout for the rows of many ─► every part to its place in that, in one pass
-//!                                                                              ├─► what was packed unpacked, in another
+//!                                                                              ├─► what was packed unpacked, in another; texts decompressed
 //!                                                                              └─► cells of text by lengths
 //! ```
 //!
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
-    operation::{ByteRange, Packing, Queue, UnpackRange},
+    operation::{ByteRange, DecompressRange, Packing, Queue, UnpackRange},
 };
 
 impl ReceivedBlock {
@@ -94,6 +94,7 @@ fn unpack(blocks: Vec<(ReceivedBlock, BlockLayout)>, queue: &Queue, types: &[Dat
     let parts = ReadParts::of(&blocks, (&whole, memory.address()));
     queue.copy_ranges(&parts.copied)?;
     queue.unpack(&parts.packed)?;
+    queue.decompress_texts(&parts.compressed)?;
     drop(blocks);
     let column = |(data_type, (column, places)): (&DataType, &(BlockColumn, BlockParts))| {
         let values = part(places.values_offset_bytes, places.values_bytes);
@@ -143,6 +144,7 @@ fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) ->
             cell_type: CellType::of(data_type)?,
             is_nullable: of_blocks().any(|column| column.is_nullable),
             text_bytes: of_blocks().map(|column| column.text_bytes).sum(),
+            compressed_bytes: None,
             values: None,
             validity: None,
         })
@@ -155,6 +157,7 @@ fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) ->
 #[derive(Default)]
 struct ReadParts {
     packed: Vec<UnpackRange>,
+    compressed: Vec<DecompressRange>,
     copied: Vec<ByteRange>,
 }
 
@@ -181,11 +184,15 @@ impl ReadParts {
                     let validity = (parts.validity_offset_bytes, targets.validity_offset_bytes);
                     add(column.validity, validity, CellType::Bool);
                 }
-                read.copied.push(ByteRange {
-                    source: source_of(parts.text_offset_bytes),
-                    target: address_of(targets.text_offset_bytes + *first_text_bytes),
-                    bytes: column.text_bytes,
-                });
+                let source = source_of(parts.text_offset_bytes);
+                let target = address_of(targets.text_offset_bytes + *first_text_bytes);
+                let bytes = column.text_bytes;
+                match column.compressed_bytes {
+                    Some(source_bytes) => {
+                        read.compressed.push(DecompressRange { source, source_bytes, target, bytes });
+                    }
+                    None => read.copied.push(ByteRange { source, target, bytes }),
+                }
                 *first_text_bytes += column.text_bytes;
             }
             first_row += row_count;

@@ -215,7 +215,8 @@ fn bits_of(greatest: u64) -> u64 {
     u64::from(u64::BITS - greatest.leading_zeros())
 }
 
-fn is_worth(packed_bytes: u64, bytes: u64) -> bool {
+/// Whether so many bytes instead of others are worth a pass over them.
+pub fn is_worth(packed_bytes: u64, bytes: u64) -> bool {
     packed_bytes * WORTH.1 <= bytes * WORTH.0
 }
 

@@ -1,5 +1,6 @@
 //! Operations on the emulated device against plain loops over the same values.
 
+mod compression;
 mod deal;
 mod key_filters;
 mod packing;

@@ -13,11 +13,11 @@ use super::{
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
         AssignRangePartitions, CellRangeView, CollectRuns, ColumnView, CombineFlags, CompareTexts,
-        CopyRanges, CopyStrings, DealRows, EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys,
-        InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows, MeasureKeys, MeasureRanges,
-        MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts,
-        SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots, TestFilterKeys, TextGroups,
-        UnpackCells, UnpackedRange, WritePairs,
+        CompressTexts, CopyRanges, CopyStrings, DealRows, DecompressTexts, EncodeSortWords, FindEqualKeys,
+        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
+        MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows,
+        SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
+        TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -111,6 +111,14 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let cells = |range: &UnpackedRange| range.row_count * u64::from(range.cell_bytes);
             let ranges = ranges.iter().take(range_count as usize);
             ranges.map(|range| bits(range.row_count, range.width) + cells(range)).sum()
+        }
+        Kernel::CompressTexts => {
+            let CompressTexts { text_count, texts, .. } = read(arguments);
+            texts.iter().take(text_count as usize).map(|text| text.bytes).sum()
+        }
+        Kernel::DecompressTexts => {
+            let DecompressTexts { text_count, texts, .. } = read(arguments);
+            texts.iter().take(text_count as usize).map(|text| text.bytes + text.source_bytes).sum()
         }
         Kernel::HashKeys => {
             let HashKeys { keys, row_count, .. } = read(arguments);

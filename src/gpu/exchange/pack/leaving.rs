@@ -3,7 +3,8 @@
 //! ```text
 //! cells ────────────┬─────────────────────────────────────────────► values of a block
 //! texts ─► lengths ─┴─► in the order in which they leave ─► packed ─┘
-//!      └─► bytes ─────────────────────────────────────────────────► text of a block
+//!      └─► bytes ──────────────────┬──────────────────────────────► text of a block
+//!                                  └─► compressed in pieces ──────┘
 //! ```
 //!
 //! Cells that are not packed are dealt straight into their blocks. Those that are packed are put into the order in which they leave before: each
@@ -15,7 +16,7 @@ use std::ops::Range;
 
 use pystachio_plan::{DataType, Error, Result};
 
-use super::{FilledBlock, Piece, PiecePackings, Share, cell_bytes};
+use super::{Compression, FilledBlock, Piece, PiecePackings, Share, cell_bytes};
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
     exchange::{
@@ -44,12 +45,12 @@ impl OwnedRows {
 
 /// Parts of one piece of memory, one after another.
 #[derive(Default)]
-struct Places {
-    end: u64,
+pub(super) struct Places {
+    pub(super) end: u64,
 }
 
 impl Places {
-    fn next(&mut self, bytes: u64) -> u64 {
+    pub(super) fn next(&mut self, bytes: u64) -> u64 {
         let start = self.end;
         self.end = (start + bytes).next_multiple_of(BLOCK_ALIGNMENT);
         start
@@ -80,8 +81,7 @@ pub(super) struct LeavingChunk {
     /// Whose rows are whose, where they are dealt straight into blocks; otherwise columns are in the order in which rows leave.
     owners: Option<RowOwners>,
     columns: Vec<LeavingColumn>,
-    /// Whether what leaves is packed as far as that is worth it.
-    is_packed: bool,
+    pub(super) compression: Compression,
 }
 
 /// A column as it leaves.
@@ -92,9 +92,9 @@ struct LeavingColumn {
 }
 
 /// A text column in the order in which its rows leave.
-struct LeavingText {
-    column: Column,
-    measured: MeasuredText,
+pub(super) struct LeavingText {
+    pub(super) column: Column,
+    pub(super) measured: MeasuredText,
 }
 
 impl LeavingColumn {
@@ -150,8 +150,9 @@ impl LeavingChunk {
         queue: &Queue,
         chunk: &Chunk,
         owners: Option<RowOwners>,
-        is_packed: bool,
+        compression: Compression,
     ) -> Result<Self> {
+        let is_packed = compression != Compression::Nothing;
         let is_ordered = |column: &Column| is_packed || is_text(column);
         let columns: Vec<&Column> = chunk.columns.iter().filter(|column| is_ordered(column)).collect();
         let ordered = match &owners {
@@ -171,7 +172,7 @@ impl LeavingChunk {
         };
         let columns = chunk.columns.iter().map(leaving).collect::<Result<_>>()?;
         let owners = owners.filter(|_| !is_packed);
-        Ok(Self { chunk: chunk.clone(), owners, columns, is_packed })
+        Ok(Self { chunk: chunk.clone(), owners, columns, compression })
     }
 
     /// Finds out how each piece is packed best, if it is to be; waits then.
@@ -180,7 +181,7 @@ impl LeavingChunk {
     ///
     /// As of [`Queue`].
     pub(super) fn measure_packings(&self, queue: &Queue, pieces: &mut [Piece]) -> Result<()> {
-        if !self.is_packed {
+        if self.compression == Compression::Nothing {
             return Ok(());
         }
         let ranges = |piece: &Piece| self.columns.iter().map(|column| column.ranges(&piece.rows)).collect();
@@ -203,7 +204,7 @@ impl LeavingChunk {
     }
 
     /// Its columns of text.
-    fn texts(&self) -> impl Iterator<Item = &LeavingText> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &LeavingText> {
         self.columns.iter().filter_map(|column| column.text.as_ref())
     }
 
@@ -216,6 +217,7 @@ impl LeavingChunk {
                 rows: rows.clone(),
                 text: Vec::new(),
                 packings: Vec::new(),
+                compressed: Vec::new(),
             })
             .collect();
         let rows: Vec<usize> = ranges.iter().flat_map(|(_, rows)| [rows.start, rows.end]).collect();
@@ -231,6 +233,7 @@ impl LeavingChunk {
     /// Where the rows of a piece lie in its block; `None` for more bytes than can be counted.
     pub(super) fn layout(&self, piece: &Piece) -> Option<BlockLayout> {
         let (mut text, mut packings) = (piece.text.iter(), piece.packings.iter());
+        let mut compressed = piece.compressed.iter();
         let column = |(column, leaving): (&Column, &LeavingColumn)| {
             let PiecePackings { values, validity } = packings.next().copied().unwrap_or_default();
             BlockColumn {
@@ -239,6 +242,10 @@ impl LeavingChunk {
                 text_bytes: match leaving.text {
                     Some(_) => text.next().map_or(0, |range| range.end - range.start),
                     None => 0,
+                },
+                compressed_bytes: match leaving.text {
+                    Some(_) => compressed.next().and_then(|text| Some(text.as_ref()?.bytes())),
+                    None => None,
                 },
                 values,
                 validity,
@@ -294,7 +301,7 @@ impl LeavingChunk {
                     written.add(block, column, (packed, parts));
                 }
             }
-            self.copy_texts(queue, block)?;
+            self.copy_texts(queue, block, &mut written.copied)?;
         }
         if let Some(owners) = &self.owners {
             self.deal(queue, owners, (filled, owned))?;
@@ -331,22 +338,6 @@ impl LeavingChunk {
             address: block.address(),
             parts: self.columns.iter().zip(&layout.columns).filter_map(part).collect(),
         }
-    }
-
-    /// Copies the texts of a piece, but for their lengths and validity.
-    fn copy_texts(
-        &self,
-        queue: &Queue,
-        FilledBlock { piece, layout, block }: &FilledBlock<'_>,
-    ) -> Result<()> {
-        let columns = layout.columns.iter().filter(|(column, _)| column.cell_type == CellType::String);
-        for ((LeavingText { column, measured }, text), (_, parts)) in
-            self.texts().zip(&piece.text).zip(columns)
-        {
-            let target = block.address() + parts.text_offset_bytes;
-            queue.copy_text_of(column, measured, piece.rows.clone(), text.start, target)?;
-        }
-        Ok(())
     }
 }
 

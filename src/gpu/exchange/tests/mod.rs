@@ -3,12 +3,13 @@
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
-//! - `narrowing.rs`: rows that leave narrowed
+//! - `narrowing.rs`, `compressing.rs`: rows that leave packed, and texts that leave compressed
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets
 //! - `warm_up.rs`: what ranks do before their first query
 
+mod compressing;
 mod failures;
 mod faulty;
 mod groups;

@@ -269,3 +269,70 @@ pub struct UnpackCells {
     pub ranges: [UnpackedRange; PACKED_RANGES_MAX],
 }
 const _: () = assert!(size_of::<UnpackCells>() == 3080);
+
+/// Bytes of text that are compressed by themselves: a piece.
+pub const TEXT_PIECE_BYTES: u64 = 65536;
+/// Texts of one launch.
+pub const COMPRESSED_TEXTS_MAX: usize = 64;
+
+/// Text that is compressed.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct TextRange {
+    /// The text, at a multiple of 4.
+    pub text: u64,
+    /// Its bytes, more than 0.
+    pub bytes: u64,
+    /// [`TEXT_PIECE_BYTES`] for the LZ4 block of each piece.
+    pub slots: u64,
+    /// The bytes of each, `u32`: as many as the piece has if it is not shorter, and the slot tells nothing then.
+    pub sizes: u64,
+    /// Pieces of the texts before.
+    pub first_piece: u64,
+}
+const _: () = assert!(size_of::<TextRange>() == 40);
+
+/// Arguments of `compress_texts`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompressTexts {
+    /// Texts.
+    pub text_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is compressed.
+    pub texts: [TextRange; COMPRESSED_TEXTS_MAX],
+}
+const _: () = assert!(size_of::<CompressTexts>() == 2568);
+
+/// Text that was compressed: where each piece ends behind these numbers, and the pieces.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompressedTextView {
+    /// `u32` ends, then bytes.
+    pub source: u64,
+    /// Bytes of both, those of the ends at least.
+    pub source_bytes: u64,
+    /// Where the text goes.
+    pub target: u64,
+    /// Its bytes, more than 0.
+    pub bytes: u64,
+    /// Pieces of the texts before.
+    pub first_piece: u64,
+}
+const _: () = assert!(size_of::<CompressedTextView>() == 40);
+
+/// Arguments of `decompress_texts`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct DecompressTexts {
+    /// A `u32` that is set to 1 if a piece is not what it is to be.
+    pub refused: u64,
+    /// Texts.
+    pub text_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is decompressed.
+    pub texts: [CompressedTextView; COMPRESSED_TEXTS_MAX],
+}
+const _: () = assert!(size_of::<DecompressTexts>() == 2576);
