@@ -86,70 +86,154 @@ typedef struct DealRows {
 } DealRows;
 static_assert(sizeof(DealRows) == 3048, "DealRows has 3048 bytes");
 
-// Columns of one launch of measure_bounds, and of narrow_cells.
-#define FRAMED_COLUMNS_MAX 16
+// Rows that a block of the kernels of pack_cells.cu handles, and those that a warp does: a miniblock.
+#define PACK_TILE_ROWS 1024
+#define MINIBLOCK_ROWS 128
+// Ranges of one launch of them.
+#define PACKED_RANGES_MAX 48
 
-// Between which values the integers of a column lie.
-typedef struct ValueBounds {
+// How the values of a range are packed.
+enum PackedForm {
+    FORM_DISTANCES = 1, // from a base
+    FORM_DELTAS = 2,    // from the value before, less a base: but for the first of each miniblock, which are written as they are
+    FORM_RUNS = 3,      // of each run, from a base, and the row that it starts with
+};
+
+// Rows of a column of bool or integers that follow one another.
+typedef struct CellRange {
+    uint64_t cells;
+    uint64_t validity;   // uint8_t [row_count], or 0 if no row is NULL
+    uint64_t row_count;  // more than 0
+    uint64_t first_tile; // tiles of the ranges before
+    uint32_t cell_bytes;
+    uint32_t reserved;
+} CellRange;
+static_assert(sizeof(CellRange) == 40, "CellRange has 40 bytes");
+
+// Between which values those of a range lie. NULLs have none.
+typedef struct RangeBounds {
     int64_t least;    // of no value, the greatest int64_t
     int64_t greatest; // of no value, the least int64_t
-    uint64_t beyond;  // 1 if a value has more than 64 bits; the others tell nothing then
-} ValueBounds;
-static_assert(sizeof(ValueBounds) == 24, "ValueBounds has 24 bytes");
+    // The same of what is between a value and the one before it in its miniblock, modulo 2^64. A NULL has the value before it.
+    int64_t least_delta;
+    int64_t greatest_delta;
+    uint64_t beyond;    // 1 if a value has more than 64 bits; the others tell nothing then
+    uint64_t run_count; // as of count_runs
+} RangeBounds;
+static_assert(sizeof(RangeBounds) == 48, "RangeBounds has 48 bytes");
 
-// measure_bounds
-typedef struct MeasureBounds {
-    uint64_t bounds; // ValueBounds [column_count], of no value before
-    uint64_t row_count;
-    uint32_t column_count;
+// measure_ranges
+typedef struct MeasureRanges {
+    uint64_t bounds; // RangeBounds [range_count], of no value before
+    uint32_t range_count;
     uint32_t reserved;
-    ColumnView columns[FRAMED_COLUMNS_MAX]; // bool and integers
-} MeasureBounds;
-static_assert(sizeof(MeasureBounds) == 408, "MeasureBounds has 408 bytes");
+    CellRange ranges[PACKED_RANGES_MAX];
+} MeasureRanges;
+static_assert(sizeof(MeasureRanges) == 1936, "MeasureRanges has 1936 bytes");
 
-// A column of which each value is at least `base`, and less than 256 ^ width more.
-typedef struct NarrowedColumn {
-    ColumnView source; // bool and integers
-    uint64_t values;   // [row_count * width]
+// A range of which each value, or delta, is at least `base`, and less than 2 ^ width more.
+typedef struct PackedRange {
+    CellRange source;
+    uint64_t bits;   // uint32_t [ceil(row_count * width / 32)]
+    uint64_t firsts; // of deltas: int64_t [ceil(row_count / MINIBLOCK_ROWS)]
     int64_t base;
-    uint32_t width;    // 1, 2, 4 or 8
+    uint32_t width;  // 0 to 64
+    uint32_t form;
+} PackedRange;
+static_assert(sizeof(PackedRange) == 72, "PackedRange has 72 bytes");
+
+// pack_cells
+typedef struct PackCells {
+    uint32_t range_count;
     uint32_t reserved;
-} NarrowedColumn;
-static_assert(sizeof(NarrowedColumn) == 48, "NarrowedColumn has 48 bytes");
+    PackedRange ranges[PACKED_RANGES_MAX];
+} PackCells;
+static_assert(sizeof(PackCells) == 3464, "PackCells has 3464 bytes");
 
-// narrow_cells
-typedef struct NarrowCells {
-    uint64_t row_count;
-    uint32_t column_count;
+// A range as runs: rows that follow one another in a tile and have one value. A NULL is in the run before it.
+typedef struct RunRange {
+    CellRange source;
+    uint64_t values; // int64_t [runs of the range]
+    uint64_t starts; // uint64_t [runs of the range]: the first row of each
+    int64_t base;    // the value of a run of NULLs alone
+} RunRange;
+static_assert(sizeof(RunRange) == 64, "RunRange has 64 bytes");
+
+// count_runs, collect_runs
+typedef struct CollectRuns {
+    uint64_t counts;  // uint32_t [tiles]: runs of each, written by count_runs
+    uint64_t offsets; // uint64_t [tiles]: their exclusive sums, read by collect_runs
+    uint32_t range_count;
     uint32_t reserved;
-    NarrowedColumn columns[FRAMED_COLUMNS_MAX];
-} NarrowCells;
-static_assert(sizeof(NarrowCells) == 784, "NarrowCells has 784 bytes");
+    RunRange ranges[PACKED_RANGES_MAX];
+} CollectRuns;
+static_assert(sizeof(CollectRuns) == 3096, "CollectRuns has 3096 bytes");
 
-// Rows that a block of widen_cells handles.
-#define WIDEN_TILE_ROWS 4096
-// Ranges of one launch.
-#define WIDENED_RANGES_MAX 64
-
-// Rows of a column whose cells are made of distances from a base.
-typedef struct WidenedRange {
-    uint64_t source;     // [row_count * width]
-    uint64_t target;     // [row_count * cell_bytes]
+// Rows whose cells are made of what pack_cells has written.
+typedef struct UnpackedRange {
+    uint64_t bits;       // uint32_t [ceil(row_count * width / 32)], of runs [ceil(run_count * width / 32)]
+    uint64_t marks;      // of deltas: int64_t [ceil(row_count / MINIBLOCK_ROWS)]; of runs: uint32_t [ceil(run_count * start_width / 32)]
+    uint64_t cells;      // [row_count * cell_bytes]
     uint64_t row_count;  // more than 0
     uint64_t first_tile; // tiles of the ranges before
     int64_t base;
-    uint32_t width;      // 0, 1, 2, 4 or 8: of 0 nothing is read
+    uint32_t width;      // 0 to 64: of 0 nothing is read
     uint32_t cell_bytes;
-} WidenedRange;
-static_assert(sizeof(WidenedRange) == 48, "WidenedRange has 48 bytes");
+    uint16_t form;
+    uint16_t start_width; // of the first row of a run
+    uint32_t run_count;   // of runs, more than 0
+} UnpackedRange;
+static_assert(sizeof(UnpackedRange) == 64, "UnpackedRange has 64 bytes");
 
-// widen_cells
-typedef struct WidenCells {
+// unpack_cells
+typedef struct UnpackCells {
     uint32_t range_count;
     uint32_t reserved;
-    WidenedRange ranges[WIDENED_RANGES_MAX];
-} WidenCells;
-static_assert(sizeof(WidenCells) == 3080, "WidenCells has 3080 bytes");
+    UnpackedRange ranges[PACKED_RANGES_MAX];
+} UnpackCells;
+static_assert(sizeof(UnpackCells) == 3080, "UnpackCells has 3080 bytes");
+
+// Bytes of text that are compressed by themselves: a piece.
+#define TEXT_PIECE_BYTES 65536
+// Texts of one launch.
+#define COMPRESSED_TEXTS_MAX 64
+
+// Text that is compressed.
+typedef struct TextRange {
+    uint64_t text;        // uint8_t [bytes], at a multiple of 4
+    uint64_t bytes;       // more than 0
+    uint64_t slots;       // uint8_t [pieces * TEXT_PIECE_BYTES]: the LZ4 block of each piece
+    uint64_t sizes;       // uint32_t [pieces]: its bytes; as many as the piece has if it is not shorter, and the slot tells nothing then
+    uint64_t first_piece; // pieces of the texts before
+} TextRange;
+static_assert(sizeof(TextRange) == 40, "TextRange has 40 bytes");
+
+// compress_texts
+typedef struct CompressTexts {
+    uint32_t text_count;
+    uint32_t reserved;
+    TextRange texts[COMPRESSED_TEXTS_MAX];
+} CompressTexts;
+static_assert(sizeof(CompressTexts) == 2568, "CompressTexts has 2568 bytes");
+
+// Text that was compressed: where each piece ends behind these numbers, and the pieces. One of as many bytes as it has text is text.
+typedef struct CompressedText {
+    uint64_t source;       // uint32_t [pieces], then uint8_t: nothing is believed of them
+    uint64_t source_bytes; // those of the numbers at least
+    uint64_t target;       // uint8_t [bytes]
+    uint64_t bytes;        // more than 0
+    uint64_t first_piece;  // pieces of the texts before
+} CompressedText;
+static_assert(sizeof(CompressedText) == 40, "CompressedText has 40 bytes");
+
+// decompress_texts
+typedef struct DecompressTexts {
+    uint64_t refused; // uint32_t: set to 1 if a piece is not what it is to be
+    uint32_t text_count;
+    uint32_t reserved;
+    CompressedText texts[COMPRESSED_TEXTS_MAX];
+} DecompressTexts;
+static_assert(sizeof(DecompressTexts) == 2576, "DecompressTexts has 2576 bytes");
 
 // move_strings
 typedef struct MoveStrings {

@@ -22,9 +22,13 @@
     X(assign_range_partitions, AssignRangePartitions, BLOCK_THREADS) \
     X(assign_owners, AssignOwners, BLOCK_THREADS) \
     X(deal_rows, DealRows, BLOCK_THREADS) \
-    X(measure_bounds, MeasureBounds, BLOCK_THREADS) \
-    X(narrow_cells, NarrowCells, BLOCK_THREADS) \
-    X(widen_cells, WidenCells, BLOCK_THREADS) \
+    X(measure_ranges, MeasureRanges, BLOCK_THREADS) \
+    X(count_runs, CollectRuns, BLOCK_THREADS) \
+    X(collect_runs, CollectRuns, BLOCK_THREADS) \
+    X(pack_cells, PackCells, BLOCK_THREADS) \
+    X(unpack_cells, UnpackCells, BLOCK_THREADS) \
+    X(compress_texts, CompressTexts, 32) \
+    X(decompress_texts, DecompressTexts, BLOCK_THREADS) \
     X(hash_keys, HashKeys, BLOCK_THREADS) \
     X(measure_keys, MeasureKeys, BLOCK_THREADS) \
     X(insert_build_rows, InsertBuildRows, BLOCK_THREADS) \

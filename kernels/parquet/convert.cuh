@@ -1,7 +1,7 @@
 // Values of a page into cells.
 #pragma once
 
-#include "bits.cuh"
+#include "../common/bits.cuh"
 #include "page.cuh"
 #include "text.cuh"
 

@@ -20,7 +20,7 @@
 #include "../abi/parquet.h"
 #include "../abi/status.h"
 #include "../common/block.cuh"
-#include "bits.cuh"
+#include "../common/bits.cuh"
 
 // No element of either format is shorter than two bytes.
 #define ELEMENTS_MAX (BLOCK_THREADS / 2)

@@ -6,7 +6,7 @@
 // Source: Parquet's Encodings.md, "Delta encoding".
 #pragma once
 
-#include "bits.cuh"
+#include "../common/bits.cuh"
 #include "page.cuh"
 
 // Miniblocks of a block; writers have 4 or 8.

@@ -6,7 +6,7 @@
 //          not ASCII (a length of more than 127 counts as one).
 // Status:  ERROR_PAGE if a string ends after the page.
 // Traffic: the page's bytes read once, 8 B written a value. The walk costs one load from shared memory a value.
-#include "bits.cuh"
+#include "../common/bits.cuh"
 #include "page.cuh"
 
 #define WINDOW_WORDS 512

@@ -5,7 +5,7 @@
 #include "../abi/status.h"
 #include "../common/int256.cuh"
 #include "../common/whole_cell.cuh"
-#include "bits.cuh"
+#include "../common/bits.cuh"
 
 DEVICE const EncodedPage &page_at(const DecodePages &args, uint32_t number) {
     return ((const EncodedPage *)args.pages)[number];

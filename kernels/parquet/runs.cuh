@@ -8,7 +8,7 @@
 // and not as there are bytes.
 #pragma once
 
-#include "bits.cuh"
+#include "../common/bits.cuh"
 #include "page.cuh"
 
 // Headers are numbers of at most 32 bits.

@@ -1,7 +1,7 @@
 // Text: whether it is UTF-8, and how many characters it has.
 #pragma once
 
-#include "bits.cuh"
+#include "../common/bits.cuh"
 
 // Bytes of the character that starts here, or 0 if none does. The ranges of the second byte leave out overlong forms,
 // surrogates and what lies beyond U+10FFFF.

@@ -311,8 +311,8 @@ pub fn define() {
     define_exchange_counts();
     GucRegistry::define_enum_guc(
         c"pystachio.gpu_exchange_compression",
-        c"Narrows integers, dates, times, decimals and lengths of text before they go to other ranks.",
-        c"auto: where the link between ranks was measured and is slow; on: always; off: never. Results are the same.",
+        c"Compresses rows before they go to other ranks: integers, dates, times and decimals to few bits, texts by LZ4.",
+        c"auto: where the link between ranks was measured and is slow, texts where it is very slow; on: always; off: never. Results are the same.",
         &GPU_EXCHANGE_COMPRESSION,
         GucContext::Userset,
         GucFlags::EXPLAIN,

@@ -57,9 +57,7 @@ pub use distribute::{
     RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
 };
 pub use error::{Error, ErrorKind, Result};
-pub use exchange::{
-    ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy,
-};
+pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy};
 pub use explain::{PlanFacts, expression_text, plan_lines};
 pub use expression::{CaseBranch, Expression, ExpressionSize};
 pub use failure::{call_could_fail, could_fail};

@@ -279,8 +279,8 @@ pub enum TwoLevelExchange {
     Off,
 }
 
-/// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text are narrowed to as few bytes
-/// as their values allow.
+/// When blocks of rows are compressed before they leave a rank: integers, dates, times, decimals and lengths of text to as few bits as their values
+/// allow, texts by LZ4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ExchangeCompression {
     /// Where the link to other ranks was measured and is so slow that it pays. Each rank decides by itself.

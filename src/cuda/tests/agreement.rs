@@ -13,10 +13,10 @@ use arrow::array::RecordBatch;
 use pystachio_files::{FileCatalog, chunk_range, file_type};
 use pystachio_gpu::{
     decode::{EncodedColumnChunk, check_column, decode_column_chunk},
-    device::{Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
+    device::{Buffer, CellType, Chunk, Column, DeviceMemory, EmulatedPlatform, Platform},
     operation::{
-        Accumulation, Accumulator, ProbeMode, Queue, SortColumn, SumWidth, WidenRange, column_schema,
-        to_arrow,
+        Accumulation, Accumulator, CellRange, DecompressRange, PackRange, PackedColumn, ProbeMode, Queue,
+        SortColumn, SumWidth, UnpackRange, column_schema, to_arrow,
     },
     program::{Filter, Program},
 };
@@ -68,25 +68,58 @@ fn sums(queue: &Queue, keys: &[Column], column: &Column, row_count: usize) -> Re
     batch(queue, sorted, grouping.group_count)
 }
 
-/// A column that was narrowed and widened again, if it can be, and whether its values are those that it had.
-fn narrowed(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, bool) {
+/// A column that was packed and unpacked again, if that is worth it, and whether its values are those that it had.
+fn repacked(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, bool) {
     let as_it_was = batch(queue, vec![column.clone()], row_count);
-    let Some(frame) = queue.measure_frames(&[column], row_count).expect("frames")[0] else {
-        return (as_it_was, true);
-    };
-    let distances = queue.narrow(&[(column, frame)], row_count).expect("distances").remove(0);
-    let cells = queue.memory().allocate(column.values.bytes(), queue.stream()).expect("memory");
-    let range = WidenRange {
-        source: distances.as_ref().map_or(0, |distances| distances.values.address()),
-        target: cells.address(),
+    let source = CellRange {
+        cells: column.values.address(),
+        validity: column.validity.as_ref().map(Buffer::address),
         row_count: row_count as u64,
-        frame,
         cell_type: column.cell_type,
     };
-    queue.widen(&[range]).expect("cells");
-    let widened = batch(queue, vec![Column { values: cells, ..column.clone() }], row_count);
-    let is_same = widened == as_it_was;
-    (widened, is_same)
+    let Some(packing) = queue.measure_packings(&[source]).expect("a packing")[0] else {
+        return (as_it_was, true);
+    };
+    let memory = |bytes| queue.memory().allocate(bytes, queue.stream()).expect("memory");
+    let (words, cells) = (memory(packing.bytes(source.row_count)), memory(column.values.bytes()));
+    queue.pack(&[PackRange { source, packing, target: words.address() }]).expect("words");
+    let range = UnpackRange {
+        source: words.address(),
+        packing,
+        target: cells.address(),
+        row_count: source.row_count,
+        cell_type: column.cell_type,
+    };
+    queue.unpack(&[range]).expect("cells");
+    let unpacked = batch(queue, vec![Column { values: cells, ..column.clone() }], row_count);
+    let is_same = unpacked == as_it_was;
+    (unpacked, is_same)
+}
+
+/// A text column that was compressed and decompressed again, and whether its texts are those that it had.
+fn recompressed(queue: &Queue, column: &Column, row_count: usize) -> (RecordBatch, bool) {
+    let as_it_was = batch(queue, vec![column.clone()], row_count);
+    let PackedColumn { column, text, .. } = queue.pack_column(column, row_count).expect("packed text");
+    if text.total_bytes == 0 {
+        return (as_it_was, true);
+    }
+    let whole = text.bytes.slice(0, text.total_bytes);
+    let compressed = queue.compress_texts(std::slice::from_ref(&whole)).expect("compressed text").remove(0);
+    let memory = |bytes| queue.memory().allocate(bytes, queue.stream()).expect("memory");
+    let (source, target) = (memory(compressed.bytes()), memory(text.total_bytes));
+    queue.memory().upload_to(&compressed.ends(), source.address(), queue.stream()).expect("ends");
+    queue.copy_ranges(&compressed.copies(source.address()).collect::<Vec<_>>()).expect("pieces");
+    let range = DecompressRange {
+        source: source.address(),
+        source_bytes: compressed.bytes(),
+        target: target.address(),
+        bytes: text.total_bytes,
+    };
+    queue.decompress_texts(&[range]).expect("text");
+    queue.move_strings(&column.values, 0..row_count, whole.address(), target.address()).expect("cells");
+    let decompressed = batch(queue, vec![Column { strings: vec![target], ..column }], row_count);
+    let is_same = decompressed == as_it_was;
+    (decompressed, is_same)
 }
 
 fn parquet_files() -> Vec<PathBuf> {
@@ -247,12 +280,22 @@ fn operations_agree_over_every_type() {
             let keys = |column: &Column| [column.clone()];
             check("sums of groups", each(&|queue, column| sums(queue, &keys(column), column, rows)));
         }
+        if decoded.columns[0].cell_type == CellType::String {
+            check(
+                "compressed and decompressed",
+                each(&|queue, column| {
+                    let (decompressed, is_same) = recompressed(queue, column, rows);
+                    assert!(is_same, "{}: compressed and decompressed", decoded.name);
+                    decompressed
+                }),
+            );
+        }
         check(
-            "narrowed and widened",
+            "packed and unpacked",
             each(&|queue, column| {
-                let (widened, is_same) = narrowed(queue, column, rows);
-                assert!(is_same, "{}: narrowed and widened", decoded.name);
-                widened
+                let (unpacked, is_same) = repacked(queue, column, rows);
+                assert!(is_same, "{}: packed and unpacked", decoded.name);
+                unpacked
             }),
         );
         check(

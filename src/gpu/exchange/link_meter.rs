@@ -28,11 +28,17 @@ const WINDOW_TIME_MIN: Duration = Duration::from_millis(5);
 const WINDOWS_MIN: u32 = 8;
 /// A link that moves fewer bytes a second each way is slow.
 ///
-/// To narrow a cell of 8 bytes to 4 it is read twice and written once here, and read and written once there: with the distances some 40 bytes
-/// of a GPU's memory, where 32 are moved without narrowing. At 2 TB/s those 8 more are 4 ps, and the passes of their own at worst 20 ps. A link saves
-/// 4 bytes: 16 ps at 250 GB/s, where nothing is gained, and 80 at 50 GB/s, four times what it costs. Links between GPUs of one host measured
+/// To pack a cell of 8 bytes to 4 it is read three times and written once here, and 4 bytes are read and 8 written there: with what is packed some
+/// 48 bytes of a GPU's memory, where 32 are moved as they are. At 2 TB/s those 16 more are 8 ps, and the passes of their own at worst 24 ps. A link saves
+/// 4 bytes: 16 ps at 250 GB/s, where nothing is gained, and 80 at 50 GB/s, three times what it costs. Links between GPUs of one host measured
 /// 160 to 360 GB/s, those through memory of the host and networks of 200 Gbit/s 23: none lies near.
 const SLOW_BYTES_PER_S: f64 = 50e9;
+/// A link that moves fewer bytes a second each way is so slow that texts are compressed for it.
+///
+/// A warp compresses a piece of 64 KB by itself, some ten bytes in a few hundred cycles: of all multiprocessors together 20 to 50 GB/s, and as
+/// much to decompress. Text becomes half of what it was, so that a link of 10 GB/s saves 50 ps a byte, what compressing it takes at 20 GB/s. It was
+/// not measured on a GPU yet.
+const VERY_SLOW_BYTES_PER_S: f64 = 10e9;
 
 /// A rank's measurements since it was connected.
 #[derive(Debug, Default)]
@@ -84,7 +90,16 @@ impl LinkMeter {
 
     /// Whether the link is known to be slow.
     pub fn is_slow(&self) -> bool {
-        self.bytes_per_s().is_some_and(|bytes_per_s| bytes_per_s < SLOW_BYTES_PER_S)
+        self.is_below(SLOW_BYTES_PER_S)
+    }
+
+    /// Whether it is known to be so slow that texts are worth compressing.
+    pub fn is_very_slow(&self) -> bool {
+        self.is_below(VERY_SLOW_BYTES_PER_S)
+    }
+
+    fn is_below(&self, bytes_per_s: f64) -> bool {
+        self.bytes_per_s().is_some_and(|measured| measured < bytes_per_s)
     }
 }
 
@@ -98,8 +113,10 @@ mod tests {
     fn what_is_known_of_a_link_from_the_beginning_counts_at_once() {
         let meter = LinkMeter::default();
         assert!(!meter.is_slow());
+        meter.know(5e9);
+        assert!(meter.is_slow() && meter.is_very_slow());
         meter.know(20e9);
-        assert!(meter.is_slow());
+        assert!(meter.is_slow() && !meter.is_very_slow());
         meter.know(120e9);
         assert_eq!((meter.is_slow(), meter.bytes_per_s()), (false, Some(120e9)));
     }

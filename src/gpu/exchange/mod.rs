@@ -17,7 +17,7 @@
 //! - `reach.rs`: which ranks a rank sends to, where an exchange is between hosts or within them
 //! - `region.rs`: the memory that blocks are in
 //! - `block.rs`, `pack.rs`, `unpack.rs`: how rows lie in a block, and how they come there and back; `link_meter.rs`: whether the link is slow, so
-//!   that it pays to narrow them
+//!   that it pays to pack them
 //!
 //! A round: every rank tells what each open exchange has ready for whom, how much room it has, which have ended and which queries
 //! it gives up. From that table every rank knows which blocks move, without another word, and begins those transfers. While they are on

@@ -81,7 +81,7 @@ struct PushedBlock {
 /// A block that is on its way out.
 pub(super) struct PackedBlock {
     pub(super) memory: RegionBlock,
-    /// The bytes that it would have without narrowing.
+    /// The bytes that it would have without packing.
     pub(super) wide_bytes: u64,
 }
 
@@ -268,7 +268,7 @@ impl OutboxProducer {
         self.exchange.outbox.block_bytes_max()
     }
 
-    /// When what leaves is narrowed.
+    /// When what leaves is packed.
     pub(super) fn narrowing(&self) -> Narrowing {
         self.exchange.narrowing
     }
@@ -276,6 +276,11 @@ impl OutboxProducer {
     /// Whether the link to other ranks is known to be slow.
     pub(super) fn link_is_slow(&self) -> bool {
         self.exchange.link.is_slow()
+    }
+
+    /// Whether it is known to be so slow that texts are worth compressing.
+    pub(super) fn link_is_very_slow(&self) -> bool {
+        self.exchange.link.is_very_slow()
     }
 
     /// Whether any rank that is reached wants more. Whoever does not ask sends what nobody gets.
@@ -400,7 +405,7 @@ impl OutgoingBlock {
         Self { block: Some(PackedBlock { memory, wide_bytes }), exchange, stream }
     }
 
-    /// The same, whose content would have so many bytes if nothing in it were narrowed. Otherwise that is as many as it has.
+    /// The same, whose content would have so many bytes if nothing in it were packed. Otherwise that is as many as it has.
     pub fn of_wide_bytes(mut self, wide_bytes: u64) -> Self {
         if let Some(block) = &mut self.block {
             block.wide_bytes = wide_bytes;

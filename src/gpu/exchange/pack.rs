@@ -7,10 +7,10 @@
 //!
 //! A cell of a fixed width is read once and written once, in its block; a text's bytes too. Only the cells of texts are put in
 //! the order of destinations before, since how much text a block has is known by that order. A rank's own rows are in no block, and their
-//! texts stay where they are. Integers are narrowed before ([`Narrowing`]), if that is wanted: distances go to blocks in place of cells, and a
-//! rank's own rows have a pass of their own then.
+//! texts stay where they are. If integers are to be packed ([`Narrowing`]), the cells of all columns are put into that order, and each
+//! block's are packed by themselves: they are read and written once more. Over links that are slower still texts are compressed, too.
 //!
-//! - `leaving.rs`: the columns of a chunk as they leave, and how they get into blocks
+//! - `leaving.rs`: the columns of a chunk as they leave, and how they get into blocks; `texts.rs`: texts
 //!
 //! Rows are collected before they get here: a chunk becomes a block or more for every destination, and small ones cost as
 //! many launches as large ones.
@@ -18,9 +18,10 @@
 //! Invariants: a row goes to the same rank whatever chunk it is in, and equal keys go together if their columns have equal cell types on
 //! both sides (cells of 64 and 128 bits hash differently). A producer that has blocks which it has not pushed does not wait for more.
 //!
-//! Deliberately absent: dictionaries, whose codes are cells by now; compression of text.
+//! Deliberately absent: dictionaries, whose codes are cells by now.
 
 mod leaving;
+mod texts;
 
 use std::ops::Range;
 
@@ -31,11 +32,12 @@ use super::{Destination, Narrowing, OutboxProducer, OutgoingBlock, Rank, Reached
 use crate::{
     device::{Buffer, Chunk, Column},
     operation::{
-        DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Queue, RowOwners, StayingRows,
+        CompressedText, DEAL_BLOCKS_MAX, EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Packing, Queue,
+        RowOwners, StayingRows,
     },
 };
 
-/// Chunks whose cells have fewer bytes are narrowed only if that is always wanted: it takes a wait and two launches more, some 40 µs, in
+/// Chunks whose cells have fewer bytes are packed only if that is always wanted: it takes a wait and two launches more, some 40 µs, in
 /// which a link of 25 GB/s moves as many.
 const NARROWED_BYTES_MIN: u64 = 1 << 20;
 
@@ -67,6 +69,28 @@ struct Piece {
     rows: Range<usize>,
     /// Where the text of each text column begins and ends, in the chunk's.
     text: Vec<Range<u64>>,
+    /// How each column is packed; none if nothing is.
+    packings: Vec<PiecePackings>,
+    /// The text of each text column, compressed where that is worth it; none if nothing is.
+    compressed: Vec<Option<CompressedText>>,
+}
+
+/// What is done to what leaves of a chunk, as far as it is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    /// Nothing.
+    Nothing,
+    /// Integers are packed.
+    Integers,
+    /// And texts are compressed.
+    IntegersAndTexts,
+}
+
+/// How what a block has of a column is packed; `None` where it is not.
+#[derive(Clone, Copy, Debug, Default)]
+struct PiecePackings {
+    values: Option<Packing>,
+    validity: Option<Packing>,
 }
 
 /// A block that is filled with a piece.
@@ -77,7 +101,7 @@ struct FilledBlock<'a> {
 }
 
 impl OutboxProducer {
-    /// Sends the rows of a chunk, this rank's own included. Waits for the device where rows are spread, are narrowed or have text, and for
+    /// Sends the rows of a chunk, this rank's own included. Waits for the device where rows are spread, are packed or have text, and for
     /// room as [`OutboxProducer::reserve`]. All chunks of one producer go through one queue.
     ///
     /// # Errors
@@ -131,20 +155,32 @@ impl OutboxProducer {
         let (owned, shares): (Vec<Share>, _) =
             shares.into_iter().partition(|(destination, _)| Some(*destination) == own);
         let owned = owned.into_iter().next().map(|(_, rows)| rows);
-        let leaving = LeavingChunk::new(queue, chunk, owners, self.narrows(chunk, &shares))?;
+        let compression = self.compression(chunk, &shares);
+        let leaving = match LeavingChunk::new(queue, chunk, owners.clone(), compression) {
+            // To put cells into an order takes memory for all of them.
+            Err(error) if error.kind == ErrorKind::OutOfMemory && compression != Compression::Nothing => {
+                LeavingChunk::new(queue, chunk, owners, Compression::Nothing)?
+            }
+            leaving => leaving?,
+        };
         let owned = leaving.send(queue, self, (shares, owned))?;
         Ok(owned.or_else(|| kept.cloned()))
     }
 
-    /// Whether what leaves of a chunk is to be narrowed. What this rank sends to itself, for want of memory, goes over no link.
-    fn narrows(&self, chunk: &Chunk, shares: &[Share]) -> bool {
+    /// What is to be done to what leaves of a chunk. What this rank sends to itself, for want of memory, goes over no link.
+    fn compression(&self, chunk: &Chunk, shares: &[Share]) -> Compression {
         let own = Destination::Rank(self.rank());
         let leaves = || shares.iter().any(|(destination, _)| *destination != own);
         let bytes = || chunk.row_count as u64 * chunk.columns.iter().map(cell_bytes).sum::<u64>();
         match self.narrowing() {
-            Narrowing::Never => false,
-            Narrowing::Always => true,
-            Narrowing::OverSlowLinks => self.link_is_slow() && leaves() && bytes() >= NARROWED_BYTES_MIN,
+            Narrowing::Always => Compression::IntegersAndTexts,
+            Narrowing::OverSlowLinks if self.link_is_slow() && leaves() && bytes() >= NARROWED_BYTES_MIN => {
+                match self.link_is_very_slow() {
+                    true => Compression::IntegersAndTexts,
+                    false => Compression::Integers,
+                }
+            }
+            Narrowing::OverSlowLinks | Narrowing::Never => Compression::Nothing,
         }
     }
 
@@ -188,16 +224,16 @@ fn cell_bytes(column: &Column) -> u64 {
 }
 
 impl LeavingChunk {
-    /// Ranges of rows cut into pieces that blocks have room for without narrowing, in their order, so that whoever widens them knows how much
-    /// that is at most. Waits if there is text.
+    /// Ranges of rows cut into pieces that blocks have room for as they are, in their order, so that whoever unpacks them knows how much
+    /// that is at most. Waits if there is text, and if they are packed.
     fn pieces(&self, queue: &Queue, ranges: Vec<Share>, block_bytes_max: u64) -> Result<Vec<Piece>> {
         let mut ranges = ranges;
         // Each time a piece that is too large has half of its rows at most, until it has one.
         loop {
-            let pieces = self.measure(queue, &ranges)?;
+            let mut pieces = self.measure(queue, &ranges)?;
             let mut cut = Vec::with_capacity(pieces.len());
-            for Piece { destination, rows, text } in &pieces {
-                let layout = self.layout(rows.len(), text);
+            for piece in &pieces {
+                let (layout, Piece { destination, rows, .. }) = (self.layout(piece), piece);
                 let parts = layout.map_or(u64::MAX, |layout| layout.wide_bytes.div_ceil(block_bytes_max));
                 if parts > 1 && rows.len() == 1 {
                     let message = format!(
@@ -208,6 +244,8 @@ impl LeavingChunk {
                 cut.extend(cut_rows(rows, parts).map(|rows| (*destination, rows)));
             }
             if cut.len() == pieces.len() {
+                self.measure_packings(queue, &mut pieces)?;
+                self.compress_texts(queue, &mut pieces)?;
                 return Ok(pieces);
             }
             ranges = cut;
@@ -228,7 +266,7 @@ impl LeavingChunk {
         while !pieces.is_empty() || undealt.is_some() {
             let mut filled: Vec<FilledBlock<'_>> = Vec::new();
             for piece in pieces.iter().take(DEAL_BLOCKS_MAX - usize::from(undealt.is_some())) {
-                let layout = self.layout(piece.rows.len(), &piece.text);
+                let layout = self.layout(piece);
                 let layout = layout.ok_or_else(|| Error::internal("a block without a layout"))?;
                 let block = match filled.is_empty() {
                     true => Some(producer.reserve(layout.bytes, queue.stream())?),

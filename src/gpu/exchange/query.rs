@@ -48,24 +48,25 @@ pub struct ExchangeSpec {
     pub groups_max: Option<usize>,
     /// Which ranks a rank's rows go to. The same on all ranks.
     pub reach: ExchangeReach,
-    /// When what this rank sends is narrowed. Ranks may differ: each block says what it is.
+    /// When what this rank sends is packed. Ranks may differ: each block says what it is.
     pub narrowing: Narrowing,
 }
 
-/// When integers are narrowed before they leave: to distances from the least one of a chunk, in as few bytes as the greatest has.
+/// When what leaves is compressed: integers to as few bits as the values of a block, what is between neighbours, or runs need, texts by LZ4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Narrowing {
     /// Never: nothing is done for it.
     #[default]
     Never,
-    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]).
+    /// In chunks that are worth it, where the link to other ranks was measured and is slow ([`super::LinkMeter`]); texts where it is slower
+    /// still.
     OverSlowLinks,
     /// In every chunk.
     Always,
 }
 
 impl ExchangeSpec {
-    /// An exchange of all ranks with so much for either box, whose blocks go as the network's options say, not narrowed.
+    /// An exchange of all ranks with so much for either box, whose blocks go as the network's options say, not packed.
     pub fn new(id: ExchangeId, box_bytes: u64) -> Self {
         Self {
             id,
@@ -85,7 +86,7 @@ impl ExchangeSpec {
 pub struct ExchangeMetrics {
     /// Bytes of blocks that were sent, once for each destination.
     pub sent_bytes: u64,
-    /// As many as those would have been without narrowing.
+    /// As many as those would have been without packing.
     pub sent_wide_bytes: u64,
     /// How many blocks that were.
     pub sent_blocks: u64,

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! blocks ─► their heads, downloaded at once ─► one layout for the rows of many ─► every part to its place in that, in one pass
-//!                                                                              ├─► what was narrowed widened, in another
+//!                                                                              ├─► what was packed unpacked, in another; texts decompressed
 //!                                                                              └─► cells of text by lengths
 //! ```
 //!
 //! However many blocks there are, that is one wait for heads and one for each text column of a chunk.
 //!
 //! Invariants: nothing is read of a block that its head, checked against its bytes and types, does not say is there. The rows of a chunk have no more
-//! memory than the inbox: without narrowing all blocks that are taken at once are one chunk.
+//! memory than the inbox: without packing all blocks that are taken at once are one chunk.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
-    operation::{ByteRange, Queue, WidenRange},
+    operation::{ByteRange, DecompressRange, Packing, Queue, UnpackRange},
 };
 
 impl ReceivedBlock {
@@ -91,9 +91,10 @@ fn unpack(blocks: Vec<(ReceivedBlock, BlockLayout)>, queue: &Queue, types: &[Dat
             queue.memory().fill_range(&memory, start..start + rows, 1, queue.stream())?;
         }
     }
-    let (copied, widened) = moves(&blocks, (&whole, memory.address()));
-    queue.copy_ranges(&copied)?;
-    queue.widen(&widened)?;
+    let parts = ReadParts::of(&blocks, (&whole, memory.address()));
+    queue.copy_ranges(&parts.copied)?;
+    queue.unpack(&parts.packed)?;
+    queue.decompress_texts(&parts.compressed)?;
     drop(blocks);
     let column = |(data_type, (column, places)): (&DataType, &(BlockColumn, BlockParts))| {
         let values = part(places.values_offset_bytes, places.values_bytes);
@@ -133,7 +134,7 @@ fn decode_heads(blocks: &[ReceivedBlock], queue: &Queue, types: &[DataType]) -> 
     heads.chunks(head_bytes as usize).zip(ranges.iter().zip(blocks)).map(layout).collect()
 }
 
-/// Where the rows of all blocks would lie in one, not narrowed.
+/// Where the rows of all blocks would lie in one, not packed.
 fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) -> Result<BlockLayout> {
     let too_many = || Error::new(ErrorKind::Protocol, "blocks of an exchange have more rows than a chunk");
     let row_count = blocks.iter().map(|(_, layout)| layout.row_count).sum::<usize>();
@@ -143,50 +144,74 @@ fn layout_of_all(blocks: &[(ReceivedBlock, BlockLayout)], types: &[DataType]) ->
             cell_type: CellType::of(data_type)?,
             is_nullable: of_blocks().any(|column| column.is_nullable),
             text_bytes: of_blocks().map(|column| column.text_bytes).sum(),
-            frame: None,
+            compressed_bytes: None,
+            values: None,
+            validity: None,
         })
     });
     let columns: Vec<BlockColumn> = columns.collect::<Result<_>>()?;
     BlockLayout::new(row_count, &columns).ok_or_else(too_many)
 }
 
-/// What copies every part of blocks to its place among the rows of all, and what widens those that are narrowed. The rows lie as in a block that
-/// begins before the memory at an address.
-fn moves(
-    blocks: &[(ReceivedBlock, BlockLayout)],
-    (whole, address): (&BlockLayout, u64),
-) -> (Vec<ByteRange>, Vec<WidenRange>) {
-    let (mut copied, mut widened) = (Vec::new(), Vec::new());
-    let mut first_row = 0;
-    let mut first_text_bytes = vec![0; whole.columns.len()];
-    let address_of = |offset_bytes: u64| address + offset_bytes - whole.head_bytes();
-    for (block, layout) in blocks {
-        let row_count = layout.row_count as u64;
-        let mut copy = |offset_bytes: u64, target: u64, bytes: u64| {
-            copied.push(ByteRange { source: block.address() + offset_bytes, target, bytes });
-        };
-        let columns = layout.columns.iter().zip(&whole.columns).zip(&mut first_text_bytes);
-        for (((column, parts), (wide, targets)), first_text_bytes) in columns {
-            let target = address_of(targets.values_offset_bytes + first_row * wide.value_bytes());
-            match column.frame {
-                Some(frame) => widened.push(WidenRange {
-                    source: block.address() + parts.values_offset_bytes,
-                    target,
-                    row_count,
-                    frame,
-                    cell_type: column.value_type(),
-                }),
-                None => copy(parts.values_offset_bytes, target, parts.values_bytes),
+/// How the parts of blocks get to their places among the rows of all.
+#[derive(Default)]
+struct ReadParts {
+    packed: Vec<UnpackRange>,
+    compressed: Vec<DecompressRange>,
+    copied: Vec<ByteRange>,
+}
+
+impl ReadParts {
+    /// Those of some blocks. The rows lie as in a block that begins before the memory at an address.
+    fn of(blocks: &[(ReceivedBlock, BlockLayout)], (whole, address): (&BlockLayout, u64)) -> Self {
+        let mut read = Self::default();
+        let mut first_row = 0;
+        let mut first_text_bytes = vec![0; whole.columns.len()];
+        let address_of = |offset_bytes: u64| address + offset_bytes - whole.head_bytes();
+        for (block, layout) in blocks {
+            let row_count = layout.row_count as u64;
+            let columns = layout.columns.iter().zip(&whole.columns).zip(&mut first_text_bytes);
+            for (((column, parts), (_, targets)), first_text_bytes) in columns {
+                let source_of = |offset_bytes: u64| block.address() + offset_bytes;
+                let mut add =
+                    |packing: Option<Packing>, (source, target): (u64, u64), cell_type: CellType| {
+                        let target = address_of(target) + first_row * u64::from(cell_type.bytes());
+                        read.add((source_of(source), target), packing, (row_count, cell_type));
+                    };
+                let values = (parts.values_offset_bytes, targets.values_offset_bytes);
+                add(column.values, values, column.value_type());
+                if column.is_nullable {
+                    let validity = (parts.validity_offset_bytes, targets.validity_offset_bytes);
+                    add(column.validity, validity, CellType::Bool);
+                }
+                let source = source_of(parts.text_offset_bytes);
+                let target = address_of(targets.text_offset_bytes + *first_text_bytes);
+                let bytes = column.text_bytes;
+                match column.compressed_bytes {
+                    Some(source_bytes) => {
+                        read.compressed.push(DecompressRange { source, source_bytes, target, bytes });
+                    }
+                    None => read.copied.push(ByteRange { source, target, bytes }),
+                }
+                *first_text_bytes += column.text_bytes;
             }
-            if column.is_nullable {
-                let target = address_of(targets.validity_offset_bytes + first_row);
-                copy(parts.validity_offset_bytes, target, row_count);
-            }
-            let target = address_of(targets.text_offset_bytes + *first_text_bytes);
-            copy(parts.text_offset_bytes, target, column.text_bytes);
-            *first_text_bytes += column.text_bytes;
+            first_row += row_count;
         }
-        first_row += row_count;
+        read
     }
-    (copied, widened)
+
+    fn add(
+        &mut self,
+        (source, target): (u64, u64),
+        packing: Option<Packing>,
+        (row_count, cell_type): (u64, CellType),
+    ) {
+        match packing {
+            Some(packing) => self.packed.push(UnpackRange { source, packing, target, row_count, cell_type }),
+            None => {
+                let bytes = row_count * u64::from(cell_type.bytes());
+                self.copied.push(ByteRange { source, target, bytes });
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! - `join.rs`, `key_filter.rs`: tables and sets that rows are looked up in by key
 //! - `group.rs`, `slots.rs`: groups and their accumulators
 //! - `sort.rs`, `text_ranks.rs`, `partition.rs`: orders of rows, and rows by partition
-//! - `deal.rs`, `frame.rs`: rows dealt to ranks, and integers narrowed for that
+//! - `deal.rs`, `packing.rs`, `compression.rs`: rows dealt to ranks, integers packed and text compressed for that
 //! - `chunks.rs`, `codes.rs`, `output.rs`: whole chunks, columns that come as places in a dictionary, and chunks as Arrow
 //!   arrays on the host
 //! - `fault.rs`, `status.rs`: what kernels report, at once or later
@@ -25,13 +25,14 @@
 mod abi;
 mod chunks;
 mod codes;
+mod compression;
 mod deal;
 mod fault;
-mod frame;
 mod group;
 mod join;
 mod key_filter;
 mod output;
+mod packing;
 mod partition;
 mod queue;
 mod rows;
@@ -45,14 +46,15 @@ mod text_ranks;
 mod traffic;
 
 pub(crate) use abi::Status;
+pub use compression::{CompressedText, DecompressRange, compressed_bytes_min};
 pub use deal::{DEAL_BLOCKS_MAX, DealTarget, DealTargetPart, RowOwners, StayingRows};
 pub use fault::FaultReport;
-pub use frame::{Frame, WidenRange};
 pub use group::{Accumulation, Accumulator, Grouping, SumWidth};
 pub use join::{JoinTable, KEYS_MAX, Pairs, ProbeMode};
 pub(crate) use key_filter::BLOOM_BLOCK_WORDS;
 pub use key_filter::{FilterCounts, KeyFilter, KeyFilterShape, KeyRange, KeyTest};
 pub use output::{ArrowBatches, column_schema, to_arrow};
+pub use packing::{CellRange, PackRange, PackedForm, Packing, UnpackRange, is_worth};
 pub use partition::{EXCHANGE_LEVEL, HashPartitioning, PARTITIONS_MAX, Partitioned, SPLITTERS_MAX};
 pub use queue::Queue;
 pub use rows::{ByteRange, NO_ROW, RowNumbers, SELECTED_TILE_ROWS, SelectedTiles};

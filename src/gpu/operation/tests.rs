@@ -1,8 +1,9 @@
 //! Operations on the emulated device against plain loops over the same values.
 
+mod compression;
 mod deal;
-mod frame;
 mod key_filters;
+mod packing;
 mod ranges;
 mod slots;
 

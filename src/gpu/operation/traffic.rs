@@ -12,11 +12,12 @@ use super::{
     BLOOM_BLOCK_WORDS,
     abi::{
         AccumulateGroups, AccumulateSlots, AssignGroups, AssignHashPartitions, AssignOwners,
-        AssignRangePartitions, ColumnView, CombineFlags, CompareTexts, CopyRanges, CopyStrings, DealRows,
-        EncodeSortWords, FindEqualKeys, FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys,
-        KeyColumns, MarkRows, MeasureBounds, MeasureKeys, MeasureSortWords, MoveStrings, NarrowCells,
-        PlaceStrings, ProbeRows, SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput,
-        SortDigits, TakeSlots, TestFilterKeys, TextGroups, WidenCells, WritePairs,
+        AssignRangePartitions, CellRangeView, CollectRuns, ColumnView, CombineFlags, CompareTexts,
+        CompressTexts, CopyRanges, CopyStrings, DealRows, DecompressTexts, EncodeSortWords, FindEqualKeys,
+        FinishSums, GatherCells, HashKeys, InsertBuildRows, InsertFilterKeys, KeyColumns, MarkRows,
+        MeasureKeys, MeasureRanges, MeasureSortWords, MoveStrings, PackCells, PlaceStrings, ProbeRows,
+        SLOTS_BY_KEY, ScanCounts, SlotInput, SlotKeyTarget, SlotKeyView, SlotOutput, SortDigits, TakeSlots,
+        TestFilterKeys, TextGroups, UnpackCells, UnpackedRange, WritePairs,
     },
 };
 use crate::device::{Kernel, StringCell};
@@ -92,19 +93,32 @@ pub(super) fn bytes_moved(kernel: Kernel, arguments: &[u8]) -> u64 {
             let bytes: u64 = columns.map(|column| 2 * cell(column)).sum();
             row_count * FLAG_BYTES + dealt * bytes
         }
-        Kernel::MeasureBounds => {
-            let MeasureBounds { row_count, column_count, columns, .. } = read(arguments);
-            row_count * columns.iter().take(column_count as usize).map(cell).sum::<u64>()
+        Kernel::MeasureRanges => {
+            let MeasureRanges { range_count, ranges, .. } = read(arguments);
+            ranges.iter().take(range_count as usize).map(cells_of).sum()
         }
-        Kernel::NarrowCells => {
-            let NarrowCells { row_count, column_count, columns, .. } = read(arguments);
-            let columns = columns.iter().take(column_count as usize);
-            row_count * columns.map(|column| cell(&column.source) + u64::from(column.width)).sum::<u64>()
+        Kernel::CountRuns | Kernel::CollectRuns => {
+            let CollectRuns { range_count, ranges, .. } = read(arguments);
+            ranges.iter().take(range_count as usize).map(|range| cells_of(&range.source)).sum()
         }
-        Kernel::WidenCells => {
-            let WidenCells { range_count, ranges, .. } = read(arguments);
+        Kernel::PackCells => {
+            let PackCells { range_count, ranges, .. } = read(arguments);
             let ranges = ranges.iter().take(range_count as usize);
-            ranges.map(|range| range.row_count * u64::from(range.width + range.cell_bytes)).sum()
+            ranges.map(|range| cells_of(&range.source) + bits(range.source.row_count, range.width)).sum()
+        }
+        Kernel::UnpackCells => {
+            let UnpackCells { range_count, ranges, .. } = read(arguments);
+            let cells = |range: &UnpackedRange| range.row_count * u64::from(range.cell_bytes);
+            let ranges = ranges.iter().take(range_count as usize);
+            ranges.map(|range| bits(range.row_count, range.width) + cells(range)).sum()
+        }
+        Kernel::CompressTexts => {
+            let CompressTexts { text_count, texts, .. } = read(arguments);
+            texts.iter().take(text_count as usize).map(|text| text.bytes).sum()
+        }
+        Kernel::DecompressTexts => {
+            let DecompressTexts { text_count, texts, .. } = read(arguments);
+            texts.iter().take(text_count as usize).map(|text| text.bytes + text.source_bytes).sum()
         }
         Kernel::HashKeys => {
             let HashKeys { keys, row_count, .. } = read(arguments);
@@ -223,6 +237,16 @@ fn read<T: Pod>(arguments: &[u8]) -> T {
 
 fn if_set(address: u64, bytes: u64) -> u64 {
     if address == 0 { 0 } else { bytes }
+}
+
+/// The cells of a range with their validity, read.
+fn cells_of(range: &CellRangeView) -> u64 {
+    range.row_count * (u64::from(range.cell_bytes) + if_set(range.validity, FLAG_BYTES))
+}
+
+/// Values of so many bits.
+fn bits(count: u64, width: u32) -> u64 {
+    (count * u64::from(width)).div_ceil(8)
 }
 
 /// A cell with its validity, read.

@@ -54,9 +54,12 @@ struct ShuffledSide<'a> {
 impl<'a> ShuffledSide<'a> {
     fn of(relation: &'a Relation) -> Option<Self> {
         match &relation.operator {
-            Operator::Exchange { input, id, kind: ExchangeKind::Hash { keys }, reach: ExchangeReach::All } => {
-                Some(Self { id: *id, keys, input })
-            }
+            Operator::Exchange {
+                input,
+                id,
+                kind: ExchangeKind::Hash { keys },
+                reach: ExchangeReach::All,
+            } => Some(Self { id: *id, keys, input }),
             _ => None,
         }
     }

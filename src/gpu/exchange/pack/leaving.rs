@@ -1,26 +1,31 @@
 //! The columns of a chunk as they leave a rank, and how they get into blocks.
 //!
 //! ```text
-//! cells ────────────────────┬───────────────────────────► values of a block
-//! texts ─► lengths ─────────┴─► least, greatest ─► distances ─┘
-//!      └─► bytes ───────────────────────────────────────► text of a block
+//! cells ────────────┬─────────────────────────────────────────────► values of a block
+//! texts ─► lengths ─┴─► in the order in which they leave ─► packed ─┘
+//!      └─► bytes ──────────────────┬──────────────────────────────► text of a block
+//!                                  └─► compressed in pieces ──────┘
 //! ```
 //!
-//! Invariants: all blocks of a chunk have the same frames, which all of its rows have part in but NULLs. A NULL text has length 0, and has its
-//! part with that. Rows that stay are never narrowed.
+//! Cells that are not packed are dealt straight into their blocks. Those that are packed are put into the order in which they leave before: each
+//! block's are packed by themselves, as their values allow.
+//!
+//! Invariants: a NULL text has length 0. Rows that stay are never packed.
 
 use std::ops::Range;
 
 use pystachio_plan::{DataType, Error, Result};
 
-use super::{FilledBlock, Piece, Share, cell_bytes};
+use super::{Compression, FilledBlock, Piece, PiecePackings, Share, cell_bytes};
 use crate::{
     device::{Buffer, CellType, Chunk, Column},
     exchange::{
         BLOCK_ALIGNMENT,
         block::{BlockColumn, BlockLayout, BlockParts},
     },
-    operation::{ByteRange, DealTarget, DealTargetPart, Frame, MeasuredText, Queue, RowOwners},
+    operation::{
+        ByteRange, CellRange, DealTarget, DealTargetPart, MeasuredText, PackRange, Packing, Queue, RowOwners,
+    },
 };
 
 /// Rows of a chunk that stay here.
@@ -40,12 +45,12 @@ impl OwnedRows {
 
 /// Parts of one piece of memory, one after another.
 #[derive(Default)]
-struct Places {
-    end: u64,
+pub(super) struct Places {
+    pub(super) end: u64,
 }
 
 impl Places {
-    fn next(&mut self, bytes: u64) -> u64 {
+    pub(super) fn next(&mut self, bytes: u64) -> u64 {
         let start = self.end;
         self.end = (start + bytes).next_multiple_of(BLOCK_ALIGNMENT);
         start
@@ -73,33 +78,26 @@ fn part_of_memory(memory: &Buffer, like: &Column, (part, row_count): (DealTarget
 /// A chunk whose rows have been given an order in which they leave.
 pub(super) struct LeavingChunk {
     chunk: Chunk,
-    /// Whose rows are whose, where they are spread; otherwise they leave in their own order.
+    /// Whose rows are whose, where they are dealt straight into blocks; otherwise columns are in the order in which rows leave.
     owners: Option<RowOwners>,
     columns: Vec<LeavingColumn>,
+    pub(super) compression: Compression,
 }
 
 /// A column as it leaves.
 struct LeavingColumn {
     /// What blocks get of each row: cells with their validity, or lengths of text in the order in which rows leave.
     values: Column,
-    /// What the values are narrowed to.
-    frame: Option<Frame>,
-    /// The same as distances, if there is a frame and they have bytes.
-    distances: Option<Column>,
     text: Option<LeavingText>,
 }
 
 /// A text column in the order in which its rows leave.
-struct LeavingText {
-    column: Column,
-    measured: MeasuredText,
+pub(super) struct LeavingText {
+    pub(super) column: Column,
+    pub(super) measured: MeasuredText,
 }
 
 impl LeavingColumn {
-    fn new(values: Column, text: Option<LeavingText>) -> Self {
-        Self { values, frame: None, distances: None, text }
-    }
-
     fn of_text(queue: &Queue, column: Column, row_count: usize) -> Result<Self> {
         let measured = queue.measure_text(&column, row_count)?;
         // A NULL's length is 0, and counts.
@@ -110,51 +108,31 @@ impl LeavingColumn {
             validity: None,
             strings: Vec::new(),
         };
-        Ok(Self::new(lengths, Some(LeavingText { column, measured })))
+        Ok(Self { values: lengths, text: Some(LeavingText { column, measured }) })
     }
 
-    /// Which rows are NULL.
-    fn validity(&self) -> Option<&Buffer> {
-        self.text.as_ref().map_or(&self.values, |text| &text.column).validity.as_ref()
+    /// The column itself, of cells.
+    fn cells(&self) -> &Column {
+        self.text.as_ref().map_or(&self.values, |text| &text.column)
     }
 
-    /// What its values lie in a block as; none if they have no bytes there.
-    fn written(&self) -> Option<&Column> {
-        match self.frame {
-            Some(_) => self.distances.as_ref(),
-            None => Some(&self.values),
-        }
-    }
-
-    /// What is dealt of it: its values with their validity, or where they have no bytes its validity alone.
-    fn dealt(&self) -> Option<Column> {
-        match (self.written(), self.validity()) {
-            (Some(written), _) => Some(written.clone()),
-            (None, Some(validity)) => Some(flags(validity)),
-            (None, None) => None,
-        }
-    }
-
-    /// Where that goes.
-    fn dealt_part(&self, parts: &BlockParts) -> DealTargetPart {
-        let BlockParts { values_offset_bytes, validity_offset_bytes, .. } = *parts;
-        match self.written() {
-            Some(_) => DealTargetPart { values_offset_bytes, validity_offset_bytes },
-            None => {
-                DealTargetPart { values_offset_bytes: validity_offset_bytes, ..DealTargetPart::default() }
-            }
-        }
-    }
-}
-
-/// Validity as a column.
-fn flags(validity: &Buffer) -> Column {
-    Column {
-        data_type: DataType::Bool,
-        cell_type: CellType::Bool,
-        values: validity.clone(),
-        validity: None,
-        strings: Vec::new(),
+    /// What may be packed of rows that lie in the order in which they leave: values, and validity as values of bool.
+    fn ranges(&self, rows: &Range<usize>) -> (CellRange, Option<CellRange>) {
+        let (first, row_count) = (rows.start as u64, rows.len() as u64);
+        let start_of = |flags: &Buffer| flags.address() + first;
+        let values = CellRange {
+            cells: self.values.values.address() + first * cell_bytes(&self.values),
+            validity: self.values.validity.as_ref().map(start_of),
+            row_count,
+            cell_type: self.values.cell_type,
+        };
+        let flags = self.cells().validity.as_ref().map(|flags| CellRange {
+            cells: start_of(flags),
+            validity: None,
+            row_count,
+            cell_type: CellType::Bool,
+        });
+        (values, flags)
     }
 }
 
@@ -163,7 +141,7 @@ fn is_text(column: &Column) -> bool {
 }
 
 impl LeavingChunk {
-    /// The rows of a chunk, spread or not. Waits if there is text, and if integers are narrowed.
+    /// The rows of a chunk, spread or not, packed or not. Waits if there is text.
     ///
     /// # Errors
     ///
@@ -172,46 +150,61 @@ impl LeavingChunk {
         queue: &Queue,
         chunk: &Chunk,
         owners: Option<RowOwners>,
-        is_narrowed: bool,
+        compression: Compression,
     ) -> Result<Self> {
-        let texts: Vec<&Column> = chunk.columns.iter().filter(|column| is_text(column)).collect();
+        let is_packed = compression != Compression::Nothing;
+        let is_ordered = |column: &Column| is_packed || is_text(column);
+        let columns: Vec<&Column> = chunk.columns.iter().filter(|column| is_ordered(column)).collect();
         let ordered = match &owners {
-            Some(owners) => order_cells(queue, owners, &texts, chunk.row_count)?,
-            None => texts.into_iter().cloned().collect(),
+            Some(owners) => order_cells(queue, owners, &columns, chunk.row_count)?,
+            None => columns.into_iter().cloned().collect(),
         };
         let mut ordered = ordered.into_iter();
-        let leaving = |column: &Column| match is_text(column) {
-            true => {
-                let text = ordered.next().ok_or_else(|| Error::internal("a text column without an order"))?;
-                LeavingColumn::of_text(queue, text, chunk.row_count)
+        let leaving = |column: &Column| {
+            let values = match is_ordered(column) {
+                true => ordered.next().ok_or_else(|| Error::internal("a column without an order"))?,
+                false => column.clone(),
+            };
+            match is_text(column) {
+                true => LeavingColumn::of_text(queue, values, chunk.row_count),
+                false => Ok(LeavingColumn { values, text: None }),
             }
-            false => Ok(LeavingColumn::new(column.clone(), None)),
         };
         let columns = chunk.columns.iter().map(leaving).collect::<Result<_>>()?;
-        let mut leaving = Self { chunk: chunk.clone(), owners, columns };
-        if is_narrowed {
-            leaving.narrow(queue)?;
-        }
-        Ok(leaving)
+        let owners = owners.filter(|_| !is_packed);
+        Ok(Self { chunk: chunk.clone(), owners, columns, compression })
     }
 
-    /// Narrows what can be narrowed.
-    fn narrow(&mut self, queue: &Queue) -> Result<()> {
-        let row_count = self.chunk.row_count;
-        let values: Vec<&Column> = self.columns.iter().map(|column| &column.values).collect();
-        let frames = queue.measure_frames(&values, row_count)?;
-        let framed: Vec<(&Column, Frame)> =
-            values.into_iter().zip(&frames).filter_map(|(values, frame)| Some((values, (*frame)?))).collect();
-        let mut distances = queue.narrow(&framed, row_count)?.into_iter();
-        for (column, frame) in self.columns.iter_mut().zip(frames) {
-            column.frame = frame;
-            column.distances = frame.and_then(|_| distances.next().flatten());
+    /// Finds out how each piece is packed best, if it is to be; waits then.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Queue`].
+    pub(super) fn measure_packings(&self, queue: &Queue, pieces: &mut [Piece]) -> Result<()> {
+        if self.compression == Compression::Nothing {
+            return Ok(());
+        }
+        let ranges = |piece: &Piece| self.columns.iter().map(|column| column.ranges(&piece.rows)).collect();
+        let ranges: Vec<Vec<(CellRange, Option<CellRange>)>> = pieces.iter().map(ranges).collect();
+        let all: Vec<CellRange> = ranges
+            .iter()
+            .flatten()
+            .flat_map(|(values, flags)| std::iter::once(*values).chain(*flags))
+            .collect();
+        let mut packings = queue.measure_packings(&all)?.into_iter();
+        let mut next = || packings.next().flatten();
+        for (piece, ranges) in pieces.iter_mut().zip(&ranges) {
+            let packing = |(_, flags): &(CellRange, Option<CellRange>)| PiecePackings {
+                values: next(),
+                validity: flags.and_then(|_| next()),
+            };
+            piece.packings = ranges.iter().map(packing).collect();
         }
         Ok(())
     }
 
     /// Its columns of text.
-    fn texts(&self) -> impl Iterator<Item = &LeavingText> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = &LeavingText> {
         self.columns.iter().filter_map(|column| column.text.as_ref())
     }
 
@@ -223,6 +216,8 @@ impl LeavingChunk {
                 destination: *destination,
                 rows: rows.clone(),
                 text: Vec::new(),
+                packings: Vec::new(),
+                compressed: Vec::new(),
             })
             .collect();
         let rows: Vec<usize> = ranges.iter().flat_map(|(_, rows)| [rows.start, rows.end]).collect();
@@ -236,19 +231,28 @@ impl LeavingChunk {
     }
 
     /// Where the rows of a piece lie in its block; `None` for more bytes than can be counted.
-    pub(super) fn layout(&self, row_count: usize, text: &[Range<u64>]) -> Option<BlockLayout> {
-        let mut text = text.iter();
-        let column = |(column, leaving): (&Column, &LeavingColumn)| BlockColumn {
-            cell_type: column.cell_type,
-            is_nullable: column.validity.is_some(),
-            text_bytes: match leaving.text {
-                Some(_) => text.next().map_or(0, |range| range.end - range.start),
-                None => 0,
-            },
-            frame: leaving.frame,
+    pub(super) fn layout(&self, piece: &Piece) -> Option<BlockLayout> {
+        let (mut text, mut packings) = (piece.text.iter(), piece.packings.iter());
+        let mut compressed = piece.compressed.iter();
+        let column = |(column, leaving): (&Column, &LeavingColumn)| {
+            let PiecePackings { values, validity } = packings.next().copied().unwrap_or_default();
+            BlockColumn {
+                cell_type: column.cell_type,
+                is_nullable: column.validity.is_some(),
+                text_bytes: match leaving.text {
+                    Some(_) => text.next().map_or(0, |range| range.end - range.start),
+                    None => 0,
+                },
+                compressed_bytes: match leaving.text {
+                    Some(_) => compressed.next().and_then(|text| Some(text.as_ref()?.bytes())),
+                    None => None,
+                },
+                values,
+                validity,
+            }
         };
         let columns: Vec<BlockColumn> = self.chunk.columns.iter().zip(&self.columns).map(column).collect();
-        BlockLayout::new(row_count, &columns)
+        BlockLayout::new(piece.rows.len(), &columns)
     }
 
     /// Memory for rows that stay. What they have of text is in it afterwards.
@@ -261,17 +265,20 @@ impl LeavingChunk {
         let (mut columns, mut fixed, mut ranges) = (Vec::new(), Vec::new(), Vec::new());
         for ((column, leaving), part) in self.chunk.columns.iter().zip(&self.columns).zip(&parts) {
             let owned = part_of_memory(&memory, column, (*part, rows.len()));
-            match &leaving.text {
-                Some(LeavingText { column: ordered, .. }) => {
-                    add_owned_cells(&mut ranges, ordered, &owned, rows.start);
-                }
-                None => fixed.push(*part),
+            match self.is_dealt(leaving) {
+                true => fixed.push(*part),
+                false => add_owned_cells(&mut ranges, leaving.cells(), &owned, rows.start),
             }
             columns.push(owned);
         }
         queue.copy_ranges(&ranges)?;
         let target = DealTarget { rows: rows.clone(), address: memory.address(), parts: fixed };
         Ok(OwnedRows { chunk: Chunk { row_count: rows.len(), columns }, target })
+    }
+
+    /// Whether what blocks get of a column is dealt straight into them.
+    fn is_dealt(&self, column: &LeavingColumn) -> bool {
+        self.owners.is_some() && column.text.is_none()
     }
 
     /// Writes pieces into their blocks, and rows that stay into their memory.
@@ -285,93 +292,85 @@ impl LeavingChunk {
         filled: &[FilledBlock<'_>],
         owned: Option<&OwnedRows>,
     ) -> Result<()> {
-        let mut ranges = Vec::new();
+        let mut written = WrittenParts::default();
         for block in filled {
             let FilledBlock { layout, block: memory, .. } = block;
             queue.memory().upload_to(&layout.encode_head(), memory.address(), queue.stream())?;
-            for (column, (_, parts)) in self.columns.iter().zip(&layout.columns) {
-                if column.text.is_some() || self.owners.is_none() {
-                    block.add_copies(column, parts, &mut ranges);
+            for (column, (packed, parts)) in self.columns.iter().zip(&layout.columns) {
+                if !self.is_dealt(column) {
+                    written.add(block, column, (packed, parts));
                 }
             }
-            self.copy_texts(queue, block)?;
+            self.copy_texts(queue, block, &mut written.copied)?;
         }
         if let Some(owners) = &self.owners {
             self.deal(queue, owners, (filled, owned))?;
         }
-        queue.copy_ranges(&ranges)
+        queue.pack(&written.packed)?;
+        queue.copy_ranges(&written.copied)
     }
 
-    /// Deals what has no text: in one pass over all columns, or in two if what stays is not what leaves.
+    /// Deals what has no text in one pass over all columns.
     fn deal(
         &self,
         queue: &Queue,
         owners: &RowOwners,
         (filled, owned): (&[FilledBlock<'_>], Option<&OwnedRows>),
     ) -> Result<()> {
-        let fixed = || self.columns.iter().filter(|column| column.text.is_none());
-        let dealt: Vec<Column> = fixed().filter_map(LeavingColumn::dealt).collect();
+        let dealt: Vec<&Column> =
+            self.columns.iter().filter(|column| self.is_dealt(column)).map(|column| &column.values).collect();
         let mut targets: Vec<DealTarget> = filled.iter().map(|block| self.target(block)).collect();
         if let Some(OwnedRows { target, .. }) = owned {
-            if fixed().all(|column| column.frame.is_none()) {
-                let place = targets.partition_point(|other| other.rows.start < target.rows.start);
-                targets.insert(place, target.clone());
-            } else {
-                let cells: Vec<&Column> = fixed().map(|column| &column.values).collect();
-                queue.deal(owners, &cells, std::slice::from_ref(target))?;
-            }
+            let place = targets.partition_point(|other| other.rows.start < target.rows.start);
+            targets.insert(place, target.clone());
         }
-        if targets.is_empty() {
-            return Ok(());
-        }
-        queue.deal(owners, &dealt.iter().collect::<Vec<_>>(), &targets)
+        queue.deal(owners, &dealt, &targets)
     }
 
     /// Where what is dealt of its columns goes in a block.
     fn target(&self, FilledBlock { piece, layout, block }: &FilledBlock<'_>) -> DealTarget {
-        let dealt = |(column, (_, parts)): (&LeavingColumn, &(BlockColumn, BlockParts))| {
-            let is_dealt =
-                column.text.is_none() && (column.written().is_some() || column.validity().is_some());
-            is_dealt.then(|| column.dealt_part(parts))
+        let part = |(column, (_, parts)): (&LeavingColumn, &(BlockColumn, BlockParts))| {
+            let BlockParts { values_offset_bytes, validity_offset_bytes, .. } = *parts;
+            self.is_dealt(column).then_some(DealTargetPart { values_offset_bytes, validity_offset_bytes })
         };
         DealTarget {
             rows: piece.rows.clone(),
             address: block.address(),
-            parts: self.columns.iter().zip(&layout.columns).filter_map(dealt).collect(),
+            parts: self.columns.iter().zip(&layout.columns).filter_map(part).collect(),
         }
-    }
-
-    /// Copies the texts of a piece, but for their lengths and validity.
-    fn copy_texts(
-        &self,
-        queue: &Queue,
-        FilledBlock { piece, layout, block }: &FilledBlock<'_>,
-    ) -> Result<()> {
-        let columns = layout.columns.iter().filter(|(column, _)| column.cell_type == CellType::String);
-        for ((LeavingText { column, measured }, text), (_, parts)) in
-            self.texts().zip(&piece.text).zip(columns)
-        {
-            let target = block.address() + parts.text_offset_bytes;
-            queue.copy_text_of(column, measured, piece.rows.clone(), text.start, target)?;
-        }
-        Ok(())
     }
 }
 
-impl FilledBlock<'_> {
-    /// Adds what copies the values of a column, and their validity where there is one.
-    fn add_copies(&self, column: &LeavingColumn, parts: &BlockParts, ranges: &mut Vec<ByteRange>) {
-        let Self { piece, block, .. } = self;
-        let (first, row_count) = (piece.rows.start as u64, piece.rows.len() as u64);
-        let mut add = |source: u64, offset_bytes: u64, bytes: u64| {
-            ranges.push(ByteRange { source, target: block.address() + offset_bytes, bytes });
-        };
-        if let Some(written) = column.written() {
-            let source = written.values.address() + first * cell_bytes(written);
-            add(source, parts.values_offset_bytes, parts.values_bytes);
+/// How parts of blocks are written that lie in the order in which they leave.
+#[derive(Default)]
+struct WrittenParts {
+    packed: Vec<PackRange>,
+    copied: Vec<ByteRange>,
+}
+
+impl WrittenParts {
+    /// Adds the values of a column, and their validity where there is one.
+    fn add(
+        &mut self,
+        FilledBlock { piece, block, .. }: &FilledBlock<'_>,
+        column: &LeavingColumn,
+        (packed, parts): (&BlockColumn, &BlockParts),
+    ) {
+        let (values, flags) = column.ranges(&piece.rows);
+        self.add_part(values, packed.values, block.address() + parts.values_offset_bytes);
+        if let Some(flags) = flags {
+            self.add_part(flags, packed.validity, block.address() + parts.validity_offset_bytes);
         }
-        if let Some(validity) = column.validity() {
-            add(validity.address() + first, parts.validity_offset_bytes, row_count);
+    }
+
+    fn add_part(&mut self, source: CellRange, packing: Option<Packing>, target: u64) {
+        let CellRange { cells, row_count, cell_type, .. } = source;
+        match packing {
+            Some(packing) => self.packed.push(PackRange { source, packing, target }),
+            None => {
+                let bytes = row_count * u64::from(cell_type.bytes());
+                self.copied.push(ByteRange { source: cells, target, bytes });
+            }
         }
     }
 }

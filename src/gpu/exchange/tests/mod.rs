@@ -3,13 +3,14 @@
 //! Blocks say where they come from, so that whoever takes one knows what it must be. A test that hangs fails.
 //!
 //! - `movement.rs`, `failures.rs`, `rows.rs`: what holds over any network
-//! - `narrowing.rs`: rows that leave narrowed
+//! - `narrowing.rs`, `compressing.rs`: rows that leave packed, and texts that leave compressed
 //! - `reach.rs`: exchanges that do not go to all ranks
 //! - `groups.rs`: how many groups are on their way
 //! - `faulty.rs`: ranks that fail where a test wants it, whatever connects them
 //! - `sockets.rs`: what holds of sockets; `direct.rs`: and of devices that read each other's memory
 //! - `warm_up.rs`: what ranks do before their first query
 
+mod compressing;
 mod direct;
 mod failures;
 mod faulty;

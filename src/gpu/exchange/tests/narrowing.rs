@@ -1,4 +1,4 @@
-//! Rows whose integers leave narrowed come as they were, in fewer bytes.
+//! Rows whose integers leave packed come as they were, in fewer bytes.
 
 use pystachio_plan::{DataType, ErrorKind};
 
@@ -8,11 +8,11 @@ use super::{
 };
 use crate::{
     device::{CellType, Chunk, Column, StringCell},
-    operation::Queue,
+    operation::{PackedForm, Packing, Queue},
 };
 
 /// A column of each kind of cells.
-fn types() -> Vec<DataType> {
+pub(super) fn types() -> Vec<DataType> {
     let decimal = |precision| DataType::Decimal { precision, scale: 2 };
     vec![
         DataType::Int64,
@@ -40,19 +40,25 @@ enum Values {
     Equal(i64),
     /// This one and the next ones.
     From(i64, u64),
+    /// Each so much more than the one before.
+    Ascending(i64, i64),
+    /// Each so often, and then one more.
+    Runs(i64, usize),
     /// All that a type has, its ends among them.
     Any,
     /// None: all are NULL.
     Null,
 }
 
-const ALL_VALUES: [Values; 8] = [
+const ALL_VALUES: [Values; 10] = [
     Values::Equal(1),
     Values::Equal(-3),
     Values::From(-100, 256),
     Values::From(1000, 60_000),
     Values::From(-40, 1 << 30),
     Values::From(i64::MAX - 200, 201),
+    Values::Ascending(-5, 3),
+    Values::Runs(77, 40),
     Values::Any,
     Values::Null,
 ];
@@ -62,6 +68,9 @@ impl Values {
         match self {
             Self::Equal(value) => value,
             Self::From(least, count) => least + numbers.below(count) as i64,
+            Self::Ascending(least, step) => least + step * row as i64,
+            // Far apart, so that neither distances nor deltas are few bits.
+            Self::Runs(least, length) => least + ((row / length) as i64 * 0x51_7c_c1 % (1 << 24)),
             Self::Any if row.is_multiple_of(3) => i64::MIN,
             Self::Any if row % 3 == 1 => i64::MAX,
             Self::Any | Self::Null => (numbers.below(1 << 31) << 33) as i64,
@@ -144,12 +153,12 @@ fn texts(
 }
 
 /// What one rank has of an exchange of its own.
-struct Alone {
-    rank: TestRank,
-    open: QueryExchanges,
-    producer: OutboxProducer,
-    consumer: InboxConsumer,
-    queue: Queue,
+pub(super) struct Alone {
+    pub(super) rank: TestRank,
+    pub(super) open: QueryExchanges,
+    pub(super) producer: OutboxProducer,
+    pub(super) consumer: InboxConsumer,
+    pub(super) queue: Queue,
 }
 
 impl Alone {
@@ -163,14 +172,14 @@ impl Alone {
     }
 
     /// All blocks that were sent, when no more come.
-    fn take_blocks(&mut self, count: usize) -> Vec<ReceivedBlock> {
+    pub(super) fn take_blocks(&mut self, count: usize) -> Vec<ReceivedBlock> {
         let taken = (0..count).map(|_| self.consumer.take(self.queue.stream()).unwrap().unwrap());
         taken.collect()
     }
 }
 
 /// Blocks of some KB, and room for all of a test.
-fn roomy(narrowing: Narrowing) -> Alone {
+pub(super) fn roomy(narrowing: Narrowing) -> Alone {
     let options = NetworkOptions { block_bytes_max: 64 << 10, gather_bytes_min: 0, ..options() };
     let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), 16 * BOX_BYTES) };
     Alone::new(options, spec)
@@ -270,78 +279,9 @@ fn what_stays_and_what_leaves_are_together_what_there_was() {
     }
 }
 
-/// Two ranks send each other so many rows of two columns. Bytes that rank 0 sent, and what they would have been.
-fn sent(narrowing: Narrowing, row_count: usize, prepare: fn(&LinkMeter)) -> (u64, u64) {
-    const BLOCK_BYTES: u64 = 128 << 10;
-    let options = NetworkOptions { block_bytes_max: BLOCK_BYTES, ..options() };
-    let moved = on_all(&ranks_with(2, 0, options, &[]), 0, move |rank| {
-        prepare(rank.network.link());
-        let spec = ExchangeSpec { narrowing, ..ExchangeSpec::new(ExchangeId(0), 2 * BLOCK_BYTES) };
-        let mut open = rank.network.open_query(QueryId(1), &[spec], StopFlag::default()).unwrap();
-        let producer = open.take_outbox(ExchangeId(0)).unwrap();
-        let consumer = open.take_inbox(ExchangeId(0)).unwrap();
-        let queue = query_queue(&rank);
-        let (sender, other) = (query_queue(&rank), Rank(1 - rank.rank.0));
-        let sending = std::thread::spawn(move || {
-            let numbers: Vec<i64> = (0..row_count as i64).map(|row| 1_000_000_000_000 + row % 200).collect();
-            let days: Vec<i32> = (0..row_count as i32).map(|row| 20_000 + row % 2000).collect();
-            let columns = vec![
-                column(&sender, &DataType::Int64, &numbers, None),
-                column(&sender, &DataType::Date, &days, None),
-            ];
-            producer.send(&sender, &Chunk { row_count, columns }, &Routing::Gather(other)).unwrap();
-            producer.finish();
-        });
-        let types = [DataType::Int64, DataType::Date];
-        let mut received = 0;
-        while let Some(block) = consumer.take(queue.stream()).unwrap() {
-            for chunk in ReceivedBlock::unpack(vec![block], &queue, &types).unwrap() {
-                received += chunk.unwrap().row_count;
-            }
-        }
-        sending.join().unwrap();
-        assert_eq!(received, row_count);
-        open.finish().unwrap();
-        let moved = open.metrics(ExchangeId(0)).unwrap();
-        assert_eq!(moved.received_bytes, moved.sent_bytes);
-        (moved.sent_bytes, moved.sent_wide_bytes)
-    });
-    moved[0]
-}
-
-/// Makes a link as fast as that.
-fn link<const BYTES_A_MS: u64>(meter: &LinkMeter) {
-    (0..200).for_each(|_| meter.note(BYTES_A_MS, Duration::from_millis(1)));
-}
-
-const SLOW: fn(&LinkMeter) = link::<25_000_000>;
-const FAST: fn(&LinkMeter) = link::<300_000_000>;
-const UNKNOWN: fn(&LinkMeter) = |_| ();
-
-#[test]
-fn fewer_bytes_are_sent_if_that_is_wanted() {
-    let wide = 64 + 8 * 2000 + 8000;
-    assert_eq!(sent(Narrowing::Never, 2000, SLOW), (wide, wide));
-    // A byte a row, and two.
-    assert_eq!(sent(Narrowing::Always, 2000, UNKNOWN), (64 + 2048 + 4032, wide));
-}
-
-#[test]
-fn a_link_that_is_known_to_be_slow_has_narrow_rows_if_they_are_many() {
-    let is_narrowed = |row_count, link| {
-        let (bytes, wide_bytes) = sent(Narrowing::OverSlowLinks, row_count, link);
-        assert!(bytes == wide_bytes || bytes * 7 < wide_bytes * 2, "{bytes} of {wide_bytes}");
-        bytes < wide_bytes
-    };
-    const MANY: usize = 100_000;
-    assert!(is_narrowed(MANY, SLOW));
-    assert!(!is_narrowed(MANY, FAST) && !is_narrowed(MANY, UNKNOWN));
-    assert!(!is_narrowed(2000, SLOW));
-}
-
 #[test]
 fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
-    const ROWS: usize = 500;
+    const ROWS: usize = 490;
     let mut alone = Alone::new(
         options(),
         ExchangeSpec { narrowing: Narrowing::Always, ..ExchangeSpec::new(ExchangeId(0), BOX_BYTES) },
@@ -353,7 +293,7 @@ fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
         producer.send(queue, &Chunk { row_count: ROWS, columns }, &Routing::Gather(Rank(0))).unwrap();
     }
     let blocks = alone.take_blocks(10);
-    assert!(blocks.iter().all(|block| block.bytes() == 64));
+    assert!(blocks.iter().all(|block| block.bytes() == 128));
     let chunks: Vec<Chunk> = ReceivedBlock::unpack(blocks, &alone.queue, &[DataType::Int64])
         .unwrap()
         .map(|chunk| chunk.unwrap())
@@ -376,10 +316,16 @@ fn rows_of_a_chunk_have_no_more_memory_than_the_inbox() {
 fn a_block_that_says_more_rows_than_one_may_have_is_refused_before_there_is_memory_for_them() {
     let mut alone = roomy(Narrowing::Never);
     let Alone { rank, producer, queue, .. } = &alone;
-    let frame = crate::operation::Frame::new(5, 0, CellType::Int64);
-    let column = BlockColumn { cell_type: CellType::Int64, is_nullable: false, text_bytes: 0, frame };
+    let column = BlockColumn {
+        cell_type: CellType::Int64,
+        is_nullable: false,
+        text_bytes: 0,
+        compressed_bytes: None,
+        values: Packing::new(PackedForm::Distances, 5, 0, CellType::Int64),
+        validity: None,
+    };
     let layout = BlockLayout::new(u32::MAX as usize - 1, &[column]).unwrap();
-    assert_eq!(layout.bytes, 64);
+    assert_eq!(layout.bytes, 128);
     let block = producer.reserve(layout.bytes, queue.stream()).unwrap();
     rank.memory.upload_to(&layout.encode_head(), block.address(), queue.stream()).unwrap();
     block.push(Destination::Rank(Rank(0))).unwrap();

@@ -1,4 +1,4 @@
-//! Rows dealt to ranks, and integers narrowed for it: kernels/abi/exchange.h.
+//! Rows dealt to ranks, and integers packed for it: kernels/abi/exchange.h.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -92,110 +92,253 @@ pub struct DealRows {
 }
 const _: () = assert!(size_of::<DealRows>() == 3048);
 
-/// Columns of one launch of `measure_bounds`, and of `narrow_cells`.
-pub const FRAMED_COLUMNS_MAX: usize = 16;
-/// Rows that a block of `widen_cells` handles.
-pub const WIDEN_TILE_ROWS: u64 = 4096;
-/// Ranges of one launch of `widen_cells`.
-pub const WIDENED_RANGES_MAX: usize = 64;
+/// Rows that a block of `measure_ranges`, `pack_cells` and `unpack_cells` handles.
+pub const PACK_TILE_ROWS: u64 = 1024;
+/// Rows that a warp of them handles.
+pub const MINIBLOCK_ROWS: u64 = 128;
+/// Ranges of one launch of them.
+pub const PACKED_RANGES_MAX: usize = 48;
+/// How the values of a range are packed: as distances from a base.
+pub const FORM_DISTANCES: u32 = 1;
+/// As distances from the value before, less a base.
+pub const FORM_DELTAS: u32 = 2;
+/// As distances of the values of runs from a base, with the row that each starts with.
+pub const FORM_RUNS: u32 = 3;
 
-/// Between which values the integers of a column lie, written by `measure_bounds`.
+/// Rows of a column of bool or integers that follow one another.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CellRangeView {
+    /// Cells.
+    pub cells: u64,
+    /// A byte a row, or 0 if no row is NULL.
+    pub validity: u64,
+    /// Rows, more than 0.
+    pub row_count: u64,
+    /// Tiles of the ranges before.
+    pub first_tile: u64,
+    /// Bytes of a cell.
+    pub cell_bytes: u32,
+    /// 0.
+    pub reserved: u32,
+}
+const _: () = assert!(size_of::<CellRangeView>() == 40);
+
+/// Between which values those of a range lie, written by `measure_ranges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct ValueBounds {
+pub struct RangeBounds {
     /// `i64::MAX` of no value.
     pub least: i64,
     /// `i64::MIN` of no value.
     pub greatest: i64,
+    /// The same of what is between a value and the one before it in its miniblock.
+    pub least_delta: i64,
+    /// The same.
+    pub greatest_delta: i64,
     /// 1 if a value has more than 64 bits; the others tell nothing then.
     pub beyond: u64,
+    /// Runs, as of `count_runs`.
+    pub run_count: u64,
 }
-const _: () = assert!(size_of::<ValueBounds>() == 24);
+const _: () = assert!(size_of::<RangeBounds>() == 48);
 
-impl ValueBounds {
+impl RangeBounds {
     /// Of no value.
-    pub const NONE: Self = Self { least: i64::MAX, greatest: i64::MIN, beyond: 0 };
+    pub const NONE: Self = Self {
+        least: i64::MAX,
+        greatest: i64::MIN,
+        least_delta: i64::MAX,
+        greatest_delta: i64::MIN,
+        beyond: 0,
+        run_count: 0,
+    };
 }
 
-/// Arguments of `measure_bounds`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// Arguments of `measure_ranges`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct MeasureBounds {
-    /// A [`ValueBounds`] a column, of no value before.
+pub struct MeasureRanges {
+    /// A [`RangeBounds`] a range, of no value before.
     pub bounds: u64,
-    /// Rows.
-    pub row_count: u64,
-    /// Columns.
-    pub column_count: u32,
+    /// Ranges.
+    pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// Of bool and integers.
-    pub columns: [ColumnView; FRAMED_COLUMNS_MAX],
+    /// What is measured.
+    pub ranges: [CellRangeView; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<MeasureBounds>() == 408);
+const _: () = assert!(size_of::<MeasureRanges>() == 1936);
 
-/// A column of which each value is at least a base, and less than 256 ^ width more.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// A range of which each value, or delta, is at least a base, and less than 2 ^ width more.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct NarrowedColumn {
-    /// Of bool or integers.
-    pub source: ColumnView,
-    /// Distances.
-    pub values: u64,
-    /// What they are from.
+pub struct PackedRange {
+    /// What is packed.
+    pub source: CellRangeView,
+    /// `u32` words of distances, one after another.
+    pub bits: u64,
+    /// Of deltas, the `i64` values with which miniblocks begin.
+    pub firsts: u64,
+    /// What distances are from.
     pub base: i64,
-    /// Bytes of a distance: 1, 2, 4 or 8.
+    /// Bits of a distance, 0 to 64.
     pub width: u32,
+    /// [`FORM_DISTANCES`] or [`FORM_DELTAS`].
+    pub form: u32,
+}
+const _: () = assert!(size_of::<PackedRange>() == 72);
+
+/// Arguments of `pack_cells`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct PackCells {
+    /// Ranges.
+    pub range_count: u32,
     /// 0.
     pub reserved: u32,
+    /// What is packed.
+    pub ranges: [PackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<NarrowedColumn>() == 48);
+const _: () = assert!(size_of::<PackCells>() == 3464);
 
-/// Arguments of `narrow_cells`.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// A range as runs: rows that follow one another in a tile and have one value. A NULL is in the run before it.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct NarrowCells {
-    /// Rows.
-    pub row_count: u64,
-    /// Columns.
-    pub column_count: u32,
+pub struct RunRange {
+    /// What is collected.
+    pub source: CellRangeView,
+    /// The `i64` value of each run.
+    pub values: u64,
+    /// The first row of each, a `u64`.
+    pub starts: u64,
+    /// The value of a run of NULLs alone.
+    pub base: i64,
+}
+const _: () = assert!(size_of::<RunRange>() == 64);
+
+/// Arguments of `count_runs` and `collect_runs`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CollectRuns {
+    /// `u32` runs of each tile, written by `count_runs`.
+    pub counts: u64,
+    /// Their exclusive sums, `u64`, read by `collect_runs`.
+    pub offsets: u64,
+    /// Ranges.
+    pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is narrowed.
-    pub columns: [NarrowedColumn; FRAMED_COLUMNS_MAX],
+    /// What is collected.
+    pub ranges: [RunRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<NarrowCells>() == 784);
+const _: () = assert!(size_of::<CollectRuns>() == 3096);
 
-/// Rows of a column whose cells are made of distances from a base.
-#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+/// Rows whose cells are made of what `pack_cells` has written.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct WidenedRange {
-    /// Distances.
-    pub source: u64,
+pub struct UnpackedRange {
+    /// `u32` words of distances.
+    pub bits: u64,
+    /// Of deltas, the `i64` values with which miniblocks begin; of runs, the packed numbers of the rows that they start with.
+    pub marks: u64,
     /// Cells.
-    pub target: u64,
+    pub cells: u64,
     /// Rows, more than 0.
     pub row_count: u64,
     /// Tiles of the ranges before.
     pub first_tile: u64,
     /// What distances are from.
     pub base: i64,
-    /// Bytes of a distance: 0, 1, 2, 4 or 8.
+    /// Bits of a distance, 0 to 64.
     pub width: u32,
     /// Bytes of a cell.
     pub cell_bytes: u32,
+    /// [`FORM_DISTANCES`], [`FORM_DELTAS`] or [`FORM_RUNS`].
+    pub form: u16,
+    /// Bits of the number of a run's first row.
+    pub start_width: u16,
+    /// Of runs, more than 0.
+    pub run_count: u32,
 }
-const _: () = assert!(size_of::<WidenedRange>() == 48);
+const _: () = assert!(size_of::<UnpackedRange>() == 64);
 
-/// Arguments of `widen_cells`.
+/// Arguments of `unpack_cells`.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
-pub struct WidenCells {
+pub struct UnpackCells {
     /// Ranges.
     pub range_count: u32,
     /// 0.
     pub reserved: u32,
-    /// What is widened.
-    pub ranges: [WidenedRange; WIDENED_RANGES_MAX],
+    /// What is unpacked.
+    pub ranges: [UnpackedRange; PACKED_RANGES_MAX],
 }
-const _: () = assert!(size_of::<WidenCells>() == 3080);
+const _: () = assert!(size_of::<UnpackCells>() == 3080);
+
+/// Bytes of text that are compressed by themselves: a piece.
+pub const TEXT_PIECE_BYTES: u64 = 65536;
+/// Texts of one launch.
+pub const COMPRESSED_TEXTS_MAX: usize = 64;
+
+/// Text that is compressed.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct TextRange {
+    /// The text, at a multiple of 4.
+    pub text: u64,
+    /// Its bytes, more than 0.
+    pub bytes: u64,
+    /// [`TEXT_PIECE_BYTES`] for the LZ4 block of each piece.
+    pub slots: u64,
+    /// The bytes of each, `u32`: as many as the piece has if it is not shorter, and the slot tells nothing then.
+    pub sizes: u64,
+    /// Pieces of the texts before.
+    pub first_piece: u64,
+}
+const _: () = assert!(size_of::<TextRange>() == 40);
+
+/// Arguments of `compress_texts`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompressTexts {
+    /// Texts.
+    pub text_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is compressed.
+    pub texts: [TextRange; COMPRESSED_TEXTS_MAX],
+}
+const _: () = assert!(size_of::<CompressTexts>() == 2568);
+
+/// Text that was compressed: where each piece ends behind these numbers, and the pieces.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct CompressedTextView {
+    /// `u32` ends, then bytes.
+    pub source: u64,
+    /// Bytes of both, those of the ends at least.
+    pub source_bytes: u64,
+    /// Where the text goes.
+    pub target: u64,
+    /// Its bytes, more than 0.
+    pub bytes: u64,
+    /// Pieces of the texts before.
+    pub first_piece: u64,
+}
+const _: () = assert!(size_of::<CompressedTextView>() == 40);
+
+/// Arguments of `decompress_texts`.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+pub struct DecompressTexts {
+    /// A `u32` that is set to 1 if a piece is not what it is to be.
+    pub refused: u64,
+    /// Texts.
+    pub text_count: u32,
+    /// 0.
+    pub reserved: u32,
+    /// What is decompressed.
+    pub texts: [CompressedTextView; COMPRESSED_TEXTS_MAX],
+}
+const _: () = assert!(size_of::<DecompressTexts>() == 2576);

@@ -15,9 +15,11 @@ use crate::{
     operation::KEYS_MAX,
 };
 pub use exchange::{
-    AssignOwners, DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows,
-    DealtBlock, DealtPart, FRAMED_COLUMNS_MAX, MeasureBounds, NarrowCells, NarrowedColumn, ValueBounds,
-    WIDEN_TILE_ROWS, WIDENED_RANGES_MAX, WidenCells, WidenedRange,
+    AssignOwners, COMPRESSED_TEXTS_MAX, CellRangeView, CollectRuns, CompressTexts, CompressedTextView,
+    DEAL_TILE_ROWS, DEALT_BLOCKS_MAX, DEALT_COLUMNS_MAX, DEALT_PART_ALIGNMENT, DealRows, DealtBlock,
+    DealtPart, DecompressTexts, FORM_DELTAS, FORM_DISTANCES, FORM_RUNS, MINIBLOCK_ROWS, MeasureRanges,
+    PACK_TILE_ROWS, PACKED_RANGES_MAX, PackCells, PackedRange, RangeBounds, RunRange, TEXT_PIECE_BYTES,
+    TextRange, UnpackCells, UnpackedRange,
 };
 pub use group::{
     AccumulateGroups, AccumulateSlots, AssignGroups, BLOCK_SLOTS_MAX, FEW_GROUPS_MAX, FinishSums,

@@ -9,9 +9,7 @@ use super::{
     generator::{Case, Expected, Generator},
     interpreter::{Cell, Fault, Outcome, Random, Ranks, Row},
 };
-use crate::{
-    ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, Operator, Plan, Relation, Value,
-};
+use crate::{ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, Operator, Plan, Relation, Value};
 
 const PLANS: u64 = 5_000;
 const MUTATED_PLANS: u64 = 1_000;

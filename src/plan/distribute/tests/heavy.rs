@@ -10,8 +10,8 @@ use super::{
     column, int, join_on, named, plans, scan, typed,
 };
 use crate::{
-    Aggregate, AggregatePhase, ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, Expression,
-    Function, JoinKey, JoinKind, JoinSide, Operator, Plan, Relation, ScanExtent, Value,
+    Aggregate, AggregatePhase, ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, ExchangeReach,
+    Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Plan, Relation, ScanExtent, Value,
 };
 
 const LARGE: ScanFigures =
@@ -204,7 +204,10 @@ fn sides_that_do_not_agree_which_keys_are_heavy_do_not_meet() {
         relation
     };
     let exchange = |input: Arc<Relation>, id, kind| {
-        Relation::new(Operator::Exchange { input: dealt(input), id: ExchangeId(id), kind, reach: ExchangeReach::All }, 6e8)
+        Relation::new(
+            Operator::Exchange { input: dealt(input), id: ExchangeId(id), kind, reach: ExchangeReach::All },
+            6e8,
+        )
     };
     let of = |kind, stay: (&[u32], &[Value]), all: (&[u32], &[Value])| {
         let keys = |ids: &[u32]| ids.iter().map(|id| column(*id)).collect::<Vec<_>>();
