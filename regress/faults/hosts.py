@@ -69,8 +69,9 @@ class _Hosts:
 
     def options(self, number):
         folder = self.certificates
-        memory = "8GB" if self.device == "cuda" else "512MB"
-        return (f"device '{self.device}', memory '{memory}', rank_policy 'all', hosts '{','.join(self.names)}', host '{self.names[number]}', "
+        # A GPU has its host's engine, the rank of the other one's, and the engines of other servers.
+        memory = "'4GB', device_memory '4GB'" if self.device == "cuda" else "'512MB'"
+        return (f"device '{self.device}', memory {memory}, rank_policy 'all', hosts '{','.join(self.names)}', host '{self.names[number]}', "
                 f"tls_certificate '{folder}/{number}.pem', tls_key '{folder}/{number}.key', tls_ca '{folder}/ca.pem'")
 
     def session(self, side):
