@@ -103,7 +103,7 @@ def _make_namespace():
     """Whether there is a network namespace with a link to it."""
     if os.getuid() != 0:
         return False
-    subprocess.run(["ip", "netns", "del", _NAMESPACE], capture_output=True, check=False)
+    _delete_namespace()
     try:
         _ip("netns", "add", _NAMESPACE)
         _ip("link", "add", _LINKS[0], "type", "veth", "peer", "name", _LINKS[1], "netns", _NAMESPACE)
@@ -113,9 +113,15 @@ def _make_namespace():
             _ip("-n", _NAMESPACE, *arguments)
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"        no network namespace: {error}", flush=True)
-        subprocess.run(["ip", "netns", "del", _NAMESPACE], capture_output=True, check=False)
+        _delete_namespace()
         return False
     return True
+
+
+def _delete_namespace():
+    """Without it, or without the command, there is nothing to delete."""
+    with contextlib.suppress(OSError):
+        subprocess.run(["ip", "netns", "del", _NAMESPACE], capture_output=True, check=False)
 
 
 def _make_certificates(folder, addresses, owner):

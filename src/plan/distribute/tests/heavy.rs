@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     Aggregate, AggregatePhase, ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, ExchangeReach,
-    Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Plan, Relation, ScanExtent, Value,
+    Expression, Function, JoinKey, JoinKind, JoinSide, Operator, Plan, Relation, ScanExtent,
+    TwoLevelExchange, Value,
 };
 
 const LARGE: ScanFigures =
@@ -52,7 +53,9 @@ fn distributed(root: &Arc<Relation>, choices: RunTimeChoices) -> String {
     let costs = ExchangeCosts { ranks: 4, ..ExchangeCosts::default() };
     let plan = Plan { root: root.clone(), outputs: root.columns().into_iter().map(|(id, _)| id).collect() };
     let scans = vec![LARGE; root.scans().len()];
-    let request = DistributeRequest { costs: &costs, scans: &scans, policy: RankPolicy::All, choices };
+    let two_level = TwoLevelExchange::Auto;
+    let request =
+        DistributeRequest { costs: &costs, scans: &scans, policy: RankPolicy::All, choices, two_level };
     plans::text(&distribute(&plan, request).unwrap())
 }
 

@@ -315,6 +315,6 @@ fn of_two_levels_the_second_follows_the_first_of_its_kind_and_nothing_else_does(
         is_refused(&two_of(ExchangeKind::Gather))
             && is_refused(&two_of(ExchangeKind::Own { keys: Vec::new() }))
     );
-    let chosen = ExchangeKind::HashOrBroadcast { keys: vec![column(1)], bytes_max: 1 };
+    let chosen = ExchangeKind::HashOrBroadcast { keys: vec![column(1)], bytes_max: 1, heavy: Vec::new() };
     assert!(is_refused(&between(chosen)));
 }

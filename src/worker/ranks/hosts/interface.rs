@@ -41,7 +41,9 @@ fn interface_of(host: &str) -> Option<String> {
     let wanted: Vec<IpAddr> = host.to_socket_addrs().ok()?.map(|address| address.ip()).collect();
     let interfaces = interfaces();
     wanted.iter().find_map(|wanted| {
-        let (name, _) = interfaces.iter().find(|(_, address)| address == wanted)?;
+        // That of this host itself has many, of which it names one.
+        let is_it = |address: &IpAddr| address == wanted || (address.is_loopback() && wanted.is_loopback());
+        let (name, _) = interfaces.iter().find(|(_, address)| is_it(address))?;
         Some(name.clone())
     })
 }
@@ -98,7 +100,8 @@ mod tests {
     fn the_interface_with_a_hosts_address_is_found() {
         let own = interfaces().into_iter().find(|(_, address)| *address == IpAddr::V4(Ipv4Addr::LOCALHOST));
         let (name, _) = own.unwrap();
-        assert_eq!(interface_of("127.0.0.1:5440"), Some(name));
+        assert_eq!(interface_of("127.0.0.1:5440"), Some(name.clone()));
+        assert_eq!(interface_of("127.0.0.7:5440"), Some(name));
         // Kept for documents: no host has it.
         assert_eq!(interface_of("192.0.2.1:5440"), None);
         assert_eq!(interface_of("no such host:1"), None);
