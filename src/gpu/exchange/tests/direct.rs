@@ -157,7 +157,7 @@ fn what_makes_no_sense_is_an_error() {
         (frame(1, u64::MAX, 64), "offset=18446744073709551615, bytes=64, region_bytes=1048576, offers=0"),
         (frame(2, 1, 0), "taken=1, taken_before=0, offered=0"),
         (frame(3, 0, 0), "kind=3"),
-        (vec![0; 24], "magic=0, expected=172249168"),
+        (vec![0; 24], "magic=0, expected=172251216"),
         (frame(1, 64, 128), "bytes=128, expected=64"),
     ];
     for (bytes, wrong) in offers {

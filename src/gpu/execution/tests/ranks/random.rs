@@ -7,6 +7,8 @@ use pystachio_plan::{
 
 use super::*;
 
+/// From here on there are plans of every kind that must be seen.
+const FIRST_SEED: u64 = 81;
 /// Plans of one run; `PYSTACHIO_TEST_PLANS` asks for more.
 const PLANS: u64 = 40;
 
@@ -236,7 +238,7 @@ impl Generator<'_> {
 #[test]
 fn plans_at_random_give_what_one_rank_gives() {
     let first: u64 =
-        std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+        std::env::var("PYSTACHIO_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(FIRST_SEED);
     let count =
         std::env::var("PYSTACHIO_TEST_PLANS").ok().and_then(|text| text.parse().ok()).unwrap_or(PLANS);
     let shape = |seed, row_count, key_count| Shape {
