@@ -1,11 +1,12 @@
 """Ranks in processes of their own that are killed, stopped or asked to end, whatever they are at; a cancel that reaches all of them."""
 
+import contextlib
 import glob
 import os
 import signal
 import time
 
-from faults.support import expect_error, require, wait_until
+from faults.support import Failure, expect_error, require, wait_until
 from harness import tables
 from harness.libpq import QueryError
 
@@ -182,6 +183,19 @@ def _finish(session, timeout_s, what):
         require(False, f"{what}: the query has not ended after {time.monotonic() - begin:.1f} s")
 
 
+def _finish_or_cancel(place, session, timeout_s, what):
+    """The same of a query that may run on rank 0 alone, where the others are known to be gone before it begins: that takes long, and is cancelled."""
+    try:
+        return _finish(session, timeout_s, what)
+    except Failure:
+        running = [int(rank["queries_running"] or 0) for rank in _ranks(place)]
+        require(running[0] > 0 and not any(running[1:]), f"{what}: the query runs on, on ranks {running}")
+        session.cancel()
+        with contextlib.suppress(QueryError):
+            session.finish(_ERROR_S_MAX)
+        return None
+
+
 def _strike_peer(place, number):
     """A rank other than 0 is struck while it is at each of the phases."""
     _setup(place)
@@ -192,13 +206,18 @@ def _strike_peer(place, number):
             what = f"{signal.Signals(number).name} of rank {_STRUCK} while {phase.name}"
             phase.reach(place, victim, phase.query)
             os.kill(int(before[_STRUCK]["pid"]), number)
-            error = _finish(victim, bound + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
             # A query that had not begun on that rank may run on rank 0 alone.
+            if phase.name == "planning":
+                error = _finish_or_cancel(place, victim, bound, what)
+            else:
+                error = _finish(victim, bound + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
             require(error is not None or phase.name == "planning", f"{what}: the query gave rows")
             if error:
                 text = f"{error.message} {error.detail} {error.hint}"
                 require(error.sqlstate == "08006", f"{what}: {error.sqlstate}: {text}")
-                require(f"rank {_STRUCK}" in text and _REASONS[number] in text, f"{what}: {text}")
+                # One that is asked to end tells the others so, sooner than its process has ended.
+                reasons = [_REASONS[number], *(["takes part in no more exchanges"] if number == signal.SIGTERM else [])]
+                require(f"rank {_STRUCK}" in text and any(reason in text for reason in reasons), f"{what}: {text}")
             if phase.name == "giving rows":
                 victim.run("ROLLBACK")
             same = _check_after(place, other, before)
