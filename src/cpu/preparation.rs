@@ -145,7 +145,7 @@ impl Preparation {
         session: &SessionConfig,
         threads: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone(), Vec::new());
+        let files = QueryFiles::new(self.catalog.clone(), self.request.planned_files.clone());
         // Whole chunks would take of the memory that the partitions were counted by (`partition_bytes`).
         let cache = match form {
             PlanForm::Fast => self.cache.clone(),

@@ -1,16 +1,16 @@
 //! One GPU: memory, copies and streams.
 //!
 //! - `open.rs`: how it is found; `functions.rs`: kernels and their launches; `address_space.rs`: where memory is mapped
-//! - `sharing.rs`: memory that other GPUs of the host read
+//! - `sharing.rs`: memory that other GPUs of the host read; `page_locked.rs`: memory of the host
 #![expect(unsafe_code, reason = "the driver's interface is C")]
 
 mod address_space;
 mod functions;
 mod open;
+mod page_locked;
 mod sharing;
 
 use std::{
-    ffi::c_void,
     fs::File,
     ops::Range,
     path::Path,
@@ -30,12 +30,12 @@ use pystachio_gpu::device::{
 use pystachio_plan::{Error, Result};
 
 pub use self::sharing::SharedRegions;
-use self::{address_space::AddressSpace, functions::Functions};
+use self::{address_space::AddressSpace, functions::Functions, page_locked::PageLockedMemory};
 use crate::{
     cufile::CuFile,
     fault::from_driver,
     nvcomp::Nvcomp,
-    staging::{PORTABLE, SLOT_BYTES, Staging},
+    staging::{SLOT_BYTES, Staging},
 };
 
 /// Threads that read for one scan: as many as saturate the page cache and the bus together.
@@ -45,6 +45,7 @@ const READERS: usize = 12;
 pub struct CudaPlatform {
     context: CUcontext,
     addresses: AddressSpace,
+    page_locked: PageLockedMemory,
     functions: Functions,
     staging: Staging,
     cufile: CuFile,
@@ -212,21 +213,16 @@ impl Platform for CudaPlatform {
 
     fn allocate_host(&self, bytes: usize) -> Result<u64> {
         let _call = self.enter()?;
-        // SAFETY: the context is current; the memory is given back by `release_host`.
-        let allocated = unsafe { result::malloc_host(bytes, PORTABLE) };
-        match allocated {
-            Ok(address) => Ok(address as u64),
-            Err(error) => Err(from_driver(&format!("page-lock {bytes} bytes of the host"), error)),
-        }
+        self.page_locked
+            .allocate(bytes)
+            .map_err(|error| from_driver(&format!("page-lock {bytes} bytes of the host"), error))
     }
 
     fn release_host(&self, address: u64, _bytes: usize) {
-        if let Ok(_call) = self.enter() {
-            // SAFETY: `allocate_host` gave it, and no copy from or to it is under way.
-            let released = unsafe { result::free_host(address as *mut c_void) };
-            if let Err(error) = released {
-                tracing::error!("{}", from_driver("free page-locked memory", error));
-            }
+        if let Ok(_call) = self.enter()
+            && let Err(error) = self.page_locked.release(address)
+        {
+            tracing::error!("{}", from_driver("free page-locked memory", error));
         }
     }
 

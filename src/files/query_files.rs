@@ -16,30 +16,54 @@ use crate::{
     files::{FileCatalog, TableFile},
 };
 
+/// The files of a table are what they were when they were opened, for as long as the query runs.
+#[derive(Debug, Default)]
+struct Opened {
+    files: HashMap<FileSet, OpenedTable>,
+    /// What rank 0 reads, on another rank that knows of that.
+    seen: Vec<SeenFiles>,
+}
+
+#[derive(Debug)]
+struct OpenedTable {
+    name: String,
+    files: Vec<TableFile>,
+}
+
 /// Opens each table's files once.
 #[derive(Debug)]
 pub struct QueryFiles {
     catalog: Arc<FileCatalog>,
     planned: Vec<PlannedFiles>,
-    /// What rank 0 reads, on other ranks.
-    seen: Vec<SeenFiles>,
-    opened: Mutex<HashMap<FileSet, Vec<TableFile>>>,
+    opened: Mutex<Opened>,
 }
 
 impl QueryFiles {
-    /// The files of a query whose plan was made for `planned`, of which rank 0 reads `seen`.
-    pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>, seen: Vec<SeenFiles>) -> Self {
-        Self { catalog, planned, seen, opened: Mutex::default() }
+    /// The files of a query whose plan was made for `planned`.
+    pub fn new(catalog: Arc<FileCatalog>, planned: Vec<PlannedFiles>) -> Self {
+        Self { catalog, planned, opened: Mutex::default() }
     }
 
     /// What was opened, for other ranks.
     pub fn seen(&self) -> Vec<SeenFiles> {
         let opened = lock_whole(&self.opened);
-        let seen = |(files, found): (&FileSet, &Vec<TableFile>)| SeenFiles {
+        let seen = |(files, table): (&FileSet, &OpenedTable)| SeenFiles {
             files: files.clone(),
-            state: opened_state(found),
+            state: opened_state(&table.files),
         };
-        opened.iter().map(seen).collect()
+        opened.files.iter().map(seen).collect()
+    }
+
+    /// Reads what rank 0 reads, and nothing else: what was opened already, and what will be.
+    ///
+    /// # Errors
+    ///
+    /// `FilesChanged`, naming the table, where other files were opened.
+    pub fn read_as(&self, seen: Vec<SeenFiles>) -> Result<()> {
+        let mut opened = lock_whole(&self.opened);
+        opened.seen = seen;
+        let mut tables = opened.files.iter();
+        tables.try_for_each(|(files, table)| check_seen(&opened.seen, (&table.name, files), &table.files))
     }
 
     /// The files of a table, in the order in which they are read. Blocks.
@@ -49,25 +73,17 @@ impl QueryFiles {
     /// Those of [`FileCatalog::open_all`]; `FilesChanged`, naming the table, if the plan does not hold for them, or rank 0 reads others.
     pub fn open(&self, table: &str, files: &FileSet) -> Result<Vec<TableFile>> {
         let mut opened = lock_whole(&self.opened);
-        if let Some(known) = opened.get(files) {
-            return Ok(known.clone());
+        if let Some(known) = opened.files.get(files) {
+            return Ok(known.files.clone());
         }
         let found = self.catalog.open_all(files)?;
+        check_seen(&opened.seen, (table, files), &found)?;
         self.check(table, files, &found)?;
-        opened.insert(files.clone(), found.clone());
+        opened.files.insert(files.clone(), OpenedTable { name: table.to_owned(), files: found.clone() });
         Ok(found)
     }
 
     fn check(&self, table: &str, files: &FileSet, found: &[TableFile]) -> Result<()> {
-        let changed = |message: String| {
-            Err(Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again."))
-        };
-        let seen = self.seen.iter().find(|seen| seen.files == *files);
-        if seen.is_some_and(|seen| !seen.state.is_same(&opened_state(found))) {
-            return changed(format!(
-                "the files of foreign table \"{table}\" were changed while ranks opened them, or are other files on other hosts"
-            ));
-        }
         let Some(planned) = self.planned.iter().find(|planned| planned.files == *files) else {
             return Ok(());
         };
@@ -75,8 +91,22 @@ impl QueryFiles {
         {
             return Ok(());
         }
-        changed(format!("the files of foreign table \"{table}\" were changed after the query was planned"))
+        Err(changed(table, "after the query was planned"))
     }
+}
+
+/// Whether a table's files are those that rank 0 reads.
+fn check_seen(seen: &[SeenFiles], (table, files): (&str, &FileSet), found: &[TableFile]) -> Result<()> {
+    let seen = seen.iter().find(|seen| seen.files == *files);
+    match seen.is_some_and(|seen| !seen.state.is_same(&opened_state(found))) {
+        true => Err(changed(table, "while ranks opened them, or are other files on other hosts")),
+        false => Ok(()),
+    }
+}
+
+fn changed(table: &str, when: &str) -> Error {
+    let message = format!("the files of foreign table \"{table}\" were changed {when}");
+    Error::new(ErrorKind::FilesChanged, message).with_hint("Run the query again.")
 }
 
 #[cfg(test)]
@@ -104,7 +134,7 @@ mod tests {
     fn a_query_sees_one_state_of_its_files() {
         let (folder, catalog) = (tempfile::tempdir().unwrap(), Arc::new(FileCatalog::default()));
         let files = place(&folder, "edge_int4.parquet");
-        let query = QueryFiles::new(catalog, Vec::new(), Vec::new());
+        let query = QueryFiles::new(catalog, Vec::new());
         let first = query.open("t", &files).unwrap();
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_date.parquet");
@@ -118,13 +148,11 @@ mod tests {
         let files = place(&folder, "edge_numeric_15_2.parquet");
         let mut planned = planned(&catalog, &files, &[]);
         planned[0].scales.push(("v".to_owned(), 2));
-        assert!(QueryFiles::new(catalog.clone(), planned.clone(), Vec::new()).open("sales", &files).is_ok());
+        assert!(QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).is_ok());
         for other in ["edge_numeric_5_0.parquet", "edge_int4.parquet", "edge_date.parquet"] {
             fs::remove_file(&files.paths[0]).unwrap();
             place(&folder, other);
-            let error = QueryFiles::new(catalog.clone(), planned.clone(), Vec::new())
-                .open("sales", &files)
-                .unwrap_err();
+            let error = QueryFiles::new(catalog.clone(), planned.clone()).open("sales", &files).unwrap_err();
             assert_eq!(error.kind, ErrorKind::FilesChanged, "{other}");
         }
     }
@@ -138,26 +166,30 @@ mod tests {
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_int4.parquet");
         assert_ne!(identify(&catalog, &files).unwrap(), narrow[0].identity);
-        assert!(QueryFiles::new(catalog.clone(), wide, Vec::new()).open("t", &files).is_ok());
-        let error =
-            QueryFiles::new(catalog.clone(), narrow.clone(), Vec::new()).open("sales", &files).unwrap_err();
+        assert!(QueryFiles::new(catalog.clone(), wide).open("t", &files).is_ok());
+        let error = QueryFiles::new(catalog.clone(), narrow.clone()).open("sales", &files).unwrap_err();
         assert_eq!(error.kind, ErrorKind::FilesChanged);
         assert!(error.message.contains("\"sales\""), "{}", error.message);
         // What is not there any more does not hold either.
         fs::remove_file(&files.paths[0]).unwrap();
         place(&folder, "edge_date.parquet");
-        assert!(QueryFiles::new(catalog, narrow, Vec::new()).open("sales", &files).is_err());
+        assert!(QueryFiles::new(catalog, narrow).open("sales", &files).is_err());
     }
 
     #[test]
     fn a_rank_reads_the_files_that_rank_0_reads_or_none() {
         let folder = tempfile::tempdir().unwrap();
         let files = place(&folder, "t0.parquet");
-        let first = QueryFiles::new(Arc::default(), Vec::new(), Vec::new());
+        let first = QueryFiles::new(Arc::default(), Vec::new());
         first.open("t", &files).unwrap();
         let seen = first.seen();
         let open = |seen: &[SeenFiles]| {
-            QueryFiles::new(Arc::default(), Vec::new(), seen.to_vec()).open("t", &files).map(drop)
+            let [before, after] = [(); 2].map(|()| QueryFiles::new(Arc::default(), Vec::new()));
+            before.open("t", &files).unwrap();
+            after.read_as(seen.to_vec()).unwrap();
+            let outcome = before.read_as(seen.to_vec());
+            assert_eq!(after.open("t", &files).map(drop), outcome);
+            outcome
         };
         assert_eq!(open(&seen), Ok(()));
         // As another machine sees a copy of it, which is another file there.

@@ -169,7 +169,6 @@ impl Judge {
         let request = QueryRequest {
             plan: plan.clone(),
             planned_files: Vec::new(),
-            seen_files: Vec::new(),
             parameters: Vec::<Literal>::new(),
             with_metrics: false,
             batch_rows_max: 1000,

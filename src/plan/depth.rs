@@ -79,7 +79,6 @@ mod tests {
         let request = QueryRequest {
             plan,
             planned_files: Vec::new(),
-            seen_files: Vec::new(),
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1,

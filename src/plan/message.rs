@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::{DataType, Error, ExchangeFacts, Literal, MemorySpace, Plan, Value};
 
 /// Both sides must have the same; the extension and the engine are installed together.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// From a backend to an engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,8 +179,6 @@ pub struct QueryRequest {
     pub plan: Plan,
     /// What the plan was made for; files that are not here are read as they are.
     pub planned_files: Vec<PlannedFiles>,
-    /// What rank 0 reads, where other ranks run the query with it: they read the same, or fail.
-    pub seen_files: Vec<SeenFiles>,
     /// The values of [`crate::Expression::Parameter`], by index.
     pub parameters: Vec<Literal>,
     /// Whether per-operator metrics are wanted (EXPLAIN ANALYZE).

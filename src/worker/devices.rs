@@ -10,7 +10,7 @@ use pystachio_gpu::{
 };
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use crate::{Device, Options, RankNetwork, RankProcesses};
+use crate::{Device, Options, RankNetwork, RankProcesses, process::wait_for_ending_engines};
 
 /// How much of a device's arena column chunks may take that stay between queries.
 const DEVICE_CACHE_PERCENT: u64 = 60;
@@ -87,6 +87,7 @@ fn open_gpu(options: &Options, spill_directory: &Path) -> Result<OpenedDevice> {
     if options.ranks > 1 {
         check_gpu_count(options)?;
     }
+    wait_for_ending_engines();
     let platform = Arc::new(CudaPlatform::open(ordinal)?);
     let addresses = platform.gpu_addresses()?;
     let affinity = Affinity::of_host(&addresses, ordinal as usize, options.affinity.clone());

@@ -4,7 +4,7 @@ use std::{
     fs, io,
     os::unix::{fs::DirBuilderExt, process::parent_id},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Added to the process's score, of 1000, by which the kernel chooses what to end when memory runs out:
@@ -13,6 +13,15 @@ const OOM_SCORE_ADJUSTMENT: &str = "800";
 const PARENT_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a process without queries waits before it gives memory back: allocators keep it for the next query.
 const REST_INTERVAL: Duration = Duration::from_secs(2);
+/// How long an engine that ends is waited for. One with 48 GB of page-locked memory of small pages took 8 s.
+const ENDING_WAIT_MAX: Duration = Duration::from_secs(60);
+const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// `pystachio-engine`, as far as the kernel keeps it.
+const ENGINE_NAME: &str = "pystachio-engin";
+/// A process that is ending, among the kernel's flags of it (`PF_EXITING`).
+const EXITING: u32 = 0x4;
+/// Fields of `/proc/<pid>/stat` between its state and its flags.
+const FLAGS_AFTER_STATE: usize = 5;
 const SPILL_FOLDER_PREFIX: &str = "pystachio-spill-";
 
 /// Makes the kernel prefer this process when memory runs out. Where that is not allowed, nothing happens.
@@ -75,6 +84,48 @@ fn return_free_memory() {
     unsafe {
         libc::malloc_trim(0);
     }
+}
+
+/// Waits until no engine is ending: one that was killed, and has much memory, keeps a GPU's for seconds after whoever looked after it has gone, and
+/// that GPU opens without.
+pub fn wait_for_ending_engines() {
+    let deadline = Instant::now() + ENDING_WAIT_MAX;
+    let mut is_told = false;
+    while let Some(pid) = ending_engine() {
+        if Instant::now() >= deadline {
+            tracing::warn!(
+                pid,
+                "an engine has not ended within {ENDING_WAIT_MAX:?}; a GPU is opened beside it"
+            );
+            return;
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::info!(pid, "waits for an engine that is ending");
+        }
+        std::thread::sleep(ENDING_POLL_INTERVAL);
+    }
+}
+
+/// A process of an engine that has begun to end in the kernel, and has not come to its end.
+fn ending_engine() -> Option<u32> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.find(|pid| {
+        let folder = Path::new("/proc").join(pid.to_string());
+        let Ok(line) = fs::read_to_string(folder.join("stat")) else { return false };
+        is_ending_engine(&line, || fs::read_dir(folder.join("task")).is_ok_and(|tasks| tasks.count() > 1))
+    })
+}
+
+/// What a line of `/proc/<pid>/stat` says. A process whose first thread has ended may have others that have not.
+fn is_ending_engine(line: &str, has_more_threads: impl FnOnce() -> bool) -> bool {
+    let Some((front, back)) = line.rsplit_once(')') else { return false };
+    let mut fields = back.split_ascii_whitespace();
+    let (state, flags) =
+        (fields.next(), fields.nth(FLAGS_AFTER_STATE).and_then(|flags| flags.parse::<u32>().ok()));
+    let is_ending = flags.is_some_and(|flags| flags & EXITING != 0);
+    let is_engine = front.split_once('(').is_some_and(|(_, name)| name == ENGINE_NAME);
+    is_engine && is_ending && (state != Some("Z") || has_more_threads())
 }
 
 /// Waits until `parent` is no longer this process's parent.
@@ -181,6 +232,28 @@ mod tests {
         let freed = held.saturating_sub(resident_bytes());
         assert!(freed > (BLOCKS * BLOCK_BYTES / 2) as u64, "{freed} bytes");
         assert_eq!(blocks.len(), BLOCKS / 64);
+    }
+
+    #[test]
+    fn an_engine_is_ending_from_when_the_kernel_says_so_until_its_last_thread_has_ended() {
+        let line = |name: &str, state: &str, flags: u32| {
+            format!("31 ({name}) {state} 1 31 31 0 -1 {flags} 4211 0 0 0 1 2 0 0 20 0 9 0 88 0 0")
+        };
+        let [alone, with_others] = [false, true].map(|others| move || others);
+        assert!(is_ending_engine(&line(ENGINE_NAME, "R", 4194304 | EXITING), alone));
+        assert!(is_ending_engine(&line(ENGINE_NAME, "Z", 4194304 | EXITING), with_others));
+        for (line, why) in [
+            (line(ENGINE_NAME, "S", 4194304), "runs"),
+            (line(ENGINE_NAME, "Z", 4194304 | EXITING), "is only to be waited for"),
+            (line("postgres", "R", 4194304 | EXITING), "is no engine"),
+            (line(") R 1 1 1 0 -1 4 (x", "S", 0), "has a name that looks so"),
+            (String::new(), "is nothing"),
+        ] {
+            assert!(!is_ending_engine(&line, alone), "{why}");
+        }
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        assert!(!is_ending_engine(&own, with_others));
+        wait_for_ending_engines();
     }
 
     #[test]

@@ -107,7 +107,6 @@ async fn run_while(change: impl Fn(&Path), cache_bytes: u64) -> Result<usize, Er
     let request = QueryRequest {
         plan,
         planned_files: Vec::new(),
-        seen_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
@@ -191,7 +190,6 @@ async fn ends_soon_on(fixture: &Fixture, plan: impl Fn(&Path) -> Plan) {
     let request = QueryRequest {
         plan: plan(&path),
         planned_files: Vec::new(),
-        seen_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,

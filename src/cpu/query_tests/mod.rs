@@ -94,7 +94,6 @@ impl Fixture {
         QueryRequest {
             plan: pystachio_plan::prune_columns(&plan),
             planned_files: Vec::new(),
-            seen_files: Vec::new(),
             parameters: Vec::new(),
             with_metrics: true,
             batch_rows_max: 1000,

@@ -87,7 +87,7 @@ impl ScarceScan {
         let engine: Arc<dyn MemoryPool> = Arc::new(EnginePool::new(memory_bytes));
         let footers = PoolFiles::footers(&engine, cache.clone());
         let catalog = Arc::new(FileCatalog::new(Arc::new(footers), memory_bytes as u64));
-        let files = QueryFiles::new(catalog.clone(), Vec::new(), Vec::new());
+        let files = QueryFiles::new(catalog.clone(), Vec::new());
         let columns = [("v", DataType::Int64), ("k", DataType::Int64), ("w", DataType::Text)];
         let columns: Vec<_> =
             (1..).zip(columns).map(|(id, (name, data_type))| scan_column(id, name, data_type)).collect();

@@ -10,7 +10,7 @@ use cudarc::driver::{
 use pystachio_gpu::device::CallWatch;
 use pystachio_plan::{Error, ErrorKind, Result};
 
-use super::{CudaPlatform, address_space::AddressSpace, functions::Functions};
+use super::{CudaPlatform, address_space::AddressSpace, functions::Functions, page_locked::PageLockedMemory};
 use crate::{
     MODULES, cufile::CuFile, fault::from_driver, library::driver_version, nvcomp::Nvcomp, staging::Staging,
 };
@@ -71,6 +71,7 @@ impl CudaPlatform {
         Ok(Self {
             context,
             addresses,
+            page_locked: PageLockedMemory::default(),
             functions: Functions::load()?,
             staging: Staging::new(calls.clone())?,
             cufile: CuFile::new(),

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use gpu::ranks::{Member, RankProcess};
+use gpu::ranks::{Carrier, Member, RankProcess};
 use pystachio_cuda::{CudaPlatform, nccl::check_library};
 use pystachio_gpu::exchange::{NetworkOptions, Rank};
 
@@ -43,9 +43,10 @@ const GENERATION: &str = "PYSTACHIO_TEST_GENERATION";
 /// What one rank does in a test.
 type Part = fn(&Member, &Path);
 
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("transfers", transfers::move_parts),
     ("registered", transfers::move_registered_parts),
+    ("copies", transfers::copy_parts),
     ("absence", transfers::be_absent_or_give_up),
     ("blocks", blocks::move_blocks),
     ("many", blocks::move_many_exchanges),
@@ -171,6 +172,11 @@ fn parts_of_any_size_arrive_between_gpus() {
 #[test]
 fn parts_of_a_registered_region_arrive_between_gpus() {
     on_two_gpus("registered");
+}
+
+#[test]
+fn parts_arrive_between_gpus_that_read_each_others_memory() {
+    on_two_gpus("copies");
 }
 
 #[test]

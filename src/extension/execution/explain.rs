@@ -163,7 +163,6 @@ fn write_preview(writer: &Writer, private: &ScanPrivate, hides_counts: bool) {
     let request = QueryRequest {
         plan: private.plan.clone(),
         planned_files: private.files.clone(),
-        seen_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: settings::batch_rows(),

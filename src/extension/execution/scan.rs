@@ -85,7 +85,6 @@ impl ScanState {
         let request = Request::Run(Box::new(QueryRequest {
             plan,
             planned_files: self.private.files.clone(),
-            seen_files: Vec::new(),
             parameters,
             with_metrics: self.with_metrics,
             batch_rows_max: settings::batch_rows(),

@@ -51,11 +51,13 @@ mod scan;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use engine::{DeviceEngine, DeviceOptions};
-pub use exchange::RankPart;
+pub use exchange::{FilesOfFirst, QueryStart, RankPart};
 pub use ranks::{
-    LocalPeer, RankDevice, RankPeer, RankTable, RankedEngine, RankedOptions, ranks_of_one_process,
+    LocalPeer, RankDevice, RankPeer, RankTable, RankedEngine, RankedOptions, never_begun,
+    ranks_of_one_process,
 };
 
 use std::time::Instant;

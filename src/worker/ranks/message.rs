@@ -5,6 +5,7 @@
 //!   Hello ────────────────────────────► Ready | Failed: its device is open, or can't be
 //!   Join, with descriptors ───────────► Joined: it takes part in the network of this generation, or can't
 //!   Run ──────────────────────────────► Ended, some time: what came of its part in a query; a refusal is one too
+//!   Begin ────────────────────────────►
 //!   Stop ─────────────────────────────►
 //!   GiveUp ───────────────────────────►          the network of this generation has lost a rank
 //!   Recall ───────────────────────────► Recalled: what it remembers, for views
@@ -17,7 +18,7 @@ use std::net::SocketAddr;
 
 use pystachio_plan::{
     CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
-    QueryTimeline, Result,
+    QueryTimeline, Result, SeenFiles,
 };
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +41,7 @@ pub enum ToRank {
         /// How ranks find each other.
         invitation: Invitation,
     },
-    /// Run a part in a query.
+    /// Prepare a part in a query, and run it when it is told to begin.
     Run {
         /// Over the network of this generation.
         generation: u64,
@@ -48,6 +49,13 @@ pub enum ToRank {
         query: u64,
         /// Its plan, distributed, and what it needs.
         request: Box<QueryRequest>,
+    },
+    /// A query has begun on rank 0.
+    Begin {
+        /// The query's number.
+        query: u64,
+        /// What rank 0 reads: this rank reads the same, or fails.
+        seen_files: Vec<SeenFiles>,
     },
     /// A query is not wanted any more.
     Stop {

@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌──────── Run ──► a task: its part in a query ──── outcome ──┐
 //! control ───┼──────── Join ─► a thread: connects, takes part ── joined ──┼──► control
-//!            ├─ Stop, GiveUp                          a clock ─── facts ──┤
+//!            ├─ Begin, Stop, GiveUp                   a clock ─── facts ──┤
 //!            └─ Recall ────────────────────────────────────── recalled ──┘
 //! ```
 //!
@@ -23,8 +23,11 @@ use pystachio_gpu::{
     exchange::{ExchangeNetwork, NetworkOptions, QueryId, Rank},
     execution::{LocalPeer, RankDevice, RankPeer},
 };
-use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result};
-use tokio::{sync::mpsc, time::MissedTickBehavior};
+use pystachio_plan::{Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest, Result, SeenFiles};
+use tokio::{
+    sync::{mpsc, watch},
+    time::MissedTickBehavior,
+};
 
 use super::{
     control::{self, ControlReader, ControlWriter},
@@ -66,8 +69,15 @@ struct RankServer {
     network: Option<(u64, Arc<ExchangeNetwork>)>,
     /// The generation that it was told to join last.
     wanted_generation: u64,
-    /// Queries that run here.
-    running: HashMap<u64, StopFlag>,
+    /// Queries that run here, or are prepared.
+    running: HashMap<u64, RunningPart>,
+}
+
+/// A part in a query.
+struct RunningPart {
+    stop: StopFlag,
+    /// Told when the query has begun on rank 0.
+    first: watch::Sender<Option<Vec<SeenFiles>>>,
 }
 
 /// Serves rank 0 until that closes the connection. `open` opens the device, which may take a while, once rank 0 has said Hello.
@@ -184,9 +194,15 @@ impl RankServer {
                 self.join(options, (invitation, descriptors));
             }
             ToRank::Run { generation, query, request } => self.run(generation, query, *request).await?,
+            ToRank::Begin { query, seen_files } => {
+                // It may have been refused here.
+                if let Some(running) = self.running.get(&query) {
+                    running.first.send_replace(Some(seen_files));
+                }
+            }
             ToRank::Stop { query } => {
-                if let Some(stop) = self.running.get(&query) {
-                    stop.stop();
+                if let Some(running) = self.running.get(&query) {
+                    running.stop.stop();
                 }
             }
             ToRank::GiveUp { generation, reason } => {
@@ -244,10 +260,13 @@ impl RankServer {
             return self.refuse(query, Error::new(ErrorKind::Unavailable, message)).await;
         }
         let stop = StopFlag::default();
-        self.running.insert(query, stop.clone());
+        let first = watch::Sender::new(None);
+        let first_files = first.subscribe();
+        self.running.insert(query, RunningPart { stop: stop.clone(), first });
         let (peer, done) = (LocalPeer::new(self.setup.device.engine().clone(), network), self.done.clone());
         tokio::spawn(async move {
-            let run = AssertUnwindSafe(peer.run(QueryId(query), request, stop)).catch_unwind().await;
+            let run =
+                AssertUnwindSafe(peer.run(QueryId(query), request, first_files, stop)).catch_unwind().await;
             let outcome = run.unwrap_or_else(|_| Err(Error::internal("its part of the query panicked")));
             let _ = done.send(Done::Ended { query, outcome: outcome.map(Box::new) }).await;
         });
@@ -363,7 +382,6 @@ mod tests {
         QueryRequest {
             plan: Plan { root: Relation::new(scan, 1.0), outputs: Vec::new() },
             planned_files: Vec::new(),
-            seen_files: Vec::new(),
             parameters: Vec::new(),
             with_metrics: false,
             batch_rows_max: 1000,

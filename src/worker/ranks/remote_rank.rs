@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use pystachio_engine::{StopFlag, locking::lock_whole};
 use pystachio_gpu::{
     exchange::{QueryId, Rank},
-    execution::RankPeer,
+    execution::{FilesOfFirst, RankPeer, never_begun},
 };
 use pystachio_plan::{CacheEntry, Error, ErrorKind, QueryMetrics, QueryRequest, QueryTimeline, Result};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -268,21 +268,38 @@ impl RankPeer for RemotePeer {
         self.remote.rank
     }
 
-    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
+    async fn run(
+        &self,
+        query: QueryId,
+        request: QueryRequest,
+        mut first: FilesOfFirst,
+        stop: StopFlag,
+    ) -> Result<QueryMetrics> {
         let mut outcome = self.remote.expect(query)?;
         let mut running = RemoteQuery { remote: &self.remote, query, is_stopped: false };
         let run = ToRank::Run { generation: self.generation, query: query.0, request: Box::new(request) };
+        let unheard = || Error::new(ErrorKind::Unavailable, "can't be told to run a query");
         if !self.remote.tell(run, Vec::new()) {
-            return Err(Error::new(ErrorKind::Unavailable, "can't be told to run a query"));
+            return Err(unheard());
         }
+        let mut has_begun = false;
         loop {
             if stop.is_stopped() {
                 running.stop();
             }
-            match tokio::time::timeout(STOP_INTERVAL, &mut outcome).await {
-                Ok(Ok(outcome)) => return outcome,
-                Ok(Err(_)) => return Err(Error::internal("the query's outcome was lost")),
-                Err(_) => {}
+            tokio::select! {
+                biased;
+                outcome = &mut outcome => {
+                    return outcome.unwrap_or_else(|_| Err(Error::internal("the query's outcome was lost")));
+                }
+                begun = first.wait_for(Option::is_some), if !has_begun => {
+                    let seen_files = begun.map_err(|_| never_begun())?.clone().unwrap_or_default();
+                    if !self.remote.tell(ToRank::Begin { query: query.0, seen_files }, Vec::new()) {
+                        return Err(unheard());
+                    }
+                    has_begun = true;
+                }
+                () = tokio::time::sleep(STOP_INTERVAL) => {}
             }
         }
     }

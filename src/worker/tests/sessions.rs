@@ -385,7 +385,6 @@ fn query(behaviour: Behaviour) -> Request {
     Request::Run(Box::new(QueryRequest {
         plan,
         planned_files: Vec::new(),
-        seen_files: Vec::new(),
         parameters: vec![behaviour],
         with_metrics: false,
         batch_rows_max: 100,

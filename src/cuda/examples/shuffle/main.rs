@@ -8,6 +8,9 @@
 //! A rank is a process of this program, one a GPU; with `--emulated` it is a thread with an emulated device. Results are a table, and JSON
 //! in a file.
 //!
+//! Bytes are carried by NCCL, out of a region that is registered with it and one that is not, and by copies between GPUs that read each
+//! other's memory. What an engine uses here is measured in all variants.
+//!
 //! - `raw`: all-to-all of bytes through the communicator: each rank sends so many to others in a group, spread evenly
 //! - `first`: the first blocks that ranks send each other after they were connected, and those after them
 //! - `gather`: what a round costs that moves nothing: bytes of a control block told to all
@@ -37,7 +40,7 @@ use pystachio_cuda::{
     nccl::{NcclOptions, check_library},
 };
 use pystachio_gpu::exchange::Rank;
-use ranks::{Member, RankProcess, leave_file, wait_for_file};
+use ranks::{Carrier, Member, RankProcess, leave_file, wait_for_file};
 use serde_json::{Value, json};
 
 const MB: u64 = 1 << 20;
@@ -141,18 +144,27 @@ fn measure(member: &Member, options: &Options, folder: &Path) -> Vec<Value> {
     let mut results: Vec<Value> = Vec::new();
     let name = format!("results-{}", member.rank);
     let mut generations = 0..;
-    for registers_region in [false, true] {
-        let by = NcclOptions { registers_region, ..NcclOptions::default() };
+    let nccl = |registers_region| Carrier::Nccl(NcclOptions { registers_region, ..NcclOptions::default() });
+    // What an engine uses comes last.
+    let mut carriers = vec![("registered", nccl(true)), ("nccl", nccl(false))];
+    if member.reaches_others {
+        carriers.push(("copies", Carrier::Direct));
+    }
+    let used = carriers.len() - 1;
+    for (place, (carrier_name, carrier)) in
+        carriers.into_iter().enumerate().skip(if options.is_emulated { used } else { 0 })
+    {
         let mut next = || generations.next().unwrap_or(u64::MAX);
-        results.extend(raw::measure(member, options, folder, (next(), by)));
+        results.extend(raw::measure(member, options, folder, (next(), (carrier_name, carrier))));
         leave_file(folder, &name, json!(results).to_string().as_bytes());
-        let of_rows = if options.is_raw_only { Vec::new() } else { rows::variants(options, by) };
+        let of_rows = if options.is_raw_only {
+            Vec::new()
+        } else {
+            rows::variants(options, (carrier_name, carrier), place == used)
+        };
         for variant in of_rows {
             results.push(rows::measure(member, options, folder, (next(), variant)));
             leave_file(folder, &name, json!(results).to_string().as_bytes());
-        }
-        if options.is_emulated {
-            break;
         }
     }
     results

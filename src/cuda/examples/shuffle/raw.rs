@@ -2,11 +2,13 @@
 
 use std::{path::Path, time::Instant};
 
-use pystachio_cuda::nccl::NcclOptions;
 use pystachio_gpu::exchange::{Communicator, Rank, ReceivePart, SendPart};
 use serde_json::{Value, json};
 
-use super::{MB, Options, ranks::Member};
+use super::{
+    MB, Options,
+    ranks::{Carrier, Member},
+};
 
 /// Groups on their way at once.
 const DEPTHS: [usize; 2] = [1, 2];
@@ -25,12 +27,11 @@ pub fn measure(
     member: &Member,
     options: &Options,
     folder: &Path,
-    (generation, by): (u64, NcclOptions),
+    (generation, (variant, carrier)): (u64, (&str, Carrier)),
 ) -> Vec<Value> {
     member.meet(folder, &format!("raw-{generation}"));
     let begun = Instant::now();
-    let mut communicator = member.connect_by(generation, by).unwrap_or_else(|error| panic!("{error}"));
-    let variant = if by.registers_region { "registered" } else { "unregistered" };
+    let mut communicator = member.connect_by(generation, carrier).unwrap_or_else(|error| panic!("{error}"));
     let mut results =
         vec![json!({ "kind": "connect", "variant": variant, "seconds": [begun.elapsed().as_secs_f64()] })];
     let block = vec![7; BLOCK_BYTES];

@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pystachio_cuda::nccl::NcclOptions;
 use pystachio_engine::StopFlag;
 use pystachio_gpu::{
     device::{CellType, Chunk, Column, DeviceMemory},
@@ -20,7 +19,10 @@ use pystachio_gpu::{
 use pystachio_plan::{DataType, Result};
 use serde_json::{Value, json};
 
-use super::{MB, Options, ranks::Member};
+use super::{
+    MB, Options,
+    ranks::{Carrier, Member},
+};
 
 /// Memory beside the region: chunks that are sent, spread and unpacked.
 const MEMORY_BYTES: u64 = 16 << 30;
@@ -49,12 +51,16 @@ pub struct Variant {
     /// Of each value.
     value_bits: u32,
     network: NetworkOptions,
-    nccl: NcclOptions,
+    carrier: Carrier,
 }
 
 /// All numbers of columns, not narrowed and narrowed; what it costs to look for narrow values where there are none; then each technique turned
-/// off. In a registered region just as many columns as those have.
-pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
+/// off. Of what is not used just as many columns as those have.
+pub fn variants(
+    options: &Options,
+    (carrier_name, carrier): (&'static str, Carrier),
+    is_used: bool,
+) -> Vec<Variant> {
     let network = match options.is_emulated {
         true => NetworkOptions { block_bytes_max: MB, gather_bytes_min: MB, ..NetworkOptions::default() },
         false => NetworkOptions::default(),
@@ -66,10 +72,10 @@ pub fn variants(options: &Options, nccl: NcclOptions) -> Vec<Variant> {
         narrowing: Narrowing::Never,
         value_bits: u64::BITS,
         network,
-        nccl,
+        carrier,
     };
-    if nccl.registers_region {
-        return vec![with("registered", VARIANT_COLUMNS, network)];
+    if !is_used {
+        return vec![with(carrier_name, VARIANT_COLUMNS, network)];
     }
     let small = NetworkOptions { block_bytes_max: 4 * MB, round_bytes_max: 16 * MB, ..network };
     let at_once = NetworkOptions { gather_bytes_min: 0, ..network };
@@ -115,7 +121,7 @@ fn measure_or_fail(
     folder: &Path,
     (generation, variant): (u64, &Variant),
 ) -> Result<Value> {
-    let communicator = member.connect_by(generation, variant.nccl)?;
+    let communicator = member.connect_by(generation, variant.carrier)?;
     let network = NetworkOptions { generation, ..variant.network };
     let network = ExchangeNetwork::start(communicator, member.region.clone(), network)?;
     let memory = member.memory(if options.is_emulated { EMULATED_MEMORY_BYTES } else { MEMORY_BYTES });

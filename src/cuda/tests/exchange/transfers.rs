@@ -10,7 +10,7 @@ use pystachio_cuda::nccl::NcclOptions;
 use pystachio_gpu::exchange::{Awaited, Communicator, Rank, ReceivePart, SendPart};
 use pystachio_plan::Error;
 
-use super::{Member, deadline, mixed, say};
+use super::{Carrier, Member, deadline, mixed, say};
 
 const GROUPS: u64 = 24;
 /// Sizes that differ in how a network moves them: a few bytes, some pages, several of its buffers.
@@ -42,16 +42,24 @@ fn block(rank: usize, number: u64) -> Vec<u8> {
 
 /// Groups of parts of any size, two on their way at once, and a gather beside each.
 pub fn move_parts(member: &Member, _folder: &Path) {
-    move_parts_by(member, NcclOptions::default());
+    move_parts_by(member, Carrier::nccl());
 }
 
 /// The same in a region that the library knows.
 pub fn move_registered_parts(member: &Member, _folder: &Path) {
-    move_parts_by(member, NcclOptions { registers_region: true, ..NcclOptions::default() });
+    move_parts_by(member, Carrier::Nccl(NcclOptions { registers_region: true, ..NcclOptions::default() }));
 }
 
-fn move_parts_by(member: &Member, options: NcclOptions) {
-    let mut communicator = member.connect_by(0, options).expect("a communicator");
+/// The same by copies, where GPUs read each other's memory.
+pub fn copy_parts(member: &Member, _folder: &Path) {
+    match member.reaches_others {
+        true => move_parts_by(member, Carrier::Direct),
+        false => say(member, "skipped: these GPUs don't read each other's memory"),
+    }
+}
+
+fn move_parts_by(member: &Member, carrier: Carrier) {
+    let mut communicator = member.connect_by(0, carrier).expect("a communicator");
     let communicator = &mut *communicator;
     say(member, "connected");
     for number in 1..=20 {

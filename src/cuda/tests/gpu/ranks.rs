@@ -8,7 +8,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{self, Read, Seek, SeekFrom},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
@@ -17,12 +18,15 @@ use std::{
 };
 
 use pystachio_cuda::{
-    CudaPlatform,
+    CudaPlatform, SharedRegions,
     nccl::{ENVIRONMENT, NcclCommunicator, NcclId, NcclOptions},
 };
 use pystachio_gpu::{
     device::{DeviceMemory, EmulatedPlatform, Platform},
-    exchange::{Communicator, ExchangeNetwork, ExchangeRegion, LocalHub, NetworkOptions, Rank, warm_up},
+    exchange::{
+        Communicator, DirectCommunicator, ExchangeNetwork, ExchangeRegion, LinkSocket, LocalHub,
+        NetworkOptions, Rank, RankLink, warm_up,
+    },
 };
 use pystachio_plan::{Error, Result};
 
@@ -35,8 +39,23 @@ const MEET_MAX: Duration = Duration::from_secs(60);
 /// Bytes of the end of a log that are shown.
 const LOG_END_BYTES: u64 = 4000;
 
-/// What a rank connects by: its region, the number of the generation, and how, where that is NCCL's to choose.
-type Connect = dyn Fn(&ExchangeRegion, u64, NcclOptions) -> Result<Box<dyn Communicator>> + Send + Sync;
+/// What carries bytes between GPUs.
+#[derive(Clone, Copy, Debug)]
+pub enum Carrier {
+    Nccl(NcclOptions),
+    /// Copies between GPUs that read each other's memory.
+    Direct,
+}
+
+impl Carrier {
+    /// NCCL as it is used.
+    pub fn nccl() -> Self {
+        Self::Nccl(NcclOptions::default())
+    }
+}
+
+/// What a rank connects by: its region, the number of the generation, and what carries bytes, where there is a choice.
+type Connect = dyn Fn(&ExchangeRegion, u64, Carrier) -> Result<Box<dyn Communicator>> + Send + Sync;
 
 /// One rank. Cheap to clone.
 #[derive(Clone)]
@@ -45,6 +64,8 @@ pub struct Member {
     pub rank_count: usize,
     pub platform: Arc<dyn Platform>,
     pub region: ExchangeRegion,
+    /// Whether it reads the memory of the others, which may.
+    pub reaches_others: bool,
     connect: Arc<Connect>,
 }
 
@@ -64,7 +85,7 @@ impl Member {
                 let hub = hubs.entry(generation).or_insert_with(|| LocalHub::new(rank_count));
                 Ok(Box::new(hub.connect(rank, region, seed)?) as Box<dyn Communicator>)
             };
-            Ok(Self { rank, rank_count, platform, region, connect: Arc::new(connect) })
+            Ok(Self { rank, rank_count, platform, region, reaches_others: false, connect: Arc::new(connect) })
         };
         (0..rank_count).map(member).collect()
     }
@@ -75,22 +96,31 @@ impl Member {
         let platform: Arc<dyn Platform> = gpu.clone();
         let region = ExchangeRegion::new(platform.clone(), region_bytes)?;
         let folder = folder.to_owned();
-        let connect = move |region: &ExchangeRegion, generation, options| {
+        let may_reach = !std::env::var("NCCL_P2P_DISABLE").is_ok_and(|value| value == "1");
+        let reaches_others = may_reach && gpu.reaches_others()?;
+        let place = (rank, rank_count);
+        let connect = move |region: &ExchangeRegion, generation, carrier| {
+            let Carrier::Nccl(options) = carrier else {
+                let links = links_through(&folder, place, generation)
+                    .map_err(|error| Error::internal(format!("no sockets between ranks: {error}")))?;
+                let sharing = Box::new(SharedRegions(gpu.clone()));
+                let communicator = DirectCommunicator::connect(rank, links, region, sharing)?;
+                return Ok(Box::new(communicator) as Box<dyn Communicator>);
+            };
             let id = agree_on_id(&folder, rank, generation)?;
-            let communicator = NcclCommunicator::connect(&gpu, region, &id, (rank, rank_count), options)?;
-            Ok(Box::new(communicator) as Box<dyn Communicator>)
+            Ok(Box::new(NcclCommunicator::connect(&gpu, region, &id, place, options)?))
         };
-        Ok(Self { rank, rank_count, platform, region, connect: Arc::new(connect) })
+        Ok(Self { rank, rank_count, platform, region, reaches_others, connect: Arc::new(connect) })
     }
 
     /// Connects with all other ranks.
     pub fn connect(&self, generation: u64) -> Result<Box<dyn Communicator>> {
-        self.connect_by(generation, NcclOptions::default())
+        self.connect_by(generation, Carrier::nccl())
     }
 
-    /// The same with options of NCCL's.
-    pub fn connect_by(&self, generation: u64, options: NcclOptions) -> Result<Box<dyn Communicator>> {
-        let mut communicator = (self.connect)(&self.region, generation, options)?;
+    /// The same by a carrier of choice.
+    pub fn connect_by(&self, generation: u64, carrier: Carrier) -> Result<Box<dyn Communicator>> {
+        let mut communicator = (self.connect)(&self.region, generation, carrier)?;
         let block_bytes_max = NetworkOptions::default().block_bytes_max;
         warm_up(&mut *communicator, &self.region, block_bytes_max, MEET_MAX)?;
         Ok(communicator)
@@ -128,6 +158,46 @@ fn agree_on_id(folder: &Path, rank: Rank, generation: u64) -> Result<NcclId> {
     match wait_for_file(folder, &name, ID_MAX) {
         Some(bytes) => NcclId::from_bytes(&bytes),
         None => Err(Error::internal(format!("rank 0 left no {name} within {ID_MAX:?}"))),
+    }
+}
+
+/// Two sockets to each other rank: each listens in the folder, and those after it come to it.
+fn links_through(
+    folder: &Path,
+    (rank, rank_count): (Rank, usize),
+    generation: u64,
+) -> io::Result<Vec<Option<RankLink>>> {
+    let path = |rank: Rank| folder.join(format!("links-{generation}-{rank}"));
+    let mut sockets: Vec<[Option<LinkSocket>; 2]> = (0..rank_count).map(|_| [None, None]).collect();
+    let listener = UnixListener::bind(path(rank))?;
+    for place in 0..rank.place() {
+        for purpose in 0..2 {
+            let mut socket = connect_soon(&path(Rank(place as u16)))?;
+            socket.write_all(&[rank.place() as u8, purpose as u8])?;
+            sockets[place][purpose] = Some(LinkSocket::unix(socket.into())?);
+        }
+    }
+    for _ in 0..2 * (rank_count - rank.place() - 1) {
+        let (mut socket, _) = listener.accept()?;
+        let mut said = [0; 2];
+        socket.read_exact(&mut said)?;
+        let [place, purpose] = said.map(usize::from);
+        sockets[place][purpose] = Some(LinkSocket::unix(socket.into())?);
+    }
+    let link = |[control, data]: [Option<LinkSocket>; 2]| {
+        control.zip(data).map(|(control, data)| RankLink { control, data })
+    };
+    Ok(sockets.into_iter().map(link).collect())
+}
+
+/// Connects with a process that may not listen yet.
+fn connect_soon(path: &Path) -> io::Result<UnixStream> {
+    let begun = Instant::now();
+    loop {
+        match UnixStream::connect(path) {
+            Err(_) if begun.elapsed() < ID_MAX => thread::sleep(LOOK_INTERVAL),
+            result => return result,
+        }
     }
 }
 

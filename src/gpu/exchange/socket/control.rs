@@ -46,6 +46,15 @@ impl ControlEnd {
         self.flush();
     }
 
+    /// Tells the last of all. Where there is no room for it, this end of the link ends: whoever goes on reads what was told before, and then that
+    /// nothing more comes.
+    pub(super) fn tell_last(&mut self, frame: &ControlFrame) {
+        self.tell(frame);
+        if !self.unsent.is_empty() {
+            self.socket.end();
+        }
+    }
+
     /// Sends on, and reads what there is.
     pub(super) fn work(&mut self) {
         self.flush();
@@ -80,18 +89,7 @@ impl ControlEnd {
     }
 
     fn flush(&mut self) {
-        loop {
-            let (first, _) = self.unsent.as_slices();
-            if first.is_empty() {
-                return;
-            }
-            match self.socket.write(first) {
-                Moved::Bytes(bytes) => drop(self.unsent.drain(..bytes)),
-                Moved::Nothing => return,
-                // Why is found by reading.
-                Moved::End => self.unsent.clear(),
-            }
-        }
+        self.socket.write_waiting(&mut self.unsent);
     }
 
     fn read(&mut self) {

@@ -248,18 +248,7 @@ impl DirectEnd {
     }
 
     fn flush(&mut self) {
-        loop {
-            let (first, _) = self.unsent.as_slices();
-            if first.is_empty() {
-                return;
-            }
-            match self.socket.write(first) {
-                Moved::Bytes(bytes) => drop(self.unsent.drain(..bytes)),
-                Moved::Nothing => return,
-                // Why is found by reading.
-                Moved::End => self.unsent.clear(),
-            }
-        }
+        self.socket.write_waiting(&mut self.unsent);
     }
 
     /// Maps the other rank's region, if it has come.

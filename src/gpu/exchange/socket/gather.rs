@@ -120,12 +120,12 @@ impl ControlLinks {
             .collect()
     }
 
-    /// Tells all ranks why this one leaves.
+    /// Tells all ranks why this one leaves, or at least that it does: they know by the time that this returns, should they look.
     pub(super) fn say_farewell(&mut self, reason: &Error) {
         let reason = match reason.kind {
             ErrorKind::Peer => ControlFrame::FarewellOfOther { reason: reason.message.clone() },
             _ => ControlFrame::Farewell { reason: format!("has given up: {reason}") },
         };
-        self.ends.iter_mut().flatten().for_each(|end| end.tell(&reason));
+        self.ends.iter_mut().flatten().for_each(|end| end.tell_last(&reason));
     }
 }

@@ -1,8 +1,9 @@
 //! The two sockets between two ranks.
 
 use std::{
+    collections::VecDeque,
     io::{self, ErrorKind, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
@@ -117,6 +118,32 @@ impl LinkSocket {
             Kind::Unix(socket) => socket.write(source),
             Kind::Tcp(socket) => socket.write(source),
         })
+    }
+}
+
+impl LinkSocket {
+    /// Writes what waits, as far as there is room for it. Where the connection has ended nothing waits any more: why is found by reading.
+    pub(super) fn write_waiting(&mut self, waiting: &mut VecDeque<u8>) {
+        loop {
+            let (first, _) = waiting.as_slices();
+            if first.is_empty() {
+                return;
+            }
+            match self.write(first) {
+                Moved::Bytes(bytes) => drop(waiting.drain(..bytes)),
+                Moved::Nothing => return,
+                Moved::End => waiting.clear(),
+            }
+        }
+    }
+
+    /// Ends what this side writes: the other one reads what was written, and then that it is the end.
+    pub(super) fn end(&self) {
+        // Where it has ended already, nothing is left to do.
+        let _ = match &self.0 {
+            Kind::Unix(socket) => socket.shutdown(Shutdown::Write),
+            Kind::Tcp(socket) => socket.shutdown(Shutdown::Write),
+        };
     }
 }
 

@@ -151,6 +151,19 @@ fn a_part_of_a_rank_that_has_left_does_not_count() {
 }
 
 #[test]
+fn a_rank_that_leaves_is_heard_where_its_socket_has_no_room_for_a_farewell() {
+    let [(mut one, source), (mut other, target)] = two();
+    // The other rank was stopped while this one told it much.
+    one.begin_gather(&vec![1; 1 << 20]).unwrap();
+    one.begin_transfers(&[SendPart { to: Rank(1), address: source.range().0, bytes: 64 }], &[]).unwrap();
+    one.abort(&Error::internal("no more"));
+    let receive = ReceivePart { from: Rank(0), address: target.range().0, bytes: 64 };
+    let begun = other.begin_transfers(&[], &[receive]);
+    let error = begun.err().unwrap_or_else(|| error_of(&mut other));
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Peer, "rank 0 is gone"));
+}
+
+#[test]
 fn what_makes_no_sense_is_an_error() {
     let offers: [(Vec<u8>, &str); 6] = [
         (frame(1, 1 << 20, 64), "offset=1048576, bytes=64, region_bytes=1048576, offers=0"),

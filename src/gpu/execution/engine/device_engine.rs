@@ -225,7 +225,6 @@ impl DeviceEngine {
             files: QueryFiles::new(
                 if settings.metadata_cache { self.catalog.clone() } else { Arc::default() },
                 request.planned_files.clone(),
-                request.seen_files.clone(),
             ),
             parameters: request.parameters.clone(),
             stop,

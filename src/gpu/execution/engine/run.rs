@@ -2,10 +2,8 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, Mutex},
-    task::{Context, Poll, Wake, Waker},
-    thread::Thread,
     time::{Duration, Instant},
 };
 
@@ -30,6 +28,7 @@ use crate::{
         compile::compile,
         exchange::{BROADCAST_CHOSEN, HEAVY_ROWS, SHUFFLE_CHOSEN},
         query::{Driver, Query, failure_of_panic},
+        waiting::wait_at_most,
     },
     operation::{ArrowBatches, column_schema},
 };
@@ -159,28 +158,6 @@ fn cancelled() -> Error {
     Error::new(ErrorKind::Cancelled, "the query was cancelled")
 }
 
-/// What a future comes to on this thread, unless that takes longer than `limit`.
-fn wait_at_most<F: Future>(mut future: Pin<&mut F>, limit: Duration) -> Option<F::Output> {
-    struct Unpark(Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let deadline = Instant::now() + limit;
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return Some(output);
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return None;
-        }
-        std::thread::park_timeout(left);
-    }
-}
-
 /// Where the rows go.
 struct Output<'a> {
     request: &'a QueryRequest,
@@ -260,11 +237,12 @@ impl Output<'_> {
         let compiled = self.compile(driver);
         let mut root = compiled.inspect_err(|error| driver.query.exchanges.refuse(error))?;
         let query = driver.query.clone();
+        query.exchanges.await_start(&query.files)?;
         {
             let _waits = query.stop.wait_for_turn();
             query.memory.admit(&query.stop)?;
         }
-        query.exchanges.open(|| query.files.seen())?;
+        query.exchanges.open(&query.files)?;
         query.exchanges.begin(&query)?;
         query.fragments.begin(&query);
         let batch_rows = (self.request.batch_rows_max as usize).max(1);

@@ -1,7 +1,7 @@
 //! All exchanges of a query on one rank: planned, opened, run and ended.
 //!
 //! ```text
-//! compile: add ─► admitted ─► open, or refuse ─► begin: two drivers an exchange ─► finish: all ranks have sent all, or give up
+//! compile: add ─► await_start ─► admitted ─► open, or refuse ─► begin: two drivers an exchange ─► finish: all ranks have sent all, or give up
 //!                                                                   └► fail: on all ranks
 //! ```
 //!
@@ -12,10 +12,13 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
+    time::Duration,
 };
 
 use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_files::QueryFiles;
 use pystachio_plan::{
     Error, ErrorKind, ExchangeCompression, ExchangeReach, ExchangeSettings, Result, SeenFiles,
 };
@@ -33,11 +36,17 @@ use crate::{
     exchange::{
         ExchangeId, ExchangeMetrics, ExchangeNetwork, ExchangeSpec, Narrowing, QueryExchanges, QueryId, Rank,
     },
-    execution::query::{Query, StartedWork, failure_of_panic},
+    execution::{
+        query::{Query, StartedWork, failure_of_panic},
+        ranks::never_begun,
+        waiting::wait_at_most,
+    },
 };
 
 /// What threads that send and receive are called.
 pub(super) const THREAD_NAME: &str = "pystachio-exchange";
+/// Whoever waits for a query's start looks so often whether it is still wanted.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
 /// Exchanges of keys are numbered from here on: no plan has as many.
 const FIRST_SHARED_ID: u32 = 1 << 31;
 
@@ -48,8 +57,21 @@ pub struct RankPart {
     pub network: Arc<ExchangeNetwork>,
     /// The query's number, the same on all ranks.
     pub query: QueryId,
-    /// Told which files the query reads here, when it has its memory and its exchanges are open: on rank 0, the others begin then.
-    pub begun: Option<Arc<watch::Sender<Option<Vec<SeenFiles>>>>>,
+    /// When it begins.
+    pub start: QueryStart,
+}
+
+/// What rank 0 reads, from when the query has its memory there and its exchanges are open.
+pub type FilesOfFirst = watch::Receiver<Option<Vec<SeenFiles>>>;
+
+/// When a query begins that all ranks run: on rank 0 when there is memory for it, on others when it has begun there, so that it is admitted
+/// once for all. Until then others prepare it.
+#[derive(Clone)]
+pub enum QueryStart {
+    /// This is rank 0, which says what it reads.
+    Told(Arc<watch::Sender<Option<Vec<SeenFiles>>>>),
+    /// This is another rank, which reads the same.
+    Awaited(FilesOfFirst),
 }
 
 /// A rank among all ranks.
@@ -219,13 +241,34 @@ impl Exchanges {
         }
     }
 
-    /// Opens the exchanges of a query that was compiled, and reads `seen_files`.
+    /// Waits until a query that was compiled has begun on rank 0, and reads the same files; on rank 0, nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`QueryFiles::read_as`], after which the other ranks know; `Cancelled` where it does not begin.
+    pub(in crate::execution) fn await_start(&self, files: &QueryFiles) -> Result<()> {
+        let Some(RankPart { start: QueryStart::Awaited(seen), .. }) = &self.part else { return Ok(()) };
+        let mut seen = seen.clone();
+        let begun = loop {
+            self.stop.check()?;
+            match wait_at_most(pin!(seen.wait_for(Option::is_some)), STOP_INTERVAL) {
+                Some(begun) => break begun.map(|seen| seen.clone().unwrap_or_default()),
+                None => {}
+            }
+        };
+        begun
+            .map_err(|_| never_begun())
+            .and_then(|seen| files.read_as(seen))
+            .inspect_err(|error| self.refuse(error))
+    }
+
+    /// Opens the exchanges of a query that was compiled, and says which files it reads.
     ///
     /// # Errors
     ///
     /// Those of [`ExchangeNetwork::open_query`], after which the other ranks know.
-    pub(in crate::execution) fn open(&self, seen_files: impl FnOnce() -> Vec<SeenFiles>) -> Result<()> {
-        let Some(RankPart { network, query, begun }) = &self.part else { return Ok(()) };
+    pub(in crate::execution) fn open(&self, files: &QueryFiles) -> Result<()> {
+        let Some(RankPart { network, query, start }) = &self.part else { return Ok(()) };
         let state = self.lock();
         let count = (state.planned.len() + state.shared.len()) as u64;
         let memory = (network.region().range().1, network.block_bytes_max());
@@ -245,8 +288,8 @@ impl Exchanges {
         let mut state = self.lock();
         state.is_announced = true;
         state.open = Some(open);
-        if let Some(begun) = begun {
-            begun.send_replace(Some(seen_files()));
+        if let QueryStart::Told(begun) = start {
+            begun.send_replace(Some(files.seen()));
         }
         Ok(())
     }

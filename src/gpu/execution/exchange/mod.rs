@@ -46,7 +46,7 @@ mod sending;
 mod shared_keys;
 mod source;
 
-pub use self::exchanges::RankPart;
+pub use self::exchanges::{FilesOfFirst, QueryStart, RankPart};
 pub(super) use self::{
     boxes::block_bytes_of,
     exchanges::{Exchanges, RankPlace},

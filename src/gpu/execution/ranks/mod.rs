@@ -13,8 +13,8 @@
 //! - `rank_table.rs`: the ranks that are connected; `rank_device.rs`: a device that is a rank
 //! - `one_process.rs`: ranks side by side in one process, each with a device of its own
 //!
-//! The ranks' devices know nothing of who started them: what they share is the exchange network. A query is admitted by rank 0's arena
-//! first, and begins on other ranks then: two queries that wait for memory in different orders on two ranks would wait for each other. What other
+//! The ranks' devices know nothing of who started them: what they share is the exchange network. All prepare a query beside one another: they
+//! open its files and compile its plan. It is admitted by rank 0's arena first, and begins on other ranks then: two queries that wait for memory in different orders on two ranks would wait for each other. What other
 //! ranks run has its memory on rank 0, or is about to end, and rank 0 runs alone what ends without others. So whoever waits for memory on another
 //! rank waits for what ends.
 //!
@@ -44,4 +44,5 @@ pub use self::{
     rank_device::RankDevice,
     rank_table::RankTable,
     ranked_engine::{RankedEngine, RankedOptions},
+    stream::never_begun,
 };

@@ -8,7 +8,7 @@ use pystachio_plan::{CacheEntry, QueryMetrics, QueryRequest, QueryTimeline, Resu
 
 use crate::{
     exchange::{ExchangeNetwork, QueryId, Rank},
-    execution::{DeviceEngine, RankPart},
+    execution::{DeviceEngine, FilesOfFirst, QueryStart, RankPart},
 };
 
 /// Another rank, wherever it is.
@@ -17,13 +17,20 @@ pub trait RankPeer: Send + Sync + 'static {
     /// Which one.
     fn rank(&self) -> Rank;
 
-    /// Runs its part in a query whose plan was distributed, from its start to its end there. Dropping the future or stopping `stop` stops it; the
-    /// rank tells the others of that, and of what it fails with, by the exchange network.
+    /// Prepares its part in a query whose plan was distributed, and runs it to its end there once it has begun on rank 0. Dropping the future or
+    /// stopping `stop` stops it; the rank tells the others of that, and of what it fails with, by the exchange network.
     ///
     /// # Errors
     ///
-    /// What the query failed with: on that rank, or as `Peer` on another one; `Unavailable` if the rank can't be reached.
-    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics>;
+    /// What the query failed with: on that rank, or as `Peer` on another one; `Cancelled` if it does not begin on rank 0; `Unavailable`
+    /// if the rank can't be reached.
+    async fn run(
+        &self,
+        query: QueryId,
+        request: QueryRequest,
+        first: FilesOfFirst,
+        stop: StopFlag,
+    ) -> Result<QueryMetrics>;
 
     /// What its caches hold, as it says itself: of rank 0.
     ///
@@ -59,8 +66,14 @@ impl RankPeer for LocalPeer {
         self.network.rank()
     }
 
-    async fn run(&self, query: QueryId, request: QueryRequest, stop: StopFlag) -> Result<QueryMetrics> {
-        let part = RankPart { network: self.network.clone(), query, begun: None };
+    async fn run(
+        &self,
+        query: QueryId,
+        request: QueryRequest,
+        first: FilesOfFirst,
+        stop: StopFlag,
+    ) -> Result<QueryMetrics> {
+        let part = RankPart { network: self.network.clone(), query, start: QueryStart::Awaited(first) };
         let mut stream = self.engine.run_part(request, part, stop).await?;
         // It has no rows to give.
         while stream.next_batch().await?.is_some() {}

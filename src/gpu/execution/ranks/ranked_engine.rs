@@ -1,6 +1,6 @@
 //! What a host starts: rank 0's engine, with or without other ranks.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_ranges};
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     exchange::QueryId,
-    execution::{DeviceEngine, RankPart},
+    execution::{DeviceEngine, QueryStart, RankPart},
 };
 
 /// Under [`RankPolicy::All`] tables of more encoded bytes are dealt, which is next to all of them: that policy is for whoever wants
@@ -95,7 +95,9 @@ impl RankedEngine {
         let (asked, catalog, chooser) =
             (request.clone(), self.first.catalog().clone(), RankChooser { ranks: ranks.clone() });
         // Footers may have to be read.
+        let started = Instant::now();
         let chosen = tokio::task::spawn_blocking(move || chooser.choose(&asked, &catalog)).await;
+        tracing::debug!(elapsed_us = started.elapsed().as_micros() as u64, "ranks were chosen");
         let chooser = RankChooser { ranks: ranks.clone() };
         let mut report =
             chosen.unwrap_or_else(|error| chooser.on_first(format!("its plan was not distributed: {error}")));
@@ -136,9 +138,11 @@ impl RankedEngine {
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
         let of_all = stop.of_part();
-        let begun = Arc::new(watch::Sender::new(None));
-        let mut peers = PeerRuns::start(&ranks.peers, query, &request, of_all.clone(), &begun);
-        let part = RankPart { network: ranks.network.clone(), query, begun: Some(begun) };
+        let begun = watch::Sender::new(None);
+        let start = (&begun.subscribe(), self.first.waiting_count() > 0);
+        let mut peers = PeerRuns::start(&ranks.peers, query, &request, of_all.clone(), start);
+        let start = QueryStart::Told(Arc::new(begun));
+        let part = RankPart { network: ranks.network.clone(), query, start };
         match self.first.run_part(request, part, of_all).await {
             Ok(stream) => {
                 Ok(Box::new(RankedStream { stream, peers: Some(peers), report, counted: Vec::new() }))

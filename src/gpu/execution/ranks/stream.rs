@@ -6,12 +6,15 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_engine::{ResultStream, StopFlag};
 use pystachio_plan::{
-    ActualRows, Error, ErrorKind, OperatorMetrics, QueryMetrics, QueryRequest, RanksReport, Result, SeenFiles,
+    ActualRows, Error, ErrorKind, OperatorMetrics, QueryMetrics, QueryRequest, RanksReport, Result,
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use super::peer::RankPeer;
-use crate::exchange::{QueryId, Rank};
+use crate::{
+    exchange::{QueryId, Rank},
+    execution::FilesOfFirst,
+};
 
 /// How long the outcome of other ranks is waited for when rank 0 is done: they have heard in a round that the query is over, and end what their
 /// threads have at hand.
@@ -31,24 +34,23 @@ impl Drop for PeerRuns {
 }
 
 impl PeerRuns {
-    /// Starts a query on other ranks as soon as it has begun on rank 0, over the files that it reads there.
+    /// Has other ranks prepare a query, which begins there when it has begun on rank 0. Where that waits for its turn, so do they:
+    /// there are no more queries that are prepared and have no memory than one each.
     pub(super) fn start(
         peers: &[Arc<dyn RankPeer>],
         query: QueryId,
         request: &QueryRequest,
         stop: StopFlag,
-        begun: &watch::Sender<Option<Vec<SeenFiles>>>,
+        (first, is_turn_awaited): (&FilesOfFirst, bool),
     ) -> Self {
         let run = |peer: &Arc<dyn RankPeer>| {
             let (peer, request, stop) = (peer.clone(), request.clone(), stop.clone());
-            let (rank, mut begun) = (peer.rank(), begun.subscribe());
+            let (rank, mut first) = (peer.rank(), first.clone());
             let run = tokio::spawn(async move {
-                let seen_files = match begun.wait_for(Option::is_some).await {
-                    Ok(seen_files) => seen_files.clone().unwrap_or_default(),
-                    Err(_) => return Err(Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")),
-                };
-                let request = QueryRequest { seen_files, ..request };
-                let outcome = peer.run(query, request, stop.clone()).await;
+                if is_turn_awaited && first.wait_for(Option::is_some).await.is_err() {
+                    return Err(never_begun());
+                }
+                let outcome = peer.run(query, request, first, stop.clone()).await;
                 // Nobody tells the others of it by the network.
                 if outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unavailable) {
                     stop.stop();
@@ -86,6 +88,11 @@ impl PeerRuns {
         let own = failures.find(|(_, error)| !is_of_others(error.kind));
         own.map_or(error, |(rank, error)| named(rank, error))
     }
+}
+
+/// What a query that was prepared comes to where rank 0 gives it up before it begins.
+pub fn never_begun() -> Error {
+    Error::new(ErrorKind::Cancelled, "rank 0 has not begun the query")
 }
 
 /// Whether a rank that fails so only says that it was told to end.

@@ -316,7 +316,6 @@ fn request(plan: Plan) -> QueryRequest {
     QueryRequest {
         plan,
         planned_files: Vec::new(),
-        seen_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: true,
         batch_rows_max: 1000,

@@ -69,7 +69,6 @@ fn run(root: Arc<Relation>, outputs: &[u32]) -> Vec<arrow::array::RecordBatch> {
     let request = QueryRequest {
         plan,
         planned_files: Vec::new(),
-        seen_files: Vec::new(),
         parameters: Vec::new(),
         with_metrics: false,
         batch_rows_max: 1000,
