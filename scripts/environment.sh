@@ -78,6 +78,15 @@ server_version() {
     printf '%s\n' "$text"
 }
 
+# Prints the version of pystachio.
+workspace_version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$project_root/Cargo.toml"; }
+
+# Prints what every call of cargo for the workspace is given, a line each: workspace_selection MAJOR. Calls that choose other packages or
+# features, be it only one package less, give dependencies other features, and compile them once more.
+workspace_selection() {
+    printf '%s\n' --locked --workspace --no-default-features --features "pystachio/pg$1"
+}
+
 # Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.
 test_seed() {
     if [[ -n ${PYSTACHIO_TEST_SEED:-} ]]; then
