@@ -20,7 +20,11 @@
 # The engine's executable knows no PostgreSQL: it is one file for all versions, three quarters of all bytes, and so a package of its own,
 # of exactly the version that the extension asks for. Beside each extension lies a link to it.
 source "$(dirname "$0")/environment.sh"
-for file in contents deb rpm pgxn image; do source "$project_root/scripts/packages/$file.sh"; done
+source "$(dirname "$0")/packages/contents.sh"
+source "$(dirname "$0")/packages/deb.sh"
+source "$(dirname "$0")/packages/rpm.sh"
+source "$(dirname "$0")/packages/pgxn.sh"
+source "$(dirname "$0")/packages/image.sh"
 
 read -ra versions <<< "${VERSIONS:-$SERVER_VERSIONS}"
 parts=("$@")
@@ -55,5 +59,6 @@ if wanted pgxn; then make_pgxn; fi
 if wanted image; then make_images; fi
 if wanted cuda; then make_images cuda; fi
 cp "$work"/materials/*.cdx.json "$out/"
-(cd "$out" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum > SHA256SUMS)
+(cd "$out" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum) > "$work/sums"
+mv "$work/sums" "$out/SHA256SUMS"
 say "made $out: $(wc -l < "$out/SHA256SUMS") files, $(du -sh --exclude='work-*' "$out" | cut -f1)"

@@ -40,9 +40,8 @@ deb_documents() {
         printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: pystachio\n'
         printf 'Comment: The binaries have crates of others in them, whose licences are in\n'
         printf ' /usr/share/doc/pystachio-engine/THIRD-PARTY.gz.\n\n'
-        printf 'Files: *\nCopyright: %s pystachio contributors\nLicense: Apache-2.0\n'
-        printf ' On Debian systems, the text of the Apache License, version 2.0, is in\n /usr/share/common-licenses/Apache-2.0.\n' \
-            "$(date -u +%Y -d "@$SOURCE_DATE_EPOCH")"
+        printf 'Files: *\nCopyright: %s pystachio contributors\nLicense: Apache-2.0\n' "$(date -u +%Y -d "@$SOURCE_DATE_EPOCH")"
+        printf ' On Debian systems, the text of the Apache License, version 2.0, is in\n /usr/share/common-licenses/Apache-2.0.\n'
     } > "$root/usr/share/doc/$package/copyright"
     printf 'pystachio (%s) unstable; urgency=medium\n\n  * Version %s. What has changed is in CHANGELOG.md of the sources.\n\n -- %s  %s\n' \
         "$(deb_version)" "$package_version" "$packager" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" |
@@ -102,7 +101,7 @@ This package has the extension for PostgreSQL $major. Add pystachio to shared_pr
 
 make_deb() {
     local major
-    command -v dpkg-deb > /dev/null && command -v dpkg-shlibdeps > /dev/null || die "dpkg-deb or dpkg-shlibdeps is missing: install dpkg-dev"
+    command -v dpkg-shlibdeps > /dev/null || die "dpkg-shlibdeps is missing: install dpkg-dev"
     make_deb_engine
     for major in "${versions[@]}"; do make_deb_extension "$major"; done
 }

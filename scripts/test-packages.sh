@@ -1,0 +1,237 @@
+#!/usr/bin/env bash
+# Packs pystachio and installs each form of it in a bare system, where a server is started and a query over Parquet files must be right. As
+# root, on Debian or Ubuntu. The last line counts: 'N passed, N failed'.
+#
+# usage: [NAME=VALUE]… scripts/test-packages.sh [AREA]…    all areas by default, but image and cuda
+#   tar      target/packages/*.tar.xz, by its install.sh, into Debian's PostgreSQL
+#   deb      by apt, which finds what they depend on; clean by lintian; gone without a trace when removed
+#   rpm      by rpm --root
+#   pgxn     META.json follows the specification, the archive has the sources of the commit
+#   bills    CycloneDX documents and SHA256SUMS name what is there
+#   repeat   packing twice gives the same bytes
+#   image    the OCI image starts a server; cuda: the one with CUDA's libraries too, which the engine finds in it
+#   VERSIONS="15 16 17 18", STAGES=folder, PYSTACHIO_PROFILE=packages   as for scripts/packages.sh
+#   LEVEL=0                      how hard to compress
+#   MADE=1                       tests what lies in target/packages instead of packing anew
+#
+# Debian has one PostgreSQL (12: 15). The packages for others are tried with servers that scripts/servers.sh fetches, which a package
+# made here lays out in the places of a distribution's; so are all of RPM's, in a root of Debian's libraries.
+#
+# shellcheck disable=SC2016   # scripts for other shells, which expand them
+source "$(dirname "$0")/environment.sh"
+source "$(dirname "$0")/packages/roots.sh"
+
+read -ra versions <<< "${VERSIONS:-$SERVER_VERSIONS}"
+export VERSIONS="${versions[*]}" LEVEL=${LEVEL:-0}
+areas=("$@")
+[[ $# -gt 0 ]] || areas=(tar deb rpm pgxn bills repeat)
+packages=$project_root/target/packages
+results=$project_root/target/results-packages
+rm -rf "$results"
+mkdir -p "$results"
+roots=$(mktemp -d "${TMPDIR:-/var/tmp}/pystachio-roots-XXXXXX")
+trap 'rm -rf "$roots"' EXIT
+status=0
+# PostgreSQL's major version that this distribution has.
+packaged=$(for version in $SERVER_VERSIONS; do ! apt-cache show "postgresql-$version" > /dev/null 2>&1 || echo "$version"; done | head -n 1)
+
+wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
+
+# Counts a claim, by whether a command succeeds: claim TEXT COMMAND….
+claim() {
+    local text=$1
+    shift
+    if "$@" > "$results/output" 2>&1; then
+        passed=$((passed + 1))
+        return
+    fi
+    failed=$((failed + 1))
+    say "FAILED: $area: $text"
+    tail -n 20 "$results/output" >&2
+    printf '%s\n' "$text" >> "$results/$area.failures"
+}
+
+# Runs an area's function if it is wanted, and writes its counts.
+run_area() {
+    local begin=$SECONDS
+    area=$1 passed=0 failed=0
+    wanted "$area" || return 0
+    "test_$area"
+    if [[ $failed != 0 || $passed == 0 ]]; then status=1; fi
+    printf '{"passed": %d, "failed": %d}\n' "$passed" "$failed" > "$results/$area.json"
+    printf '%d' $((SECONDS - begin)) > "$results/$area.seconds"
+}
+
+# What scripts/packages/try.sh prints where all is right.
+expected_answers() {
+    printf 'version %s\nrows 60175\nscans 1\nengine running\n' "$(workspace_version)"
+}
+
+# A first user's steps in a bare system: answers NAME BINDIR.
+answers() {
+    install -D -m 0755 "$project_root/scripts/packages/try.sh" "$roots/$1/upper/usr/local/bin/try.sh"
+    diff <(expected_answers) <(in_root "$1" try.sh "$2")
+}
+
+# A package that lays out a fetched server where Debian's postgresql-<major> has its own: make_server_deb MAJOR FILE.
+make_server_deb() {
+    local major=$1 file=$2 root=$roots/server-$1
+    lay_server "$major" "$root" "/usr/lib/postgresql/$major" "/usr/share/postgresql/$major"
+    mkdir -p "$root/DEBIAN"
+    printf 'Package: postgresql-%s\nVersion: %s.99-1\nArchitecture: %s\nMaintainer: test <test@localhost>\nDescription: a fetched server, laid out as a package\n' \
+        "$major" "$major" "$(dpkg --print-architecture)" > "$root/DEBIAN/control"
+    dpkg-deb --root-owner-group -Znone --build "$root" "$file"
+    rm -r "$root"
+}
+
+deb_file() { printf '%s/%s_%s-1_%s.deb' "$packages" "$1" "$(workspace_version)" "$(dpkg --print-architecture)"; }
+
+test_deb() {
+    local major name files package extension
+    claim "lintian finds nothing" lintian --fail-on error,warning "$packages"/*.deb
+    for major in "${versions[@]}"; do
+        name=deb-$major package=postgresql-$major-pystachio
+        files=("$(deb_file pystachio-engine)" "$(deb_file "$package")" "$(deb_file "$package-dbgsym")" "$(deb_file pystachio-engine-dbgsym)")
+        mkdir -p "$roots/$name/upper/debs"
+        if [[ $major != "$packaged" ]]; then make_server_deb "$major" "$roots/$name/upper/debs/postgresql-$major.deb" > /dev/null; fi
+        cp "${files[@]}" "$roots/$name/upper/debs/"
+        mapfile -t extension < <(in_debs "$major" "$package")
+        claim "apt refuses the extension for $major without its engine" in_root "$name" sh -c \
+            'apt-get update -qq; ! apt-get install -s -q "$@" > /refused 2>&1 && grep "Depends: pystachio-engine" /refused' sh "${extension[@]}"
+        claim "apt installs them for PostgreSQL $major" in_root "$name" sh -c 'apt-get update -qq && apt-get install -y -q --no-install-recommends /debs/*.deb'
+        claim "a query is answered by PostgreSQL $major" answers "$name" "/usr/lib/postgresql/$major/bin"
+        claim "the link beside the extension for $major leads to the engine" in_root "$name" test -x "/usr/lib/postgresql/$major/lib/pystachio-engine"
+        claim "debug information for $major is of these binaries" has_debug_information "$name" "/usr/lib/postgresql/$major/lib/pystachio.so" /usr/lib/pystachio/pystachio-engine
+        claim "all is gone for $major when removed" in_root "$name" sh -c "apt-get purge -y -q $package pystachio-engine && ! find /usr -name '*pystachio*' | grep ."
+        drop_root "$name"
+    done
+}
+
+# The packages, within a root, of an extension without its engine: in_debs MAJOR PACKAGE.
+in_debs() {
+    if [[ $1 != "$packaged" ]]; then printf '/debs/postgresql-%s.deb\n' "$1"; fi
+    printf '/debs/%s\n' "$(basename "$(deb_file "$2")")"
+}
+
+# Whether the debug information of binaries lies where debuggers look for it: has_debug_information NAME FILE….
+has_debug_information() {
+    local name=$1 file id
+    shift
+    for file in "$@"; do
+        id=$(readelf -n "$roots/$name/upper$file" | sed -n 's/^ *Build ID: //p')
+        readelf -S "$roots/$name/upper/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug" | grep -q '\.debug_line' || return 1
+    done
+}
+
+test_tar() {
+    local major name archive
+    for major in "${versions[@]}"; do
+        name=tar-$major archive=$packages/pystachio-$(workspace_version)-pg$major-$(uname -m).tar.xz
+        mkdir -p "$roots/$name/upper/debs"
+        if [[ $major == "$packaged" ]]; then
+            claim "apt installs PostgreSQL $major" in_root "$name" sh -c "apt-get update -qq && apt-get install -y -q --no-install-recommends postgresql-$major"
+        else
+            make_server_deb "$major" "$roots/$name/upper/debs/server.deb" > /dev/null
+            claim "PostgreSQL $major is laid out" in_root "$name" sh -c 'apt-get update -qq && apt-get install -y -q --no-install-recommends libstdc++6 tzdata /debs/server.deb'
+        fi
+        tar -C "$roots/$name/upper/debs" -xJf "$archive"
+        claim "install.sh installs into PostgreSQL $major" in_root "$name" sh -c "/debs/pystachio-*/install.sh /usr/lib/postgresql/$major/bin/pg_config"
+        claim "a query is answered by PostgreSQL $major" answers "$name" "/usr/lib/postgresql/$major/bin"
+        drop_root "$name"
+    done
+}
+
+# A package of RPM with a fetched server and the libraries that the root has from Debian: make_server_rpm MAJOR FOLDER PACKAGE….
+make_server_rpm() {
+    local major=$1 folder=$2 root=$roots/server-$1
+    shift 2
+    lay_server "$major" "$root" "/usr/pgsql-$major" "/usr/pgsql-$major/share"
+    {
+        printf 'Name: postgresql%s-server\nVersion: %s.99\nRelease: 1\nSummary: a fetched server, laid out as a package\nLicense: PostgreSQL\nAutoReqProv: no\n' "$major" "$major"
+        # What is of the system, and neither of pystachio nor of rpm itself.
+        rpm -qp --requires "$@" | sort -u | grep -E '^(lib|ld-linux|rtld)' | sed 's/^/Provides: /'
+        printf '%%description\nOf a test.\n%%install\ncp -a "%s/." "%%{buildroot}/"\n%%files\n' "$root"
+        (cd "$root" && find usr \( -type f -o -type l \) | sed 's#^#/#')
+    } > "$roots/server-$major.spec"
+    rpmbuild -bb --quiet --define "_topdir $roots/rpmbuild" --define "_rpmdir $folder" --define '_rpmfilename server.rpm' --define 'debug_package %{nil}' \
+        --define '__os_install_post %{nil}' --define '_build_id_links none' --define '_binary_payload w0.gzdio' "$roots/server-$major.spec"
+    rm -r "$root"
+}
+
+rpm_file() { printf '%s/%s-%s-1.%s.rpm' "$packages" "$1" "$(workspace_version)" "$(uname -m)"; }
+
+test_rpm() {
+    local major name files
+    for major in "${versions[@]}"; do
+        # The server of this distribution's package can't be laid out elsewhere.
+        [[ $major != "$packaged" ]] || continue
+        name=rpm-$major
+        files=("$(rpm_file pystachio-engine)" "$(rpm_file "pystachio_$major")" "$(rpm_file "pystachio_$major-debuginfo")" "$(rpm_file pystachio-engine-debuginfo)")
+        mkdir -p "$roots/$name/upper/rpms"
+        cp "${files[@]}" "$roots/$name/upper/rpms/"
+        claim "a server's package for $major is made" make_server_rpm "$major" "$roots/$name/upper/rpms" "${files[@]}"
+        in_root "$name" sh -c 'apt-get update -qq && apt-get install -y -q --no-install-recommends libstdc++6 tzdata' > "$results/rpm-libraries.log" 2>&1
+        claim "rpm refuses the extension for $major alone" with_root "$name" '! rpm --root "$root" --install "$root/rpms/$1"' "$(basename "${files[1]}")"
+        claim "rpm installs them for PostgreSQL $major" with_root "$name" 'rpm --root "$root" --install "$root"/rpms/*.rpm && rpm --root "$root" --verify "$@"' \
+            "pystachio_$major" pystachio-engine
+        claim "a query is answered by PostgreSQL $major" answers "$name" "/usr/pgsql-$major/bin"
+        claim "all is gone for $major when removed" with_root "$name" \
+            'rpm --root "$root" --erase "$@" && ! find "$root/usr" -name "*pystachio*" | grep .' \
+            "pystachio_$major" pystachio-engine "pystachio_$major-debuginfo" pystachio-engine-debuginfo
+        drop_root "$name"
+    done
+}
+
+test_pgxn() {
+    local name folder=$roots/pgxn
+    name=pystachio-$(workspace_version)
+    mkdir -p "$folder"
+    claim "the archive unpacks to one folder" bash -c 'python3 -m zipfile -e "$1" "$2" && [[ $(ls "$2") == "$3" ]]' bash "$packages/$name.zip" "$folder" "$name"
+    claim "META.json follows the specification" python3 "$project_root/scripts/packages/check_meta.py" "$folder/$name"
+    claim "the sources are those of the commit" bash -c 'diff <(git -C "$1" ls-tree -r --name-only HEAD | grep -v ^.ci/ | sort) <(cd "$2" && find . -type f ! -name META.json -printf "%P\n" | sort)' \
+        bash "$project_root" "$folder/$name"
+    claim "the sources have all that cargo wants" bash -c 'cd "$1" && cargo metadata --locked --offline --format-version 1 --no-deps' bash "$folder/$name"
+}
+
+test_bills() {
+    local binary
+    claim "SHA256SUMS holds" bash -c 'cd "$1" && sha256sum --check --strict SHA256SUMS' bash "$packages"
+    claim "SHA256SUMS names every file" bash -c 'cd "$1" && diff <(cut -c67- SHA256SUMS) <(find . -maxdepth 1 -type f ! -name SHA256SUMS -printf "%P\n" | LC_ALL=C sort)' bash "$packages"
+    for binary in engine extension; do
+        claim "the bill of the $binary is CycloneDX, and of what is linked" python3 "$project_root/scripts/packages/check_bill.py" \
+            "$packages/pystachio-$(workspace_version)-$binary.cdx.json" "$binary"
+    done
+}
+
+test_repeat() {
+    local part parts=()
+    for part in tar deb rpm pgxn; do if [[ -n $(find "$packages" -name "*$(part_suffix "$part")") ]]; then parts+=("$part"); fi; done
+    claim "it packs again" env OUT="$roots/again" "$project_root/scripts/packages.sh" "${parts[@]}"
+    claim "packing twice gives the same bytes" bash -c 'diff <(grep -v "\.oci\.tar" "$1/SHA256SUMS") "$2/SHA256SUMS"' bash "$packages" "$roots/again"
+    rm -rf "$roots/again"
+}
+
+part_suffix() {
+    case $1 in
+        tar) echo .tar.xz ;;
+        pgxn) echo .zip ;;
+        *) echo ".$1" ;;
+    esac
+}
+
+# The parts of scripts/packages.sh that the areas need.
+needed_parts() {
+    local part
+    for part in tar deb rpm pgxn image cuda; do if wanted "$part"; then echo "$part"; fi; done
+    if ! wanted tar && ! wanted deb && ! wanted rpm && ! wanted pgxn; then echo pgxn; fi
+}
+
+make_base_root
+if [[ ${MADE:-0} != 1 ]]; then
+    rm -rf "$packages"
+    mapfile -t parts < <(needed_parts)
+    "$project_root/scripts/packages.sh" "${parts[@]}"
+fi
+for name in tar deb rpm pgxn bills repeat image cuda; do run_area "$name"; done
+rm -f "$results/output"
+python3 "$project_root/scripts/tally.py" "$results" "$status" "${areas[@]}"
