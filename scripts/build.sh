@@ -20,6 +20,7 @@ if [[ $profile != release ]]; then stage=$own/stage-$profile-$version; fi
 mapfile -t selection < <(workspace_selection "$version")
 selection+=(--profile "$profile" --exclude pystachio-fuzz --exclude pystachio-cases)
 cd "$project_root"
+prepare_target
 
 # Names that say what a path is instead of where it lies here, for the compilers of Rust and of C.
 use_neutral_paths() {
@@ -29,6 +30,7 @@ use_neutral_paths() {
     # A mirror has a folder of another name. Of the prefixes that fit, the last one counts.
     for registry in "$home"/registry/src/*/; do rust+=("--remap-path-prefix=${registry%/}=/usr/src/crates"); done
     for registry in "${rust[@]}"; do c+=("-ffile-prefix-map=${registry#--remap-path-prefix=}"); done
+    export PYSTACHIO_CUDA_LINEINFO=0
     export RUSTFLAGS="${RUSTFLAGS:-} ${rust[*]}" CFLAGS="${CFLAGS:-} ${c[*]}" CXXFLAGS="${CXXFLAGS:-} ${c[*]}"
 }
 
@@ -49,7 +51,7 @@ else
 fi
 python3 scripts/check_sql.py "$own/$profile/libpystachio.so" >&2
 
-# Two builds at once into one folder, or a build while another run takes what is there: see use_stage.
+# Another run may build into the same folder, or be taking what is there (with the lock shared).
 exec 9> "$stage.lock"
 flock 9
 rm -rf "$stage.new"

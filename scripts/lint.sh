@@ -3,6 +3,7 @@
 source "$(dirname "$0")/environment.sh"
 
 cd "$project_root"
+prepare_target
 cargo fmt --all --check
 cargo clippy --release --locked --workspace --exclude pystachio --all-targets -- -D warnings
 config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"

@@ -70,8 +70,11 @@ run_orders() {
 
 run_rust() {
     local log=$results/rust.log passed failed outcome=0
-    local tests=(cargo test --release --locked --workspace --exclude pystachio)
+    local selection tests
     cd "$project_root"
+    prepare_target
+    mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+    tests=(cargo test --release "${selection[@]}")
     if "${tests[@]}" --no-run 2>&1 | tee "$log"; then
         timeout "$rust_seconds_max" "${tests[@]}" --no-fail-fast 2>&1 | tee "$log" || outcome=$?
         run_orders "${tests[@]}" 2>&1 | tee -a "$log" || outcome=$?
