@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [--whole] [rust|kernels|benches|docs|regress|differential|core|faults|emulated]…    all areas by default
+# usage: scripts/test.sh [--whole] [rust|kernels|benches|docs|scripts|regress|differential|core|faults|emulated]…    all areas by default
 #
 # Of the long suites a share runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED;
 # by default the commit's, so that every commit tries other queries and a run can be repeated). --whole runs all of them.
@@ -14,7 +14,7 @@ if [[ ${1:-} == --whole ]]; then
 fi
 seed=$(test_seed "$share")
 areas=("$@")
-[[ $# -gt 0 ]] || areas=(rust kernels benches docs regress differential core faults emulated)
+[[ $# -gt 0 ]] || areas=(rust kernels benches docs scripts regress differential core faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -129,6 +129,8 @@ run_benches() {
     return "$outcome"
 }
 
+run_scripts() { "$project_root/scripts/test-scripts.sh" --stage "$stage" "$results/scripts.json"; }
+
 run_docs() { "$project_root/scripts/test-docs.sh" --stage "$stage" --counts "$results/docs.json"; }
 
 run_regress() { "$project_root/regress/run.sh" "$config" "$folder" "$results/regress.json"; }
@@ -187,10 +189,11 @@ stop_clusters() {
 area rust run_rust
 area kernels run_kernels
 area benches run_benches
-if wanted docs || wanted regress || wanted differential || wanted faults || wanted emulated; then
+if wanted docs || wanted scripts || wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")
     area docs run_docs
+    area scripts run_scripts
 fi
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     folder=$("$project_root/scripts/cluster.sh" create test "$stage")
