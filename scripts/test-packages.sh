@@ -151,10 +151,10 @@ make_server_rpm() {
         # What is of the system, and neither of pystachio nor of rpm itself.
         rpm -qp --requires "$@" | sort -u | grep -E '^(lib|ld-linux|rtld)' | sed 's/^/Provides: /'
         printf '%%description\nOf a test.\n%%install\ncp -a "%s/." "%%{buildroot}/"\n%%files\n' "$root"
-        (cd "$root" && find usr \( -type f -o -type l \) | sed 's#^#/#')
+        (cd "$root" && find . \( -type f -o -type l \) -printf '/%P\n')
     } > "$roots/server-$major.spec"
     rpmbuild -bb --quiet --define "_topdir $roots/rpmbuild" --define "_rpmdir $folder" --define '_rpmfilename server.rpm' --define 'debug_package %{nil}' \
-        --define '__os_install_post %{nil}' --define '_build_id_links none' --define '_binary_payload w0.gzdio' "$roots/server-$major.spec"
+        --define '__os_install_post %{nil}' --define '_build_id_links none' --define '_binary_payload w0.gzdio' "$roots/server-$major.spec" || return 1
     rm -r "$root"
 }
 
@@ -218,6 +218,56 @@ part_suffix() {
         *) echo ".$1" ;;
     esac
 }
+
+# Unpacks an image, and starts it as a container runtime would: test_of_image KIND.
+test_of_image() {
+    local kind=$1 archive name=image$1 root
+    archive=$(find "$packages" -name "pystachio-*-pg[0-9]*-$(uname -m)$kind.oci.tar" | sort | head -n 1)
+    claim "there is an image" test -n "$archive"
+    [[ -n $archive ]] || return 0
+    mkdir -p "$roots/$name/layout"
+    tar -C "$roots/$name/layout" -xf "$archive"
+    claim "it has OCI's layout" skopeo inspect "oci:$roots/$name/layout:$(workspace_version)"
+    claim "it unpacks" umoci unpack --image "$roots/$name/layout:$(workspace_version)" "$roots/$name/bundle"
+    root=$roots/$name/bundle/rootfs
+    claim "it has no key, which would be everybody's" bash -c '! find "$1/etc/ssl/private" -type f | grep .' bash "$root"
+    if [[ -n $kind ]]; then
+        claim "what CUDA's libraries need is in it, but for the driver" bash -c '! chroot "$1" sh -c "ldd /usr/lib/pystachio/cuda/*.so*" | grep "not found" | grep -v libcuda' bash "$root"
+        claim "the licences of CUDA's libraries are in it" bash -c '[[ $(find "$1/usr/lib/pystachio/cuda/licenses" -type f | wc -l) == 3 ]]' bash "$root"
+    fi
+    claim "it refuses to start without a password" bash -c '! run_image "$1" && grep -q POSTGRES_PASSWORD "$1/../log"' bash "$root"
+    claim "it starts, and the sample's query is answered" bash -c 'POSTGRES_PASSWORD=secret run_image "$1" && [[ $(< "$1/../answer") == 60175 ]]' bash "$root"
+    claim "it starts again from its volume" bash -c 'run_image "$1" && [[ $(< "$1/../answer") == 60175 ]]' bash "$root"
+    rm -rf "${roots:?}/$name"
+}
+
+# Runs an unpacked image by the configuration of its bundle's image, in namespaces of its own, until a query over TCP was answered:
+# run_image ROOT. Leaves the log and the answer beside the root.
+run_image() {
+    unshare --mount --pid --net --fork --kill-child bash -euo pipefail -c '
+        root=$1
+        ip link set lo up 2> /dev/null || true
+        mount -t proc proc "$root/proc"
+        mount -t tmpfs tmpfs "$root/dev"
+        mkdir "$root/dev/shm"
+        for device in null zero random urandom; do touch "$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"; done
+        mapfile -t variables < <(python3 -c "import json, sys; print(*json.load(open(sys.argv[1]))[\"process\"][\"env\"], sep=\"\n\")" "$root/../config.json")
+        mapfile -t command < <(python3 -c "import json, sys; print(*json.load(open(sys.argv[1]))[\"process\"][\"args\"], sep=\"\n\")" "$root/../config.json")
+        inside() { chroot "$root" env -i "${variables[@]}" "$@"; }
+        inside ${POSTGRES_PASSWORD:+POSTGRES_PASSWORD="$POSTGRES_PASSWORD"} "${command[@]}" > "$root/../log" 2>&1 &
+        server=$!
+        for ((wait = 0; wait < 120; wait++)); do
+            kill -0 "$server" 2> /dev/null || { cat "$root/../log"; exit 1; }
+            if inside PGPASSWORD=secret psql -h 127.0.0.1 -U postgres -X -A -t -c "SELECT count(*) FROM tpch.lineitem" > "$root/../answer" 2> /dev/null; then break; fi
+            sleep 1
+        done
+        inside setpriv --reuid=postgres --regid=postgres --init-groups sh -c "pg_ctl -D \"\$PGDATA\" -m fast -w stop"
+        wait "$server" || true' bash "$1"
+}
+export -f run_image
+
+test_image() { test_of_image ""; }
+test_cuda() { test_of_image -cuda; }
 
 # The parts of scripts/packages.sh that the areas need.
 needed_parts() {

@@ -23,6 +23,9 @@ pack_rpm() {
         printf '\n%%description debuginfo\nFunction names and lines of what %s installs, for debuggers.\n' "$name"
         printf '\n%%install\ncp -a "%s/." "%%{buildroot}/"\n' "$root"
         printf '\n%%files\n%%defattr(-,root,root)\n'
+        # Folders of its own go with it.
+        (cd "$root" && find usr -type d -name '*pystachio*' | sort | sed 's#^#%dir /#')
+        (cd "$root" && find usr -path '*pystachio*/docs*' -type d | sort | sed 's#^#%dir /#')
         (cd "$root" && find usr \( -type f -o -type l \) ! -path 'usr/lib/debug/*' | sort | sed 's#^#/#')
         printf '\n%%files debuginfo\n%%defattr(-,root,root)\n'
         (cd "$root" && find usr/lib/debug -type f | sort | sed 's#^#/#')
