@@ -52,18 +52,8 @@ make_system() {
 
 # A layer of CUDA's libraries: make_cuda_layer FILE.
 make_cuda_layer() {
-    local file=$1 root=$work/image/cuda folder wheel
-    folder=$root$CUDA_FOLDER
-    mkdir -p "$folder/licenses" "$work/image/wheels"
-    python3 -m venv "$work/image/venv"
-    "$work/image/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
-        --requirement "$project_root/scripts/packages/cuda-$(uname -m).txt" --dest "$work/image/wheels" >&2
-    for wheel in "$work"/image/wheels/*.whl; do
-        rm -rf "$work/image/wheel"
-        python3 -m zipfile -e "$wheel" "$work/image/wheel"
-        find "$work/image/wheel/nvidia" -name 'lib*.so*' ! -name '*rdma*' ! -name '*nvcomp_cpu*' -exec install -m 0644 -t "$folder" {} +
-        find "$work/image/wheel" -ipath '*dist-info*license*' -type f -exec cp {} "$folder/licenses/$(basename "${wheel%%-*}").txt" \;
-    done
+    local file=$1 root=$work/image/cuda
+    "$project_root/scripts/packages/cuda-libraries.sh" "$root$CUDA_FOLDER"
     settle "$root"
     tar -C "$root" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf "$file" usr
 }

@@ -11,7 +11,7 @@
 base_root=$cache_root/roots/base
 
 make_base_root() {
-    local suite
+    local suite key options=()
     [[ ! -f $base_root.done ]] || return 0
     [[ $(id -u) == 0 ]] || die "bare systems are made and entered by root only: run this as root"
     command -v mmdebstrap > /dev/null || die "mmdebstrap is missing: apt-get install mmdebstrap"
@@ -19,7 +19,14 @@ make_base_root() {
     say "making a bare $suite in $base_root"
     mkdir -p "$cache_root/roots"
     rm -rf "$base_root"
-    mmdebstrap --quiet --variant=minbase --include=ca-certificates "$suite" "$base_root" >&2
+    # Other sources than Debian's bring the keys by which they are signed.
+    if [[ -n ${IMAGE_SOURCES:-} ]]; then
+        while read -r key; do
+            # shellcheck disable=SC2016   # mmdebstrap's shell knows the root as $1
+            options+=(--setup-hook='mkdir -p "$1'"$(dirname "$key")"'"' --setup-hook="copy-in $key $(dirname "$key")")
+        done < <(sed -nE 's/.*signed-by=([^] ]*).*/\1/p' "$IMAGE_SOURCES" | sort -u)
+    fi
+    mmdebstrap --quiet --variant=minbase --include=ca-certificates "${options[@]}" "$suite" "$base_root" ${IMAGE_SOURCES:+"$IMAGE_SOURCES"} >&2
     touch "$base_root.done"
 }
 
