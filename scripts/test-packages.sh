@@ -12,6 +12,7 @@
 #   image    the OCI image starts a server; cuda: the one with CUDA's libraries too, which the engine finds in it
 #   VERSIONS="15 16 17 18", STAGES=folder, PYSTACHIO_PROFILE=packages   as for scripts/packages.sh
 #   LEVEL=0                      how hard to compress
+#   IMAGE_SOURCES=file           sources of packages of bare systems and images, as for scripts/packages.sh
 #   MADE=1                       tests what lies in target/packages instead of packing anew
 #
 # Debian has one PostgreSQL (12: 15). The packages for others are tried with servers that scripts/servers.sh fetches, which a package
@@ -32,10 +33,12 @@ mkdir -p "$results"
 roots=$(mktemp -d "${TMPDIR:-/var/tmp}/pystachio-roots-XXXXXX")
 trap 'rm -rf "$roots"' EXIT
 status=0
-# PostgreSQL's major version that this distribution has.
-packaged=$(for version in $SERVER_VERSIONS; do ! apt-cache show "postgresql-$version" > /dev/null 2>&1 || echo "$version"; done | head -n 1)
+# The versions of PostgreSQL that the sources of packages here, and so those of bare systems, have.
+mapfile -t packaged < <(for version in $SERVER_VERSIONS; do ! apt-cache show "postgresql-$version" > /dev/null 2>&1 || echo "$version"; done)
 
 wanted() { [[ " ${areas[*]} " == *" $1 "* ]]; }
+
+is_packaged() { [[ " ${packaged[*]} " == *" $1 "* ]]; }
 
 # Counts a claim, by whether a command succeeds: claim TEXT COMMAND….
 claim() {
@@ -93,7 +96,7 @@ test_deb() {
         name=deb-$major package=postgresql-$major-pystachio
         files=("$(deb_file pystachio-engine)" "$(deb_file "$package")" "$(deb_file "$package-dbgsym")" "$(deb_file pystachio-engine-dbgsym)")
         mkdir -p "$roots/$name/upper/debs"
-        if [[ $major != "$packaged" ]]; then make_server_deb "$major" "$roots/$name/upper/debs/postgresql-$major.deb" > /dev/null; fi
+        if ! is_packaged "$major"; then make_server_deb "$major" "$roots/$name/upper/debs/postgresql-$major.deb" > /dev/null; fi
         cp "${files[@]}" "$roots/$name/upper/debs/"
         mapfile -t extension < <(in_debs "$major" "$package")
         claim "apt refuses the extension for $major without its engine" in_root "$name" sh -c \
@@ -109,7 +112,7 @@ test_deb() {
 
 # The packages, within a root, of an extension without its engine: in_debs MAJOR PACKAGE.
 in_debs() {
-    if [[ $1 != "$packaged" ]]; then printf '/debs/postgresql-%s.deb\n' "$1"; fi
+    if ! is_packaged "$1"; then printf '/debs/postgresql-%s.deb\n' "$1"; fi
     printf '/debs/%s\n' "$(basename "$(deb_file "$2")")"
 }
 
@@ -128,7 +131,7 @@ test_tar() {
     for major in "${versions[@]}"; do
         name=tar-$major archive=$packages/pystachio-$(workspace_version)-pg$major-$(uname -m).tar.xz
         mkdir -p "$roots/$name/upper/debs"
-        if [[ $major == "$packaged" ]]; then
+        if is_packaged "$major"; then
             claim "apt installs PostgreSQL $major" in_root "$name" sh -c "apt-get update -qq && apt-get install -y -q --no-install-recommends postgresql-$major"
         else
             make_server_deb "$major" "$roots/$name/upper/debs/server.deb" > /dev/null
@@ -164,7 +167,7 @@ test_rpm() {
     local major name files
     for major in "${versions[@]}"; do
         # The server of this distribution's package can't be laid out elsewhere.
-        [[ $major != "$packaged" ]] || continue
+        ! is_packaged "$major" || continue
         name=rpm-$major
         files=("$(rpm_file pystachio-engine)" "$(rpm_file "pystachio_$major")" "$(rpm_file "pystachio_$major-debuginfo")" "$(rpm_file pystachio-engine-debuginfo)")
         mkdir -p "$roots/$name/upper/rpms"

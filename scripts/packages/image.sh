@@ -38,13 +38,14 @@ make_system() {
     cp "$out"/pystachio-engine_*.deb "$out/postgresql-$major-pystachio_"*.deb "$debs/debs/"
     install -m 0755 "$project_root/docker/entrypoint.sh" "$debs/usr/local/bin/entrypoint.sh"
     install -m 0644 "$project_root/docker/initialize.sql" "$debs/usr/share/pystachio/"
+    # shellcheck disable=SC2016   # mmdebstrap's shell knows the root as $1
     # A key that an installation makes would be everybody's. Documents but for licences are left out.
     mmdebstrap --quiet --variant=minbase --format=tar --include="postgresql-$major,ca-certificates" --dpkgopt=force-confold \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
         --dpkgopt='path-include=/usr/share/doc/pystachio-engine/*' \
         --essential-hook='mkdir -p "$1/etc/postgresql-common" && echo "create_main_cluster = false" > "$1/etc/postgresql-common/createcluster.conf"' \
         --customize-hook="sync-in $debs /" \
-        --customize-hook='chroot "$1" apt-get install -y -q --no-install-recommends /debs/pystachio-engine_*.deb /debs/postgresql-*.deb' \
+        --customize-hook='chroot "$1" sh -c "apt-get install -y -q --no-install-recommends /debs/*.deb"' \
         --customize-hook='rm -rf "$1/debs" "$1"/etc/ssl/private/ssl-cert-snakeoil.key "$1"/etc/ssl/certs/ssl-cert-snakeoil.pem "$1"/var/log/* "$1"/var/cache/* "$1"/etc/resolv.conf "$1"/etc/hostname' \
         --customize-hook='find "$1/etc/ssl/certs" -xtype l -delete' \
         "$suite" "$file" "${sources[@]}" >&2
