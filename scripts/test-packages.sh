@@ -13,7 +13,7 @@
 #   VERSIONS="15 16 17 18", STAGES=folder, PYSTACHIO_PROFILE=packages   as for scripts/packages.sh
 #   LEVEL=0                      how hard to compress
 #   IMAGE_SOURCES=file           sources of packages of bare systems and images, as for scripts/packages.sh
-#   MADE=1                       tests what lies in target/packages instead of packing anew
+#   MADE=1                       tests what lies in target/packages instead of packing anew; OUT=folder: there
 #
 # Debian has one PostgreSQL (12: 15). The packages for others are tried with servers that scripts/servers.sh fetches, which a package
 # made here lays out in the places of a distribution's; so are all of RPM's, in a root of Debian's libraries.
@@ -26,7 +26,7 @@ read -ra versions <<< "${VERSIONS:-$SERVER_VERSIONS}"
 export VERSIONS="${versions[*]}" LEVEL=${LEVEL:-0}
 areas=("$@")
 [[ $# -gt 0 ]] || areas=(tar deb rpm pgxn bills repeat)
-packages=$project_root/target/packages
+packages=$(realpath -m "${OUT:-$project_root/target/packages}")
 results=$project_root/target/results-packages
 rm -rf "$results"
 mkdir -p "$results"
