@@ -21,6 +21,14 @@ from harness.libpq import QueryError, Session  # noqa: E402
 from harness.tables import TPCH_KEYS, import_statement  # noqa: E402
 
 DATABASE = SCHEMA = "tpch"
+# Seconds of each step at scale factor 1, on two cores that others used as well; all grow with the scale.
+_GENERATE_S, _IMPORT_S, _QUERIES_S = 48, 13, 24
+
+
+def duration(seconds, scale):
+    """What a step may take, in words."""
+    expected = seconds * float(scale)
+    return f"up to {max(1, round(expected))} s" if expected < 120 else f"up to {round(expected / 60)} min"
 
 
 def make_database(conninfo, folder, script):
@@ -83,7 +91,7 @@ def generate(session, folder, scale):
     if (target / "complete").exists():
         print(f"data: {target} is there already")
         return target
-    print(f"data: generating TPC-H at scale factor {scale} in {target}", flush=True)
+    print(f"data: generating TPC-H at scale factor {scale} in {target}: {duration(_GENERATE_S, scale)} on two cores", flush=True)
     begin = time.monotonic()
     session.on_notice = lambda line: print("  " + line.split(":", 1)[-1].strip(), flush=True)
     rows = session.run(f"SELECT * FROM pystachio.tpch_generate('{target}', {scale}, overwrite => true)").rows
@@ -134,12 +142,14 @@ def main():
     with Session(f"{conninfo} dbname={DATABASE}") as session:
         print(f"pystachio {session.run('SELECT pystachio.version()').scalar()}")
         target = generate(session, folder, scale)
+        print(f"importing and analyzing the tables: {duration(_IMPORT_S, scale)} where they are new", flush=True)
         begin = time.monotonic()
         import_tables(session, target)
         session.run(f"SET search_path = {SCHEMA}, public")
         if not session.run(f"SELECT 1 FROM pg_db_role_setting JOIN pg_database d ON d.oid = setdatabase WHERE datname = '{DATABASE}'").rows:
             session.run(f"ALTER DATABASE {DATABASE} SET search_path = {SCHEMA}, public")
         print(f"imported and analyzed in {time.monotonic() - begin:.1f} s", flush=True)
+        print(f"running the 22 queries: {duration(_QUERIES_S, scale)}", flush=True)
         failures = run_queries(session)
     print(f"\nconnect: psql '{conninfo} dbname={DATABASE}'")
     return 1 if failures else 0
