@@ -2,12 +2,12 @@
 # Makes target/packages: all forms in which pystachio is installed without a build, for each PostgreSQL, with a list of what is in
 # the binaries, and SHA256SUMS.
 #
-# usage: [NAME=VALUE]… scripts/packages.sh [PART]…     all parts by default, but cuda
+# usage: [NAME=VALUE]… scripts/packages.sh [PART]…     all parts by default, but cuda, and image where we are not root
 #   tar      pystachio-<version>-pg<major>-<architecture>.tar.xz (scripts/package.sh)
 #   deb      pystachio-engine, postgresql-<major>-pystachio, and -dbgsym of each
 #   rpm      pystachio-engine, pystachio_<major>, and -debuginfo of each
 #   pgxn     pystachio-<version>.zip: the sources, with META.json
-#   image    an OCI image a PostgreSQL that Debian has, without a GPU's libraries: a folder in a tar archive
+#   image    an OCI image for each PostgreSQL that Debian has, without CUDA's libraries
 #   cuda     the same with the CUDA libraries that the engine loads
 #   VERSIONS="15 16 17 18"       versions of PostgreSQL
 #   PYSTACHIO_PROFILE=packages   how it is compiled (scripts/build.sh); `release` is built sooner and not the same everywhere
@@ -28,7 +28,10 @@ source "$(dirname "$0")/packages/image.sh"
 
 read -ra versions <<< "${VERSIONS:-$SERVER_VERSIONS}"
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(tar deb rpm pgxn image)
+if [[ $# -eq 0 ]]; then
+    parts=(tar deb rpm pgxn)
+    if [[ $(id -u) == 0 ]]; then parts+=(image); fi
+fi
 level=${LEVEL:-6}
 out=$(realpath -m "${OUT:-$project_root/target/packages}")
 export PYSTACHIO_PROFILE=${PYSTACHIO_PROFILE:-packages}

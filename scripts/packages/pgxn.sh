@@ -30,6 +30,7 @@ PYTHON
 make_pgxn() {
     local name=pystachio-$package_version
     local folder=$work/pgxn/$name
+    command -v zip > /dev/null || die "zip is missing: apt-get install zip"
     mkdir -p "$folder"
     git -C "$project_root" archive HEAD | tar -C "$folder" -xf -
     rm -rf "$folder/.ci"
