@@ -144,11 +144,16 @@ test_tar() {
     done
 }
 
-# A package of RPM with a fetched server and the libraries that the root has from Debian: make_server_rpm MAJOR FOLDER PACKAGE….
+# A package of RPM with a fetched server, and in name the libraries that the root has from Debian: make_server_rpm MAJOR FOLDER PACKAGE…. The
+# server of this distribution's own package can't be laid out elsewhere: the package is empty then.
 make_server_rpm() {
     local major=$1 folder=$2 root=$roots/server-$1
     shift 2
-    lay_server "$major" "$root" "/usr/pgsql-$major" "/usr/pgsql-$major/share"
+    if is_packaged "$major"; then
+        install -D /dev/null "$root/usr/pgsql-$major/empty"
+    else
+        lay_server "$major" "$root" "/usr/pgsql-$major" "/usr/pgsql-$major/share"
+    fi
     {
         printf 'Name: postgresql%s-server\nVersion: %s.99\nRelease: 1\nSummary: a fetched server, laid out as a package\nLicense: PostgreSQL\nAutoReqProv: no\n' "$major" "$major"
         # What is of the system, and neither of pystachio nor of rpm itself.
@@ -166,8 +171,6 @@ rpm_file() { printf '%s/%s-%s-1.%s.rpm' "$packages" "$1" "$(workspace_version)" 
 test_rpm() {
     local major name files
     for major in "${versions[@]}"; do
-        # The server of this distribution's package can't be laid out elsewhere.
-        ! is_packaged "$major" || continue
         name=rpm-$major
         files=("$(rpm_file pystachio-engine)" "$(rpm_file "pystachio_$major")" "$(rpm_file "pystachio_$major-debuginfo")" "$(rpm_file pystachio-engine-debuginfo)")
         mkdir -p "$roots/$name/upper/rpms"
@@ -177,7 +180,7 @@ test_rpm() {
         claim "rpm refuses the extension for $major alone" with_root "$name" '! rpm --root "$root" --install "$root/rpms/$1"' "$(basename "${files[1]}")"
         claim "rpm installs them for PostgreSQL $major" with_root "$name" 'rpm --root "$root" --install "$root"/rpms/*.rpm && rpm --root "$root" --verify "$@"' \
             "pystachio_$major" pystachio-engine
-        claim "a query is answered by PostgreSQL $major" answers "$name" "/usr/pgsql-$major/bin"
+        if ! is_packaged "$major"; then claim "a query is answered by PostgreSQL $major" answers "$name" "/usr/pgsql-$major/bin"; fi
         claim "all is gone for $major when removed" with_root "$name" \
             'rpm --root "$root" --erase "$@" && ! find "$root/usr" -name "*pystachio*" | grep .' \
             "pystachio_$major" pystachio-engine "pystachio_$major-debuginfo" pystachio-engine-debuginfo
