@@ -1,10 +1,10 @@
 # The front door. `make` alone lists the targets.
 #
-# Builds go to CARGO_TARGET_DIR, by default ~/.cache/pystachio/target, so that every clone of this repository
-# uses one build of the dependencies. Private clusters live under target/.
+# Builds go to CARGO_TARGET_DIR, by default a folder of each clone below ~/.cache/pystachio, which begins with what other clones have
+# compiled of the dependencies. Private clusters live under target/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo stop check test test-all test-versions test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
+.PHONY: help setup build demo stop check test test-all test-versions test-packages packages test-cassert test-gpu sanitize soak fuzz kernels bench bench-gpu bench-ranks bench-shuffle simulate-ranks gpu-archive docs install package lint clean
 
 # Scale factor of the TPC-H data.
 SF ?= 1
@@ -13,8 +13,10 @@ QUERIES ?=
 RUNS ?= 5
 # Versions of PostgreSQL to test on ("16 18"; all if empty).
 VERSIONS ?=
-CLUSTERS := demo test docs bare emulated hosts standby soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
+CLUSTERS := demo test docs scripts bare emulated hosts standby soak core15 core16 core17 core18 bench bench-gpu bench-ranks gpu pg15 pg16 pg16.2 pg17 pg18
 export PG_CONFIG
+# What tests and what is packed have kernels, wherever they are built.
+test test-all check kernels sanitize gpu-archive package packages test-packages: export PYSTACHIO_CUDA ?= 1
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -106,9 +108,17 @@ package: ## Make an archive under target/package for hosts without Rust
 	@scripts/setup.sh
 	@scripts/package.sh
 
+packages: ## All packages and archives under target/packages: .deb, .rpm, tar, PGXN, image (PARTS="deb rpm", VERSIONS=)
+	@scripts/setup.sh
+	@VERSIONS='$(VERSIONS)' scripts/packages.sh $(PARTS)
+
+test-packages: ## Pack, install each package in a bare system, and query there; as root (AREAS="deb rpm", VERSIONS=)
+	@scripts/setup.sh
+	@VERSIONS='$(VERSIONS)' scripts/test-packages.sh $(AREAS)
+
 lint: ## rustfmt, clippy, shell and Python syntax
 	@scripts/lint.sh
 
 clean: stop ## Remove the private clusters (never the build cache)
 	@for name in $(CLUSTERS) versions; do folder=$$(scripts/cluster.sh folder $$name) && rm -rf "$$folder" target/$$name; done
-	@rm -rf target/regress target/results target/results-versions target/package target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site
+	@rm -rf target/regress target/results target/results-versions target/results-packages target/package target/packages target/gpu target/bench-gpu target/bench-ranks target/bench-shuffle target/docs-source target/docs-site

@@ -60,10 +60,13 @@ copy_libraries() {
 install_stage() {
     local config=$1
     [[ -n $stage ]] || return 0
-    install -m 0644 "$stage"/lib/pystachio.so "$folder/server$("$config" --pkglibdir)/"
-    install -m 0755 "$stage"/lib/pystachio-engine "$folder/server$("$config" --pkglibdir)/"
-    rm -f "$folder/server$("$config" --sharedir)"/extension/pystachio*
-    install -m 0644 "$stage"/extension/* "$folder/server$("$config" --sharedir)/extension/"
+    (
+        flock -s 9
+        install -m 0644 "$stage"/lib/pystachio.so "$folder/server$("$config" --pkglibdir)/"
+        install -m 0755 "$stage"/lib/pystachio-engine "$folder/server$("$config" --pkglibdir)/"
+        rm -f "$folder/server$("$config" --sharedir)"/extension/pystachio*
+        install -m 0644 "$stage"/extension/* "$folder/server$("$config" --sharedir)/extension/"
+    ) 9< "$(stage_lock "$stage")"
 }
 
 make_data() {

@@ -12,8 +12,11 @@ STATE_PATH_BYTES_MAX=40
 
 project_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 cache_root=${PYSTACHIO_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/pystachio}
-: "${CARGO_TARGET_DIR:=$cache_root/target}"
+# Each clone has a build folder of its own, so that two commits can be built side by side. See prepare_target.
+own_target=$cache_root/target-$(printf '%s' "$project_root" | cksum | cut -d' ' -f1)
+: "${CARGO_TARGET_DIR:=$own_target}"
 export CARGO_TARGET_DIR
+TARGET_DAYS_MAX=14
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
@@ -76,6 +79,87 @@ server_version() {
     [[ " $SERVER_VERSIONS " == *" $text "* ]] ||
         die "$1 is PostgreSQL $text; pystachio builds for: $SERVER_VERSIONS"
     printf '%s\n' "$text"
+}
+
+# Makes this clone's build folder, before cargo is called. A new one has the compiled dependencies of the folder that was used last, be it
+# another clone's, so that only the project's own crates are compiled. A CARGO_TARGET_DIR that the user has set is taken as it is.
+prepare_target() {
+    local seed
+    [[ $CARGO_TARGET_DIR == "$own_target" ]] || return 0
+    mkdir -p "$cache_root"
+    exec 8> "$cache_root/targets.lock"
+    flock 8
+    if [[ ! -d $own_target ]]; then
+        seed=$(last_target)
+        if [[ -n $seed ]]; then seed_target "$seed"; fi
+    fi
+    mkdir -p "$own_target"
+    printf '%s\n' "$project_root" > "$own_target/clone"
+    drop_old_targets
+    exec 8>&-
+}
+
+# Prints the build folder, of any clone, that was used last. `target` is what all clones had together once.
+last_target() {
+    local folder mark
+    for folder in "$cache_root/target" "$cache_root"/target-*; do
+        mark=$folder/clone
+        [[ -f $mark ]] || mark=$folder/release/.fingerprint
+        [[ ! -d $folder/release/.fingerprint ]] || printf '%s %s\n' "$(stat -c %Y "$mark")" "$folder"
+    done | sort -n | tail -n 1 | cut -d' ' -f2-
+}
+
+# Fills the new build folder from another one: seed_target FOLDER. Files are shared by hard links, but for those that cargo writes in
+# place. Of the project's own crates only compiled kernels are taken, which know what they were compiled of. What says that a crate is
+# compiled is copied first: if a build is at work there, what it compiles meanwhile counts as not compiled.
+seed_target() {
+    local from=$1 new=$own_target.new part folder
+    say "taking compiled dependencies from $from"
+    rm -rf "$new"
+    for part in .fingerprint build deps; do
+        (cd "$from" && find . -maxdepth 4 -type d -regex ".*/\(release\|packages\)/$part") | while read -r folder; do
+            mkdir -p "$new/$folder"
+            case $part in
+                deps) seed_folder "$from/$folder" "$new/$folder" -al ! -name '*pystachio*' ! -name '*.d' ;;
+                build) seed_folder "$from/$folder" "$new/$folder" -a \( ! -name 'pystachio*' -o -name 'pystachio-cuda-*' \) ;;
+                *) seed_folder "$from/$folder" "$new/$folder" -a ! -name 'pystachio*' ;;
+            esac
+        done
+    done
+    mv "$new" "$own_target"
+}
+
+# Copies the entries of a folder that find's conditions hold for: seed_folder FROM TO OPTION_OF_CP CONDITION…. What links can't span is copied.
+seed_folder() {
+    local from=$1 to=$2 option=$3
+    shift 3
+    find "$from" -mindepth 1 -maxdepth 1 "$@" -exec cp "$option" -t "$to" {} + 2> /dev/null ||
+        find "$from" -mindepth 1 -maxdepth 1 "$@" -exec cp -a -t "$to" {} +
+}
+
+# Removes the build folders of clones that are gone, and those that nobody has used for a while.
+drop_old_targets() {
+    local folder clone
+    for folder in "$cache_root"/target-*; do
+        [[ -f $folder/clone && $folder != "$own_target" ]] || continue
+        clone=$(< "$folder/clone")
+        if [[ ! -d $clone || -n $(find "$folder/clone" -mtime "+$TARGET_DAYS_MAX") ]]; then
+            say "removing $folder: its clone $clone is gone, or was not built for $TARGET_DAYS_MAX days"
+            rm -rf "$folder"
+        fi
+    done
+}
+
+# Prints the file whose lock build.sh holds while it replaces a build. One that lies elsewhere, as in an archive, nobody replaces.
+stage_lock() { if [[ -f $1.lock ]]; then printf '%s.lock\n' "$1"; else printf '/dev/null\n'; fi; }
+
+# Prints the version of pystachio.
+workspace_version() { sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$project_root/Cargo.toml"; }
+
+# Prints what every call of cargo for the workspace is given, a line each: workspace_selection MAJOR. Calls that choose other packages or
+# features, be it only one package less, give dependencies other features, and compile them once more.
+workspace_selection() {
+    printf '%s\n' --locked --workspace --no-default-features --features "pystachio/pg$1"
 }
 
 # Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.

@@ -15,8 +15,10 @@ if command -v clang++ >/dev/null; then
 else
     say "no clang++: the kernels run without counting their edges"
 fi
+prepare_target
 # What a wrapper compiles has files of its own beside those of other builds.
-cargo build --release --locked --workspace --exclude pystachio --bin pystachio-fuzz >&2
+mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+cargo build --release "${selection[@]}" --bin pystachio-fuzz >&2
 binary=$CARGO_TARGET_DIR/release/pystachio-fuzz
 if [[ ${1:-} == --judge ]]; then
     exec "$binary" "$@"

@@ -8,10 +8,12 @@ folder=$(realpath -m "${1:?usage: gpu-tests.sh FOLDER}")
 mkdir -p "$folder"
 say "building the tests of src/cuda"
 cd "$project_root"
+prepare_target
 tests=()
 for source in src/cuda/tests/*.rs; do tests+=(--test "$(basename "$source" .rs)"); done
 # The whole workspace is selected, as in build.sh, so that one build of the crates below serves both.
-messages=$(cargo test --release --locked --workspace --exclude pystachio "${tests[@]}" --no-run --message-format=json-render-diagnostics)
+mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+messages=$(cargo test --release "${selection[@]}" "${tests[@]}" --no-run --message-format=json-render-diagnostics)
 python3 -c '
 import json, sys
 for line in sys.stdin:

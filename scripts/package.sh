@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
 # Makes target/package/pystachio-<version>-pg<major>-<architecture>.tar.xz: unpack it on a host with the same
 # PostgreSQL major version and run its install.sh. No Rust is needed there.
+#
+# usage: scripts/package.sh [--stage STAGE MAJOR FOLDER]    what it packs, for which version, and where to; by default it builds
+#        LEVEL=6 as in scripts/packages.sh
+#
+# The same commit and build give the same bytes. Names of functions stay in the binaries, for backtraces; lines don't.
 source "$(dirname "$0")/environment.sh"
 
-config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
-major=$(server_version "$config")
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$project_root/Cargo.toml")
-name=pystachio-$version-pg$major-$(uname -m)
-stage=$("$project_root/scripts/build.sh")
-folder=$project_root/target/package
+if [[ ${1:-} == --stage ]]; then
+    [[ $# == 4 ]] || die "usage: package.sh --stage STAGE MAJOR FOLDER"
+    stage=$2 major=$3 folder=$4
+else
+    config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
+    major=$(server_version "$config")
+    stage=$("$project_root/scripts/build.sh")
+    folder=$project_root/target/package
+fi
+epoch=${SOURCE_DATE_EPOCH:-$(git -C "$project_root" log -1 --format=%ct)}
+name=pystachio-$(workspace_version)-pg$major-$(uname -m)
 rm -rf "${folder:?}/$name"
 mkdir -p "$folder/$name"
 cp -r "$stage/lib" "$stage/extension" "$folder/$name/"
@@ -29,7 +39,9 @@ install -m 0644 "$here"/extension/* "$("$config" --sharedir)"/extension/
 echo "installed; add pystachio to shared_preload_libraries, restart, then CREATE EXTENSION pystachio"
 INSTALL
 sed -i "s/@MAJOR@/$major/" "$folder/$name/install.sh"
+chmod -R u=rwX,go=rX "$folder/$name"
 chmod 0755 "$folder/$name/install.sh"
-tar -C "$folder" -cJf "$folder/$name.tar.xz" "$name"
+# With one thread, xz gives the same on any number of processors.
+LC_ALL=C tar -C "$folder" --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --format=gnu -cf - "$name" | xz -T1 "-${LEVEL:-6}" > "$folder/$name.tar.xz"
 rm -rf "${folder:?}/$name"
-say "made target/package/$name.tar.xz"
+say "made $folder/$name.tar.xz"

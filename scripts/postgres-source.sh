@@ -16,7 +16,8 @@ if [[ -z $(unpacked) ]]; then
     command -v apt-get >/dev/null || die "Debian's source package is needed, and there is no apt-get here"
     for mirror in $(debian_mirrors); do
         for suite in bookworm bookworm-updates bookworm-security trixie trixie-updates trixie-security forky; do
-            case $mirror,$suite in *-security,*-security | *-security/,*-security) ;; *-security* | *,*-security) continue ;; esac
+            # A mirror of security updates has their suites, and others have none of them.
+            if [[ ${mirror%/} == *-security ]]; then [[ $suite == *-security ]] || continue; else [[ $suite != *-security ]] || continue; fi
             printf 'deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$suite"
         done
     done > "$folder/sources.list"

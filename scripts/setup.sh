@@ -2,6 +2,9 @@
 # Installs what building and running needs, on Debian 12 or newer and Ubuntu. Does nothing where all is there.
 #
 # usage: scripts/setup.sh
+#
+# The CUDA compiler is fetched only where there is a GPU, or where it is asked for: PYSTACHIO_CUDA=1 (tests and packages do),
+# PYSTACHIO_CUDA=0 never. One that is there already is used. Without it the engine has no CUDA kernels, and runs on processors.
 source "$(dirname "$0")/environment.sh"
 
 missing_packages() {
@@ -62,12 +65,26 @@ check_cargo() {
   then run the same command again."
 }
 
-# The CUDA compiler, from PyPI: it needs no GPU and no driver. Without it the build has no CUDA kernels.
+# Whether the CUDA compiler is to be fetched where it is missing.
+wants_nvcc() {
+    case ${PYSTACHIO_CUDA:-} in
+        1) ;;
+        0) return 1 ;;
+        "") compgen -G '/dev/nvidia[0-9]*' > /dev/null || [[ -e /dev/dxg ]] ;;
+        *) die "PYSTACHIO_CUDA=$PYSTACHIO_CUDA: give 1 to fetch the CUDA compiler, 0 not to, nothing to fetch it where there is a GPU" ;;
+    esac
+}
+
+# The CUDA compiler, from PyPI: it needs no GPU and no driver.
 NVCC_PACKAGES=(nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85
     nvidia-cuda-runtime==13.0.96)
 install_nvcc() {
     local environment=$cache_root/cuda-venv
     find_nvcc >/dev/null && return
+    if ! wants_nvcc; then
+        say "no CUDA compiler and no GPU here: this build has no CUDA kernels, and runs on processors (PYSTACHIO_CUDA=1 fetches the compiler)"
+        return
+    fi
     say "installing the CUDA compiler (105 MB)"
     rm -rf "$environment" "$cache_root/cuda"
     if ! { python3 -m venv "$environment" && "$environment/bin/pip" install -q --disable-pip-version-check --no-deps \

@@ -8,6 +8,7 @@ folder=$(realpath -m "${1:?usage: shuffle-build.sh FOLDER}")
 mkdir -p "$folder"
 say "building the tests of exchanges and the benchmark of shuffles"
 cd "$project_root"
+prepare_target
 messages=$(
     cargo test --release --locked -p pystachio-cuda --test exchange --no-run --message-format=json-render-diagnostics
     cargo build --release --locked -p pystachio-cuda --example shuffle --message-format=json-render-diagnostics

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test that needs no GPU. The last line counts: 'N passed, N failed'.
 #
-# usage: scripts/test.sh [--whole] [rust|kernels|benches|docs|regress|differential|core|faults|emulated]…    all areas by default
+# usage: scripts/test.sh [--whole] [rust|kernels|benches|docs|scripts|regress|differential|core|faults|emulated]…    all areas by default
 #
 # Of the long suites a share runs (PYSTACHIO_TEST_SHARE, a quarter unless set), which a seed chooses (PYSTACHIO_TEST_SEED;
 # by default the commit's, so that every commit tries other queries and a run can be repeated). --whole runs all of them.
@@ -14,7 +14,7 @@ if [[ ${1:-} == --whole ]]; then
 fi
 seed=$(test_seed "$share")
 areas=("$@")
-[[ $# -gt 0 ]] || areas=(rust kernels benches docs regress differential core faults emulated)
+[[ $# -gt 0 ]] || areas=(rust kernels benches docs scripts regress differential core faults emulated)
 results=$project_root/target/results
 rm -rf "$results"
 mkdir -p "$results"
@@ -70,8 +70,11 @@ run_orders() {
 
 run_rust() {
     local log=$results/rust.log passed failed outcome=0
-    local tests=(cargo test --release --locked --workspace --exclude pystachio)
+    local selection tests
     cd "$project_root"
+    prepare_target
+    mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+    tests=(cargo test --release "${selection[@]}")
     if "${tests[@]}" --no-run 2>&1 | tee "$log"; then
         timeout "$rust_seconds_max" "${tests[@]}" --no-fail-fast 2>&1 | tee "$log" || outcome=$?
         run_orders "${tests[@]}" 2>&1 | tee -a "$log" || outcome=$?
@@ -125,6 +128,8 @@ run_benches() {
     count benches $((ran + 1 - ${failed:-0})) "${failed:-0}"
     return "$outcome"
 }
+
+run_scripts() { "$project_root/scripts/test-scripts.sh" --stage "$stage" "$results/scripts.json"; }
 
 run_docs() { "$project_root/scripts/test-docs.sh" --stage "$stage" --counts "$results/docs.json"; }
 
@@ -184,10 +189,11 @@ stop_clusters() {
 area rust run_rust
 area kernels run_kernels
 area benches run_benches
-if wanted docs || wanted regress || wanted differential || wanted faults || wanted emulated; then
+if wanted docs || wanted scripts || wanted regress || wanted differential || wanted faults || wanted emulated; then
     trap stop_clusters EXIT
     stage=$("$project_root/scripts/build.sh")
     area docs run_docs
+    area scripts run_scripts
 fi
 if wanted regress || wanted differential || wanted faults || wanted emulated; then
     folder=$("$project_root/scripts/cluster.sh" create test "$stage")

@@ -3,6 +3,8 @@
 //! - `PYSTACHIO_NVCC`: the compiler; otherwise `nvcc` of PATH, of /usr/local/cuda, or the one that scripts/setup.sh
 //!   leaves in the cache folder
 //! - `PYSTACHIO_CUDA_ARCHS`: architectures with machine code, as `80,90`; the last one's PTX is embedded too
+//! - `PYSTACHIO_CUDA_LINEINFO=0`: leaves out which line is where, for profilers, and with it the name of the folder that this clone lies in:
+//!   the bytes are the same wherever they are built then
 //! - `PYSTACHIO_REQUIRE_KERNELS=1`: no compiler is an error, so that no release lacks kernels by accident
 
 use std::{
@@ -24,7 +26,13 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<(), String> {
-    for name in ["PYSTACHIO_NVCC", "PYSTACHIO_CUDA_ARCHS", "PYSTACHIO_REQUIRE_KERNELS", "PATH"] {
+    for name in [
+        "PYSTACHIO_NVCC",
+        "PYSTACHIO_CUDA_ARCHS",
+        "PYSTACHIO_CUDA_LINEINFO",
+        "PYSTACHIO_REQUIRE_KERNELS",
+        "PATH",
+    ] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     // Asked for when this runs: clones that share a build folder share this program too.
@@ -92,23 +100,33 @@ fn compile(compiler: &Path, source: &Path, (headers, output): (&[u8], &Path)) ->
     let architectures: Vec<&str> = architectures.split(',').map(str::trim).collect();
     let mut command = Command::new(compiler);
     // Fused multiply-add rounds once where PostgreSQL rounds twice.
-    command.args(["-std=c++20", "-O3", "-lineinfo", "--fmad=false", "-Werror", "all-warnings", "-fatbin"]);
+    command.args(["-std=c++20", "-O3", "--fmad=false", "-Werror", "all-warnings", "-fatbin"]);
+    if env::var("PYSTACHIO_CUDA_LINEINFO").as_deref() != Ok("0") {
+        command.arg("-lineinfo");
+    }
     for architecture in &architectures {
         command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
     }
     if let Some(last) = architectures.last() {
         command.arg(format!("-gencode=arch=compute_{last},code=compute_{last}"));
     }
-    command.arg(source).arg("-o").arg(&target);
+    // Named from its own folder, so that what another clone has compiled can be taken.
+    let (folder, file) = (source.parent().unwrap_or(source), source.file_name().unwrap_or_default());
+    command.current_dir(folder).arg(file);
     let mut hasher = DefaultHasher::new();
     let content = fs::read(source).map_err(|error| format!("{}: {error}", source.display()))?;
-    (format!("{command:?}"), content, headers).hash(&mut hasher);
+    let arguments: Vec<_> = command.get_args().collect();
+    (command.get_program(), arguments, content, headers).hash(&mut hasher);
     let (made_of, known) = (hasher.finish().to_string(), output.join(format!("{name}.hash")));
     if target.is_file() && fs::read_to_string(&known).is_ok_and(|known| known == made_of) {
         return Ok(target);
     }
     let _ = fs::remove_file(&known);
-    let status = command.status().map_err(|error| format!("{}: {error}", compiler.display()))?;
+    let status = command
+        .arg("-o")
+        .arg(&target)
+        .status()
+        .map_err(|error| format!("{}: {error}", compiler.display()))?;
     if !status.success() {
         return Err(format!("{} does not compile: {status}", source.display()));
     }

@@ -12,7 +12,11 @@ use libloading::Library;
 use crate::nvcomp::nvcomp_version;
 
 /// Where CUDA's toolkit has its libraries, if the loader does not know it.
-const TOOLKIT_FOLDERS: [&str; 2] = ["/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib"];
+const TOOLKIT_FOLDERS: [&str; 3] = [
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/local/cuda/targets/sbsa-linux/lib",
+];
 
 /// The driver's library.
 pub(crate) const DRIVER: &str = "libcuda.so.1";

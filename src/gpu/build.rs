@@ -33,6 +33,9 @@ fn build() -> Result<(), String> {
         // Kernels read cells at addresses of any type, as a GPU does.
         .flag("-fno-strict-aliasing")
         .flag("-fwrapv")
+        // What ARM's compilers do otherwise: round once where PostgreSQL rounds twice, and take char for unsigned.
+        .flag("-ffp-contract=off")
+        .flag("-fsigned-char")
         .file(kernels.join("emulate/emulate.cpp"))
         .file(output.join("dispatch.cpp"));
     for source in kernel_sources(&kernels)? {

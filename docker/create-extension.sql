@@ -1,2 +1,0 @@
--- Run once, when the data folder is made.
-CREATE EXTENSION pystachio;

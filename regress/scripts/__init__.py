@@ -1,0 +1,1 @@
+"""Tests of what a person runs first: the scripts that set up, build, install and show."""
