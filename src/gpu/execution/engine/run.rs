@@ -253,6 +253,7 @@ impl Output<'_> {
         let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
         let root = compile(&self.request.plan, query)?;
         query.metrics_mut().prepare_us = self.started.elapsed().as_micros() as u64;
+        query.meter.show(&query.stop);
         Ok(root)
     }
 
