@@ -40,11 +40,11 @@ def a_running_query_is_watched(place):
 def the_part_that_is_done_grows(place):
     """A reader that takes some rows sees the query go on by as much."""
     with place.session("SET pystachio.batch_rows = 64", "SET pystachio.engine_choice = cpu") as session:
+        count = int(session.run("SELECT count(*) FROM work.lineitem").scalar())
         session.run(f"BEGIN; {_SLOW_READER}; FETCH 1 FROM slow")
         wait_until(lambda: _query(place, session.backend_pid).get("waiting_for") == "reader", 10, "the query waits for its reader")
         done = float(_query(place, session.backend_pid)["fraction_done"])
         require(0 < done < 0.9, f"after one row {done} is done")
-        count = int(session.run("SELECT count(*) FROM work.lineitem").scalar())
         session.run(f"MOVE {count // 2} IN slow")
         wait_until(lambda: float(_query(place, session.backend_pid)["fraction_done"]) >= 0.5, 10, "half of it is done")
         session.run("MOVE ALL IN slow")
@@ -115,5 +115,15 @@ def supervisors_are_processes_of_the_server(place):
     require(all(tuple(row[1:]) == expected for row in rows), f"supervisors: {rows}, expected {expected}")
 
 
+def memory_that_is_not_there_is_warned_of(place):
+    """A server may have an option `memory` for another machine, and whoever sets it hears of it."""
+    with place.session("SET client_min_messages = error", "SET log_min_messages = warning") as boss:
+        begin = len(_log_lines(place))
+        boss.run(f"CREATE SERVER {_SERVER} FOREIGN DATA WRAPPER pystachio OPTIONS (memory '9999GB')")
+        boss.run(f"DROP SERVER {_SERVER}")
+        warned = [line for line in _log_lines(place)[begin:] if "is more than this machine has: 10238976 MB of" in line]
+        require(len(warned) == 1, f"warnings: {warned}")
+
+
 TESTS = [a_running_query_is_watched, the_part_that_is_done_grows, a_waiting_query_is_watched, an_engine_logs_through_the_server,
-         the_last_error_is_the_last, supervisors_are_processes_of_the_server]
+         the_last_error_is_the_last, supervisors_are_processes_of_the_server, memory_that_is_not_there_is_warned_of]

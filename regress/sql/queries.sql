@@ -11,6 +11,8 @@ CREATE SERVER watched_gpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulat
 SELECT format('CREATE FOREIGN TABLE %I (id integer, a integer, b bigint, c text) SERVER %I OPTIONS (path %L)', name, server, :'data' || '/t1.parquet')
 FROM (VALUES ('t1', 'watched'), ('g1', 'watched_gpu')) tables (name, server)
 \gexec
+SELECT format('CREATE FOREIGN TABLE refused (id integer, v integer[]) SERVER watched_gpu OPTIONS (path %L)', :'data' || '/edge_int4_array.parquet')
+\gexec
 -- Waits until the last query of a server is in a state: an engine hears of the end of a reader a moment later.
 CREATE FUNCTION wait_state(wanted text, watched text DEFAULT 'watched') RETURNS text LANGUAGE plpgsql AS $$
 DECLARE found text;
@@ -62,11 +64,12 @@ ORDER BY query;
 -- Both engines of a server with a device, and what the device has refused.
 SET pystachio.engine_choice = gpu;
 SELECT count(*), sum(b) FROM g1;
-SELECT count(*) FROM g1 WHERE c ~ '^a.*b$' OR md5(c) < '5';
+SELECT count(*) FROM refused WHERE v IS NULL;
 SET pystachio.engine_choice = cpu;
 SELECT count(*), sum(b) FROM g1;
 RESET pystachio.engine_choice;
 SELECT query, engine, ranks, state, bytes_read > 0 AS read, bytes_expected > 0 AS expected, fraction_done FROM pystachio.queries WHERE server = 'watched_gpu' ORDER BY query;
+SELECT engine, calls, fallbacks FROM pystachio.statistics WHERE server = 'watched_gpu' AND fallbacks > 0;
 -- A timeline has the number of its query.
 SET pystachio.engine_choice = gpu;
 SET pystachio.timeline = on;
@@ -75,10 +78,21 @@ RESET pystachio.timeline;
 RESET pystachio.engine_choice;
 SELECT query, state FROM pystachio.queries JOIN pystachio.timeline_queries('watched_gpu') USING (query) WHERE server = 'watched_gpu';
 
+-- What all ranks run is one query.
+CREATE SERVER watched_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', ranks '2', rank_policy 'all');
+SELECT format('CREATE FOREIGN TABLE on_ranks (id integer, a integer, b bigint, c text) SERVER watched_ranks OPTIONS (paths %L)',
+  ARRAY[:'data' || '/t1.parquet', :'data' || '/t2.parquet', :'data' || '/t3.parquet']::text)
+\gexec
+SET pystachio.engine_choice = gpu;
+SELECT count(*), count(b), count(c) FROM on_ranks;
+RESET pystachio.engine_choice;
+SELECT query, engine, ranks, state, rows, bytes_read > 0 AS read, bytes_expected >= bytes_read AS expected, fraction_done FROM pystachio.queries WHERE server = 'watched_ranks';
+SELECT engine, calls, ranks FROM pystachio.statistics WHERE server = 'watched_ranks';
+
 -- Statistics: runs of one statement are one row, whatever its constants; each engine has its own.
 SELECT pystachio.statistics_reset('watched');
 SELECT pystachio.statistics_reset('watched_gpu');
-SELECT count(*) FROM pystachio.statistics WHERE server LIKE 'watched%';
+SELECT count(*) FROM pystachio.statistics WHERE server IN ('watched', 'watched_gpu');
 SELECT count(*) FROM t1 WHERE id > 5;
 SELECT count(*) FROM t1 WHERE id > 500;
 SELECT count(*) FROM t1 WHERE id / 0 > 500;
@@ -90,7 +104,7 @@ RESET pystachio.engine_choice;
 SELECT server, userid::regrole = current_user::regrole AS userid, dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS dbid,
   queryid IS NOT NULL AS queryid, engine, calls, failures, cancellations, fallbacks, rows, bytes_read > 0 AS read, spilled, cache_hits + cache_misses > 0 AS cached,
   total_ms >= max_ms AND max_ms >= min_ms AND min_ms > 0 AS times, ranks, since <= clock_timestamp() AS since
-FROM pystachio.statistics WHERE server LIKE 'watched%' ORDER BY server, engine, failures;
+FROM pystachio.statistics WHERE server IN ('watched', 'watched_gpu') ORDER BY server, engine, failures;
 SELECT count(DISTINCT queryid) FROM pystachio.statistics WHERE server = 'watched_gpu';
 -- The number is that of EXPLAIN.
 CREATE FUNCTION query_number(query text) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -144,6 +158,6 @@ SELECT backend_type, application_name, datname FROM pg_stat_activity WHERE appli
 SELECT pystachio.statistics_reset('nowhere');
 SELECT pystachio.statistics_reset(NULL);
 
-DROP SERVER watched, watched_gpu CASCADE;
+DROP SERVER watched, watched_gpu, watched_ranks CASCADE;
 DROP SCHEMA watched CASCADE;
 DROP ROLE regress_watcher;

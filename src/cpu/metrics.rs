@@ -136,7 +136,7 @@ impl MeasuredPlan {
     }
 
     /// Bytes that its scans have to go through, and those of them that they are through with.
-    fn scan_bytes(&self) -> (u64, u64) {
+    pub(crate) fn scan_bytes(&self) -> (u64, u64) {
         let plan = match &*self.lock() {
             PlanState::Running(plan) => plan.clone(),
             PlanState::Ended(_, bytes) => return *bytes,

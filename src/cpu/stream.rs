@@ -250,6 +250,7 @@ impl ResultStream for QueryStream {
             elapsed_us: self.elapsed_us.unwrap_or_else(|| micros(self.query.started)),
             prepare_us: self.query.prepare_us,
             memory_peak_bytes: self.query.pool.peak_bytes(),
+            bytes_expected: self.query.plan.scan_bytes().0,
             ..self.query.plan.metrics()
         }
     }

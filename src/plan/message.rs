@@ -814,6 +814,8 @@ pub struct QueryMetrics {
     pub blocked_us: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// [`QueryProgress::bytes_expected`].
+    pub bytes_expected: u64,
     /// The ways in which a device's engine has read files; each once, in their order.
     pub storage_paths: Vec<StoragePath>,
     /// Files of all scans.

@@ -87,6 +87,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.prepare_us += before.prepare_us;
     now.blocked_us += before.blocked_us;
     now.bytes_read += before.bytes_read;
+    now.bytes_expected += before.bytes_expected;
     before.storage_paths.iter().for_each(|path| now.add_storage_path(*path));
     now.row_groups_total += before.row_groups_total;
     now.row_groups_pruned += before.row_groups_pruned;

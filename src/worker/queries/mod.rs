@@ -229,12 +229,14 @@ impl Drop for LoggedQuery {
         let costs = std::mem::take(&mut *lock_whole(&self.costs));
         let state = self.end_state(failure.as_ref());
         let now = self.watch.entry();
+        let bytes_expected = now.bytes_expected.max(costs.bytes_expected);
         let error = failure.filter(|_| state == QueryState::Failed).map(|error| cut(error.message));
         let entry = QueryEntry {
             state,
             waits_for: None,
             bytes_read: now.bytes_read.max(costs.bytes_read),
-            bytes_done: if state == QueryState::Finished { now.bytes_expected } else { now.bytes_done },
+            bytes_expected,
+            bytes_done: if state == QueryState::Finished { bytes_expected } else { now.bytes_done },
             memory_bytes: now.memory_bytes.max(costs.memory_peak_bytes),
             spilled_bytes: now.spilled_bytes.max(costs.spilled_bytes),
             error,

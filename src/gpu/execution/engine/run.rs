@@ -12,7 +12,7 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_engine::{
-    ResultStream, StopFlag,
+    Meter, ResultStream, StopFlag,
     locking::lock_whole,
     spool::{READER_STOPPED, Spool},
 };
@@ -337,6 +337,7 @@ impl Output<'_> {
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
         metrics.spilled_bytes = query.memory.store.written_bytes();
+        metrics.bytes_expected = query.meter.progress().bytes_expected;
     }
 }
 
