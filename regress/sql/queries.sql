@@ -81,7 +81,7 @@ SELECT query, state FROM pystachio.queries JOIN pystachio.timeline_queries('watc
 -- What all ranks run is one query.
 CREATE SERVER watched_ranks FOREIGN DATA WRAPPER pystachio OPTIONS (device 'emulated', memory '256MB', ranks '2', rank_policy 'all');
 SELECT format('CREATE FOREIGN TABLE on_ranks (id integer, a integer, b bigint, c text) SERVER watched_ranks OPTIONS (paths %L)',
-  ARRAY[:'data' || '/t1.parquet', :'data' || '/t2.parquet', :'data' || '/t3.parquet']::text)
+  ARRAY[:'data' || '/t{rank}.parquet', :'data' || '/t2.parquet', :'data' || '/t3.parquet']::text)
 \gexec
 SET pystachio.engine_choice = gpu;
 SELECT count(*), count(b), count(c) FROM on_ranks;
