@@ -9,7 +9,7 @@
 //! Invariants: while an answer is on its way the socket is read too, so a cancel or a closed connection is
 //! seen at once, even when the reader of the answer has stopped reading.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
@@ -35,6 +35,9 @@ use crate::{
 
 /// Parts of an answer that wait for the socket; a job with more has to wait itself.
 const PARTS_WAITING_MAX: usize = 1;
+
+/// What a connection that is closed has said last is there already.
+const LAST_WORD_WAIT: Duration = Duration::from_millis(50);
 
 /// Serves a connection until it is closed.
 pub async fn serve(stream: UnixStream, host: Arc<Host>) {
@@ -198,7 +201,16 @@ impl Session {
         let mut writing = pin!(write_answer(target, parts, &stop, host));
         loop {
             tokio::select! {
-                written = &mut writing => return written.map(|()| true),
+                written = &mut writing => {
+                    // A reader that has closed the connection may have said before that it has enough.
+                    if written.is_err()
+                        && let Ok(Ok(Some(Request::Enough))) =
+                            tokio::time::timeout(LAST_WORD_WAIT, next_request(reader)).await
+                    {
+                        job.stop.account().note_enough();
+                    }
+                    return written.map(|()| true);
+                }
                 request = next_request(reader) => match request? {
                     Some(ending @ (Request::Cancel | Request::Enough)) => {
                         if ending == Request::Enough {
