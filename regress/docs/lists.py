@@ -33,7 +33,9 @@ def check(root, pages, conninfo, folder, claims):
             claims.attempt("options", lambda: _options(pages["docs/tables.md"], own))
             claims.attempt("types", lambda: _types(pages["docs/types.md"], own, f"{folder}/{DATABASE}"))
             claims.attempt("functions and views", lambda: _objects(pages, own))
-            own.run("CREATE EXTENSION pg_stat_statements")
+            own.run("CREATE EXTENSION pg_stat_statements; SET compute_query_id = on")
+            own.run(f"CREATE FOREIGN TABLE watched (r_regionkey bigint) SERVER pystachio OPTIONS (path '{folder}/{DATABASE}/region.parquet')")
+            own.run("SELECT sum(r_regionkey) FROM watched")
             for panel in monitoring.read_panels((root / "docs/monitoring.sql").read_text(encoding="utf-8")):
                 claims.attempt(f"docs/monitoring.sql: {panel.title}", lambda panel=panel: _panel(panel, own))
         session.run(f"DROP DATABASE {DATABASE} WITH (FORCE)")
@@ -133,6 +135,7 @@ def _panel(panel, session):
         assert len(names) == 1 and len(result.rows) == 1, f"one value: {names}, {len(result.rows)} rows"
     elif panel.kind == "table":
         assert len(names) > 1, names
+        assert "pg_stat_statements" not in panel.sql or any("sum(r_regionkey)" in (row[-1] or "") for row in result.rows), "no statement was joined"
     else:
         assert names == {"series": ("time", "metric", "value"), "bars": ("metric", "value")}[panel.kind], names
 
