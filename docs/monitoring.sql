@@ -12,7 +12,7 @@ SELECT coalesce(sum(queries_running), 0)::bigint AS running FROM pystachio.engin
 -- panel: stat, none, 4x4: Queries waiting
 SELECT coalesce(sum(queries_waiting), 0)::bigint AS waiting FROM pystachio.engines WHERE rank = 0;
 
--- panel: stat, none, 4x4: Failed, of the last queries
+-- panel: stat, none, 4x4: Recent failures
 SELECT count(*) AS failed FROM pystachio.queries WHERE state = 'failed';
 
 -- panel: stat, bytes, 4x4: Memory of engines
@@ -25,8 +25,8 @@ SELECT sum(hits)::double precision / nullif(sum(hits + misses), 0) AS hit_rate F
 SELECT started AS time, server || ', ' || engine AS metric, elapsed_ms AS value
 FROM pystachio.queries WHERE state = 'finished' ORDER BY started;
 
--- panel: series, bytes, 12x8: Bytes read, each second
-SELECT date_trunc('second', started) AS time, server AS metric, sum(bytes_read)::double precision AS value
+-- panel: series, none, 12x8: Queries begun each second, by state
+SELECT date_trunc('second', started) AS time, state AS metric, count(*)::double precision AS value
 FROM pystachio.queries GROUP BY 1, 2 ORDER BY 1;
 
 -- panel: table, none, 24x8: What runs

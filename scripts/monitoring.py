@@ -179,13 +179,13 @@ def _table(names, rows, box):
     texts = texts[:room]
     widths = [max(len(row[place]) for row in texts) for place in range(len(names))]
     # What is widest gives way.
-    while sum(widths) * 7 + 14 * len(widths) > width - 20 and max(widths) > 8:
+    while sum(widths) * 7 + 18 * len(widths) > width - 20 and max(widths) > 8:
         widths[widths.index(max(widths))] -= 1
     for number, row in enumerate(texts):
         left = x + 10
         for place, value in enumerate(row):
             yield _text(left, y + 42 + number * 20, _cut(value, widths[place] * 7), "name" if number == 0 else "")
-            left += widths[place] * 7 + 14
+            left += widths[place] * 7 + 18
 
 
 def draw(panels, results, notes):

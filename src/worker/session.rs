@@ -195,14 +195,15 @@ impl Session {
     }
 
     /// Writes an answer to its end. Returns whether the connection is still open.
-    async fn answer(&mut self, job: Job, parts: Receiver<Part>) -> Result<bool> {
+    async fn answer(&mut self, job: Job, mut parts: Receiver<Part>) -> Result<bool> {
         let stop = CancellationToken::new();
         let Self { reader, target, host, .. } = self;
-        let mut writing = pin!(write_answer(target, parts, &stop, host));
+        let mut writing = pin!(write_answer(target, &mut parts, &stop, host));
         loop {
             tokio::select! {
                 written = &mut writing => {
-                    // A reader that has closed the connection may have said before that it has enough.
+                    // A reader that has closed the connection may have said before that it has enough. The job does not see yet that
+                    // its parts are not wanted.
                     if written.is_err()
                         && let Ok(Ok(Some(Request::Enough))) =
                             tokio::time::timeout(LAST_WORD_WAIT, next_request(reader)).await
@@ -231,7 +232,7 @@ impl Session {
 /// the answer ends there.
 async fn write_answer<W: AsyncWrite + Unpin>(
     target: &mut W,
-    mut parts: Receiver<Part>,
+    parts: &mut Receiver<Part>,
     stop: &CancellationToken,
     host: &Host,
 ) -> Result<()> {
