@@ -55,7 +55,7 @@ def measure(bench, name, sql, whole, small):
         bench.results.record("spill", "gpu", name, None, error=finding.splitlines()[0][:200], whole_seconds=seconds)
         return finding, (spilling_seconds, seconds, None)
     places = re.findall(r"^ *Ran On: (.*)$", explained, re.MULTILINE)
-    spilled = sum(int(count) for count in re.findall(r"^ *Spilled Bytes: (\d+)$", explained, re.MULTILINE))
+    spilled = sum(int(count) for count in re.findall(r"^ *Spilled Bytes: (\d+)(?: bytes)?$", explained, re.MULTILINE))
     bench.results.record("spill", "gpu", name, spilling_seconds, whole_seconds=seconds, spilled_bytes=spilled)
     row = (spilling_seconds, seconds, spilled)
     elsewhere = [place for place in places if place != bench.options.device]

@@ -3,8 +3,10 @@
 import html
 import math
 
-COLOURS = {"pystachio": "#2f7d4f", "pystachio-warm": "#7fbf4d", "duckdb": "#d9a400", "datafusion": "#c65d2e",
-           "datafusion-mem": "#e3a27f", "postgres": "#336791"}
+import chart_style
+
+# Places in the colours of charts.
+SERIES = {"pystachio": 0, "duckdb": 1, "postgres": 2, "datafusion": 3, "datafusion-mem": 4, "pystachio-warm": 5}
 
 
 def geometric_mean(values):
@@ -54,16 +56,18 @@ def page(report):
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>pystachio: TPC-H SF {report['scale']}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff }}
-table {{ border-collapse: collapse }} td, th {{ padding: .15rem .8rem; border-bottom: 1px solid #ddd; text-align: left }}
+:root {{ color-scheme: light dark }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 64rem; margin: 2rem auto; padding: 0 1rem; color: #24292f; background: #ffffff }}
+table {{ border-collapse: collapse }} td, th {{ padding: .15rem .8rem; border-bottom: 1px solid #d0d7de; text-align: left }}
 .met td:last-child {{ color: #2f7d4f }} .missed td:last-child {{ color: #b3261e }}
-svg text {{ font: 12px system-ui, sans-serif; fill: #333 }}
+svg {{ max-width: 100%; height: auto }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #e6edf3; background: #0d1117 }} td, th {{ border-color: #30363d }} }}
 </style></head><body>
 <h1>TPC-H SF {report['scale']}</h1>
 <p>{html.escape(report['date'])}, {html.escape(report['host'])}. {html.escape(report['setting'])}</p>
-<h2>Geometric mean of the queries' medians, DuckDB = 1</h2>
+<h2>All queries</h2>
 {means_chart(report)}
-<h2>Seconds by query (logarithmic)</h2>
+<h2>Each query</h2>
 {query_chart(report)}
 <h2>Targets</h2><table><tr><th>claim</th><th>target</th><th>measured</th></tr>{claims}</table>
 <p>{html.escape(report['answers'])}</p><ul>{notes}</ul>
@@ -77,14 +81,15 @@ def means_chart(report):
     means = [(peer, value) for peer, value in means if value]
     if not means:
         return "<p>DuckDB did not run.</p>"
-    widest, parts = max(value for _, value in means), []
+    title = "Geometric mean of the queries' medians over DuckDB's, which is 1; lower is better"
+    widest, parts, head = max(value for _, value in means), [chart_style.text(10, 24, title, "title")], 40
     for place, (peer, value) in enumerate(means):
-        top = place * 28
+        top = head + place * 28
         width = 560 * value / widest
-        parts.append(f"<text x='130' y='{top + 17}' text-anchor='end'>{peer}</text>"
-                     f"<rect x='138' y='{top + 4}' width='{width:.1f}' height='18' fill='{COLOURS[peer]}'/>"
-                     f"<text x='{146 + width:.1f}' y='{top + 17}'>{value:.2f}</text>")
-    return f"<svg viewBox='0 0 780 {28 * len(means)}' width='780' role='img'>{''.join(parts)}</svg>"
+        parts += [chart_style.text(130, top + 17, peer, anchor="end"),
+                  f'<rect class="s{SERIES[peer]}" x="138" y="{top + 4}" width="{width:.1f}" height="18"/>',
+                  chart_style.text(146 + width, top + 17, f"{value:.2f}")]
+    return chart_style.drawing(780, head + 28 * len(means) + 8, title, parts)
 
 
 def query_chart(report):
@@ -94,26 +99,28 @@ def query_chart(report):
     if not values:
         return "<p>Nothing was measured.</p>"
     low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values)))
-    bar, height, left = 6, 260, 50
-    group = bar * len(peers) + 8
+    bar, height, left, head = 6, 260, 64, 70
+    # A query's name needs some room, however few peers there are.
+    group = max(bar * len(peers) + 8, 32)
     width = left + group * len(medians) + 10
+    title = "Seconds a query (median), logarithmic; lower is better"
 
     def level(value):
-        return height - height * (math.log10(value) - math.log10(low)) / max(math.log10(high) - math.log10(low), 1e-9)
+        return head + height - height * (math.log10(value) - math.log10(low)) / max(math.log10(high) - math.log10(low), 1e-9)
 
-    parts, tick = [], low
+    parts, tick = [chart_style.text(left, 24, title, "title")], low
+    for place, peer in enumerate(peers):
+        parts += [f'<rect class="s{SERIES[peer]}" x="{left + 130 * place}" y="38" width="12" height="12"/>', chart_style.text(left + 18 + 130 * place, 49, peer)]
     while tick <= high * 1.001:
-        parts.append(f"<line x1='{left}' x2='{width}' y1='{level(tick):.1f}' y2='{level(tick):.1f}' stroke='#ddd'/>"
-                     f"<text x='{left - 6}' y='{level(tick) + 4:.1f}' text-anchor='end'>{tick:g}</text>")
+        parts += [f'<line class="grid" x1="{left}" x2="{width}" y1="{level(tick):.1f}" y2="{level(tick):.1f}"/>',
+                  chart_style.text(left - 6, level(tick) + 4, f"{tick:g} s", anchor="end")]
         tick *= 10
     for place, (query, row) in enumerate(medians.items()):
-        start = left + 4 + place * group
+        start = left + place * group + (group - bar * len(peers)) / 2
         for offset, peer in enumerate(peers):
             if row.get(peer):
                 top = level(row[peer])
-                parts.append(f"<rect x='{start + offset * bar}' y='{top:.1f}' width='{bar - 1}' height='{height - top:.1f}' "
-                             f"fill='{COLOURS[peer]}'><title>{query} {peer}: {row[peer]:.3f} s</title></rect>")
-        parts.append(f"<text x='{start + group / 2 - 4:.1f}' y='{height + 16}' text-anchor='middle'>{query}</text>")
-    legend = "".join(f"<rect x='{left + 130 * place}' y='{height + 28}' width='12' height='12' fill='{COLOURS[peer]}'/>"
-                     f"<text x='{left + 16 + 130 * place}' y='{height + 39}'>{peer}</text>" for place, peer in enumerate(peers))
-    return f"<svg viewBox='0 0 {max(width, 840)} {height + 48}' width='{max(width, 840)}' role='img'>{''.join(parts)}{legend}</svg>"
+                parts.append(f'<rect class="s{SERIES[peer]}" x="{start + offset * bar:.1f}" y="{top:.1f}" width="{bar - 1}" '
+                             f'height="{head + height - top:.1f}"><title>{query} {peer}: {row[peer]:.3f} s</title></rect>')
+        parts.append(chart_style.text(left + (place + 0.5) * group, head + height + 16, query, anchor="middle"))
+    return chart_style.drawing(max(width, 130 * len(peers) + left, 840), head + height + 28, title, parts)

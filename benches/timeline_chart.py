@@ -4,10 +4,14 @@ A lane is a resource: `storage` (reads of the host), `bus` (copies between host 
 it). Its time is cut into BINS parts of equal length; of each it is known for which share the resource was busy.
 """
 
+import chart_style
+
 BINS = 240
 LANES = {"storage": ("read",), "bus": ("upload", "download"), "device": ("kernel", "copy")}
-_COLOURS = {"storage": "#3b6ea8", "bus": "#c77f2a", "device": "#4b9b5f"}
-_LANE_HEIGHT, _LANE_GAP, _LEFT, _TOP, _WIDTH = 44, 14, 90, 34, 720
+# What a reader is told of each lane, and its colour.
+_MEANINGS = {"storage": "storage or page cache: reads of the host", "bus": "copies between host and GPU", "device": "kernels, and copies within GPU memory"}
+_SERIES = {"storage": 2, "bus": 1, "device": 0}
+_LANE_HEIGHT, _LANE_GAP, _LEFT, _TOP, _WIDTH, _RIGHT = 44, 22, 104, 76, 720, 40
 
 
 def union(spans):
@@ -54,32 +58,39 @@ def axis_step(elapsed_ms):
 
 def _panel(title, timeline, top):
     """The lines of one query's drawing, and where it ends."""
-    elapsed_ms, lines = timeline["elapsed_ms"], [f'<text x="{_LEFT}" y="{top + 14}" font-weight="bold">{title}: {timeline["elapsed_ms"]:.1f} ms</text>']
-    y, bar = top + 24, _WIDTH / BINS
+    elapsed_ms = timeline["elapsed_ms"]
+    lines = [chart_style.text(_LEFT, top + 14, f"{title}: {elapsed_ms:.1f} ms", "name")]
+    y, bar = top + 38, _WIDTH / BINS
     for lane, numbers in timeline["lanes"].items():
-        lines.append(f'<text x="{_LEFT - 8}" y="{y + _LANE_HEIGHT / 2 + 4:.0f}" text-anchor="end">{lane}</text>')
-        lines.append(f'<rect x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE_HEIGHT}" fill="#f2f2f2"/>')
+        lines.append(chart_style.text(_LEFT, y - 5, _MEANINGS[lane], "note"))
+        lines.append(chart_style.text(_LEFT - 44, y + _LANE_HEIGHT / 2 + 4, lane, anchor="end"))
+        for share in (0, 100):
+            lines.append(chart_style.text(_LEFT - 6, y + _LANE_HEIGHT * (1 - share / 100) + 4, f"{share} %", "note", "end"))
+        lines.append(f'<rect class="plot" x="{_LEFT}" y="{y}" width="{_WIDTH}" height="{_LANE_HEIGHT}"/>')
         for place, share in enumerate(numbers["shares"]):
             if share > 0:
                 height = share * _LANE_HEIGHT
-                lines.append(f'<rect x="{_LEFT + place * bar:.1f}" y="{y + _LANE_HEIGHT - height:.1f}" width="{bar:.1f}" '
-                             f'height="{height:.1f}" fill="{_COLOURS[lane]}"/>')
+                lines.append(f'<rect class="s{_SERIES[lane]}" x="{_LEFT + place * bar:.1f}" y="{y + _LANE_HEIGHT - height:.1f}" '
+                             f'width="{bar:.1f}" height="{height:.1f}"/>')
         y += _LANE_HEIGHT + _LANE_GAP
+    y -= _LANE_GAP
     step = axis_step(max(elapsed_ms, 0.01))
-    for mark in range(int(elapsed_ms / step) + 1):
+    for mark in range(int(elapsed_ms / step + 1e-9) + 1):
         x = _LEFT + _WIDTH * mark * step / max(elapsed_ms, step)
-        lines.append(f'<line x1="{x:.1f}" y1="{y - 8}" x2="{x:.1f}" y2="{y - 2}" stroke="#666"/>')
-        lines.append(f'<text x="{x:.1f}" y="{y + 10}" text-anchor="middle" fill="#444">{mark * step:g}</text>')
-    return lines, y + 20
+        lines.append(f'<line class="axis" x1="{x:.1f}" y1="{y}" x2="{x:.1f}" y2="{y + 5}"/>')
+        lines.append(chart_style.text(x, y + 18, f"{mark * step:g}", "note", "middle"))
+    lines.append(chart_style.text(_LEFT + _WIDTH / 2, y + 34, "milliseconds since the query's start", "note", "middle"))
+    return lines, y + 44
 
 
 def svg(timelines):
     """One drawing of several queries, by title, one below the other: busy shares over milliseconds."""
-    body, top = [], _TOP - 24
-    for title, timeline in timelines.items():
-        lines, top = _panel(title, timeline, top)
+    title = "Storage, bus and GPU over a query's time"
+    body = [chart_style.text(_LEFT, 28, title, "title"),
+            chart_style.text(_LEFT, 48, f"share of each of {BINS} equal parts of the time in which a resource was busy: full height is all of it", "note")]
+    top = _TOP - 10
+    for name, timeline in timelines.items():
+        lines, top = _panel(name, timeline, top)
         body += lines
-        top += 10
-    head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 30}" height="{top}" '
-            'font-family="sans-serif" font-size="12">')
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *body, "</svg>", ""])
+        top += 14
+    return chart_style.drawing(_LEFT + _WIDTH + _RIGHT, round(top), title, body)

@@ -103,6 +103,95 @@ COMMENT ON VIEW @extschema@.cache IS
   'Columns that the engines hold between queries, on each rank and in each tier: device, pinned, host; which they are is for pg_read_all_stats';
 
 --
+-- Queries: what runs, what ran last, and what they have cost
+--
+CREATE FUNCTION @extschema@.query_entries(server oid)
+  RETURNS TABLE (
+    query bigint,
+    queryid bigint,
+    pid integer,
+    userid oid,
+    engine text,
+    ranks integer,
+    state text,
+    waiting_for text,
+    started timestamp with time zone,
+    elapsed_ms double precision,
+    rows bigint,
+    bytes_read bigint,
+    bytes_expected bigint,
+    fraction_done double precision,
+    memory bigint,
+    spilled bigint,
+    error text)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'query_entries_wrapper';
+
+CREATE FUNCTION @extschema@.statistics_entries(server oid)
+  RETURNS TABLE (
+    userid oid,
+    queryid bigint,
+    engine text,
+    calls bigint,
+    failures bigint,
+    cancellations bigint,
+    fallbacks bigint,
+    rows bigint,
+    bytes_read bigint,
+    spilled bigint,
+    cache_hits bigint,
+    cache_misses bigint,
+    total_ms double precision,
+    min_ms double precision,
+    max_ms double precision,
+    ranks integer,
+    since timestamp with time zone)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'statistics_entries_wrapper';
+
+CREATE FUNCTION @extschema@.statistics_reset(server text DEFAULT 'pystachio')
+  RETURNS void
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'statistics_reset_wrapper';
+
+-- As pg_stat_statements_reset: what others count by is not for everybody to forget.
+REVOKE EXECUTE ON FUNCTION @extschema@.statistics_reset(text) FROM PUBLIC;
+
+CREATE VIEW @extschema@.queries AS
+  SELECT server.srvname AS server, entry.query, entry.queryid, entry.pid,
+    pg_catalog.current_database() AS datname, pg_catalog.pg_get_userbyid(entry.userid) AS usename,
+    entry.engine, entry.ranks, entry.state, entry.waiting_for, entry.started, entry.elapsed_ms, entry.rows,
+    entry.bytes_read, entry.bytes_expected, entry.fraction_done, entry.memory, entry.spilled, entry.error
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.query_entries(server.oid) entry
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+CREATE VIEW @extschema@.statistics AS
+  SELECT server.srvname AS server, entry.userid, database.oid AS dbid, entry.queryid, entry.engine, entry.calls,
+    entry.failures, entry.cancellations, entry.fallbacks, entry.rows, entry.bytes_read, entry.spilled,
+    entry.cache_hits, entry.cache_misses, entry.total_ms, entry.min_ms, entry.max_ms, entry.ranks, entry.since
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  JOIN pg_catalog.pg_database database ON database.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()
+  CROSS JOIN LATERAL @extschema@.statistics_entries(server.oid) entry
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+GRANT SELECT ON @extschema@.queries, @extschema@.statistics TO PUBLIC;
+
+COMMENT ON FUNCTION @extschema@.query_entries(oid) IS
+  'The queries that run on the engine of a server, and those that ended last; starts nothing';
+COMMENT ON FUNCTION @extschema@.statistics_entries(oid) IS
+  'What the queries of a server''s engine have cost, by role, statement and engine; starts nothing';
+COMMENT ON FUNCTION @extschema@.statistics_reset(text) IS 'Forgets what the queries of a server''s engine have cost';
+COMMENT ON VIEW @extschema@.queries IS
+  'Queries that run on engines, and the last that ended; of other roles'' the details are for pg_read_all_stats';
+COMMENT ON VIEW @extschema@.statistics IS
+  'What queries have cost engines, to be joined with pg_stat_statements; of other roles'' the counts are for pg_read_all_stats';
+
+--
 -- What is pushed down
 --
 CREATE FUNCTION @extschema@.functions()

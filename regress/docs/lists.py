@@ -3,6 +3,8 @@
 The server itself is asked wherever it can be: what a page leaves out is found as well as what it invents.
 """
 
+import importlib.util
+import pathlib
 import re
 import subprocess
 import sys
@@ -10,6 +12,10 @@ import sys
 from harness.libpq import QueryError, Session
 
 DATABASE = "page_lists"
+_MONITORING = importlib.util.spec_from_file_location("monitoring", pathlib.Path(__file__).resolve().parents[2] / "scripts/monitoring.py")
+monitoring = importlib.util.module_from_spec(_MONITORING)
+sys.modules["monitoring"] = monitoring
+_MONITORING.loader.exec_module(monitoring)
 _NAMES = re.compile(r"`([^`]+)`")
 # A declared interval is a type of the engines, but no Parquet column is read as one.
 _NEVER_READ = {"interval"}
@@ -27,7 +33,14 @@ def check(root, pages, conninfo, folder, claims):
             claims.attempt("options", lambda: _options(pages["docs/tables.md"], own))
             claims.attempt("types", lambda: _types(pages["docs/types.md"], own, f"{folder}/{DATABASE}"))
             claims.attempt("functions and views", lambda: _objects(pages, own))
+            own.run("CREATE EXTENSION pg_stat_statements; SET compute_query_id = on")
+            own.run(f"CREATE FOREIGN TABLE watched (r_regionkey bigint) SERVER pystachio OPTIONS (path '{folder}/{DATABASE}/region.parquet')")
+            own.run("SELECT sum(r_regionkey) FROM watched")
+            for panel in monitoring.read_panels((root / "docs/monitoring.sql").read_text(encoding="utf-8")):
+                claims.attempt(f"docs/monitoring.sql: {panel.title}", lambda panel=panel: _panel(panel, own))
         session.run(f"DROP DATABASE {DATABASE} WITH (FORCE)")
+    done = subprocess.run([sys.executable, root / "scripts/monitoring.py", "--check"], capture_output=True, text=True, check=False)
+    claims.check("docs/monitoring-dashboard.json", done.returncode == 0, done.stderr)
     claims.attempt("versions", lambda: _versions(root, pages["README.md"]))
     sources = source_text(root)
     for text in error_texts(pages["docs/troubleshooting.md"]):
@@ -106,12 +119,25 @@ def _objects(pages, session):
     rows = session.run("SELECT proname FROM pg_proc WHERE pronamespace = 'pystachio'::regnamespace UNION "
                        "SELECT relname FROM pg_class WHERE relnamespace = 'pystachio'::regnamespace AND relkind = 'v'").rows
     # What only the views and the wrapper call.
-    there = {name for (name,) in rows} - {"handler", "validator", "engine_status", "cache_entries"}
+    there = {name for (name,) in rows} - {"handler", "validator", "engine_status", "cache_entries", "query_entries", "statistics_entries"}
     settings = {name.split(".")[1] for (name,) in session.run("SELECT name FROM pg_settings WHERE name LIKE 'pystachio.%'").rows}
     text = "\n".join(page.text for name, page in pages.items() if name != "docs/SUMMARY.md")
     files = {"control", "so", "md", "conf", "pem"}
     named = set(re.findall(r"\bpystachio\.(\w+)", text)) - (settings - there) - files
     require_same({name for name in named if not name.startswith("gpu_") or name in there}, there)
+
+
+def _panel(panel, session):
+    """A query of docs/monitoring.sql gives what its kind of panel shows."""
+    result = session.run(panel.sql)
+    names = tuple(result.names)
+    if panel.kind == "stat":
+        assert len(names) == 1 and len(result.rows) == 1, f"one value: {names}, {len(result.rows)} rows"
+    elif panel.kind == "table":
+        assert len(names) > 1, names
+        assert "pg_stat_statements" not in panel.sql or any("sum(r_regionkey)" in (row[-1] or "") for row in result.rows), "no statement was joined"
+    else:
+        assert names == {"series": ("time", "metric", "value"), "bars": ("metric", "value")}[panel.kind], names
 
 
 def _versions(root, page):

@@ -60,6 +60,8 @@ def _trials(place):
     server = "(SELECT oid FROM pg_foreign_server WHERE srvname = 'pystachio')"
     engines = "SELECT storage_paths, libraries, last_error, device, state FROM pystachio."
     cache = "SELECT path, \"column\", row_groups, hits, misses, tier FROM pystachio."
+    queries = "SELECT state, rows, elapsed_ms, bytes_read FROM pystachio."
+    statistics = "SELECT engine, calls, total_ms FROM pystachio."
     options = "pg_catalog.pg_foreign_table"
     return {
         "function pystachio.version()": [Trial("SELECT pystachio.version()", _any)],
@@ -88,6 +90,19 @@ def _trials(place):
             Trial("SELECT * FROM pystachio.timeline_queries('roles_emulated')", _empty, **{BOSS: _shown(0)})],
         "function pystachio.timeline_trace(bigint,text)": [
             Trial("SELECT * FROM pystachio.timeline_trace(server => 'roles_emulated')", _hidden(0), **{BOSS: _shown(0)})],
+        # Of another's queries only that they are there.
+        "function pystachio.query_entries(oid)": [
+            Trial(f"{queries}query_entries({server}) WHERE userid = 'postgres'::regrole", _hidden(0, 1, 2, 3), **{BOSS: _shown(0, 1, 2, 3)}),
+            Trial("SELECT * FROM pystachio.query_entries(0)", _empty)],
+        "view pystachio.queries": [
+            Trial(f"{queries}queries WHERE server = 'pystachio' AND usename = 'postgres'", _hidden(0, 1, 2, 3), **{BOSS: _shown(0, 1, 2, 3)})],
+        "function pystachio.statistics_entries(oid)": [
+            Trial(f"{statistics}statistics_entries({server}) WHERE userid = 'postgres'::regrole", _hidden(0, 1, 2), **{BOSS: _shown(0, 1, 2)}),
+            Trial("SELECT * FROM pystachio.statistics_entries(0)", _empty)],
+        "view pystachio.statistics": [
+            Trial(f"{statistics}statistics WHERE server = 'pystachio' AND userid = 'postgres'::regrole", _hidden(0, 1, 2), **{BOSS: _shown(0, 1, 2)})],
+        "function pystachio.statistics_reset(text)": [
+            Trial("SELECT pystachio.statistics_reset('roles_emulated')", _DENIED, **{BOSS: _any})],
         "function pystachio.tpch_query(integer)": [Trial("SELECT pystachio.tpch_query(1)", _any)],
         "function pystachio.tpch_generate(text,double precision,text[],boolean,bigint,text,text,text)": [
             Trial(f"SELECT * FROM pystachio.tpch_generate('{target}', 0.001, '{{region}}', true)", _DENIED, **{BOSS: _any})],

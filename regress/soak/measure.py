@@ -32,9 +32,9 @@ _EXPECTED_LOG = [re.compile(text) for text in (
     # What the run does to engines and their supervisors.
     r" LOG:  pystachio engine of server .* (was killed by signal (9|11|15)|ended|stopped)",
     # What it does to ranks, and what follows until they are connected again.
-    r" ERROR pystachio_worker::ranks::slot: rank \d+: process \d+ (was killed by signal (9|11|15)|ended, as it was asked to)",
-    r" ERROR pystachio_worker::ranks::watch: the network of ranks has ended: rank \d+ ",
-    r" WARN pystachio_gpu::execution::ranks::ranked_engine: query runs on one rank: ",
+    r": error: pystachio_worker::ranks::slot: rank \d+: process \d+ (was killed by signal (9|11|15)|ended, as it was asked to)",
+    r": error: pystachio_worker::ranks::watch: the network of ranks has ended: rank \d+ ",
+    r" WARNING:  .*: pystachio_gpu::execution::ranks::ranked_engine: query runs on one rank: ",
     r" LOG:  background worker \"pystachio engine of .* exited with exit code",
     r" FATAL:  connection to client lost",
     r" LOG:  could not (send data to|receive data from) client",

@@ -46,4 +46,27 @@ BEGIN
   RETURN answer;
 END $$;
 SELECT public.explain_json('SELECT c, count(*) FROM pq.t1 GROUP BY c') -> 0 -> 'Plan' ->> 'Node Type';
-DROP FUNCTION public.explain_names, public.explain_rows, public.explain_json;
+-- Figures are numbers in formats for programs.
+CREATE FUNCTION public.explain_figures(query text) RETURNS TABLE (key text, type text) LANGUAGE plpgsql AS $$
+DECLARE
+  answer json;
+BEGIN
+  EXECUTE 'EXPLAIN (ANALYZE, FORMAT JSON) ' || query INTO answer;
+  RETURN QUERY SELECT figure.key, json_typeof(figure.value) FROM json_each(answer -> 0 -> 'Plan') figure;
+END $$;
+SELECT * FROM public.explain_figures('SELECT c, count(*) FROM pq.t1 GROUP BY c') WHERE key ~ 'Bytes|Cache|Engine (Time|Prep)|Peak|Waited|in Postgres' ORDER BY key COLLATE "C";
+-- Settings that bear on plans are shown where they are not as by default.
+CREATE FUNCTION public.explain_settings(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  line text;
+BEGIN
+  FOR line IN EXECUTE 'EXPLAIN (SETTINGS, COSTS OFF) ' || query LOOP
+    RETURN QUERY SELECT match[1] FROM regexp_matches(line, '(pystachio\.\w+ = ''[^'']*'')', 'g') match ORDER BY 1;
+  END LOOP;
+END $$;
+SET pystachio.rewrite = force;
+SET pystachio.gpu_cache = off;
+SELECT * FROM public.explain_settings('SELECT count(*) FROM pq.t1');
+RESET pystachio.rewrite;
+RESET pystachio.gpu_cache;
+DROP FUNCTION public.explain_names, public.explain_rows, public.explain_json, public.explain_figures, public.explain_settings;

@@ -29,14 +29,14 @@ use crate::datafusion::{
     prelude::SessionConfig,
 };
 use async_trait::async_trait;
-use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
+use pystachio_engine::{Engine, QueryPlace, ResultStream, StopFlag, WriteProgress};
 use pystachio_files::{
     FileCatalog, ScanSize, describe, identify, scan_size,
     writing::{Admission, OptimizeMeans, generate, optimize},
 };
 use pystachio_plan::{
     CacheEntry, EngineStatus, Error, ErrorKind, FileSet, GenerateRequest, Operator, OptimizeRequest,
-    OptimizedColumn, QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
+    OptimizedColumn, QueryEngine, QueryMetrics, QueryRequest, Result, SampleRequest, TableDescription,
 };
 use tokio::runtime::Handle;
 
@@ -318,6 +318,7 @@ impl CpuEngine {
         stop: StopFlag,
         form: PlanForm,
     ) -> Result<Box<dyn ResultStream>> {
+        stop.account().begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
         let place = self.places.take(&stop).await?;
         let running: Arc<dyn Send + Sync> = Arc::new(RunningGuard::new(self.counters.clone()));
         let preparation = self.preparation(request, stop);

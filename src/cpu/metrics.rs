@@ -16,11 +16,11 @@ use crate::datafusion::{
     },
     physical_plan::{ExecutionPlan, displayable, metrics::MetricValue},
 };
-use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_engine::{Meter, StopFlag, locking::lock_whole};
 use pystachio_files::FileCatalog;
-use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, Relation};
+use pystachio_plan::{Error, OperatorMetrics, QueryMetrics, QueryProgress, Relation};
 
-use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, stopping};
+use crate::{actual_rows, cache::ColumnCache, error::to_datafusion, pool::CHUNK_CONSUMER, scan, stopping};
 
 /// The least that is taken from the column cache at once. An operator that may spill gets only its share of
 /// what is given back.
@@ -97,7 +97,8 @@ pub(crate) struct MeasuredPlan {
 
 enum PlanState {
     Running(Arc<dyn ExecutionPlan>),
-    Ended(Box<QueryMetrics>),
+    /// What was counted, and the bytes that its scans had to go through and went through.
+    Ended(Box<QueryMetrics>, (u64, u64)),
 }
 
 impl MeasuredPlan {
@@ -109,22 +110,22 @@ impl MeasuredPlan {
     pub(crate) fn execute(&self, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
         let plan = match &*self.lock() {
             PlanState::Running(plan) => plan.clone(),
-            PlanState::Ended(_) => return Err(to_datafusion(Error::internal("a plan runs once"))),
+            PlanState::Ended(..) => return Err(to_datafusion(Error::internal("a plan runs once"))),
         };
         plan.execute(0, context)
     }
 
     /// Lets go of the plan.
     pub(crate) fn end(&self) {
-        let metrics = self.metrics();
-        *self.lock() = PlanState::Ended(Box::new(metrics));
+        let (metrics, bytes) = (self.metrics(), self.scan_bytes());
+        *self.lock() = PlanState::Ended(Box::new(metrics), bytes);
     }
 
     /// What its operators have counted.
     pub(crate) fn metrics(&self) -> QueryMetrics {
         let plan = match &*self.lock() {
             PlanState::Running(plan) => plan.clone(),
-            PlanState::Ended(metrics) => return QueryMetrics::clone(metrics),
+            PlanState::Ended(metrics, _) => return QueryMetrics::clone(metrics),
         };
         let mut metrics = QueryMetrics::default();
         collect(&plan, self.counted.is_some(), &mut metrics);
@@ -134,8 +135,43 @@ impl MeasuredPlan {
         metrics
     }
 
+    /// Bytes that its scans have to go through, and those of them that they are through with.
+    pub(crate) fn scan_bytes(&self) -> (u64, u64) {
+        let plan = match &*self.lock() {
+            PlanState::Running(plan) => plan.clone(),
+            PlanState::Ended(_, bytes) => return *bytes,
+        };
+        scan::bytes(&plan)
+    }
+
+    /// What they have read and spilled so far.
+    fn costs(&self) -> QueryMetrics {
+        let plan = match &*self.lock() {
+            PlanState::Running(plan) => plan.clone(),
+            PlanState::Ended(metrics, _) => return QueryMetrics::clone(metrics),
+        };
+        let mut metrics = QueryMetrics::default();
+        collect(&plan, false, &mut metrics);
+        metrics
+    }
+
     fn lock(&self) -> MutexGuard<'_, PlanState> {
         lock_whole(&self.state)
+    }
+}
+
+/// Where it can be seen how far a plan is that runs in a pool.
+pub(crate) struct PlanMeter {
+    pub(crate) plan: Arc<MeasuredPlan>,
+    pub(crate) pool: Arc<QueryPool>,
+}
+
+impl Meter for PlanMeter {
+    fn progress(&self) -> QueryProgress {
+        let QueryMetrics { bytes_read, spilled_bytes, .. } = self.plan.costs();
+        let (bytes_expected, bytes_done) = self.plan.scan_bytes();
+        let memory_bytes = self.pool.used_bytes();
+        QueryProgress { bytes_read, bytes_expected, bytes_done, memory_bytes, spilled_bytes }
     }
 }
 
@@ -183,6 +219,11 @@ impl QueryPool {
     /// The most that was reserved at once.
     pub(crate) fn peak_bytes(&self) -> u64 {
         self.peak_bytes.load(Ordering::Relaxed) as u64
+    }
+
+    /// What is reserved now.
+    fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed) as u64
     }
 
     /// What the query's operators hold, without what may stay in the column cache.

@@ -12,15 +12,15 @@ use crate::datafusion::{
     },
     prelude::SessionConfig,
 };
-use pystachio_engine::{StopFlag, spill::SpillSpace};
+use pystachio_engine::{Meter, StopFlag, spill::SpillSpace};
 use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{QueryRequest, Result};
 
 use crate::{
     cache::ColumnCache,
     lowering::{Lowering, PlanForm},
-    metrics::{MeasuredPlan, QueryPool},
-    scan::{RowGroupScanExec, ScanContext},
+    metrics::{MeasuredPlan, PlanMeter, QueryPool},
+    scan::{self, RowGroupScanExec, ScanContext},
     stream::{RunningQuery, micros},
 };
 
@@ -93,10 +93,17 @@ impl Preparation {
         let context = TaskContext::default()
             .with_session_config(session.with_extension(Arc::new(self.stop.clone())))
             .with_runtime(Arc::new(environment));
+        // From now on it is known what is to be read.
+        scan::preview(&plan);
         let counted = self.request.with_metrics.then(|| self.request.plan.root.clone());
+        let plan_schema = plan.schema();
+        let plan = Arc::new(MeasuredPlan::new(plan, counted));
+        let meter: Arc<dyn Meter> = Arc::new(PlanMeter { plan: plan.clone(), pool: pool.clone() });
+        self.stop.account().measure_anew(Arc::downgrade(&meter));
         Ok(RunningQuery {
-            plan_schema: plan.schema(),
-            plan: Arc::new(MeasuredPlan::new(plan, counted)),
+            plan_schema,
+            plan,
+            _meter: meter,
             context: Arc::new(context),
             pool,
             output_types,

@@ -20,7 +20,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use async_trait::async_trait;
-use pystachio_engine::{ResultStream, StopFlag, from_panic, spill::SpillSpace};
+use pystachio_engine::{Meter, ResultStream, StopFlag, from_panic, spill::SpillSpace};
 use pystachio_plan::{Error, ErrorKind, QueryMetrics, Result};
 use tokio::{
     runtime::Handle,
@@ -72,6 +72,8 @@ pub(crate) struct RunningQuery {
     /// Set when the result is not wanted any more.
     pub(crate) stop: StopFlag,
     pub(crate) prepare_us: u64,
+    /// For who watches the query, as long as it is there.
+    pub(crate) _meter: Arc<dyn Meter>,
     /// Whatever ends with the query.
     pub(crate) _guard: Arc<dyn Send + Sync>,
 }
@@ -248,6 +250,7 @@ impl ResultStream for QueryStream {
             elapsed_us: self.elapsed_us.unwrap_or_else(|| micros(self.query.started)),
             prepare_us: self.query.prepare_us,
             memory_peak_bytes: self.query.pool.peak_bytes(),
+            bytes_expected: self.query.plan.scan_bytes().0,
             ..self.query.plan.metrics()
         }
     }

@@ -5,7 +5,7 @@
 //! Whoever hosts an engine sees only this trait.
 //!
 //! What engines do alike stands beside it:
-//! - `stop.rs`: what a host and an engine tell each other of a request; `locking.rs`: what a panic leaves of a lock;
+//! - `stop.rs`: what a host and an engine tell each other of a request; `account.rs`: how far it is; `locking.rs`: what a panic leaves of a lock;
 //!   `panics.rs`: what it is for the query
 //! - `spill.rs`: what a query has on the host's disk; `spool.rs`: rows there that nobody reads
 //! - `character_case.rs`: upper and lower case, by `host_locale.rs` as libc has them; `variance.rs` and `quotient.rs`: what needs
@@ -16,6 +16,7 @@
 //!
 //! Deliberately absent: engines, Parquet, devices, PostgreSQL, sockets.
 
+mod account;
 mod character_case;
 mod host_locale;
 pub mod locking;
@@ -26,6 +27,7 @@ pub mod spool;
 mod stop;
 pub mod variance;
 
+pub use account::{Meter, QueryAccount, QueryPlace};
 pub use character_case::{CaseMap, CharacterCase};
 pub use panics::from_panic;
 pub use stop::{StopFlag, TurnWait};

@@ -8,7 +8,9 @@ use std::sync::{
 use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::sync::watch;
 
-/// Whether a request is still wanted; and, the other way, whether it waits for its turn. Clones share both.
+use crate::QueryAccount;
+
+/// Whether a request is still wanted; and, the other way, whether it waits for its turn, and how far it is. Clones share all of it.
 ///
 /// Dropping a stream stops its query where it waits, and that needs a thread of the engine's to find it
 /// waiting. Code that computes for long without waiting looks here.
@@ -19,6 +21,7 @@ pub struct StopFlag(Arc<Shared>);
 struct Shared {
     is_stopped: AtomicBool,
     waits_for_turn: watch::Sender<bool>,
+    account: QueryAccount,
     /// What this is a part of.
     whole: Option<StopFlag>,
 }
@@ -63,6 +66,14 @@ impl StopFlag {
         }
         self.0.waits_for_turn.send_replace(true);
         TurnWait(self.clone())
+    }
+
+    /// What is known of the request, whatever part of it this is.
+    pub fn account(&self) -> &QueryAccount {
+        match &self.0.whole {
+            Some(whole) => whole.account(),
+            None => &self.0.account,
+        }
     }
 
     /// Whether the request waits for its turn, now and whenever that changes.

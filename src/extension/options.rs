@@ -281,8 +281,9 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
         })
         .collect();
     if catalog == pg_sys::ForeignServerRelationId {
-        parse_server_options(String::new(), &options).or_raise();
+        let parsed = parse_server_options(String::new(), &options).or_raise();
         hosts::require_superuser(&options);
+        warn_of_memory(parsed.memory_bytes);
     } else if catalog == pg_sys::ForeignTableRelationId {
         validate_table(&options).or_raise();
     } else if catalog == pg_sys::AttributeRelationId {
@@ -290,6 +291,23 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
     } else if let Some((name, _)) = options.first() {
         let object = if catalog == pg_sys::UserMappingRelationId { "user mapping" } else { "wrapper" };
         crate::error::raise(unknown_option(object, name, &[]));
+    }
+}
+
+/// Says that an engine may not get the memory that it may use. It is no error: the options may be restored on another machine.
+fn warn_of_memory(memory_bytes: u64) {
+    let machine_bytes = machine().memory_bytes;
+    if memory_bytes > machine_bytes {
+        ereport!(
+            PgLogLevel::WARNING,
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!(
+                "option \"memory\" is more than this machine has: {} MB of {} MB",
+                memory_bytes >> 20,
+                machine_bytes >> 20
+            ),
+            "Queries that use it may end the engine, or other processes."
+        );
     }
 }
 
@@ -488,7 +506,8 @@ fn parse_memory_size(name: &str, value: &str, bytes_min: u64) -> Result<MemorySi
 
 fn parse_bytes(name: &str, value: &str, bytes_min: u64) -> Result<u64> {
     let value = value.trim();
-    let digits = value.len() - value.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+    let is_of_number = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let digits = value.len() - value.trim_start_matches(is_of_number).len();
     let (number, unit) = value.split_at(digits);
     let unit = unit.trim();
     let factor = match UNITS.iter().find(|(name, _)| *name == unit) {
@@ -496,7 +515,14 @@ fn parse_bytes(name: &str, value: &str, bytes_min: u64) -> Result<u64> {
         None if number == "0" && unit.is_empty() => Some(1),
         None => None,
     };
-    let bytes = factor.and_then(|factor| number.parse::<u64>().ok()?.checked_mul(factor));
+    let bytes = factor.and_then(|factor| match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor),
+        // As PostgreSQL's own settings take it: 1.5GB.
+        Err(_) => {
+            let bytes = (number.parse::<f64>().ok()? * factor as f64).round();
+            (bytes < u64::MAX as f64).then_some(bytes as u64)
+        }
+    });
     match bytes {
         Some(bytes) if bytes >= bytes_min => Ok(bytes),
         _ => {

@@ -86,7 +86,7 @@ mod tests {
             engine: EngineChoice::Cpu,
             role: 0,
         };
-        let frame = encode_message(&Request::Run(Box::new(request))).unwrap();
+        let frame = encode_message(&Request::Run(Box::new(request), crate::QueryOrigin::default())).unwrap();
         decode_message(&frame[FRAME_HEADER_BYTES..])
     }
 

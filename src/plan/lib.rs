@@ -76,8 +76,9 @@ pub use message::{
     DeviceWork, EXCHANGE_GROUPS_MAX, EXCHANGE_SENDERS_MAX, EngineChoice, EngineEstimates, EngineStatus,
     ExchangeChoice, ExchangeCompression, ExchangeSettings, ExchangeTraffic, FileDescription, FileLayout,
     FileSet, FilesState, GenerateRequest, OperatorMetrics, OptimizeRequest, OptimizedColumn,
-    PROTOCOL_VERSION, PlannedFiles, QueryMetrics, QueryRequest, QueryTimeline, RANK_PLACEHOLDER, RankChoice,
-    RankStatus, RanksReport, Request, Response, SampleRequest, SeenFiles, StoragePath, TableDescription,
+    PROTOCOL_VERSION, PlannedFiles, QueryEngine, QueryEntry, QueryMetrics, QueryOrigin, QueryProgress,
+    QueryRequest, QueryState, QueryTimeline, QueryWait, RANK_PLACEHOLDER, RankChoice, RankStatus,
+    RanksReport, Request, Response, SampleRequest, SeenFiles, StatisticsEntry, StoragePath, TableDescription,
     TwoLevelExchange,
 };
 pub use partial::{AggregatePhase, partial_type};

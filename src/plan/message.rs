@@ -3,7 +3,7 @@
 //! ```text
 //! backend                              engine
 //!   Hello ─────────────────────────────► Welcome | Failed
-//!   Describe / Identify / Status / Cache / Timeline ► one answer
+//!   Describe / Identify / Status / Cache / Timeline / Queries / Statistics / ResetStatistics ► one answer
 //!   Preview ───────────────────────────► Finished | Failed
 //!   Run, Sample ───────────────────────► schema frame, batch frames, Finished | Failed; between them Turn…
 //!   Generate ──────────────────────────► Progress…, Generated | Failed
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A connection runs one request at a time. A backend that no longer wants the rest of an answer sends
-//! [`Request::Cancel`] or closes the connection; both stop the work. After `Cancel` the engine still ends
-//! the answer (`Finished` or `Failed`). Flow control is the socket's own: an engine that can't write
+//! [`Request::Cancel`] or [`Request::Enough`], or closes the connection; all of them stop the work. After a message the engine
+//! still ends the answer (`Finished` or `Failed`). Flow control is the socket's own: an engine that can't write
 //! stops producing.
 
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub enum Request {
     /// `Finished`, with these counts only.
     Preview(Box<QueryRequest>),
     /// Runs a plan. Answer: schema, batches, `Finished`.
-    Run(Box<QueryRequest>),
+    Run(Box<QueryRequest>, QueryOrigin),
     /// Reads some rows for ANALYZE. Answer as of `Run`.
     Sample(SampleRequest),
     /// Writes the TPC-H tables. Answer: `Progress`, then `Generated`.
@@ -59,8 +59,16 @@ pub enum Request {
     Cache,
     /// What the device did for the last queries. Answer: `Timeline`.
     Timeline,
+    /// The queries that run and those that ended last. Answer: `Queries`.
+    Queries,
+    /// What queries have cost since the engine started, or since it was asked to forget. Answer: `Statistics`.
+    Statistics,
+    /// Forget that. Answer: `Statistics`, empty.
+    ResetStatistics,
     /// Stop the request that is running.
     Cancel,
+    /// The same, of a query whose reader has all the rows that it wants: it did not fail, and nobody has cancelled it.
+    Enough,
 }
 
 /// From an engine to a backend.
@@ -107,6 +115,10 @@ pub enum Response {
     Cache(Vec<CacheEntry>),
     /// Answers `Timeline`: the last query last.
     Timeline(Vec<QueryTimeline>),
+    /// Answers `Queries`, in the order of their start.
+    Queries(Vec<QueryEntry>),
+    /// Answers `Statistics` and `ResetStatistics`.
+    Statistics(Vec<StatisticsEntry>),
     /// The request failed, and nothing more of its answer comes.
     Failed(Error),
 }
@@ -192,6 +204,193 @@ pub struct QueryRequest {
     /// Who asks, by a number of the database server's. An engine keeps it with what it remembers of the query, so that
     /// others are not shown that.
     pub role: u32,
+}
+
+/// Which statement of the database server a query belongs to. An engine keeps it with what it remembers of the query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryOrigin {
+    /// The server's number of the statement's text, without its constants; 0 where the server computes none.
+    pub query_id: i64,
+    /// Whether counts would tell the role of rows that are hidden from it.
+    pub hides_counts: bool,
+}
+
+/// Which of a host's engines runs a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum QueryEngine {
+    /// The CPU engine.
+    Cpu,
+    /// The device's, whatever the device is.
+    Gpu,
+}
+
+impl std::fmt::Display for QueryEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Gpu => "gpu",
+        })
+    }
+}
+
+/// Where a query is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueryState {
+    /// It waits until other queries have ended or given up memory.
+    Waiting,
+    /// Footers are read, and the plan becomes operators.
+    Preparing,
+    /// It runs, and no row has left the engine.
+    Running,
+    /// Rows leave the engine.
+    Returning,
+    /// Its reader has all the rows that it wanted.
+    Finished,
+    /// It ended with an error.
+    Failed,
+    /// Nobody wanted the rest of it.
+    Cancelled,
+}
+
+impl std::fmt::Display for QueryState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Waiting => "waiting",
+            Self::Preparing => "preparing",
+            Self::Running => "running",
+            Self::Returning => "returning rows",
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
+/// What a query waits for, if the engine does not work for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum QueryWait {
+    /// Other queries.
+    Turn,
+    /// Its reader, which has not taken the last rows.
+    Reader,
+}
+
+impl std::fmt::Display for QueryWait {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Turn => "turn",
+            Self::Reader => "reader",
+        })
+    }
+}
+
+/// How far a query is, and what it takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryProgress {
+    /// Bytes read from files so far.
+    pub bytes_read: u64,
+    /// Bytes that the column chunks of its scans have in files, but for row groups that statistics rule out before they begin.
+    pub bytes_expected: u64,
+    /// Of these, those that its scans are through with: read, found in a cache, or skipped.
+    pub bytes_done: u64,
+    /// Memory that it holds now.
+    pub memory_bytes: u64,
+    /// Bytes that did not fit so far.
+    pub spilled_bytes: u64,
+}
+
+impl QueryProgress {
+    /// With what another part of the query has done.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            bytes_read: self.bytes_read + other.bytes_read,
+            bytes_expected: self.bytes_expected + other.bytes_expected,
+            bytes_done: self.bytes_done + other.bytes_done,
+            memory_bytes: self.memory_bytes + other.memory_bytes,
+            spilled_bytes: self.spilled_bytes + other.spilled_bytes,
+        }
+    }
+}
+
+/// A query that runs, or one that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueryEntry {
+    /// Queries of an engine are numbered from 1 in the order of their start.
+    pub query: u64,
+    /// The process of the backend that asked.
+    pub backend_pid: u32,
+    /// Who asked: [`QueryRequest::role`].
+    pub role: u32,
+    /// Which statement it belongs to.
+    pub origin: QueryOrigin,
+    /// What runs it, or ran it last; none before that is known.
+    pub engine: Option<QueryEngine>,
+    /// Ranks that have a part in it.
+    pub rank_count: u32,
+    /// Where it is in its life.
+    pub state: QueryState,
+    /// What it waits for.
+    pub waits_for: Option<QueryWait>,
+    /// When it came, in microseconds since 1970.
+    pub started_unix_us: u64,
+    /// From then to now, or to its end.
+    pub elapsed_us: u64,
+    /// Rows that have left the engine.
+    pub row_count: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Bytes that the column chunks of its scans have in files, but for row groups that statistics rule out; 0 before that is
+    /// known.
+    pub bytes_expected: u64,
+    /// Of these, those that its scans are through with.
+    pub bytes_done: u64,
+    /// Memory that it holds; of one that has ended, the most that it held at once.
+    pub memory_bytes: u64,
+    /// Bytes that did not fit.
+    pub spilled_bytes: u64,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+/// What the queries of one statement, role and engine have cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StatisticsEntry {
+    /// Who asked: [`QueryRequest::role`].
+    pub role: u32,
+    /// [`QueryOrigin::query_id`].
+    pub query_id: i64,
+    /// Whether counts would tell the role of rows that are hidden from it.
+    pub hides_counts: bool,
+    /// What ran them; none of those that ended before an engine ran them.
+    pub engine: Option<QueryEngine>,
+    /// Queries that ended, in whatever way.
+    pub calls: u64,
+    /// Of these, those that failed.
+    pub failures: u64,
+    /// Of these, those that nobody wanted the rest of.
+    pub cancellations: u64,
+    /// Of these, those that the device's engine had refused.
+    pub fallbacks: u64,
+    /// Rows that left the engine.
+    pub row_count: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Bytes that did not fit.
+    pub spilled_bytes: u64,
+    /// Column chunks that came from a cache.
+    pub cache_hits: u64,
+    /// Column chunks that did not.
+    pub cache_misses: u64,
+    /// How long they took, together.
+    pub total_us: u64,
+    /// The shortest.
+    pub min_us: u64,
+    /// The longest.
+    pub max_us: u64,
+    /// The most ranks that one of them had.
+    pub rank_count_max: u32,
+    /// Since when this is counted, in microseconds since 1970.
+    pub since_unix_us: u64,
 }
 
 /// Techniques of the device's engine, each of which can be done without, so that its worth can be measured.
@@ -613,6 +812,8 @@ pub struct QueryMetrics {
     pub blocked_us: u64,
     /// Bytes read from files.
     pub bytes_read: u64,
+    /// [`QueryProgress::bytes_expected`].
+    pub bytes_expected: u64,
     /// The ways in which a device's engine has read files; each once, in their order.
     pub storage_paths: Vec<StoragePath>,
     /// Files of all scans.

@@ -46,11 +46,10 @@ impl Counters {
         status.queries_run = self.queries_run.load(Ordering::Relaxed);
         let started = self.queries_running.load(Ordering::Relaxed);
         status.queries_running = started.saturating_sub(status.queries_waiting);
-        let last_error = lock_whole(&self.last_error).clone();
-        (status.last_error, status.last_error_role) = match last_error {
-            Some((message, role)) => (Some(message), role),
-            None => (None, None),
-        };
+        // Otherwise it is what the engine says, such as that its device is not there.
+        if let Some((message, role)) = lock_whole(&self.last_error).clone() {
+            (status.last_error, status.last_error_role) = (Some(message), role);
+        }
     }
 }
 

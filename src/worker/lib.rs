@@ -14,6 +14,7 @@
 //! - `frames.rs`: whole frames from and to a socket
 //! - `device_watch.rs`: the end of a process whose device does not return, or whose accounts are wrong
 //! - `footer_memory.rs`: where a rank without a CPU engine keeps footers
+//! - `queries/`: the queries that run, those that ended last, and what all of them have cost
 //! - `counters.rs`, `process.rs`: what the process knows about itself
 //!
 //! Invariants: sockets are served by threads that never compute, so a cancel is seen however busy the
@@ -33,6 +34,7 @@ mod frames;
 mod options;
 mod paired;
 mod process;
+mod queries;
 mod query;
 mod ranks;
 mod server;
@@ -52,6 +54,7 @@ pub use process::{
     SpillFolder, end_at_memory_faults, name_thread, prefer_as_oom_victim, resident_bytes,
     return_memory_at_rest, wait_for_orphaning,
 };
+pub use queries::{Asker, LoggedQuery, QueryLog};
 pub use ranks::{
     HostListener, Hosts, LinkListener, ListenerSetup, RankCommand, RankNetwork, RankSetup, RankWatch,
     WatchSetup, serve_rank, use_interface_of,

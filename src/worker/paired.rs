@@ -117,6 +117,7 @@ impl Engine for PairedEngine {
             }
             Err(refusal) if is_refusal(&refusal) => {
                 tracing::info!(device = self.device_name, reason = %refusal, "query runs on the CPU");
+                stop.account().note_refusal();
                 self.run_on_cpu(request, stop, refused_name(&refusal), estimates).await
             }
             Err(error) => Err(error),

@@ -22,7 +22,10 @@ use tokio::sync::{
     watch,
 };
 
-use crate::{BatchEncoder, Frame, Host};
+use crate::{
+    BatchEncoder, Frame, Host,
+    queries::{Asker, LoggedQuery},
+};
 
 /// A query's wait for its turn is told when it has lasted so long.
 const WAIT_TOLD_AFTER: Duration = Duration::from_millis(10);
@@ -43,18 +46,21 @@ pub struct Answer {
     started: Instant,
     /// Who asked, where a query is run.
     role: Option<u32>,
+    /// The query as others see it, where one is run.
+    logged: Option<Arc<LoggedQuery>>,
 }
 
 impl Answer {
     /// An answer of which nothing is sent yet.
     pub fn new(host: Arc<Host>, parts: Sender<Part>) -> Self {
-        Self { host, parts, started: Instant::now(), role: None }
+        Self { host, parts, started: Instant::now(), role: None, logged: None }
     }
 
     /// Runs a plan, for as long as it is wanted.
-    pub async fn run(mut self, request: QueryRequest, stop: StopFlag) {
+    pub async fn run(mut self, request: QueryRequest, asker: Asker, stop: StopFlag) {
         self.role = Some(request.role);
         let running = self.host.counters().start_query();
+        self.logged = Some(Arc::new(self.host.queries().begin(asker, &stop)));
         let turn_waits = stop.turn_waits();
         let work = async { self.send_rows(self.host.engine().run(request, stop).await?).await };
         let last = tokio::select! {
@@ -63,6 +69,9 @@ impl Answer {
             error = self.tell_waits(turn_waits) => Err(error),
         };
         // The client may look at the counters as soon as it has the last part.
+        if let Some(logged) = self.logged.take() {
+            logged.note_end(last.as_ref().err());
+        }
         drop(running);
         self.finish(last).await;
     }
@@ -151,21 +160,24 @@ impl Answer {
         }
     }
 
-    async fn send_rows(&self, mut stream: Box<dyn ResultStream>) -> Result<Response> {
-        let (mut encoder, schema) = BatchEncoder::try_new(&stream.schema())?;
+    async fn send_rows(&self, stream: Box<dyn ResultStream>) -> Result<Response> {
+        let mut stream = WatchedStream { stream, logged: self.logged.clone() };
+        let (mut encoder, schema) = BatchEncoder::try_new(&stream.stream.schema())?;
         let mut blocked = self.send(schema).await?;
         let mut row_count = 0;
-        while let Some(batch) = stream.next_batch().await? {
+        while let Some(batch) = stream.stream.next_batch().await? {
             row_count += batch.num_rows() as u64;
+            stream.note_rows(0);
             for frame in encoder.encode(&batch)? {
                 blocked += self.send(frame).await?;
             }
+            stream.note_rows(batch.num_rows());
         }
         let metrics = QueryMetrics {
             row_count,
             elapsed_us: self.started.elapsed().as_micros() as u64,
             blocked_us: blocked.as_micros() as u64,
-            ..stream.metrics()
+            ..stream.stream.metrics()
         };
         Ok(Response::Finished(Box::new(metrics)))
     }
@@ -178,8 +190,17 @@ impl Answer {
             Err(TrySendError::Closed(_)) => return Err(cancelled()),
         };
         let started = Instant::now();
-        self.parts.send(part).await.map_err(|_| cancelled())?;
+        self.note_reader_wait(true);
+        let sent = self.parts.send(part).await;
+        self.note_reader_wait(false);
+        sent.map_err(|_| cancelled())?;
         Ok(started.elapsed())
+    }
+
+    fn note_reader_wait(&self, waits: bool) {
+        if let Some(logged) = &self.logged {
+            logged.note_reader_wait(waits);
+        }
     }
 
     async fn finish(&self, last: Result<Response>) {
@@ -196,6 +217,28 @@ impl Answer {
         }
         if is_device_lost {
             self.host.device_lost().cancel();
+        }
+    }
+}
+
+/// The rows of a query. What they have cost is noted at the end, whether that is the last row, an error, or that nobody wants them.
+struct WatchedStream {
+    stream: Box<dyn ResultStream>,
+    logged: Option<Arc<LoggedQuery>>,
+}
+
+impl WatchedStream {
+    fn note_rows(&self, row_count: usize) {
+        if let Some(logged) = &self.logged {
+            logged.note_rows(row_count);
+        }
+    }
+}
+
+impl Drop for WatchedStream {
+    fn drop(&mut self) {
+        if let Some(logged) = &self.logged {
+            logged.note_costs(self.stream.metrics());
         }
     }
 }

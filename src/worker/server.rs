@@ -16,7 +16,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use tokio::{net::UnixListener, runtime::Handle, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::{counters::Counters, session};
+use crate::{counters::Counters, queries::QueryLog, session};
 
 /// How long the server waits before it accepts again when the process has no file descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -29,6 +29,7 @@ pub struct Host {
     engine: Arc<dyn Engine>,
     compute: Handle,
     counters: Arc<Counters>,
+    queries: Arc<QueryLog>,
     libraries: Vec<String>,
     device_lost: CancellationToken,
     /// Set when `device_lost` is, if what runs on the device will not end.
@@ -40,7 +41,8 @@ impl Host {
     pub fn new(engine: Arc<dyn Engine>, compute: Handle, libraries: Vec<String>) -> Arc<Self> {
         let device_lost = CancellationToken::new();
         let stuck = watch::Sender::default();
-        Arc::new(Self { engine, compute, counters: Arc::default(), libraries, device_lost, stuck })
+        let (counters, queries) = (Arc::default(), Arc::default());
+        Arc::new(Self { engine, compute, counters, queries, libraries, device_lost, stuck })
     }
 
     /// A line about each library that the engine would use.
@@ -81,6 +83,11 @@ impl Host {
         let mut stuck = self.stuck.subscribe();
         let error = stuck.wait_for(Option::is_some).await.ok().and_then(|error| error.clone());
         error.unwrap_or_else(|| Error::internal("the server ended before its sessions"))
+    }
+
+    /// The queries that run, and those that ran.
+    pub fn queries(&self) -> &Arc<QueryLog> {
+        &self.queries
     }
 
     /// What is counted.

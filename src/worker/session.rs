@@ -9,7 +9,7 @@
 //! Invariants: while an answer is on its way the socket is read too, so a cancel or a closed connection is
 //! seen at once, even when the reader of the answer has stopped reading.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use pystachio_engine::StopFlag;
 use pystachio_plan::{
@@ -29,16 +29,20 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     Frame, FrameReader, Host, VERSION,
     process::resident_bytes,
+    queries::Asker,
     query::{Answer, Part, cancelled},
 };
 
 /// Parts of an answer that wait for the socket; a job with more has to wait itself.
 const PARTS_WAITING_MAX: usize = 1;
 
+/// What a connection that is closed has said last is there already.
+const LAST_WORD_WAIT: Duration = Duration::from_millis(50);
+
 /// Serves a connection until it is closed.
 pub async fn serve(stream: UnixStream, host: Arc<Host>) {
     let (source, target) = stream.into_split();
-    let mut session = Session { reader: FrameReader::new(source), target, host };
+    let mut session = Session { reader: FrameReader::new(source), target, host, backend_pid: 0 };
     match session.serve().await {
         Ok(()) => tracing::debug!("connection closed"),
         Err(error) if error.kind == ErrorKind::Unavailable => tracing::debug!(%error, "connection lost"),
@@ -54,6 +58,8 @@ struct Session {
     reader: FrameReader<OwnedReadHalf>,
     target: OwnedWriteHalf,
     host: Arc<Host>,
+    /// Who is at the other end, as it says.
+    backend_pid: u32,
 }
 
 /// A task that stops when this is dropped.
@@ -86,11 +92,19 @@ impl Session {
             match request {
                 Request::Hello { .. } => return Err(protocol("Hello after the first message")),
                 // Its request had already ended.
-                Request::Cancel => {}
+                Request::Cancel | Request::Enough => {}
                 Request::Status => self.send(&Response::Status(self.status())).await?,
                 Request::Cache => self.send(&Response::Cache(self.host.engine().cache().await)).await?,
                 Request::Timeline => {
                     self.send(&Response::Timeline(self.host.engine().timeline().await)).await?;
+                }
+                Request::Queries => self.send(&Response::Queries(self.host.queries().entries())).await?,
+                Request::Statistics => {
+                    self.send(&Response::Statistics(self.host.queries().statistics())).await?;
+                }
+                Request::ResetStatistics => {
+                    self.host.queries().reset_statistics();
+                    self.send(&Response::Statistics(Vec::new())).await?;
                 }
                 request => {
                     let (job, parts) = self.start(request);
@@ -124,6 +138,7 @@ impl Session {
     async fn greet(&mut self, request: &Request) -> Result<()> {
         match request {
             Request::Hello { protocol_version: PROTOCOL_VERSION, backend_pid } => {
+                self.backend_pid = *backend_pid;
                 tracing::debug!(backend_pid, "connection opened");
                 let welcome =
                     Response::Welcome { engine_pid: std::process::id(), version: VERSION.to_owned() };
@@ -153,7 +168,10 @@ impl Session {
         let compute = self.host.compute();
         let stop = StopFlag::default();
         let task = match request {
-            Request::Run(request) => compute.spawn(answer.run(*request, stop.clone())),
+            Request::Run(request, origin) => {
+                let asker = Asker { backend_pid: self.backend_pid, role: request.role, origin };
+                compute.spawn(answer.run(*request, asker, stop.clone()))
+            }
             Request::Sample(request) => compute.spawn(answer.sample(request)),
             Request::Generate(request) => compute.spawn(answer.generate(request)),
             Request::Optimize(request) => compute.spawn(answer.optimize(request)),
@@ -165,7 +183,11 @@ impl Session {
             | Request::Status
             | Request::Cache
             | Request::Timeline
-            | Request::Cancel => {
+            | Request::Queries
+            | Request::Statistics
+            | Request::ResetStatistics
+            | Request::Cancel
+            | Request::Enough => {
                 unreachable!("answered without a job")
             }
         };
@@ -173,15 +195,28 @@ impl Session {
     }
 
     /// Writes an answer to its end. Returns whether the connection is still open.
-    async fn answer(&mut self, job: Job, parts: Receiver<Part>) -> Result<bool> {
+    async fn answer(&mut self, job: Job, mut parts: Receiver<Part>) -> Result<bool> {
         let stop = CancellationToken::new();
-        let Self { reader, target, host } = self;
-        let mut writing = pin!(write_answer(target, parts, &stop, host));
+        let Self { reader, target, host, .. } = self;
+        let mut writing = pin!(write_answer(target, &mut parts, &stop, host));
         loop {
             tokio::select! {
-                written = &mut writing => return written.map(|()| true),
+                written = &mut writing => {
+                    // A reader that has closed the connection may have said before that it has enough. The job does not see yet that
+                    // its parts are not wanted.
+                    if written.is_err()
+                        && let Ok(Ok(Some(Request::Enough))) =
+                            tokio::time::timeout(LAST_WORD_WAIT, next_request(reader)).await
+                    {
+                        job.stop.account().note_enough();
+                    }
+                    return written.map(|()| true);
+                }
                 request = next_request(reader) => match request? {
-                    Some(Request::Cancel) => {
+                    Some(ending @ (Request::Cancel | Request::Enough)) => {
+                        if ending == Request::Enough {
+                            job.stop.account().note_enough();
+                        }
                         job.stop();
                         stop.cancel();
                     }
@@ -197,7 +232,7 @@ impl Session {
 /// the answer ends there.
 async fn write_answer<W: AsyncWrite + Unpin>(
     target: &mut W,
-    mut parts: Receiver<Part>,
+    parts: &mut Receiver<Part>,
     stop: &CancellationToken,
     host: &Host,
 ) -> Result<()> {

@@ -181,6 +181,7 @@ impl RowGroupScanExec {
 
     fn make_queue(&self) -> ScanQueue {
         let pruner = RowGroupPruner::try_new(&self.filters, &self.table.schema);
+        let columns: Vec<usize> = (0..self.table.columns.len()).collect();
         let mut units = Vec::new();
         let mut files_pruned = 0;
         for (file_index, file) in self.table.files.iter().enumerate() {
@@ -192,7 +193,8 @@ impl RowGroupScanExec {
             let before = units.len();
             for (row_group, metadata) in row_groups.iter().enumerate() {
                 if metadata.num_rows() > 0 && kept.get(row_group).copied().unwrap_or(true) {
-                    units.push(ScanUnit { file: file_index, row_group, first_row: 0 });
+                    let bytes = ColumnReader::bytes_to_read(file, row_group, &columns) as u64;
+                    units.push(ScanUnit { file: file_index, row_group, first_row: 0, bytes });
                 }
             }
             files_pruned += usize::from(units.len() == before && !row_groups.is_empty());
@@ -204,6 +206,11 @@ impl RowGroupScanExec {
         counter("row_groups_pruned").add(total - units.len());
         counter("files_pruned").add(files_pruned);
         ScanQueue::new(units, self.fetch)
+    }
+
+    /// Bytes that it has to go through, and those of them that it is through with.
+    fn bytes(&self) -> (u64, u64) {
+        self.queue.get().map_or((0, 0), |queue| queue.bytes())
     }
 
     fn statistics(&self) -> Statistics {
@@ -264,6 +271,12 @@ pub(crate) fn preview(plan: &Arc<dyn ExecutionPlan>) {
         scan.queue();
     }
     plan.children().into_iter().for_each(preview);
+}
+
+/// Bytes that all scans of a plan have to go through, and those of them that they are through with.
+pub(crate) fn bytes(plan: &Arc<dyn ExecutionPlan>) -> (u64, u64) {
+    let own = plan.downcast_ref::<RowGroupScanExec>().map_or((0, 0), RowGroupScanExec::bytes);
+    plan.children().into_iter().map(bytes).fold(own, |sum, child| (sum.0 + child.0, sum.1 + child.1))
 }
 
 /// Whichever of two values is on the wanted side of the other; NULL is no value.

@@ -40,7 +40,7 @@ mod table;
 pub(crate) use self::{
     conversion::Conversion,
     decode::{ColumnReader, ReadRows},
-    exec::{RowGroupScanExec, ScanContext, ScanRequest, preview},
+    exec::{RowGroupScanExec, ScanContext, ScanRequest, bytes, preview},
     pages::PageMemory,
     table::ScanTable,
 };

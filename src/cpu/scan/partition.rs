@@ -138,9 +138,17 @@ impl PartitionScan {
             }
             // What is left of a row group was counted before.
             self.metrics.row_groups_pruned.add(usize::from(unit.first_row == 0));
+            let row_count = self.row_count(unit);
+            self.queue.note_done(unit, row_count, row_count);
         }
         self.source.release();
         Ok(false)
+    }
+
+    /// Rows of a row group, those before its first row too.
+    fn row_count(&self, unit: ScanUnit) -> usize {
+        let row_group = self.table.files[unit.file].footer().metadata().row_group(unit.row_group);
+        usize::try_from(row_group.num_rows()).unwrap_or(0)
     }
 
     /// Opens a row group, or leaves it to others; false if so.
@@ -224,6 +232,7 @@ impl PartitionScan {
     /// Evaluates the conditions on the next rows and hands on what they keep.
     async fn read_slice(&mut self, row_group: &mut RowGroup) -> DataFusionResult<()> {
         let Some(mut slice) = self.source.next_slice(row_group)? else {
+            self.queue.note_done(row_group.unit, row_group.row_count, row_group.row_count);
             row_group.unit.first_row = row_group.row_count;
             return Ok(());
         };
@@ -262,7 +271,9 @@ impl PartitionScan {
             self.emit(columns, slice.row_count, rows_kept, selection.as_ref())?;
             timer.done();
         }
+        let read = row_group.unit;
         row_group.unit.first_row += slice.row_count;
+        self.queue.note_done(read, row_group.unit.first_row, row_group.row_count);
         if row_group.is_read() && row_group.way() == ReadWay::Batches {
             // The reader must agree that there are no more rows.
             self.source.next_slice(row_group)?;

@@ -15,7 +15,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -28,6 +28,8 @@ pub(super) struct ScanUnit {
     pub(super) row_group: usize,
     /// The rows before it were handed on.
     pub(super) first_row: usize,
+    /// Bytes that the columns of the whole row group have in the file.
+    pub(super) bytes: u64,
 }
 
 /// What the partitions of a scan share.
@@ -35,6 +37,9 @@ pub(super) struct ScanUnit {
 pub(super) struct ScanQueue {
     state: Mutex<QueueState>,
     rows_left: Option<AtomicUsize>,
+    /// Of column chunks, as they are in files: those of its row groups, and of these those that partitions are through with.
+    bytes_expected: u64,
+    bytes_done: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -49,8 +54,27 @@ struct QueueState {
 impl ScanQueue {
     /// A queue of row groups for a scan that may give `fetch` rows.
     pub(super) fn new(units: Vec<ScanUnit>, fetch: Option<usize>) -> Self {
+        let bytes_expected = units.iter().map(|unit| unit.bytes).sum();
         let state = QueueState { units: units.into(), readers: 0, ended: 0 };
-        Self { state: Mutex::new(state), rows_left: fetch.map(AtomicUsize::new) }
+        let (rows_left, bytes_done) = (fetch.map(AtomicUsize::new), AtomicU64::new(0));
+        Self { state: Mutex::new(state), rows_left, bytes_expected, bytes_done }
+    }
+
+    /// Bytes that the column chunks of its row groups have in files, and those of them that partitions are through with.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        match self.is_exhausted() {
+            true => (self.bytes_expected, self.bytes_expected),
+            false => (self.bytes_expected, self.bytes_done.load(Ordering::Relaxed).min(self.bytes_expected)),
+        }
+    }
+
+    /// A partition is through with the rows of a unit up to `row_end`, where the row group has `row_count`.
+    pub(super) fn note_done(&self, unit: ScanUnit, row_end: usize, row_count: usize) {
+        let before = |row: usize| {
+            let part = u128::from(unit.bytes) * row.min(row_count) as u128 / row_count.max(1) as u128;
+            u64::try_from(part).unwrap_or(unit.bytes)
+        };
+        self.bytes_done.fetch_add(before(row_end).saturating_sub(before(unit.first_row)), Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
@@ -168,7 +192,7 @@ mod tests {
     use super::*;
 
     fn unit(row_group: usize) -> ScanUnit {
-        ScanUnit { file: 0, row_group, first_row: 0 }
+        ScanUnit { file: 0, row_group, first_row: 0, bytes: 0 }
     }
 
     /// Readers of a queue of two row groups.

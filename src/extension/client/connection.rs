@@ -120,6 +120,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Says that the rest of an answer is not wanted, if that can be said at once, and closes the connection.
+    pub fn close_early(&mut self) {
+        if let Ok(frame) = encode_message(&Request::Enough) {
+            // Whoever does not hear it sees the connection close.
+            let _ = self.socket.write(&frame);
+        }
+    }
+
     /// The next frame. Raises an ERROR if the query is cancelled meanwhile.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ mod pool;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryMetrics, QueryRequest,
-    QueryTimeline, Request, Response, Result, TableDescription, decode_message,
+    CacheEntry, EngineStatus, Error, ErrorKind, FileSet, FrameKind, QueryEntry, QueryMetrics, QueryRequest,
+    QueryTimeline, Request, Response, Result, StatisticsEntry, TableDescription, decode_message,
 };
 
 pub use connection::{Connection, Frame};
@@ -92,6 +92,45 @@ pub fn cache(server_oid: pg_sys::Oid) -> Result<Vec<CacheEntry>> {
 pub fn timelines(server_oid: pg_sys::Oid) -> Result<Vec<QueryTimeline>> {
     match ask_if_running(server_oid, &Request::Timeline)? {
         Some(Response::Timeline(timelines)) => Ok(timelines),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The queries that run on the server's engine and those that ended last; nothing if the engine is not running.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn queries(server_oid: pg_sys::Oid) -> Result<Vec<QueryEntry>> {
+    match ask_if_running(server_oid, &Request::Queries)? {
+        Some(Response::Queries(entries)) => Ok(entries),
+        Some(other) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What the queries of the server's engine have cost; nothing if it is not running.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn statistics(server_oid: pg_sys::Oid) -> Result<Vec<StatisticsEntry>> {
+    ask_statistics(server_oid, &Request::Statistics)
+}
+
+/// Makes the server's engine forget what queries have cost, if it is running.
+///
+/// # Errors
+///
+/// Those of the engine's answer.
+pub fn reset_statistics(server_oid: pg_sys::Oid) -> Result<()> {
+    ask_statistics(server_oid, &Request::ResetStatistics).map(drop)
+}
+
+fn ask_statistics(server_oid: pg_sys::Oid, request: &Request) -> Result<Vec<StatisticsEntry>> {
+    match ask_if_running(server_oid, request)? {
+        Some(Response::Statistics(entries)) => Ok(entries),
         Some(other) => Err(unexpected(&other)),
         None => Ok(Vec::new()),
     }

@@ -12,7 +12,7 @@ use pystachio_plan::{ErrorKind, Request, Response, Result};
 
 use super::Connection;
 use crate::{
-    pg::wait::wait_time,
+    pg::wait::{WaitEvent, wait_time},
     settings,
     supervisor::{self, EngineHome},
 };
@@ -126,7 +126,7 @@ fn open(home: EngineHome) -> Result<PooledConnection> {
             Err(error) if error.kind != ErrorKind::Unavailable || Instant::now() >= deadline => {
                 return Err(error);
             }
-            Err(_) => wait_time(RETRY_INTERVAL),
+            Err(_) => wait_time(RETRY_INTERVAL, WaitEvent::Connect),
         }
     }
 }

@@ -19,7 +19,10 @@
 //! ```
 #![expect(unsafe_code, reason = "PostgreSQL's EXPLAIN state is a C structure")]
 
-use std::{ffi::CString, time::Duration};
+use std::{
+    ffi::{CStr, CString},
+    time::Duration,
+};
 
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{
@@ -84,6 +87,7 @@ pub fn sum_metrics(before: &QueryMetrics, mut now: QueryMetrics) -> QueryMetrics
     now.prepare_us += before.prepare_us;
     now.blocked_us += before.blocked_us;
     now.bytes_read += before.bytes_read;
+    now.bytes_expected += before.bytes_expected;
     before.storage_paths.iter().for_each(|path| now.add_storage_path(*path));
     now.row_groups_total += before.row_groups_total;
     now.row_groups_pruned += before.row_groups_pruned;
@@ -310,20 +314,23 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool, hides_counts:
     write_device(writer, "Ran On", metrics);
     write_ranks(writer, metrics, cost.run_count);
     write_traffic(writer, &metrics.exchanges, with_times);
-    writer.number("Bytes Read", metrics.bytes_read);
+    writer.bytes("Bytes Read", metrics.bytes_read);
     write_reading(writer, metrics);
-    writer.text("Column Cache", &format!("hits={} misses={}", metrics.cache_hits, metrics.cache_misses));
-    writer.number("Peak Engine Memory", metrics.memory_peak_bytes);
+    let (hits, misses) = (metrics.cache_hits, metrics.cache_misses);
+    let cache = [("Column Cache Hits", Figure::Count(hits)), ("Column Cache Misses", Figure::Count(misses))];
+    writer.figures("Column Cache", &format!("hits={hits} misses={misses}"), &cache);
+    writer.bytes("Peak Engine Memory", metrics.memory_peak_bytes);
     if metrics.spilled_bytes > 0 {
-        writer.number("Spilled Bytes", metrics.spilled_bytes);
+        writer.bytes("Spilled Bytes", metrics.spilled_bytes);
     }
     if with_times {
         let working_us = metrics.elapsed_us.saturating_sub(metrics.blocked_us);
         let in_postgres = cost.elapsed.saturating_sub(cost.waited);
         let engine = format!("{} (prepare {})", micros(working_us), micros(metrics.prepare_us));
-        writer.text("Engine Time", &engine);
-        writer.text("Waited for Engine", &millis(cost.waited));
-        writer.text("Time in Postgres", &millis(in_postgres));
+        let times = [("Engine Time", working_us), ("Engine Preparation Time", metrics.prepare_us)];
+        writer.figures("Engine Time", &engine, &times.map(|(label, us)| (label, Figure::micros(us))));
+        writer.time("Waited for Engine", cost.waited);
+        writer.time("Time in Postgres", in_postgres);
     }
     if with_times && let Some(work) = &metrics.device_work {
         write_device_work(writer, metrics, work);
@@ -338,8 +345,9 @@ fn write_cost(writer: &Writer, cost: &QueryCost, with_times: bool, hides_counts:
 /// What the device did, and how far the query is from the time that reading alone takes.
 fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork) {
     let device = format!("kernels {} copies {}", micros(work.kernel_us), micros(work.copy_us));
-    writer.text("Device Time", &device);
-    writer.number("Device Memory", work.memory_max_bytes);
+    let times = [("Kernel Time", work.kernel_us), ("Copy Time", work.copy_us)];
+    writer.figures("Device Time", &device, &times.map(|(label, us)| (label, Figure::micros(us))));
+    writer.bytes("Device Memory", work.memory_max_bytes);
     if metrics.bytes_read == 0 {
         return;
     }
@@ -350,7 +358,8 @@ fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork)
         rate(metrics.bytes_read, work.read_us),
         micros(work.overlap_us)
     );
-    writer.text("Storage Time", &storage);
+    let times = [("Storage Time", work.read_us), ("Storage Time with Device at Work", work.overlap_us)];
+    writer.figures("Storage Time", &storage, &times.map(|(label, us)| (label, Figure::micros(us))));
     let paths: Vec<String> = metrics.storage_paths.iter().map(ToString::to_string).collect();
     if !paths.is_empty() {
         writer.text("Storage Path", &paths.join(", "));
@@ -367,7 +376,8 @@ fn write_device_work(writer: &Writer, metrics: &QueryMetrics, work: &DeviceWork)
             micros(least_us),
             bandwidth as f64 / 1e9
         );
-        writer.text("T_min", &least);
+        let figures = [("T_min", Figure::micros(least_us)), ("Times T_min", Figure::Ratio(ratio))];
+        writer.figures("T_min", &least, &figures);
     }
 }
 
@@ -396,6 +406,21 @@ fn millis(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1000.0)
 }
 
+/// What programs read in a format for them.
+#[derive(Clone, Copy)]
+enum Figure {
+    Count(u64),
+    /// In milliseconds.
+    Time(f64),
+    Ratio(f64),
+}
+
+impl Figure {
+    fn micros(microseconds: u64) -> Self {
+        Self::Time(microseconds as f64 / 1000.0)
+    }
+}
+
 struct Writer {
     explain: *mut pg_sys::ExplainState,
 }
@@ -412,6 +437,39 @@ impl Writer {
         // SAFETY: as above; no unit.
         unsafe {
             pg_sys::ExplainPropertyUInteger(label.as_ptr(), std::ptr::null(), value, self.explain);
+        }
+    }
+
+    fn bytes(&self, label: &str, value: u64) {
+        let label = c_string(label);
+        // SAFETY: as above; the unit is shown in text.
+        unsafe {
+            pg_sys::ExplainPropertyUInteger(label.as_ptr(), c"bytes".as_ptr(), value, self.explain);
+        }
+    }
+
+    fn time(&self, label: &str, time: Duration) {
+        self.float(label, Some(c"ms"), time.as_secs_f64() * 1000.0);
+    }
+
+    fn float(&self, label: &str, unit: Option<&CStr>, value: f64) {
+        let (label, unit) = (c_string(label), unit.map_or(std::ptr::null(), CStr::as_ptr));
+        // SAFETY: as above; three digits, as PostgreSQL shows times.
+        unsafe { pg_sys::ExplainPropertyFloat(label.as_ptr(), unit, value, 3, self.explain) };
+    }
+
+    /// Some figures: in text one line for all of them, in formats for programs each by itself.
+    fn figures(&self, label: &str, text: &str, figures: &[(&str, Figure)]) {
+        // SAFETY: EXPLAIN's own state.
+        if unsafe { (*self.explain).format } == pg_sys::ExplainFormat::EXPLAIN_FORMAT_TEXT {
+            return self.text(label, text);
+        }
+        for (label, figure) in figures {
+            match figure {
+                Figure::Count(count) => self.number(label, *count),
+                Figure::Time(milliseconds) => self.float(label, Some(c"ms"), *milliseconds),
+                Figure::Ratio(ratio) => self.float(label, None, *ratio),
+            }
         }
     }
 

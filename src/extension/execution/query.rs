@@ -112,6 +112,13 @@ impl RunningQuery {
         }
     }
 
+    /// Ends the query, whose further rows nobody wants.
+    pub fn end(mut self) {
+        if let Answer::Open(connection) = &mut self.answer {
+            connection.close_early();
+        }
+    }
+
     /// What the query has cost so far.
     pub fn cost(&self) -> QueryCost {
         let mut cost = self.cost.clone();

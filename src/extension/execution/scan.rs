@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "PostgreSQL's executor structures are C structures")]
 
 use pgrx::{PgMemoryContexts, pg_sys, prelude::*};
-use pystachio_plan::{Error, Literal, Plan, QueryRequest, Request, Result};
+use pystachio_plan::{Error, Literal, Plan, QueryOrigin, QueryRequest, Request, Result};
 
 use super::{
     kept_rows::KeptRows,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::OrRaise,
-    pg::list,
+    pg::{compat, list},
     privileges,
     scan_private::{ScanPrivate, decode_refusals, place},
     settings,
@@ -36,6 +36,8 @@ pub struct ScanState {
     /// What the queries before the running one have cost: a rescan starts a new one.
     cost: Option<QueryCost>,
     with_metrics: bool,
+    /// The server's number of the statement; 0 where it computes none.
+    query_id: i64,
 }
 
 /// How far a scan that is asked for one key after another is.
@@ -82,7 +84,7 @@ impl ScanState {
     }
 
     fn run(&self, plan: Plan, parameters: Vec<Literal>) -> Result<RunningQuery> {
-        let request = Request::Run(Box::new(QueryRequest {
+        let request = QueryRequest {
             plan,
             planned_files: self.private.files.clone(),
             parameters,
@@ -91,7 +93,9 @@ impl ScanState {
             device: settings::device(),
             engine: settings::engine_choice(),
             role: privileges::current_role(),
-        }));
+        };
+        let origin = QueryOrigin { query_id: self.query_id, hides_counts: self.private.hides_rows };
+        let request = Request::Run(Box::new(request), origin);
         RunningQuery::start(pg_sys::Oid::from(self.private.server_oid), &request)
     }
 
@@ -148,7 +152,9 @@ impl ScanState {
 
     fn stop(&mut self) {
         self.cost = self.cost();
-        self.query = None;
+        if let Some(query) = self.query.take() {
+            query.end();
+        }
         self.batch = None;
         self.block.clear();
     }
@@ -177,6 +183,7 @@ pub unsafe extern "C-unwind" fn begin_foreign_scan(node: *mut pg_sys::ForeignSca
             cost: None,
             // The node's own instrument is allocated after this.
             with_metrics: (*(*node).ss.ps.state).es_instrument != 0,
+            query_id: compat::query_id((*(*node).ss.ps.state).es_plannedstmt),
         };
         let context = (*(*node).ss.ps.state).es_query_cxt;
         (*node).fdw_state = PgMemoryContexts::For(context).leak_and_drop_on_delete(state).cast();

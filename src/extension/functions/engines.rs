@@ -3,6 +3,7 @@
 use pgrx::{pg_sys, prelude::*};
 use pystachio_plan::{DeviceMemoryStatus, RankStatus};
 
+use super::count;
 use crate::{
     client,
     error::OrRaise,
@@ -114,7 +115,8 @@ fn engine_status(
         state.as_ref().map(|state| count(state.restarts)),
         for_all.map(|status| status.storage_paths.clone()),
         for_all.map(|status| status.libraries.clone()),
-        last_exit.map(|reason| format!("engine process {reason}")).or(last_query_error),
+        // What the process that runs now tells of is later than the end of the one before.
+        last_query_error.or(last_exit.map(|reason| format!("engine process {reason}"))),
     );
     let ranks = status.map(|status| status.ranks).unwrap_or_default();
     let others = ranks.into_iter().map(|rank| rank_row(rank, &device, generation, sees_all));
@@ -159,10 +161,6 @@ fn device_memory(status: Option<DeviceMemoryStatus>) -> [Option<i64>; 4] {
         of(|memory| memory.peak_bytes),
         of(|memory| memory.fragmented_bytes),
     ]
-}
-
-fn count(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 /// What the column caches of a server's engine hold, on each rank and in each memory space. Starts nothing. Which columns these are, and

@@ -1,6 +1,7 @@
 //! What SQL can call.
 //!
 //! - `engines.rs`: the views `pystachio.engines` and `pystachio.cache`, and `pystachio.version()`
+//! - `queries.rs`: the views `pystachio.queries` and `pystachio.statistics`, and `pystachio.statistics_reset()`
 //! - `registry.rs`: `pystachio.functions()`
 //! - `timeline.rs`: `pystachio.timeline` and its relatives
 //! - `optimize.rs`: `pystachio.optimize_parquet`
@@ -16,7 +17,18 @@
 
 mod engines;
 mod optimize;
+mod queries;
 mod registry;
 mod timeline;
 mod tpch;
 mod writing;
+
+/// A count as SQL has it.
+fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// Microseconds as SQL shows times.
+fn milliseconds(us: u64) -> f64 {
+    us as f64 / 1000.0
+}

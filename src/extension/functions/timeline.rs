@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use pgrx::prelude::*;
 use pystachio_plan::{Activity, Error, ErrorKind, QueryTimeline, Result};
 
+use super::{count, milliseconds};
 use crate::{client, error::OrRaise, options, privileges};
 
 /// What the GPUs of a server's ranks did for a query: one row a read, copy, kernel, or movement from or to another rank. The last query that was
@@ -120,7 +121,11 @@ fn lanes(activities: &[Activity]) -> Vec<((u32, u32), String)> {
 
 /// The timelines that the current role may see, the last one last.
 fn visible_timelines(server: &str) -> Result<Vec<QueryTimeline>> {
-    let mut timelines = client::timelines(options::usable_server(server))?;
+    let server_oid = options::usable_server(server);
+    let mut timelines = client::timelines(server_oid)?;
+    if timelines.is_empty() && client::status(server_oid)?.is_some_and(|status| status.device == "cpu") {
+        notice!("the engine of server \"{server}\" has no GPU, and no timelines");
+    }
     timelines.retain(|timeline| privileges::may_see(Some(timeline.role)));
     Ok(timelines)
 }
@@ -139,12 +144,4 @@ fn find(server: &str, query: Option<i64>) -> Result<Option<QueryTimeline>> {
             }))
         }
     }
-}
-
-fn milliseconds(us: u64) -> f64 {
-    us as f64 / 1000.0
-}
-
-fn count(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -18,13 +18,14 @@ const COMPRESSIONS: &[&str] = &["auto", "none", "snappy", "lz4", "zstd"];
 pub(super) fn write(server_oid: pg_sys::Oid, request: &Request, all: &str) -> Result<Response> {
     let mut connection = client::acquire_checked(server_oid)?;
     connection.send(request)?;
-    let mut shown = Instant::now();
+    let (mut shown, mut shown_percent) = (Instant::now(), 0);
     loop {
         match client::message(&connection.receive()?)? {
             Response::Progress { name, rows_done, rows_total } => {
-                if shown.elapsed() >= PROGRESS_INTERVAL {
-                    shown = Instant::now();
-                    let percent = rows_done * 100 / rows_total.max(1);
+                let percent = rows_done * 100 / rows_total.max(1);
+                // What says nothing new is not said again.
+                if shown.elapsed() >= PROGRESS_INTERVAL && percent != shown_percent {
+                    (shown, shown_percent) = (Instant::now(), percent);
                     info!("{name}: {rows_done} of {rows_total} rows of all {all} ({percent} %)");
                 }
             }

@@ -37,6 +37,7 @@ pub fn wait_event_number(event: WaitEvent) -> u32 {
         WaitEvent::Connect => c"PystachioConnect",
         WaitEvent::Turn => c"PystachioTurn",
         WaitEvent::Answer => c"PystachioAnswer",
+        WaitEvent::Supervise => c"PystachioSupervisor",
         WaitEvent::Other => return pg_sys::PG_WAIT_EXTENSION,
     };
     let known = NUMBERS.with_borrow(|numbers| numbers.get(name).copied());
@@ -52,6 +53,19 @@ pub fn wait_event_number(event: WaitEvent) -> u32 {
 #[cfg(not(any(feature = "pg17", feature = "pg18")))]
 pub fn wait_event_number(_event: WaitEvent) -> u32 {
     pg_sys::PG_WAIT_EXTENSION
+}
+
+/// The number of a statement's text, as pg_stat_statements shows it; 0 where `compute_query_id` is off.
+///
+/// # Safety
+///
+/// The statement is valid, or null.
+pub unsafe fn query_id(statement: *const pg_sys::PlannedStmt) -> i64 {
+    // SAFETY: as the caller says. PostgreSQL before 18 has an unsigned number, and shows it as this one.
+    #[allow(clippy::unnecessary_cast, reason = "signed since PostgreSQL 18")]
+    unsafe {
+        statement.as_ref().map_or(0, |statement| statement.queryId as i64)
+    }
 }
 
 /// Whether a table has, or once had, tables that inherit from it.

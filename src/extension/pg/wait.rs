@@ -32,6 +32,8 @@ pub enum WaitEvent {
     Turn,
     /// The engine works on the answer.
     Answer,
+    /// A supervisor: until something happens to its engine.
+    Supervise,
     /// Whatever else.
     Other,
 }
@@ -68,8 +70,27 @@ pub fn wait_socket_until(socket: RawFd, deadline: Instant) -> bool {
 }
 
 /// Waits for this time, or less if the process's latch is set.
-pub fn wait_time(time: Duration) {
-    wait(0, -1, time, WaitEvent::Other);
+pub fn wait_time(time: Duration, wait_event: WaitEvent) {
+    wait(0, -1, time, wait_event);
+}
+
+/// Waits until there is something to read, or its other end is closed; for this time at most, or less if the process's latch is set.
+pub fn wait_readable(descriptor: RawFd, time: Duration, wait_event: WaitEvent) {
+    wait(pg_sys::WL_SOCKET_READABLE, descriptor, time, wait_event);
+}
+
+/// Makes reads of a descriptor return at once.
+///
+/// # Errors
+///
+/// It is none that could.
+pub fn set_nonblocking(descriptor: RawFd) -> std::io::Result<()> {
+    // SAFETY: system calls on a descriptor, without pointers.
+    let done = unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        flags >= 0 && libc::fcntl(descriptor, libc::F_SETFL, flags | libc::O_NONBLOCK) >= 0
+    };
+    if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 fn wait(socket_event: u32, socket: RawFd, time: Duration, wait_event: WaitEvent) -> u32 {

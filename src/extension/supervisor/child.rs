@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::EngineHome;
+use super::{EngineHome, engine_log::EngineLog};
 use crate::settings;
 
 /// How long an engine may take to end when asked to.
@@ -29,15 +29,16 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 /// A running engine. Dropped, it is killed.
 pub struct EngineProcess {
     child: Child,
+    log: EngineLog,
 }
 
 impl EngineProcess {
-    /// Starts the engine of this folder.
+    /// Starts the engine of this folder, whose log lines name it `owner`.
     ///
     /// # Errors
     ///
     /// The executable can't be run; the error names it.
-    pub fn start(home: &EngineHome) -> io::Result<Self> {
+    pub fn start(home: &EngineHome, owner: &str) -> io::Result<Self> {
         // What a process that was killed has left.
         let _ = std::fs::remove_file(home.socket());
         let executable = executable()?;
@@ -62,7 +63,8 @@ impl EngineProcess {
             .arg(format!("--name={}", options.server_name))
             .env("PYSTACHIO_LOG", &options.log_level)
             .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         if std::env::var_os(CUFILE_LOG_VARIABLE).is_none() {
             command.env(CUFILE_LOG_VARIABLE, home.directory().join("cufile.log"));
         }
@@ -83,15 +85,28 @@ impl EngineProcess {
         let supervisor_pid = std::process::id();
         // SAFETY: only system calls that are allowed between fork and exec.
         unsafe { command.pre_exec(move || prepare(supervisor_pid)) };
-        let child = command.spawn().map_err(|error| {
+        let mut child = command.spawn().map_err(|error| {
             io::Error::other(format!("can't be started: \"{}\": {error}", executable.display()))
         })?;
-        Ok(Self { child })
+        let pipe = child.stderr.take().ok_or_else(|| io::Error::other("it has no standard error"));
+        match pipe.and_then(|pipe| EngineLog::new(pipe, owner.to_owned())) {
+            Ok(log) => Ok(Self { child, log }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
     }
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// What it writes to its standard error.
+    pub fn log(&mut self) -> &mut EngineLog {
+        &mut self.log
     }
 
     /// How it ended, if it did: `was killed by signal 9 (SIGKILL)`.
@@ -108,12 +123,15 @@ impl EngineProcess {
         let deadline = Instant::now() + STOP_TIMEOUT;
         while Instant::now() < deadline {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
+                self.log.finish();
                 return;
             }
+            self.log.relay();
             std::thread::sleep(STOP_POLL_INTERVAL);
         }
         self.signal(libc::SIGKILL);
         let _ = self.child.wait();
+        self.log.finish();
     }
 
     fn signal(&self, signal: i32) {

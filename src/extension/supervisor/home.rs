@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     options::{self, ServerOptions},
-    pg::wait::wait_time,
+    pg::wait::{WaitEvent, wait_time},
 };
 
 /// The folder of all engines, in the data directory.
@@ -174,7 +174,7 @@ impl EngineHome {
             match state.filter(|state| state.exited_pid == Some(engine_pid)) {
                 Some(state) => return state.last_error,
                 None if Instant::now() >= deadline => return None,
-                None => wait_time(NOTE_POLL_INTERVAL),
+                None => wait_time(NOTE_POLL_INTERVAL, WaitEvent::Other),
             }
         }
     }

@@ -10,7 +10,7 @@
 //!
 //! - `home.rs`: that folder
 //! - `start.rs`: a backend's side: connecting, and starting a supervisor where there is none
-//! - `worker.rs`, `child.rs`: the supervisor and the process under it
+//! - `worker.rs`, `child.rs`: the supervisor and the process under it; `engine_log.rs`: what that one logs
 //! - `launcher.rs`: starting engines with the server, and stopping those whose server is gone
 //! - `watch.rs`: noticing DROP and ALTER
 //!
@@ -21,6 +21,7 @@
 //! Deliberately absent: queries; they go from backends to the engine without the supervisor.
 
 mod child;
+mod engine_log;
 mod home;
 mod launcher;
 mod start;

@@ -11,7 +11,7 @@ use pystachio_plan::{Error, ErrorKind, Result};
 use super::{EngineHome, EnginePhase, worker};
 use crate::{
     options::{Device, ServerOptions},
-    pg::wait::wait_time,
+    pg::wait::{WaitEvent, wait_time},
     settings,
 };
 
@@ -50,7 +50,7 @@ pub fn connect(home: &EngineHome) -> Result<UnixStream> {
         if now > deadline {
             return Err(not_started(home, "did not start in time"));
         }
-        wait_time(CONNECT_POLL_INTERVAL);
+        wait_time(CONNECT_POLL_INTERVAL, WaitEvent::Connect);
     }
 }
 
@@ -76,6 +76,8 @@ pub fn start_supervisor(home: &EngineHome) -> Result<()> {
         .set_library("pystachio")
         .set_function(worker::MAIN_FUNCTION)
         .set_extra(&home.directory_name())
+        // To be seen in pg_stat_activity; of no database.
+        .enable_spi_access()
         .set_start_time(BgWorkerStartTime::ConsistentState)
         .set_restart_time(Some(Duration::from_secs(1)))
         .load_dynamic()

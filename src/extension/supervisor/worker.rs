@@ -3,9 +3,10 @@
 //! Restarts: the first at once, then after 0.1 s, 0.2 s and so on: up to a second if the engine has
 //! answered before it ended, up to half a minute if it does not even start. An engine that has run for
 //! five seconds has its failures forgotten.
-#![expect(unsafe_code, reason = "PostgreSQL calls the main function by its name")]
+#![expect(unsafe_code, reason = "PostgreSQL calls the main function by its name; names of databases")]
 
 use std::{
+    ffi::{CStr, CString},
     fs,
     os::unix::net::UnixStream,
     time::{Duration, Instant},
@@ -23,7 +24,10 @@ use super::{
     home::{self, HomeLock},
     launcher,
 };
-use crate::{pg::wait::wait_time, settings};
+use crate::{
+    pg::wait::{WaitEvent, wait_readable, wait_time},
+    settings,
+};
 
 /// The name by which PostgreSQL finds [`pystachio_supervisor_main`].
 pub const MAIN_FUNCTION: &str = "pystachio_supervisor_main";
@@ -47,16 +51,20 @@ pub extern "C-unwind" fn pystachio_supervisor_main(_argument: pg_sys::Datum) {
     );
     let Ok(home) = EngineHome::read(BackgroundWorker::get_extra()) else { return };
     let Some(lock) = lock(&home) else { return };
+    // Of no database, which could not be dropped otherwise. So it is in pg_stat_activity.
+    BackgroundWorker::connect_worker_to_spi(None, None);
     let mut supervisor = Supervisor::new(home);
     while supervisor.is_needed() {
         supervisor.look_after();
-        wait_time(supervisor.wait_duration());
+        supervisor.wait();
     }
     supervisor.end(lock);
 }
 
 struct Supervisor {
     home: EngineHome,
+    /// Whose engine it is, in the log's words.
+    owner: String,
     engine: Option<EngineProcess>,
     state: EngineState,
     noted: Option<EngineState>,
@@ -80,13 +88,30 @@ impl Supervisor {
             last_error: None,
         };
         let check_at = now + Duration::from_secs(settings::check_interval_s());
-        Self { home, engine: None, state, noted: None, started: now, start_at: now, check_at }
+        let owner = owner(&home);
+        report_name(&owner);
+        Self { home, owner, engine: None, state, noted: None, started: now, start_at: now, check_at }
     }
 
     fn is_needed(&self) -> bool {
         !BackgroundWorker::sigterm_received()
             && self.home.is_wanted()
             && database_exists(self.home.database_oid)
+    }
+
+    /// Waits until something is to be done, and hands on what the engine logs meanwhile.
+    fn wait(&mut self) {
+        let time = self.wait_duration();
+        match self.engine.as_mut().map(EngineProcess::log) {
+            Some(log) => match log.descriptor() {
+                Some(descriptor) => {
+                    wait_readable(descriptor, time, WaitEvent::Supervise);
+                    log.relay();
+                }
+                None => wait_time(time, WaitEvent::Supervise),
+            },
+            None => wait_time(time, WaitEvent::Supervise),
+        }
     }
 
     fn wait_duration(&self) -> Duration {
@@ -124,6 +149,8 @@ impl Supervisor {
         if now >= self.check_at {
             self.check_at = now + Duration::from_secs(settings::check_interval_s());
             launcher::start_check(self.home.database_oid, false);
+            // Also hears of what was invalidated since. The database may have another name.
+            self.owner = owner(&self.home);
         }
         self.note();
     }
@@ -133,7 +160,7 @@ impl Supervisor {
             self.state.restarts += 1;
         }
         self.started = Instant::now();
-        match EngineProcess::start(&self.home) {
+        match EngineProcess::start(&self.home, &self.owner) {
             Ok(engine) => {
                 self.state.engine_pid = Some(engine.pid());
                 self.engine = Some(engine);
@@ -144,9 +171,12 @@ impl Supervisor {
     }
 
     fn note_exit(&mut self, reason: String) {
-        let pid = self.engine.take().map(|engine| engine.pid());
+        let pid = self.engine.take().map(|mut engine| {
+            engine.log().finish();
+            engine.pid()
+        });
         let text = pid.map_or_else(String::new, |pid| format!(" (process {pid})"));
-        log!("pystachio engine of server \"{}\"{text} {reason}", self.home.options.server_name);
+        log!("{}{text} {reason}", self.owner);
         self.state.exited_pid = pid.or(self.state.exited_pid);
         self.state.engine_pid = None;
         self.state.last_error = Some(reason);
@@ -188,6 +218,27 @@ impl Supervisor {
     }
 }
 
+/// Whose engine a folder's is, as log lines and pg_stat_activity name it.
+fn owner(home: &EngineHome) -> String {
+    let oid = home.database_oid;
+    let database = BackgroundWorker::transaction(move || {
+        // SAFETY: a lookup in a catalog that all databases share, in a transaction; the name is copied.
+        let name = unsafe { pg_sys::get_database_name(pg_sys::Oid::from(oid)) };
+        // SAFETY: a C string, or NULL for a database that was dropped meanwhile.
+        (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    });
+    let database = database.map_or_else(|| format!("database {oid}"), |name| format!("database \"{name}\""));
+    format!("pystachio engine of server \"{}\", {database}", home.options.server_name)
+}
+
+/// Names this process in pg_stat_activity.
+fn report_name(name: &str) {
+    if let Ok(name) = CString::new(name) {
+        // SAFETY: a C string, which is copied and cut if it is too long.
+        unsafe { pg_sys::pgstat_report_appname(name.as_ptr()) };
+    }
+}
+
 /// The folder's lock, unless another supervisor holds it. Backends that look whether there is a supervisor
 /// hold it for a moment.
 fn lock(home: &EngineHome) -> Option<HomeLock> {
@@ -196,7 +247,7 @@ fn lock(home: &EngineHome) -> Option<HomeLock> {
         match home.lock() {
             Ok(lock) => return Some(lock),
             Err(_) if Instant::now() >= deadline => return None,
-            Err(_) => wait_time(LOCK_POLL_INTERVAL),
+            Err(_) => wait_time(LOCK_POLL_INTERVAL, WaitEvent::Supervise),
         }
     }
 }

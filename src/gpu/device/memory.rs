@@ -280,6 +280,11 @@ impl DeviceMemory {
         self.account.as_ref().map_or_else(|| self.shared.arena.peak_bytes(), |account| account.peak_bytes())
     }
 
+    /// Bytes that the account uses now; without an account, those of the arena.
+    pub fn held_bytes(&self) -> u64 {
+        self.account.as_ref().map_or_else(|| self.shared.arena.used_bytes(), |account| account.used_bytes())
+    }
+
     /// A stream that nobody else uses until the lease is dropped.
     ///
     /// # Errors

@@ -17,8 +17,8 @@
 use std::net::SocketAddr;
 
 use pystachio_plan::{
-    CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryRequest,
-    QueryTimeline, Result, SeenFiles,
+    CacheEntry, DeviceMemoryStatus, Error, ErrorKind, PROTOCOL_VERSION, QueryMetrics, QueryProgress,
+    QueryRequest, QueryTimeline, Result, SeenFiles,
 };
 use serde::{Deserialize, Serialize};
 
@@ -180,6 +180,8 @@ pub struct RankFacts {
     pub queries_run: u64,
     /// The file systems that it has read from, and the ways to the device that each has; a line each.
     pub storage_paths: Vec<String>,
+    /// How far its part in each query is that runs, by the query's number.
+    pub progress: Vec<(u64, QueryProgress)>,
 }
 
 /// # Errors

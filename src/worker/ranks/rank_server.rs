@@ -306,6 +306,7 @@ impl RankServer {
             queries_running,
             queries_run,
             storage_paths: engine.storage_paths(),
+            progress: self.running.iter().map(|(query, stop)| (*query, stop.account().progress())).collect(),
         }
     }
 }

@@ -9,12 +9,14 @@ use std::{
 };
 
 use async_trait::async_trait;
-use pystachio_engine::{StopFlag, locking::lock_whole};
+use pystachio_engine::{Meter, StopFlag, locking::lock_whole};
 use pystachio_gpu::{
     exchange::{QueryId, Rank},
     execution::{FilesOfFirst, RankPeer, never_begun},
 };
-use pystachio_plan::{CacheEntry, Error, ErrorKind, QueryMetrics, QueryRequest, QueryTimeline, Result};
+use pystachio_plan::{
+    CacheEntry, Error, ErrorKind, QueryMetrics, QueryProgress, QueryRequest, QueryTimeline, Result,
+};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{
@@ -238,6 +240,33 @@ pub(super) struct RemotePeer {
     pub(super) generation: u64,
 }
 
+/// How far another rank's part in a query is, as that rank has said last.
+struct RemoteMeter {
+    remote: Arc<RemoteRank>,
+    query: QueryId,
+    /// It says nothing any more of what has ended there.
+    last: Mutex<QueryProgress>,
+}
+
+impl RemoteMeter {
+    fn new(remote: Arc<RemoteRank>, query: QueryId) -> Self {
+        Self { remote, query, last: Mutex::default() }
+    }
+}
+
+impl Meter for RemoteMeter {
+    fn progress(&self) -> QueryProgress {
+        let state = self.remote.lock();
+        let told = state.facts.progress.iter().find(|(query, _)| *query == self.query.0);
+        let mut last = lock_whole(&self.last);
+        *last = match told {
+            Some((_, progress)) => *progress,
+            None => QueryProgress { memory_bytes: 0, ..*last },
+        };
+        *last
+    }
+}
+
 /// A query on another rank, which is stopped there when nobody waits for it any more.
 struct RemoteQuery<'a> {
     remote: &'a RemoteRank,
@@ -276,6 +305,8 @@ impl RankPeer for RemotePeer {
         stop: StopFlag,
     ) -> Result<QueryMetrics> {
         let mut outcome = self.remote.expect(query)?;
+        let meter: Arc<dyn Meter> = Arc::new(RemoteMeter::new(self.remote.clone(), query));
+        stop.account().measure(Arc::downgrade(&meter));
         let mut running = RemoteQuery { remote: &self.remote, query, is_stopped: false };
         let run = ToRank::Run { generation: self.generation, query: query.0, request: Box::new(request) };
         let unheard = || Error::new(ErrorKind::Unavailable, "can't be told to run a query");

@@ -22,8 +22,8 @@ use pystachio_engine::{Engine, ResultStream, StopFlag, WriteProgress};
 use pystachio_plan::{
     CacheEntry, ColumnId, DeviceSettings, EngineChoice, EngineStatus, Error, ErrorKind, FileLayout, FileSet,
     FrameKind, GenerateRequest, Literal, Operator, OptimizeRequest, OptimizedColumn, PROTOCOL_VERSION, Plan,
-    QueryMetrics, QueryRequest, Relation, Request, Response, Result, SampleRequest, TableDescription, Value,
-    decode_message, encode_message,
+    QueryEntry, QueryMetrics, QueryOrigin, QueryRequest, QueryState, QueryWait, Relation, Request, Response,
+    Result, SampleRequest, TableDescription, Value, decode_message, encode_message,
 };
 use pystachio_worker::{BATCH_BYTES_MAX, FrameReader, Host, Server};
 use tokio::{
@@ -382,7 +382,7 @@ fn query(behaviour: Behaviour) -> Request {
         outputs: vec![ColumnId(1)],
     };
     let behaviour = Literal::new(Value::Int(behaviour as i64), pystachio_plan::DataType::Int64);
-    Request::Run(Box::new(QueryRequest {
+    let request = QueryRequest {
         plan,
         planned_files: Vec::new(),
         parameters: vec![behaviour],
@@ -391,7 +391,8 @@ fn query(behaviour: Behaviour) -> Request {
         device: DeviceSettings::default(),
         engine: EngineChoice::Cpu,
         role: ROLE,
-    }))
+    };
+    Request::Run(Box::new(request), QueryOrigin { query_id: 5, hides_counts: false })
 }
 
 fn failure(response: Response) -> Error {
@@ -651,6 +652,80 @@ impl Client {
             }
         }
     }
+}
+
+/// The queries that the engine tells of, once the last of them is in this state.
+async fn queries_once(client: &mut Client, state: QueryState) -> Vec<QueryEntry> {
+    let patience = Instant::now() + PROMPT;
+    loop {
+        let Response::Queries(queries) = client.ask(&Request::Queries).await else { panic!("no queries") };
+        if queries.last().is_some_and(|last| last.state == state) {
+            return queries;
+        }
+        assert!(Instant::now() < patience, "{queries:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn queries_are_seen_from_other_connections_and_counted() {
+    let server = TestServer::start();
+    server.run(async {
+        let (mut client, mut watcher) = (server.connect().await, server.connect().await);
+        client.query(Behaviour::ThreeBatches).await;
+        client.query(Behaviour::ErrorAfterTwo).await;
+        client.send(&query(Behaviour::WaitsForTurn)).await;
+        let queries = queries_once(&mut watcher, QueryState::Waiting).await;
+        assert_eq!(queries[2].waits_for, Some(QueryWait::Turn));
+        server.seen.turn_comes.store(1, Ordering::SeqCst);
+        client.receive_answer().await;
+        client.send(&query(Behaviour::Endless)).await;
+        queries_once(&mut watcher, QueryState::Returning).await;
+        // Its reader has enough, which is no cancel.
+        client.send(&Request::Enough).await;
+        client.receive_answer_rest().await;
+        queries_once(&mut watcher, QueryState::Finished).await;
+        // Nor is it where the connection is closed at once.
+        for _ in 0..20 {
+            let mut leaving = server.connect().await;
+            leaving.send(&query(Behaviour::Endless)).await;
+            leaving.receive().await.unwrap();
+            leaving.send(&Request::Enough).await;
+            drop(leaving);
+        }
+        server.wait_for_streams_to_end().await;
+        assert!(
+            queries_once(&mut watcher, QueryState::Finished)
+                .await
+                .iter()
+                .all(|query| query.state != QueryState::Cancelled)
+        );
+        let mut gone = server.connect().await;
+        gone.send(&query(Behaviour::NeverReady)).await;
+        gone.receive().await.unwrap();
+        drop(gone);
+        let queries = queries_once(&mut watcher, QueryState::Cancelled).await;
+        let seen: Vec<_> = queries.iter().map(|query| (query.state, query.row_count)).collect();
+        assert_eq!(seen.len(), 25);
+        assert_eq!(
+            seen[..3],
+            [(QueryState::Finished, 30), (QueryState::Failed, 20), (QueryState::Finished, 30)]
+        );
+        assert_eq!(seen[24], (QueryState::Cancelled, 0));
+        let numbers: Vec<u64> = queries.iter().map(|query| query.query).collect();
+        assert_eq!(numbers, Vec::from_iter(1..=25));
+        assert_eq!(queries[1].error.as_deref(), Some("division by zero"));
+        assert!(queries.iter().all(|query| query.role == ROLE && query.origin.query_id == 5));
+        assert!(queries.iter().all(|query| query.bytes_read == 77 && query.backend_pid != 0));
+        let Response::Statistics(counted) = watcher.ask(&Request::Statistics).await else { panic!() };
+        let [counted] = counted.as_slice() else { panic!("{counted:?}") };
+        assert_eq!((counted.calls, counted.failures, counted.cancellations), (25, 1, 1));
+        assert_eq!(counted.bytes_read, 25 * 77);
+        assert_eq!(counted.row_count, seen.iter().map(|(_, rows)| rows).sum::<u64>());
+        let forgotten = watcher.ask(&Request::ResetStatistics).await;
+        assert_eq!(forgotten, Response::Statistics(Vec::new()));
+        assert_eq!(watcher.ask(&Request::Statistics).await, forgotten);
+    });
 }
 
 #[test]

@@ -86,6 +86,10 @@ impl Account {
         self.arena.lock().account(self.number).peak_bytes
     }
 
+    pub(in crate::device) fn used_bytes(&self) -> u64 {
+        self.arena.lock().account(self.number).used_bytes
+    }
+
     /// What the account could still use if nobody else reserved more, and caches gave way.
     pub(in crate::device) fn available_bytes(&self) -> u64 {
         let state = self.arena.lock();

@@ -9,13 +9,13 @@ use std::{
     },
 };
 
-use pystachio_engine::{ResultStream, StopFlag};
+use pystachio_engine::{QueryPlace, ResultStream, StopFlag};
 #[cfg(test)]
 use pystachio_files::PageCacheProbe;
 use pystachio_files::{FileCatalog, QueryFiles};
 use pystachio_plan::{
-    CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryMetrics, QueryRequest, QueryTimeline,
-    Result,
+    CacheEntry, DeviceMemoryStatus, DeviceSettings, ErrorKind, QueryEngine, QueryMetrics, QueryRequest,
+    QueryTimeline, Result,
 };
 
 use super::{
@@ -30,7 +30,7 @@ use crate::{
         compile::compile,
         exchange::{Exchanges, RankPart},
         join::Fragments,
-        query::{Driver, NO_OPERATOR, Query, QueryMemory, Threads},
+        query::{Driver, NO_OPERATOR, Query, QueryMemory, QueryMeter, Threads},
         runtime_filter::ReducedOperators,
         scan::{ChunkCache, ReaderPlace, ReaderPool},
     },
@@ -132,10 +132,13 @@ impl DeviceEngine {
     /// `NotSupported` before the first row, for what no kernel has; otherwise as of [`pystachio_engine::Engine::run`].
     pub async fn run(&self, request: QueryRequest, stop: StopFlag) -> Result<Box<dyn ResultStream>> {
         let guard = self.note_running();
+        let place = QueryPlace { engine: QueryEngine::Gpu, rank_count: 1 };
+        stop.account().begin(place);
         let first = self.prepare(request.clone(), (stop.clone(), None), guard.clone())?;
         let has_begun = first.driver.query.fragments.has_begun();
         let stream = match DeviceStream::start(first).await {
             Err(error) if error.kind == ErrorKind::OutOfMemory && has_begun.load(Ordering::Relaxed) => {
+                stop.account().begin(place);
                 let device = DeviceSettings { concurrent_builds: false, ..request.device };
                 DeviceStream::start(self.prepare(QueryRequest { device, ..request }, (stop, None), guard)?)
                     .await
@@ -203,9 +206,11 @@ impl DeviceEngine {
         let settings = request.device;
         let query_memory = QueryMemory::new(memory.clone(), SpillStore::new(self.spill.clone()));
         let place = self.reader_place.clone();
+        let meter = QueryMeter::new(memory, &query_memory);
+        let number = stop.account().number();
         let readers = ReaderPool::new(memory, &query_memory, place, stop.clone(), settings);
         Query {
-            number: self.queries_started.fetch_add(1, Ordering::Relaxed) + 1,
+            number: number.unwrap_or_else(|| self.queries_started.fetch_add(1, Ordering::Relaxed) + 1),
             role: request.role,
             settings,
             memory: query_memory,
@@ -228,6 +233,7 @@ impl DeviceEngine {
             ),
             parameters: request.parameters.clone(),
             stop,
+            meter,
             metrics: Mutex::default(),
         }
     }

@@ -10,7 +10,7 @@ use std::{
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use async_trait::async_trait;
 use pystachio_engine::{
-    ResultStream, StopFlag,
+    Meter, ResultStream, StopFlag,
     locking::lock_whole,
     spool::{READER_STOPPED, Spool},
 };
@@ -230,6 +230,7 @@ impl Output<'_> {
         let query = query.ok_or_else(|| Error::internal("a query runs before its plan is compiled"))?;
         let root = compile(&self.request.plan, query)?;
         query.metrics_mut().prepare_us = self.started.elapsed().as_micros() as u64;
+        query.meter.show(&query.stop);
         Ok(root)
     }
 
@@ -314,6 +315,7 @@ impl Output<'_> {
         metrics.elapsed_us = self.started.elapsed().as_micros() as u64;
         metrics.memory_peak_bytes = driver.queue.memory().peak_bytes();
         metrics.spilled_bytes = query.memory.store.written_bytes();
+        metrics.bytes_expected = query.meter.progress().bytes_expected;
     }
 }
 

@@ -28,6 +28,7 @@ use pystachio_plan::{
 
 use super::{
     memory::{QueryMemory, WorkingDriver},
+    meter::QueryMeter,
     threads::Threads,
 };
 use crate::{
@@ -75,6 +76,8 @@ pub(in crate::execution) struct Query {
     pub(in crate::execution) parameters: Vec<Literal>,
     /// Says when nobody wants the query any more. Fragments have flags of their own, which this one stops too.
     pub(in crate::execution) stop: StopFlag,
+    /// How far it is, for who watches it.
+    pub(in crate::execution) meter: Arc<QueryMeter>,
     /// What drivers have counted, as far as they have said so.
     pub(in crate::execution) metrics: Mutex<QueryMetrics>,
 }

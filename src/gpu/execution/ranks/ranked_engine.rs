@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
-use pystachio_engine::{ResultStream, StopFlag};
+use pystachio_engine::{QueryPlace, ResultStream, StopFlag};
 use pystachio_files::{FileCatalog, scan_ranges};
 use pystachio_plan::{
-    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryMetrics,
-    QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices, ScanFigures, distribute,
-    range_columns,
+    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryEngine,
+    QueryMetrics, QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices, ScanFigures,
+    distribute, range_columns,
 };
 use tokio::sync::watch;
 
@@ -137,6 +137,8 @@ impl RankedEngine {
         report: Option<RanksReport>,
         stop: StopFlag,
     ) -> Result<Box<dyn ResultStream>> {
+        let rank_count = ranks.peers.len() as u32 + 1;
+        stop.account().begin(QueryPlace { engine: QueryEngine::Gpu, rank_count });
         let of_all = stop.of_part();
         let begun = watch::Sender::new(None);
         let start = (&begun.subscribe(), self.first.waiting_count() > 0);

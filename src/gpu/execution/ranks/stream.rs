@@ -178,6 +178,7 @@ impl ResultStream for RankedStream {
 /// Adds what another rank has counted. What every rank finds in the same footers is counted once.
 fn add_rank(sum: &mut QueryMetrics, rank: &QueryMetrics) {
     sum.bytes_read += rank.bytes_read;
+    sum.bytes_expected += rank.bytes_expected;
     sum.cache_hits += rank.cache_hits;
     sum.cache_misses += rank.cache_misses;
     sum.spilled_bytes += rank.spilled_bytes;

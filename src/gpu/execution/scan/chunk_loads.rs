@@ -300,6 +300,7 @@ impl ScanWork {
         reader.announce(&announced);
         for read in reads.iter_mut() {
             self.counts.bytes_read.fetch_add(read.extent.bytes(), Ordering::Relaxed);
+            self.meter.note_read(read.extent.bytes());
             self.counts.pages_skipped.fetch_add(read.extent.skipped_pages(), Ordering::Relaxed);
             self.counts.cache_misses.fetch_add(1, Ordering::Relaxed);
             if read.is_for_host {

@@ -63,6 +63,11 @@ impl RowGroup {
         part_of(bytes, self.dealt.len(), self.row_count)
     }
 
+    /// Of these, about how many its own rows have.
+    pub(super) fn piece_bytes(&self) -> u64 {
+        part_of(self.encoded_bytes(), self.rows.len(), self.dealt.len() as u32)
+    }
+
     /// Whether the rank has all rows of the row group.
     pub(super) fn is_whole(&self) -> bool {
         self.dealt == (0..self.row_count)

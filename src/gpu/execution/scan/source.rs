@@ -33,7 +33,7 @@ use super::{
 use crate::{
     decode::check_column,
     device::{CellType, Rows},
-    execution::{Columns, Driver, Query, Source, runtime_filter::FilterRoute},
+    execution::{Columns, Driver, Query, Source, query::QueryMeter, runtime_filter::FilterRoute},
     file_systems::FileSystems,
     operation::Queue,
 };
@@ -94,6 +94,8 @@ pub(super) struct ScanWork {
     operator: usize,
     pub(super) stop: StopFlag,
     pub(super) counts: ScanCounts,
+    /// What whoever watches the query is shown.
+    pub(super) meter: Arc<QueryMeter>,
 }
 
 /// What readers have counted since the query last looked.
@@ -198,6 +200,7 @@ impl ScanSource {
             let pieces = row_groups.into_iter().map(cut).collect::<Result<Vec<_>>>()?;
             row_groups = pieces.into_iter().flatten().collect();
         }
+        query.meter.expect(row_groups.iter().map(RowGroup::piece_bytes).sum());
         let work = Arc::new(ScanWork {
             table: table.to_owned(),
             columns: columns.to_vec(),
@@ -216,6 +219,7 @@ impl ScanSource {
             operator: place.operator,
             stop: query.stop.clone(),
             counts: ScanCounts::default(),
+            meter: query.meter.clone(),
         });
         let number = query.readers.add(work.clone(), place.rank);
         Ok(Self { work, number })
@@ -313,8 +317,9 @@ impl ReadParts for ScanWork {
     fn read_part(&self, part: usize, loaded: Option<LoadedPart>, queue: &Queue) -> Result<Rows> {
         queue.memory().attribute(self.operator as u32);
         let chunk = self.read_row_groups(part, loaded.unwrap_or_default(), queue);
-        if chunk.is_err() {
-            self.forget_pages();
+        match &chunk {
+            Ok(_) => self.meter.note_done(self.row_groups(part)?.iter().map(RowGroup::piece_bytes).sum()),
+            Err(_) => self.forget_pages(),
         }
         chunk
     }

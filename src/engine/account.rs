@@ -1,0 +1,164 @@
+//! What engines tell of a query while they run it, for whoever watches.
+//!
+//! A host asks when it wants to know; engines only leave word of where to look (a [`Meter`]), so that a query that nobody
+//! watches costs nothing.
+//!
+//! Invariants: an account keeps nothing of a query alive. What was read last stays known when the query has ended.
+//!
+//! Deliberately absent: who asked for the query, and when. Hosts know.
+
+use std::sync::{
+    Mutex, OnceLock, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use pystachio_plan::{QueryEngine, QueryProgress};
+
+use crate::locking::lock_whole;
+
+/// Where it can be seen how far a query is.
+pub trait Meter: Send + Sync {
+    /// How far it is now. Does not wait for the query.
+    fn progress(&self) -> QueryProgress;
+}
+
+/// Which engine runs a query, and on how many ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueryPlace {
+    /// The engine.
+    pub engine: QueryEngine,
+    /// Ranks that have a part in it.
+    pub rank_count: u32,
+}
+
+/// What is known of one query.
+#[derive(Default)]
+pub struct QueryAccount {
+    number: OnceLock<u64>,
+    is_refused: AtomicBool,
+    has_enough: AtomicBool,
+    state: Mutex<AccountState>,
+}
+
+#[derive(Default)]
+struct AccountState {
+    place: Option<QueryPlace>,
+    /// One a rank of this process, and what it said last.
+    meters: Vec<(Weak<dyn Meter>, QueryProgress)>,
+}
+
+impl std::fmt::Debug for QueryAccount {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("QueryAccount").field("number", &self.number.get()).finish_non_exhaustive()
+    }
+}
+
+impl QueryAccount {
+    /// Gives the query the number that its host knows it by; the first one stays.
+    pub fn set_number(&self, number: u64) {
+        let _ = self.number.set(number);
+    }
+
+    /// The number that its host knows it by.
+    pub fn number(&self) -> Option<u64> {
+        self.number.get().copied()
+    }
+
+    /// An engine begins to run the query, perhaps once more. What ran before is not asked any more.
+    pub fn begin(&self, place: QueryPlace) {
+        let mut state = lock_whole(&self.state);
+        *state = AccountState { place: Some(place), ..AccountState::default() };
+    }
+
+    /// The query is prepared, and this tells how far it is for as long as it is there.
+    pub fn measure(&self, meter: Weak<dyn Meter>) {
+        lock_whole(&self.state).meters.push((meter, QueryProgress::default()));
+    }
+
+    /// The same after a change of operators: meters from before are not asked any more.
+    pub fn measure_anew(&self, meter: Weak<dyn Meter>) {
+        lock_whole(&self.state).meters = vec![(meter, QueryProgress::default())];
+    }
+
+    /// The device's engine has refused the query, and another one runs it.
+    pub fn note_refusal(&self) {
+        self.is_refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the device's engine has refused the query.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
+    /// Its reader has all rows that it wanted.
+    pub fn note_enough(&self) {
+        self.has_enough.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its reader has said so.
+    pub fn has_enough(&self) -> bool {
+        self.has_enough.load(Ordering::Relaxed)
+    }
+
+    /// Which engine runs it, once one does.
+    pub fn place(&self) -> Option<QueryPlace> {
+        lock_whole(&self.state).place
+    }
+
+    /// Whether the query was prepared, and runs.
+    pub fn is_measured(&self) -> bool {
+        !lock_whole(&self.state).meters.is_empty()
+    }
+
+    /// How far the query is; of what has ended, how far it was when somebody last looked, and without memory.
+    pub fn progress(&self) -> QueryProgress {
+        let meters: Vec<Weak<dyn Meter>> =
+            lock_whole(&self.state).meters.iter().map(|(meter, _)| meter.clone()).collect();
+        // Without the lock: a meter may be dropped here, and with it what ends with the query.
+        let seen: Vec<Option<QueryProgress>> =
+            meters.iter().map(|meter| meter.upgrade().map(|meter| meter.progress())).collect();
+        let mut state = lock_whole(&self.state);
+        for ((meter, last), (asked, seen)) in state.meters.iter_mut().zip(meters.iter().zip(seen)) {
+            if meter.ptr_eq(asked) {
+                *last = seen.unwrap_or(QueryProgress { memory_bytes: 0, ..*last });
+            }
+        }
+        state.meters.iter().fold(QueryProgress::default(), |sum, (_, last)| sum.and(*last))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::StopFlag;
+
+    struct Read(u64);
+
+    impl Meter for Read {
+        fn progress(&self) -> QueryProgress {
+            QueryProgress { bytes_read: self.0, ..QueryProgress::default() }
+        }
+    }
+
+    fn weak(meter: &Arc<Read>) -> Weak<dyn Meter> {
+        let meter: Arc<dyn Meter> = meter.clone();
+        Arc::downgrade(&meter)
+    }
+
+    #[test]
+    fn what_was_seen_last_stays_when_the_query_has_ended() {
+        let flag = StopFlag::default();
+        let account = flag.account();
+        account.begin(QueryPlace { engine: QueryEngine::Gpu, rank_count: 2 });
+        let ranks = [Arc::new(Read(3)), Arc::new(Read(4))];
+        ranks.iter().for_each(|rank| flag.of_part().account().measure(weak(rank)));
+        assert_eq!(account.progress().bytes_read, 7);
+        drop(ranks);
+        assert_eq!(account.progress().bytes_read, 7);
+        account.begin(QueryPlace { engine: QueryEngine::Cpu, rank_count: 1 });
+        assert!(!account.is_measured());
+        assert_eq!(account.progress(), QueryProgress::default());
+    }
+}
