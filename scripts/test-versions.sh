@@ -56,7 +56,7 @@ test_version() {
     python3 "$project_root/regress/differential/run.py" "$conninfo dbname=differential" --data "$folder/edges" --tpch "$tpch" \
         "${suites[@]}" --seed "$seed" --share "$share" --counts "$results/$name-differential.json" || status=1
 
-    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --module views --module roles --module nesting \
+    python3 "$project_root/regress/faults/run.py" "$conninfo" "$folder" --module access --module views --module roles --module upgrade --module nesting \
         --module processes --counts "$results/$name-faults.json" || status=1
     stop_cluster
 }

@@ -44,7 +44,7 @@ type EngineRow = (
 /// may read all statistics, and so is the last error, but for the role whose query it was.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
-fn engine_status(
+fn engine_status_0_2(
     server: pg_sys::Oid,
 ) -> TableIterator<
     'static,
@@ -167,7 +167,7 @@ fn device_memory(status: Option<DeviceMemoryStatus>) -> [Option<i64>; 4] {
 /// how they are used, is for those who may read all statistics.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the view")]
-fn cache_entries(
+fn cache_entries_0_2(
     server: pg_sys::Oid,
 ) -> TableIterator<
     'static,

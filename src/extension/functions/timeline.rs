@@ -13,7 +13,7 @@ use crate::{client, error::OrRaise, options, privileges};
 /// noted, unless one is named. `bytes` of a kernel: what it reads and writes, estimated from below. Starts nothing.
 #[pg_extern(sql = false)]
 #[allow(clippy::type_complexity, reason = "a row of the function")]
-fn timeline(
+fn timeline_0_2(
     query: Option<i64>,
     server: &str,
 ) -> TableIterator<

@@ -58,7 +58,7 @@ CREATE FUNCTION @extschema@.engine_status(server oid)
     libraries text[],
     last_error text)
   LANGUAGE c STRICT
-  AS 'MODULE_PATHNAME', 'engine_status_wrapper';
+  AS 'MODULE_PATHNAME', 'engine_status_0_2_wrapper';
 
 CREATE FUNCTION @extschema@.cache_entries(server oid)
   RETURNS TABLE (
@@ -71,7 +71,7 @@ CREATE FUNCTION @extschema@.cache_entries(server oid)
     hits bigint,
     misses bigint)
   LANGUAGE c STRICT
-  AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
+  AS 'MODULE_PATHNAME', 'cache_entries_0_2_wrapper';
 
 CREATE VIEW @extschema@.engines AS
   SELECT server.srvname AS server, engine.rank, engine.host, engine.device, engine.pid, engine.state,
@@ -224,7 +224,7 @@ CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFA
     elapsed_ms double precision,
     bytes bigint)
   LANGUAGE c
-  AS 'MODULE_PATHNAME', 'timeline_wrapper';
+  AS 'MODULE_PATHNAME', 'timeline_0_2_wrapper';
 
 CREATE FUNCTION @extschema@.timeline_queries(server text DEFAULT 'pystachio')
   RETURNS TABLE (

@@ -1,0 +1,202 @@
+-- What CREATE EXTENSION pystachio makes. Written by hand: `scripts/check_sql.py` compares it with what the library exports.
+
+--
+-- The foreign-data wrapper, and a server that is ready to use
+--
+CREATE FUNCTION @extschema@.handler()
+  RETURNS fdw_handler
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'pystachio_handler';
+
+CREATE FUNCTION @extschema@.validator(options text[], catalog oid)
+  RETURNS void
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'validator_wrapper';
+
+CREATE FOREIGN DATA WRAPPER pystachio
+  HANDLER @extschema@.handler
+  VALIDATOR @extschema@.validator;
+
+CREATE SERVER pystachio FOREIGN DATA WRAPPER pystachio;
+
+GRANT USAGE ON FOREIGN SERVER pystachio TO PUBLIC;
+GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
+
+COMMENT ON FUNCTION @extschema@.handler() IS 'The callbacks of the foreign-data wrapper pystachio';
+COMMENT ON FUNCTION @extschema@.validator(text[], oid) IS
+  'Checks the options of servers, foreign tables and their columns';
+COMMENT ON FOREIGN DATA WRAPPER pystachio IS 'Foreign tables over Parquet files';
+COMMENT ON SERVER pystachio IS 'The engine of this database that is there from the start';
+
+--
+-- What runs
+--
+CREATE FUNCTION @extschema@.version()
+  RETURNS text
+  LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+  AS 'MODULE_PATHNAME', 'version_wrapper';
+
+CREATE FUNCTION @extschema@.engine_status(server oid)
+  RETURNS TABLE (
+    rank integer,
+    device text,
+    pid integer,
+    state text,
+    since double precision,
+    memory bigint,
+    device_memory bigint,
+    device_memory_used bigint,
+    device_memory_peak bigint,
+    device_memory_fragmented bigint,
+    queries_running bigint,
+    queries_waiting bigint,
+    queries_run bigint,
+    restarts bigint,
+    storage_paths text[],
+    libraries text[],
+    last_error text)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'engine_status_wrapper';
+
+CREATE FUNCTION @extschema@.cache_entries(server oid)
+  RETURNS TABLE (
+    path text,
+    "column" text,
+    tier text,
+    row_groups bigint,
+    memory bigint,
+    hits bigint,
+    misses bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'cache_entries_wrapper';
+
+CREATE VIEW @extschema@.engines AS
+  SELECT server.srvname AS server, engine.rank, engine.device, engine.pid, engine.state,
+    pg_catalog.to_timestamp(engine.since) AS since, engine.memory, engine.device_memory,
+    engine.device_memory_used, engine.device_memory_peak, engine.device_memory_fragmented, engine.queries_running, engine.queries_waiting, engine.queries_run, engine.restarts,
+    engine.storage_paths, engine.libraries, engine.last_error
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.engine_status(server.oid) engine
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+CREATE VIEW @extschema@.cache AS
+  SELECT server.srvname AS server, entry.*
+  FROM pg_catalog.pg_foreign_server server
+  JOIN pg_catalog.pg_foreign_data_wrapper wrapper ON wrapper.oid OPERATOR(pg_catalog.=) server.srvfdw
+  JOIN pg_catalog.pg_proc handler ON handler.oid OPERATOR(pg_catalog.=) wrapper.fdwhandler
+  CROSS JOIN LATERAL @extschema@.cache_entries(server.oid) entry
+  WHERE handler.prosrc OPERATOR(pg_catalog.=) 'pystachio_handler';
+
+GRANT SELECT ON @extschema@.engines, @extschema@.cache TO PUBLIC;
+
+COMMENT ON FUNCTION @extschema@.version() IS 'The version of the library';
+COMMENT ON FUNCTION @extschema@.engine_status(oid) IS 'How the engine of a server is: a row a rank; starts nothing';
+COMMENT ON FUNCTION @extschema@.cache_entries(oid) IS 'What an engine keeps of columns between queries; starts nothing';
+COMMENT ON VIEW @extschema@.engines IS
+  'The engines of this database''s pystachio servers that you may use; paths, and errors of others, are for pg_read_all_stats';
+COMMENT ON VIEW @extschema@.cache IS
+  'Columns that the engines hold between queries, in each tier: device, pinned, host; which they are is for pg_read_all_stats';
+
+--
+-- What is pushed down
+--
+CREATE FUNCTION @extschema@.functions()
+  RETURNS TABLE (
+    name text,
+    meaning text,
+    signatures text[],
+    nulls text,
+    fails text,
+    on_device boolean,
+    catalog_names text[],
+    examples text[])
+  LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+  AS 'MODULE_PATHNAME', 'functions_wrapper';
+
+COMMENT ON FUNCTION @extschema@.functions() IS
+  'The functions that engines evaluate: their meaning, when they are NULL, when they fail, names in pg_catalog that mean them';
+
+--
+-- Where the time of a query went
+--
+CREATE FUNCTION @extschema@.timeline(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    query bigint,
+    activity text,
+    name text,
+    lane integer,
+    start_ms double precision,
+    elapsed_ms double precision,
+    bytes bigint)
+  LANGUAGE c
+  AS 'MODULE_PATHNAME', 'timeline_wrapper';
+
+CREATE FUNCTION @extschema@.timeline_queries(server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    query bigint,
+    started timestamp with time zone,
+    elapsed_ms double precision,
+    activities bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'timeline_queries_wrapper';
+
+CREATE FUNCTION @extschema@.timeline_trace(query bigint DEFAULT NULL, server text DEFAULT 'pystachio')
+  RETURNS json
+  LANGUAGE c
+  AS 'MODULE_PATHNAME', 'timeline_trace_wrapper';
+
+COMMENT ON FUNCTION @extschema@.timeline(bigint, text) IS
+  'Reads, copies and kernels of a query whose timeline was noted; the last one unless a query is named';
+COMMENT ON FUNCTION @extschema@.timeline_queries(text) IS
+  'Your queries whose timelines an engine keeps; those of all roles for pg_read_all_stats';
+COMMENT ON FUNCTION @extschema@.timeline_trace(bigint, text) IS
+  'A timeline in the Trace Event Format, which Perfetto and Chrome show';
+
+--
+-- Files
+--
+CREATE FUNCTION @extschema@.optimize_parquet(
+    source text,
+    target text,
+    overwrite boolean DEFAULT false,
+    row_group_rows bigint DEFAULT 10000000,
+    compression text DEFAULT 'auto',
+    server text DEFAULT 'pystachio')
+  RETURNS TABLE (
+    file text,
+    column_name text,
+    encoding text,
+    compression text,
+    row_groups bigint,
+    pages bigint,
+    bytes_before bigint,
+    bytes_after bigint,
+    reason text)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'optimize_parquet_wrapper';
+
+CREATE FUNCTION @extschema@.tpch_generate(
+    directory text,
+    scale_factor double precision DEFAULT 1.0,
+    tables text[] DEFAULT '{}',
+    overwrite boolean DEFAULT false,
+    row_group_rows bigint DEFAULT 0,
+    compression text DEFAULT 'auto',
+    server text DEFAULT 'pystachio',
+    layout text DEFAULT 'default')
+  RETURNS TABLE (table_name text, row_count bigint)
+  LANGUAGE c STRICT
+  AS 'MODULE_PATHNAME', 'tpch_generate_wrapper';
+
+CREATE FUNCTION @extschema@.tpch_query(n integer)
+  RETURNS text
+  LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+  AS 'MODULE_PATHNAME', 'tpch_query_wrapper';
+
+COMMENT ON FUNCTION @extschema@.optimize_parquet(text, text, boolean, bigint, text, text) IS
+  'Rewrites Parquet files of the server''s host in the form that GPUs read best';
+COMMENT ON FUNCTION @extschema@.tpch_generate(text, double precision, text[], boolean, bigint, text, text, text) IS
+  'Writes the TPC-H tables as Parquet into a folder of the server''s host';
+COMMENT ON FUNCTION @extschema@.tpch_query(integer) IS 'The text of a TPC-H query, 1 to 22';
