@@ -32,7 +32,7 @@ def _axes(x, y, longest_ms, most):
         lines.append(chart_style.text(x - 6, at + 4, f"{value:g}", "note", "end"))
     lines.append(chart_style.text(x + _WIDTH / 2, y + _HEIGHT + 33, "milliseconds since the query's start", "note", "middle"))
     middle = y + _HEIGHT / 2
-    lines.append(chart_style.text(x - 48, middle, "GB/s", "note", "middle", transform=f"rotate(-90 {x - 48} {middle:.1f})"))
+    lines.append(chart_style.text(x - 48, middle, "bandwidth, GB/s", "note", "middle", transform=f"rotate(-90 {x - 48} {middle:.1f})"))
     return lines
 
 

@@ -34,7 +34,9 @@ def text(x, y, words, kind="", anchor="start", **attributes):
     """Words at a place. `kind`: a class: title, name, note."""
     more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in attributes.items())
     kind = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}{more}>{html.escape(words)}</text>'
+    # Words begin at their place by themselves.
+    anchor = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}"{anchor}{kind}{more}>{html.escape(words)}</text>'
 
 
 def drawing(width, height, title, body):

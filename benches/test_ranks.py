@@ -119,9 +119,9 @@ class Drawing(unittest.TestCase):
                 for point in element.get("points").split():
                     x, y = map(float, point.split(","))
                     self.assertTrue(0 <= x <= width and 0 <= y <= height)
-        for wanted in ("time since the start, ms", "bandwidth, GB/s", "storage, all ranks", "network, sent by rank 1"):
+        for wanted in ("milliseconds since the query's start", "bandwidth, GB/s", "storage, all ranks", "network, sent by rank 1"):
             self.assertIn(wanted, texts)
-        self.assertEqual(len([text for text in texts if text == "time since the start, ms"]), len(bandwidths))
+        self.assertEqual(len([text for text in texts if text == "milliseconds since the query's start"]), len(bandwidths))
 
     def test_nothing_measured_is_drawn_too(self):
         empty = {"elapsed_ms": 0.0, "series": ranks_timeline.bandwidths([], 0.0)}
