@@ -306,7 +306,11 @@ impl RankServer {
             queries_running,
             queries_run,
             storage_paths: engine.storage_paths(),
-            progress: self.running.iter().map(|(query, stop)| (*query, stop.account().progress())).collect(),
+            progress: self
+                .running
+                .iter()
+                .map(|(query, running)| (*query, running.stop.account().progress()))
+                .collect(),
         }
     }
 }
