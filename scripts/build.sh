@@ -3,8 +3,8 @@
 #
 #   <stage>/lib/pystachio.so  <stage>/lib/pystachio-engine  <stage>/extension/pystachio*
 #
-# PYSTACHIO_PROFILE=packages builds what `make packages` packs: with no path of this machine in it, so that the same sources give the
-# same bytes anywhere. It compiles everything anew; `release` is the default.
+# PYSTACHIO_PROFILE=packages builds what `make packages` packs: with no path of this machine in it, so that another build can
+# give the same bytes. It compiles everything anew; `release` is the default.
 #
 # The extension for another PostgreSQL than the one that is found by itself has a build folder of its own: cargo gives
 # the library one name whatever it was built for, and would compile the extension anew at every change of the version.

@@ -90,6 +90,8 @@ prepare_target() {
     exec 8> "$cache_root/targets.lock"
     flock 8
     if [[ ! -d $own_target ]]; then
+        # What an interrupted run has left is no whole folder.
+        rm -rf "$cache_root"/target-*.new
         seed=$(last_target)
         if [[ -n $seed ]]; then seed_target "$seed"; fi
     fi

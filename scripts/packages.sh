@@ -15,7 +15,7 @@
 #   OUT=folder                   default: target/packages
 #   LEVEL=6                      how hard to compress, 0 to 9; tests take 0
 #
-# The same commit gives the same bytes: times are those of the commit (SOURCE_DATE_EPOCH), names are sorted, owners are root.
+# The same build gives the same bytes: times are those of the commit (SOURCE_DATE_EPOCH), names are sorted, owners are root.
 #
 # The engine's executable knows no PostgreSQL: it is one file for all versions, three quarters of all bytes, and so a package of its own,
 # of exactly the version that the extension asks for. Beside each extension lies a link to it.

@@ -55,6 +55,13 @@ class Targets(unittest.TestCase):
         os.utime(self.cache / "target/release/.fingerprint", (time.time() - 2 * _DAY_S,) * 2)
         self.assertEqual((self.prepare() / "release/deps/libserde-1.rlib").read_text(), last.name)
 
+    def test_what_an_interrupted_run_left_is_not_taken(self):
+        left = self.make("target-1.new", clone=self.cache)
+        self.make("target")
+        os.utime(self.cache / "target/release/.fingerprint", (time.time() - _DAY_S,) * 2)
+        self.assertEqual((self.prepare() / "release/deps/libserde-1.rlib").read_text(), "target")
+        self.assertFalse(left.exists())
+
     def test_what_is_there_is_not_taken_again(self):
         self.make("target")
         own = self.prepare()
