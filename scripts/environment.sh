@@ -164,6 +164,15 @@ workspace_selection() {
     printf '%s\n' --locked --workspace --no-default-features --features "pystachio/pg$1"
 }
 
+# Chooses the workspace for the server that is found: sets `selection`, and what the extension's crates look for.
+select_workspace() {
+    local config
+    config=$(find_pg_config) || die "no PostgreSQL server found: run scripts/setup.sh, or set PG_CONFIG"
+    export PGRX_PG_CONFIG_PATH=$config
+    # shellcheck disable=SC2034
+    mapfile -t selection < <(workspace_selection "$(server_version "$config")")
+}
+
 # Prints the seed of a test run: PYSTACHIO_TEST_SEED, else the commit's; where all is to run, always the same one.
 test_seed() {
     if [[ -n ${PYSTACHIO_TEST_SEED:-} ]]; then

@@ -17,7 +17,7 @@ else
 fi
 prepare_target
 # What a wrapper compiles has files of its own beside those of other builds.
-mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+select_workspace
 cargo build --release "${selection[@]}" --bin pystachio-fuzz >&2
 binary=$CARGO_TARGET_DIR/release/pystachio-fuzz
 if [[ ${1:-} == --judge ]]; then

@@ -12,7 +12,7 @@ prepare_target
 tests=()
 for source in src/cuda/tests/*.rs; do tests+=(--test "$(basename "$source" .rs)"); done
 # The whole workspace is selected, as in build.sh, so that one build of the crates below serves both.
-mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+select_workspace
 messages=$(cargo test --release "${selection[@]}" "${tests[@]}" --no-run --message-format=json-render-diagnostics)
 python3 -c '
 import json, sys

@@ -73,7 +73,7 @@ run_rust() {
     local selection tests
     cd "$project_root"
     prepare_target
-    mapfile -t selection < <(workspace_selection "${SERVER_VERSIONS%% *}")
+    select_workspace
     tests=(cargo test --release "${selection[@]}")
     if "${tests[@]}" --no-run 2>&1 | tee "$log"; then
         timeout "$rust_seconds_max" "${tests[@]}" --no-fail-fast 2>&1 | tee "$log" || outcome=$?

@@ -160,15 +160,24 @@ impl Wire {
 /// Ranks on devices of their own, some of which fail.
 fn ranks_with(rank_count: usize, seed: u64, options: NetworkOptions, faults: &[RankFault]) -> Vec<TestRank> {
     let mut wire = Wire::new(rank_count, seed);
-    let rank = |number: usize| {
+    let connect = |number: usize| {
         let platform = match seed % SOCKETS {
             0 => EmulatedPlatform::at_once(),
             order => EmulatedPlatform::with_seed(order.wrapping_mul(1000) + number as u64),
         };
-        let region = ExchangeRegion::new(Arc::new(platform), REGION_BYTES).unwrap();
-        start(&mut wire, Rank(number as u16), region, (seed, options), faults)
+        let (rank, region) =
+            (Rank(number as u16), ExchangeRegion::new(Arc::new(platform), REGION_BYTES).unwrap());
+        let communicator = wire.connect(rank, &region, seed, faults);
+        (rank, region, communicator)
     };
-    (0..rank_count).map(rank).collect()
+    // One that is to die at once does so when all are connected.
+    let connected: Vec<_> = (0..rank_count).map(connect).collect();
+    let start = |(rank, region, communicator): (Rank, ExchangeRegion, _)| TestRank {
+        rank,
+        memory: region.memory().clone(),
+        network: Arc::new(ExchangeNetwork::start(communicator, region, options).unwrap()),
+    };
+    connected.into_iter().map(start).collect()
 }
 
 fn start(
