@@ -34,8 +34,8 @@ impl Drop for PeerRuns {
 }
 
 impl PeerRuns {
-    /// Has other ranks prepare a query, which begins there when it has begun on rank 0. Where that waits for its turn, so do they:
-    /// there are no more queries that are prepared and have no memory than one each.
+    /// Has other ranks prepare a query, which begins there when it has begun on rank 0. Where others wait for their turn there already, it is not
+    /// prepared before: few queries are prepared that have no memory yet.
     pub(super) fn start(
         peers: &[Arc<dyn RankPeer>],
         query: QueryId,
