@@ -8,6 +8,7 @@ Steps:
 - hot: each query's best of some runs in one engine after one that fills caches, by configuration (below); answers compared with
   those of one rank, as text in full; what each read and moved.
 - kill: `kill -9` of the last rank while queries run: the error, and when the next one works.
+- skew: a join of a table that has one key in all rows, with such keys split and not (ranks_skew.py).
 - timeline: storage and network over a query's time, with each technique off and on (ranks_timeline.py).
 - warm, cold: a fresh engine for each query, files in the page cache, or not there; those that read most first.
 - paper_join, large_join: joins of generated rows (ranks_join.py), over one kind of links.
@@ -36,6 +37,7 @@ import gpu  # noqa: E402
 import ranks_join  # noqa: E402
 import ranks_kill  # noqa: E402
 import ranks_report  # noqa: E402
+import ranks_skew  # noqa: E402
 import ranks_timeline  # noqa: E402
 import ranks_traffic  # noqa: E402
 import storage  # noqa: E402
@@ -53,7 +55,7 @@ CONNECTED_S_MAX = 30
 # So long a query that starts an engine takes at most.
 STARTER_LIMIT_S = 20
 # What belongs to a build beside the queries' times.
-SECTIONS = ("kill", "bandwidths", "joins", "join_answers", "generated")
+SECTIONS = ("kill", "skew", "bandwidths", "joins", "join_answers", "generated")
 # As many errors one after another end a configuration: nothing works there.
 ERRORS_MAX = 4
 
@@ -312,7 +314,7 @@ def run_report(bench):
     return 0
 
 
-STEPS = {"generate": gpu.run_generate, "hot": run_hot, "kill": ranks_kill.run_kill, "timeline": ranks_timeline.run_timeline,
+STEPS = {"generate": gpu.run_generate, "hot": run_hot, "kill": ranks_kill.run_kill, "skew": ranks_skew.run_skew, "timeline": ranks_timeline.run_timeline,
          "warm": lambda bench: run_fresh(bench, "warm"), "cold": lambda bench: run_fresh(bench, "cold"),
          "paper_join": ranks_join.run_paper_join, "large_join": ranks_join.run_large_join, "report": run_report}
 # These need no TPC-H.

@@ -190,6 +190,16 @@ def _kills(document):
     return ["## A rank that is killed", "", *lines, ""] if lines else []
 
 
+def _skew(document):
+    skew = document.get("skew", {})
+    if not skew:
+        return []
+    lines = ["## A key that all rows of a side have", "", "| orders LEFT JOIN lineitem | first s | best s | MB sent | answer |", "|---|---:|---:|---:|---|"]
+    lines += [f"| {name} | {number(found['first_s'], 3)} | {number(found['seconds'], 3)} | {number(found['sent_bytes'] / 1e6, 1)} | "
+              f"{'same' if found['is_same'] else 'differs'} |" for name, found in skew.items()]
+    return [*lines, ""]
+
+
 def markdown(document):
     """The whole page."""
     facts, measured = document["facts"], Measured(document)
@@ -200,7 +210,7 @@ def markdown(document):
     if any(key[0] == "hot" for key in measured.entries):
         lines += ["## Hot", "", *hot_table(measured), "", f"Geometric mean of one/all: "
                   f"{number(geometric_mean(ratio for query in measured.queries if (ratio := measured.ratio('hot', 'all', query))), 2)}.", ""]
-    lines += _kills(document) + _joins(document) + _bandwidths(document)
+    lines += _kills(document) + _skew(document) + _joins(document) + _bandwidths(document)
     for mode, title in (("warm", "Warm: files in the page cache, a fresh engine for each query"), ("cold", "Cold: nothing in memory")):
         if any(key[0] == mode for key in measured.entries):
             lines += [f"## {title}", "", *fresh_table(measured, mode), ""]

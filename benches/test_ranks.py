@@ -165,6 +165,7 @@ class Report(unittest.TestCase):
         fresh = [{**hot("q01", name, 0.5), "mode": mode} for mode in ("warm", "cold") for name in ("one", "all")]
         page = ranks_report.markdown(document(
             [hot("q01", name, 0.1) for name in ("one", "all", "fastest")] + fresh, joins={"a": joined, "b": failed}, kill=kill,
+            skew={"split": {"first_s": 0.2, "seconds": 0.1, "sent_bytes": 10**6, "is_same": True}},
             bandwidths={"all on": bandwidth(20.0)}, generated={"paper_join": {"rows": "build 1 x 4", "gb": 1.0, "seconds": 2.0}}))
         self.assertIn("| gather, shuffle, shuffle | 10.0 |", page)
         self.assertIn("| 80% |", page)
@@ -180,7 +181,7 @@ class Report(unittest.TestCase):
                 tables += 1
                 cells = count
             self.assertEqual(count, cells, line)
-        self.assertEqual(tables, 6)
+        self.assertEqual(tables, 7)
 
 
 class Room(unittest.TestCase):

@@ -3,8 +3,8 @@
 # a query's time, joins of generated rows. On a host without cargo it uses target/gpu (PARTS="pystachio postgres" make gpu-archive).
 #
 # usage: [NAME=VALUE]… scripts/bench-ranks.sh
-#   STEPS="generate hot kill timeline warm cold"   in this order, what matters most first; see benches/ranks.py, which has more: paper_join,
-#                          large_join. What has no time left is not begun; the report is printed at the end
+#   STEPS="generate hot kill timeline warm cold"   in this order, what matters most first; see benches/ranks.py, which has more: skew,
+#                          paper_join, large_join. What has no time left is not begun; the report is printed at the end
 #   DEVICE=cuda            'emulated' tries it with little, where there is no GPU
 #   RANKS=                 GPUs; by default all that there are, or 2 emulated ones
 #   SF=100                 scale factor               QUERIES="3 9"   all if empty      RUNS=4   hot runs, of which the best counts

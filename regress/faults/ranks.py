@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import os
+import re
 import signal
 import time
 
@@ -31,6 +32,8 @@ _ERROR_S_MAX = 3.0
 _SILENCE_S_MAX = 9.0
 # The next query has its rows within that, and the ranks are all there again.
 _NEXT_S_MAX = 5.0
+# Rank 0 among those that are named: one that waits for it in a round before is behind as well.
+_NAMES_RANK_0 = re.compile(r"\branks? (\d+, )*0\b")
 # Longer than ranks wait for one another.
 _STOPPED_S = 7.0
 _REASONS = {signal.SIGKILL: "was killed by signal 9", signal.SIGTERM: "ended, as it was asked to", signal.SIGSTOP: "did not answer"}
@@ -139,8 +142,18 @@ def _works_within(session, timeout_s):
     return False
 
 
+def _running(ranks):
+    return [int(rank["queries_running"] or 0) for rank in ranks]
+
+
 def _run_on_ranks(place):
-    return all(int(rank["queries_running"] or 0) > 0 for rank in _ranks(place))
+    return all(count > 0 for count in _running(_ranks(place)))
+
+
+def _runs_on_rank_0_alone(ranks):
+    """Where the others are known to be gone before it begins."""
+    first, *others = _running(ranks)
+    return first > 0 and not any(others)
 
 
 class _Phase:
@@ -183,13 +196,13 @@ def _finish(session, timeout_s, what):
         require(False, f"{what}: the query has not ended after {time.monotonic() - begin:.1f} s")
 
 
-def _finish_or_cancel(place, session, timeout_s, what):
-    """The same of a query that may run on rank 0 alone, where the others are known to be gone before it begins: that takes long, and is cancelled."""
+def _finish_or_cancel(place, session, timeout_s, what, may_run):
+    """The same of a query that had not begun, and may run where `may_run` says it of the ranks: that takes long, and is cancelled."""
     try:
         return _finish(session, timeout_s, what)
     except Failure:
-        running = [int(rank["queries_running"] or 0) for rank in _ranks(place)]
-        require(running[0] > 0 and not any(running[1:]), f"{what}: the query runs on, on ranks {running}")
+        ranks = _ranks(place)
+        require(may_run(ranks), f"{what}: the query runs on, on {ranks}")
         session.cancel()
         with contextlib.suppress(QueryError):
             session.finish(_ERROR_S_MAX)
@@ -208,7 +221,7 @@ def _strike_peer(place, number):
             os.kill(int(before[_STRUCK]["pid"]), number)
             # A query that had not begun on that rank may run on rank 0 alone.
             if phase.name == "planning":
-                error = _finish_or_cancel(place, victim, bound, what)
+                error = _finish_or_cancel(place, victim, bound, what, _runs_on_rank_0_alone)
             else:
                 error = _finish(victim, bound + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
             require(error is not None or phase.name == "planning", f"{what}: the query gave rows")
@@ -265,7 +278,13 @@ def a_rank_0_that_dies_ends_all_ranks(place):
                 what = f"{signal.Signals(number).name} of rank 0 while {phase.name}"
                 phase.reach(place, victim, phase.query)
                 os.kill(int(before[0]["pid"]), number)
-                error = _finish(victim, _ERROR_S_MAX + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
+                if phase.name == "planning":
+                    # It may not have been sent yet, and run on the engine that comes after.
+                    old_pid = before[0]["pid"]
+                    error = _finish_or_cancel(place, victim, _ERROR_S_MAX, what,
+                                              lambda ranks, old=old_pid: ranks[0]["pid"] != old and _running(ranks)[0] > 0)
+                else:
+                    error = _finish(victim, _ERROR_S_MAX + (_ROWS_S_MAX if phase.name == "giving rows" else 0), what)
                 if error:
                     require(error.sqlstate.startswith(("08", "57", "XX", "58", "HV")), f"{what}: {error.sqlstate} {error.message}")
                 if phase.name == "giving rows":
@@ -289,7 +308,7 @@ def a_rank_0_that_is_stopped_and_goes_on_keeps_its_ranks(place):
             os.kill(int(before[0]["pid"]), signal.SIGCONT)
             if phase:
                 error = _finish(victim, _ERROR_S_MAX, "rank 0 goes on")
-                require(error is not None and error.sqlstate == "08006" and "rank 0" in error.message, f"{error}")
+                require(error is not None and error.sqlstate == "08006" and _NAMES_RANK_0.search(error.message), f"{error}")
             same = _check_after(place, other, before)
             require(all(same), f"processes kept: {same}")
 

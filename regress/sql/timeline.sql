@@ -118,6 +118,13 @@ SELECT bool_or(line ~ 'Storage Path: (direct|page cache)') AS path, bool_or(line
 FROM explained('SELECT sum(b) FROM t1') line;
 SELECT answer() = :'expected' AS same;
 SET pystachio.gpu_storage = sideways;
+-- An engine without a GPU says that it has none.
+CREATE SERVER timeline_cpu FOREIGN DATA WRAPPER pystachio OPTIONS (device 'cpu', memory '256MB', threads '1');
+SELECT format('CREATE FOREIGN TABLE on_cpu (id integer) SERVER timeline_cpu OPTIONS (path %L)', :'data' || '/t1.parquet') \gexec
+SELECT count(*) FROM on_cpu;
+SET client_min_messages = notice;
+SELECT count(*) FROM pystachio.timeline(server => 'timeline_cpu');
+SELECT pystachio.timeline_trace(server => 'timeline_cpu') IS NULL AS no_trace;
 SET client_min_messages = error;
-DROP SERVER timeline_emulated, timeline_ranks CASCADE;
+DROP SERVER timeline_cpu, timeline_emulated, timeline_ranks CASCADE;
 DROP SCHEMA timeline CASCADE;

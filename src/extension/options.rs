@@ -284,6 +284,7 @@ fn validator(options: Vec<Option<String>>, catalog: pg_sys::Oid) {
         let parsed = parse_server_options(String::new(), &options).or_raise();
         hosts::require_superuser(&options);
         warn_of_memory(parsed.memory_bytes);
+        warn_of_ranks(&parsed);
     } else if catalog == pg_sys::ForeignTableRelationId {
         validate_table(&options).or_raise();
     } else if catalog == pg_sys::AttributeRelationId {
@@ -307,6 +308,19 @@ fn warn_of_memory(memory_bytes: u64) {
                 machine_bytes >> 20
             ),
             "Queries that use it may end the engine, or other processes."
+        );
+    }
+}
+
+/// Says that the server's engine can't have so many ranks. It is no error: another statement may change the device.
+fn warn_of_ranks(options: &ServerOptions) {
+    let rank_count = options.rank_count();
+    if options.device == Device::Cpu && rank_count > 1 {
+        ereport!(
+            PgLogLevel::WARNING,
+            PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("device 'cpu' has one rank, and the options say {rank_count}"),
+            "Queries over the server's tables fail until it has one rank or another device."
         );
     }
 }

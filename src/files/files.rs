@@ -47,6 +47,7 @@ use crate::{
     footer_memory::{FooterShare, decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
+    sampled_values::SampledValues,
     statistics::ChunkStatistics,
     writer::Writer,
 };
@@ -141,6 +142,8 @@ pub struct FileCatalog {
     rank_count: u16,
     /// What footers together say about a table.
     pub descriptions: DescriptionCache,
+    /// What some rows say of columns.
+    pub(super) sampled: SampledValues,
 }
 
 impl Default for FileCatalog {
@@ -158,6 +161,7 @@ impl FileCatalog {
             kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
             rank_count: 1,
             descriptions: DescriptionCache::default(),
+            sampled: SampledValues::default(),
         }
     }
 

@@ -9,7 +9,7 @@
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
 //! - `page_header.rs`, `page_list.rs`: where the pages of a column chunk are; `page_check.rs`: what of them must be true before
 //!   somebody else decodes them
-//! - `scan_size.rs`: how much is left to read
+//! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have
 //! - `describe`, `file_type.rs`: tables for the planner; `column_variant.rs`: what a declared column adds to the file's
 //! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
 //!   (`writer.rs`)
@@ -45,6 +45,7 @@ mod part_source;
 mod pruning;
 mod query_files;
 mod read_path;
+mod sampled_values;
 mod scan_size;
 mod statistics;
 mod value_fault;
@@ -66,6 +67,7 @@ pub use part_source::{PartSource, Slot};
 pub use pruning::{RowGroupBounds, refutes};
 pub use query_files::QueryFiles;
 pub use read_path::{DirectRefusals, FileParts, FileReader, memory_available, path_refused};
+pub use sampled_values::sampled_values;
 pub use scan_size::{ScanSize, scan_ranges, scan_size};
 pub use statistics::ChunkStatistics;
 pub use value_fault::{ValueFault, ValuePlace};

@@ -109,7 +109,7 @@ fn reads(filter: &Expression, column: &ScanColumn) -> bool {
 }
 
 /// The leaf columns below a declared column, matched as a scan matches it.
-fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Range<usize>> {
+pub(super) fn leaves_of(footer: &FileFooter, column: &ScanColumn) -> Option<Range<usize>> {
     let roots = footer.metadata().file_metadata().schema_descr().root_schema().get_fields();
     let exact = roots.iter().position(|field| field.name() == column.name);
     let same_letters = || {

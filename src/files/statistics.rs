@@ -192,6 +192,11 @@ impl ChunkStatistics<'_> {
     }
 
     /// What the footer says, if it can be of these rows.
+    /// A value of the column that is stored so.
+    pub(super) fn value(&self, bytes: &[u8]) -> Option<Value> {
+        bound_value(bytes, self, Side::Minimum)
+    }
+
     fn statistics(&self) -> Option<&Statistics> {
         let value_count = u64::try_from(self.chunk.num_values()).ok();
         self.chunk.statistics().filter(|_| value_count == Some(self.row_count))

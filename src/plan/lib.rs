@@ -55,6 +55,7 @@ pub use distribute::{
     ColumnRanges, DistributeRequest, Distributed, Distribution, EqualExpressions, ExchangeCosts,
     ExchangeFacts, ExchangeReason, FilterScope, KeyRange, OneRankReason, Partitioning, RankPolicy,
     RunTimeChoices, ScanFigures, distribute, filter_scope, heavy_key_columns, range_columns,
+    with_common_values,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::{ExchangeId, ExchangeKind, ExchangeReach, exchange_key_type, is_exchange_key, is_heavy};

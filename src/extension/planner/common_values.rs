@@ -6,11 +6,11 @@
 //!
 //! Deliberately absent: what is done with them (`pystachio_plan`'s `distribute`).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use pgrx::pg_sys;
 use pystachio_plan::{
-    ColumnId, CommonValue, DataType, Expression, Operator, Relation, ScanColumn, Value, heavy_key_columns,
+    CommonValue, DataType, Expression, Relation, ScanColumn, Value, heavy_key_columns, with_common_values,
 };
 
 use super::{
@@ -24,19 +24,12 @@ const SHARE_MIN: f64 = 1.0 / 64.0;
 const COMMON_VALUES_MAX: usize = 16;
 
 /// The tree, whose scans know the common values of the columns that its joins compare.
-pub unsafe fn with_common_values(root: &Arc<Relation>) -> Arc<Relation> {
+pub unsafe fn with_analyzed_values(root: &Arc<Relation>) -> Arc<Relation> {
     let compared = heavy_key_columns(root);
-    if compared.is_empty() { root.clone() } else { unsafe { with_values_of(root, &compared) } }
-}
-
-unsafe fn with_values_of(relation: &Arc<Relation>, compared: &BTreeSet<ColumnId>) -> Arc<Relation> {
-    let mut relation = relation.map_inputs(&mut |input| unsafe { with_values_of(input, compared) });
-    if let Operator::Scan { columns, .. } = &mut Arc::make_mut(&mut relation).operator {
-        for column in columns.iter_mut().filter(|column| compared.contains(&column.id)) {
-            column.common = unsafe { common_values(column) };
-        }
+    if compared.is_empty() {
+        return root.clone();
     }
-    relation
+    with_common_values(root, &compared, &mut |_, column| unsafe { common_values(column) })
 }
 
 /// The common values of a column, NULL among them.

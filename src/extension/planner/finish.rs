@@ -7,7 +7,7 @@ use pystachio_plan::{
 
 use super::{
     base::unreadable_column,
-    common_values::with_common_values,
+    common_values::with_analyzed_values,
     lower::{Lowered, Refusal, Scale},
     nodes::{elements, list_of, node_as},
     outputs::{output_modifier, outputs_of},
@@ -234,7 +234,7 @@ impl<'a> ScanBuilder<'a> {
         }
         let Plan { root, outputs } = prune_columns(&Plan { root, outputs: self.outputs });
         // SAFETY: the tables are those of the query that is planned.
-        let plan = Plan { root: unsafe { with_common_values(&root) }, outputs };
+        let plan = Plan { root: unsafe { with_analyzed_values(&root) }, outputs };
         let server_oid = self.info.server_oid.into();
         ScanPrivate {
             server_oid,

@@ -9,7 +9,7 @@
 
 mod admission;
 mod generate;
-mod layout;
+pub(crate) mod layout;
 mod optimize;
 mod written_files;
 

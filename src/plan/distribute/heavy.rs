@@ -7,8 +7,8 @@
 //! NULL, heavy stays, and matches nothing     goes to the rank that owns it
 //! ```
 //!
-//! Which values are frequent the database's statistics tell of columns of tables ([`CommonValue`]); of what filters and joins leave of
-//! such a column they are a guess.
+//! Which values are frequent ([`CommonValue`]) the database's statistics tell of columns of tables. Where they don't, whoever has the files may
+//! count rows of them before the query begins ([`unknown_columns`]). Of what filters and joins leave of such a column both are a guess.
 //!
 //! Invariants: rows that match are dealt alike on both sides, whatever the values are ([`crate::is_heavy`]): statistics that are old
 //! cost time and change no row. The build side's rows are never preserved, so that one on every rank is one row of the join.
@@ -17,14 +17,15 @@
 //! several forms.
 //!
 //! Source: partial redistribution and partial duplication, Xu, Kostamaa, Zhou, Chen, "Handling Data Skew in Parallel Joins in
-//! Shared-Nothing Systems", SIGMOD 2008, section 3. We differ: which values are skewed statistics say before the query runs.
+//! Shared-Nothing Systems", SIGMOD 2008, section 3. We differ: which values are skewed is known before the first row moves, of tables and not of
+//! what the join reads.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::cost::{ExchangeCosts, row_bytes};
 use crate::{
-    ColumnId, CommonValue, DataType, Expression, Function, JoinKind, Operator, Relation, ScanColumn, Value,
-    exchange_key_type, is_exchange_key,
+    ColumnId, CommonValue, DataType, Expression, FileSet, Function, JoinKind, Operator, Relation, ScanColumn,
+    Value, exchange_key_type, is_exchange_key,
 };
 
 /// A value is heavy if its rows are more than this part of a rank's even share: the busiest rank would have a quarter more than others.
@@ -55,6 +56,31 @@ pub fn heavy_key_columns(root: &Relation) -> BTreeSet<ColumnId> {
     }
     root.inputs().into_iter().for_each(|input| columns.append(&mut heavy_key_columns(input)));
     columns
+}
+
+/// The tree, whose scans know common values of these columns.
+pub fn with_common_values(
+    relation: &Arc<Relation>,
+    columns: &BTreeSet<ColumnId>,
+    values_of: &mut dyn FnMut(&FileSet, &ScanColumn) -> Vec<CommonValue>,
+) -> Arc<Relation> {
+    let mut relation = relation.map_inputs(&mut |input| with_common_values(input, columns, values_of));
+    if let Operator::Scan { columns: scanned, files, .. } = &mut Arc::make_mut(&mut relation).operator {
+        for column in scanned.iter_mut().filter(|column| columns.contains(&column.id)) {
+            column.common = values_of(files, column);
+        }
+    }
+    relation
+}
+
+/// The columns of scans of which no common values are known, where a join may have heavy keys.
+pub(super) fn unknown_columns(build: KeyedSide<'_>, probe: KeyedSide<'_>) -> Vec<ColumnId> {
+    let Some(column) = probe.column().filter(|_| probe.bytes() >= HEAVY_BYTES_MIN) else {
+        return Vec::new();
+    };
+    let sides = [Some(column), build.column()].into_iter().flatten();
+    let is_unknown = |column: &&ScanColumn| column.common.is_empty() && may_be_heavy(&column.data_type);
+    sides.filter(is_unknown).map(|column| column.id).collect()
 }
 
 /// The heavy values of a join's key, in the type by which both sides are shuffled; the most frequent first.

@@ -39,20 +39,20 @@ mod runtime_filters;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use self::placement::Placement;
 use crate::{
-    ExchangeId, Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, TwoLevelExchange,
+    ColumnId, ExchangeId, Operator, Plan, RELATION_DEPTH_MAX, Relation, Result, ScanExtent, TwoLevelExchange,
     prune_columns,
 };
 
 pub use self::{
     cost::{ExchangeCosts, ScanFigures},
     distribution::{Distribution, EqualExpressions, Partitioning},
-    heavy::heavy_key_columns,
+    heavy::{heavy_key_columns, with_common_values},
     ranges::{ColumnRanges, KeyRange, range_columns},
     reason::{ExchangeReason, OneRankReason},
     runtime_filters::{FilterScope, filter_scope},
@@ -100,6 +100,9 @@ pub struct Distributed {
     pub one_rank: Option<OneRankReason>,
     /// The exchanges of the plan, in the order of their ids.
     pub exchanges: Vec<ExchangeFacts>,
+    /// Columns of scans of which no common values are known ([`crate::ScanColumn::common`]), and by which it shuffles both sides of a join: whoever
+    /// gets to know some distributes the plan with them again.
+    pub unknown_keys: BTreeSet<ColumnId>,
     /// Seconds that it is expected to take on one rank.
     pub one_rank_s: f64,
     /// Seconds that it is expected to take on all ranks; infinite if it can't be distributed.
@@ -142,6 +145,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
         plan: plan.clone(),
         one_rank: Some(reason),
         exchanges: Vec::new(),
+        unknown_keys: BTreeSet::new(),
         one_rank_s,
         all_ranks_s,
     };
@@ -153,7 +157,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
     }
     let pruned = prune_columns(plan);
     let (root, exchanges, seconds) = Placement::of(&pruned, (costs, two_level), scans)?;
-    let root = run_time::with_choices(root, costs, choices);
+    let (root, unknown_keys) = run_time::with_choices(root, costs, choices);
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }
@@ -168,7 +172,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
         }
     }
     let plan = Plan { root, outputs: plan.outputs.clone() };
-    Ok(Distributed { plan, one_rank: None, exchanges, one_rank_s, all_ranks_s })
+    Ok(Distributed { plan, one_rank: None, exchanges, unknown_keys, one_rank_s, all_ranks_s })
 }
 
 /// Whether a rank reads what others don't.

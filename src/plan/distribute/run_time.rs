@@ -18,15 +18,17 @@
 //! Source: adaptive query execution, as in Apache Spark's AQE. We differ: fragments run all at once, so what was
 //! begun is not planned anew; the build side is held back instead, as long as it is small.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     RunTimeChoices,
     cost::{ExchangeCosts, Load, row_bytes},
     distribution::{Distribution, preserves},
-    heavy::{KeyedSide, heavy_values},
+    heavy::{KeyedSide, heavy_values, unknown_columns},
 };
-use crate::{ExchangeId, ExchangeKind, ExchangeReach, Expression, JoinSide, Operator, Relation, Value};
+use crate::{
+    ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, JoinSide, Operator, Relation, Value,
+};
 
 /// More bytes than this, of all ranks, are not held back: while they are, nothing moves.
 const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
@@ -41,6 +43,14 @@ struct Candidate {
     probe: ExchangeId,
     bytes_max: u64,
     heavy: Vec<Value>,
+}
+
+/// What is found in a tree.
+#[derive(Default)]
+struct Found {
+    candidates: Vec<Candidate>,
+    /// See [`unknown_columns`].
+    unknown: BTreeSet<ColumnId>,
 }
 
 /// A side that is shuffled.
@@ -72,24 +82,25 @@ impl<'a> ShuffledSide<'a> {
     }
 }
 
-/// The tree with choices wherever they are right and may pay.
+/// The tree with choices wherever they are right and may pay; and the columns of scans whose common values would be worth knowing.
 pub(super) fn with_choices(
     root: Arc<Relation>,
     costs: &ExchangeCosts,
     choices: RunTimeChoices,
-) -> Arc<Relation> {
-    let mut candidates = Vec::new();
-    find_candidates(&root, (costs, choices), &mut candidates);
-    candidates.into_iter().fold(root, |root, candidate| {
+) -> (Arc<Relation>, BTreeSet<ColumnId>) {
+    let mut found = Found::default();
+    find_candidates(&root, (costs, choices), &mut found);
+    let root = found.candidates.into_iter().fold(root, |root, candidate| {
         let chosen = with_choice(&root, &candidate);
         if Distribution::of(&chosen).is_ok() { chosen } else { root }
-    })
+    });
+    (root, found.unknown)
 }
 
 fn find_candidates(
     relation: &Relation,
     (costs, choices): (&ExchangeCosts, RunTimeChoices),
-    found: &mut Vec<Candidate>,
+    found: &mut Found,
 ) {
     if let Operator::Join { kind, left, right, build, .. } = &relation.operator
         && let (Some(left), Some(right)) = (ShuffledSide::of(left), ShuffledSide::of(right))
@@ -104,12 +115,15 @@ fn find_candidates(
             false => 0.0,
         };
         let heavy = match (build.by_one_key(), probe.by_one_key()) {
-            (Some(build), Some(probe)) if choices.heavy_keys => heavy_values(costs, build, probe),
+            (Some(build), Some(probe)) if choices.heavy_keys => {
+                found.unknown.extend(unknown_columns(build, probe));
+                heavy_values(costs, build, probe)
+            }
             _ => Vec::new(),
         };
         if bytes_max >= HELD_BYTES_MIN || !heavy.is_empty() {
             let bytes_max = bytes_max as u64;
-            found.push(Candidate { build: build.id, probe: probe.id, bytes_max, heavy });
+            found.candidates.push(Candidate { build: build.id, probe: probe.id, bytes_max, heavy });
         }
     }
     relation.inputs().into_iter().for_each(|input| find_candidates(input, (costs, choices), found));

@@ -33,6 +33,11 @@ impl<T: DataType> ColumnRows<T> {
         }
     }
 
+    /// Those of the rows that are not NULL.
+    pub(crate) fn values(&self) -> &[T::T] {
+        &self.values
+    }
+
     /// Bytes that a row takes here, beside what its text takes.
     pub(crate) fn row_bytes() -> usize {
         size_of::<T::T>() + 2 * size_of::<i16>()

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use pystachio_engine::{QueryPlace, ResultStream, StopFlag};
-use pystachio_files::{FileCatalog, scan_ranges};
+use pystachio_files::{FileCatalog, sampled_values, scan_ranges};
 use pystachio_plan::{
-    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, Operator, Plan, QueryEngine,
-    QueryMetrics, QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices, ScanFigures,
-    distribute, range_columns,
+    DistributeRequest, Distributed, ErrorKind, ExchangeCosts, ExchangeSettings, FileSet, Operator, Plan,
+    QueryEngine, QueryMetrics, QueryRequest, RankChoice, RankPolicy, RanksReport, Result, RunTimeChoices,
+    ScanColumn, ScanFigures, distribute, range_columns, with_common_values,
 };
 use tokio::sync::watch;
 
@@ -197,7 +197,7 @@ impl RankChooser {
         let ExchangeSettings { broadcast_choice, heavy_keys, two_level, .. } = request.device.exchange;
         let choices = RunTimeChoices { broadcast: broadcast_choice, heavy_keys };
         let asked = DistributeRequest { costs, scans: &scans, policy: *policy, choices, two_level };
-        match distribute(&request.plan, asked) {
+        match distribute_sampled(&request.plan, asked, catalog) {
             Ok(distributed) => self.report(distributed),
             Err(error) => {
                 tracing::error!(reason = %error, "query runs on one rank: its plan was not distributed");
@@ -221,7 +221,7 @@ impl RankChooser {
     }
 
     fn report(&self, distributed: Distributed) -> RanksReport {
-        let Distributed { plan, one_rank, exchanges, one_rank_s, all_ranks_s } = distributed;
+        let Distributed { plan, one_rank, exchanges, one_rank_s, all_ranks_s, .. } = distributed;
         let choice = match one_rank {
             Some(reason) => RankChoice::First { reason: reason.to_string() },
             None if exchanges.is_empty() => {
@@ -247,6 +247,39 @@ impl RankChooser {
             all_ranks_us: None,
             actual_rows: Vec::new(),
         }
+    }
+}
+
+/// The plan for all ranks. Where it would have to know common values of columns and has none, they are counted in the files. Blocks.
+///
+/// # Errors
+///
+/// As of [`distribute`].
+fn distribute_sampled(
+    plan: &Plan,
+    request: DistributeRequest<'_>,
+    catalog: &FileCatalog,
+) -> Result<Distributed> {
+    let distributed = distribute(plan, request)?;
+    let mut is_any_known = false;
+    let mut values_of = |files: &FileSet, column: &ScanColumn| {
+        let started = Instant::now();
+        // What is wrong with the files whoever scans them reports.
+        let values = sampled_values(catalog, files, column).unwrap_or_default();
+        let elapsed_us = started.elapsed().as_micros() as u64;
+        tracing::debug!(
+            column = column.name,
+            common = values.len(),
+            elapsed_us,
+            "rows of a key were counted"
+        );
+        is_any_known |= !values.is_empty();
+        values
+    };
+    let root = with_common_values(&plan.root, &distributed.unknown_keys, &mut values_of);
+    match is_any_known {
+        true => distribute(&Plan { root, outputs: plan.outputs.clone() }, request),
+        false => Ok(distributed),
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{
     super::{
-        DistributeRequest, Distribution, ExchangeCosts, RankPolicy, RunTimeChoices, ScanFigures, distribute,
-        heavy_key_columns,
+        DistributeRequest, Distributed, Distribution, ExchangeCosts, RankPolicy, RunTimeChoices, ScanFigures,
+        distribute, heavy_key_columns, with_common_values,
     },
     column, int, join_on, named, plans, scan, typed,
 };
@@ -42,21 +42,30 @@ fn build() -> Arc<Relation> {
 
 /// On four ranks, with a count of all rows above.
 fn lines(joined: &Arc<Relation>, choices: RunTimeChoices) -> String {
+    distributed(&counted(joined), choices)
+}
+
+/// A count of all rows.
+fn counted(joined: &Arc<Relation>) -> Arc<Relation> {
     let count = super::call(90, Aggregate::Count, None, DataType::Int64);
     let phase = AggregatePhase::Whole;
     let above =
         Operator::Aggregate { input: joined.clone(), groups: Vec::new(), aggregates: vec![count], phase };
-    distributed(&Relation::new(above, 1.0), choices)
+    Relation::new(above, 1.0)
 }
 
 fn distributed(root: &Arc<Relation>, choices: RunTimeChoices) -> String {
+    plans::text(&on_four_ranks(root, choices))
+}
+
+fn on_four_ranks(root: &Arc<Relation>, choices: RunTimeChoices) -> Distributed {
     let costs = ExchangeCosts { ranks: 4, ..ExchangeCosts::default() };
     let plan = Plan { root: root.clone(), outputs: root.columns().into_iter().map(|(id, _)| id).collect() };
     let scans = vec![LARGE; root.scans().len()];
     let two_level = TwoLevelExchange::Auto;
     let request =
         DistributeRequest { costs: &costs, scans: &scans, policy: RankPolicy::All, choices, two_level };
-    plans::text(&distribute(&plan, request).unwrap())
+    distribute(&plan, request).unwrap()
 }
 
 /// What EXPLAIN says of the heavy keys of an inner join of these sides.
@@ -233,4 +242,43 @@ fn sides_that_do_not_agree_which_keys_are_heavy_do_not_meet() {
     assert!(of(JoinKind::Left, (&[1], &[Value::Int(8)]), (&[11], &[seven])).is_err());
     assert!(of(JoinKind::Left, (&[1, 2], &both), (&[11, 12], &both)).is_err());
     assert!(of(JoinKind::Full, (&[1], &both), (&[11], &both[..1])).is_err());
+}
+
+#[test]
+fn columns_of_which_nothing_is_known_are_told_where_it_would_be_worth_knowing() {
+    let unknown = |probe: &Arc<Relation>, build: &Arc<Relation>, choices| {
+        let root = join_on(JoinKind::Left, [probe, build], &[(1, 11)], 6e8);
+        let told = on_four_ranks(&counted(&root), choices).unknown_keys;
+        told.into_iter().map(|ColumnId(id)| id).collect::<Vec<_>>()
+    };
+    let known = |relation: &Arc<Relation>| common(relation, &[(Value::Int(SECRET), 0.5)]);
+    let (plain, none) = (probe(&[]), Vec::<u32>::new());
+    assert_eq!(unknown(&plain, &build(), ALL), [1, 11]);
+    assert_eq!(unknown(&known(&plain), &build(), ALL), [11]);
+    assert_eq!(unknown(&known(&plain), &known(&build()), ALL), none);
+    assert_eq!(unknown(&plain, &build(), RunTimeChoices { heavy_keys: false, ..ALL }), none);
+    // Nothing that few rows have is heavy, and no floating-point number.
+    assert_eq!(unknown(&scan("t", 1, 1e5), &build(), ALL), none);
+    let float = |table, id| super::scan_typed(table, &[(id, "c0", DataType::Float64)], 6e8);
+    let keys = vec![JoinKey { left: typed(1, DataType::Float64), right: typed(11, DataType::Float64) }];
+    let (left, right) = (float("t", 1), float("u", 11));
+    let (kind, residual, build) = (JoinKind::Inner, None, JoinSide::Right);
+    let joined = Operator::Join { kind, left, right, keys, residual, build };
+    assert!(on_four_ranks(&counted(&Relation::new(joined, 6e8)), ALL).unknown_keys.is_empty());
+}
+
+#[test]
+fn values_that_somebody_has_counted_are_the_scan_s() {
+    let root = join_on(JoinKind::Left, [&probe(&[]), &build()], &[(1, 11)], 6e8);
+    let mut asked = Vec::new();
+    let told = with_common_values(&root, &[ColumnId(1), ColumnId(2)].into(), &mut |_, column| {
+        asked.push(column.id);
+        vec![CommonValue {
+            value: Value::Int(SECRET),
+            share: if column.id == ColumnId(1) { 0.5 } else { 0.0 },
+        }]
+    });
+    assert_eq!(asked, [ColumnId(1), ColumnId(2)]);
+    assert!(lines(&told, ALL).contains("heavy keys split: 1"));
+    assert_eq!(on_four_ranks(&counted(&told), ALL).unknown_keys, [ColumnId(11)].into());
 }

@@ -203,3 +203,26 @@ fn the_frequent_keys_of_a_right_side_are_split_where_the_left_one_is_hashed() {
     assert!(heavy_rows(&probe) >= count_of(&skewed, HEAVY) && skew(&probe) < 1.2, "{probe:?}");
     assert_eq!(sorted(answer.rows), expected);
 }
+
+#[test]
+fn keys_of_which_statistics_say_nothing_are_counted_in_the_files() {
+    let [left, right] = tables();
+    let make = || join_of(JoinKind::Left, [&left, &right], ((int64(0), int64(10)), (0, &[])));
+    let expected = sorted(Fixture::new(PLENTY_BYTES).run(make()).unwrap().rows);
+    for (rank_count, memory_bytes, seed) in RANKS {
+        let answer = run(RankShape { memory_bytes, seed, ..RankShape::new(rank_count) }, make(), true);
+        let [probe, build] = shuffles(&answer);
+        let heavy = heavy_rows(&probe);
+        assert!((count_of(&left, HEAVY)..7000).contains(&heavy), "ranks {rank_count}: {probe:?}");
+        assert!(heavy_rows(&build) >= count_of(&right, HEAVY), "ranks {rank_count}: {build:?}");
+        assert!(skew(&probe) < 1.2, "ranks {rank_count}: {probe:?}");
+        assert_eq!(sorted(answer.rows), expected, "ranks {rank_count}");
+    }
+    // Of the texts NULL alone is frequent.
+    let plan = join_of(JoinKind::Left, [&left, &right], ((text(1), text(11)), (1, &[])));
+    let [probe, build] = shuffles(&run(RankShape::new(4), plan, true));
+    let null_count = left.rows.iter().filter(|row| row.text.is_none()).count() as u64;
+    assert_eq!((heavy_rows(&probe), heavy_rows(&build)), (null_count, 0));
+    let answer = run(RankShape::new(4), make(), false);
+    assert_eq!(counter(&answer, "rows_heavy"), 0);
+}
