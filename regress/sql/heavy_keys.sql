@@ -38,10 +38,11 @@ BEGIN
 END $$;
 -- All seven ways to ship: each has more rows than a quarter of a rank's even share, as rows of some row groups tell.
 SELECT exchanges('SELECT * FROM joined');
--- Statistics are preferred, whatever they tell.
-ALTER TABLE lineitem ALTER l_shipmode SET STATISTICS 3;
+-- Statistics are preferred, whatever they tell: here, that four of the values are rare.
 ANALYZE lineitem;
 ANALYZE orders;
+UPDATE pg_statistic SET stanumbers1 = ARRAY[0.14, 0.14, 0.14, 0.01, 0.01, 0.01, 0.01]
+WHERE starelid = 'lineitem'::regclass AND staattnum = (SELECT attnum FROM pg_attribute WHERE attrelid = 'lineitem'::regclass AND attname = 'l_shipmode');
 SELECT exchanges('SELECT * FROM joined');
 SET pystachio.gpu_exchange_heavy_keys = off;
 SELECT exchanges('SELECT * FROM joined');
