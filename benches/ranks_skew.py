@@ -15,7 +15,7 @@ from ranks_techniques import statements
 
 SERVER = "gpu"
 SCHEMA = "not_analyzed"
-_QUERY = "SELECT count(*), count(l_partkey), sum(o_totalprice), min(l_comment) FROM orders LEFT JOIN lineitem ON o_shippriority = l_partkey"
+_QUERY = "SELECT count(*), count(l_partkey), sum(o_totalprice), max(o_orderdate) FROM orders LEFT JOIN lineitem ON o_shippriority = l_partkey"
 _NOT_SPLIT = {"pystachio.gpu_exchange_heavy_keys": "off"}
 
 
