@@ -194,7 +194,7 @@ def _skew(document):
     skew = document.get("skew", {})
     if not skew:
         return []
-    lines = ["## A key that all rows of a side have", "", "| orders LEFT JOIN lineitem | first s | best s | MB sent | answer |", "|---|---:|---:|---:|---|"]
+    lines = ["## Keys that many rows have", "", "| lineitem LEFT JOIN orders by seven values | first s | best s | MB sent | answer |", "|---|---:|---:|---:|---|"]
     lines += [f"| {name} | {number(found['first_s'], 3)} | {number(found['seconds'], 3)} | {number(found['sent_bytes'] / 1e6, 1)} | "
               f"{'same' if found['is_same'] else 'differs'} |" for name, found in skew.items()]
     return [*lines, ""]
