@@ -133,7 +133,7 @@ mod tests {
 
     /// The kernel's function.
     fn partition(hash: u64, count: usize) -> usize {
-        ((hash >> 32) * count as u64 >> 32) as usize
+        (((hash >> 32) * count as u64) >> 32) as usize
     }
 
     fn numbers(layout: RankLayout, rank: u16, reach: ExchangeReach) -> Vec<usize> {

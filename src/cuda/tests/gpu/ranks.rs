@@ -170,11 +170,11 @@ fn links_through(
     let path = |rank: Rank| folder.join(format!("links-{generation}-{rank}"));
     let mut sockets: Vec<[Option<LinkSocket>; 2]> = (0..rank_count).map(|_| [None, None]).collect();
     let listener = UnixListener::bind(path(rank))?;
-    for place in 0..rank.place() {
-        for purpose in 0..2 {
+    for (place, of_rank) in sockets.iter_mut().enumerate().take(rank.place()) {
+        for (purpose, link) in of_rank.iter_mut().enumerate() {
             let mut socket = connect_soon(&path(Rank(place as u16)))?;
             socket.write_all(&[rank.place() as u8, purpose as u8])?;
-            sockets[place][purpose] = Some(LinkSocket::unix(socket.into())?);
+            *link = Some(LinkSocket::unix(socket.into())?);
         }
     }
     for _ in 0..2 * (rank_count - rank.place() - 1) {

@@ -251,9 +251,8 @@ impl Exchanges {
         let mut seen = seen.clone();
         let begun = loop {
             self.stop.check()?;
-            match wait_at_most(pin!(seen.wait_for(Option::is_some)), STOP_INTERVAL) {
-                Some(begun) => break begun.map(|seen| seen.clone().unwrap_or_default()),
-                None => {}
+            if let Some(begun) = wait_at_most(pin!(seen.wait_for(Option::is_some)), STOP_INTERVAL) {
+                break begun.map(|seen| seen.clone().unwrap_or_default());
             }
         };
         begun

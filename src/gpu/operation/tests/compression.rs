@@ -37,12 +37,11 @@ fn plain_block(block: &[u8]) -> Vec<u8> {
     let (mut at, mut text) = (0, Vec::new());
     let length = |at: &mut usize, token: usize| {
         let mut length = token;
-        while token == 15 {
+        let mut is_going_on = token == 15;
+        while is_going_on {
             *at += 1;
             length += usize::from(block[*at - 1]);
-            if block[*at - 1] != 255 {
-                break;
-            }
+            is_going_on = block[*at - 1] == 255;
         }
         length
     };

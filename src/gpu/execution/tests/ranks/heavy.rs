@@ -10,6 +10,9 @@ const MANY_ROWS: f64 = 1e8;
 /// What statistics say of the first table's keys.
 static COMMON_KEYS: [(Value, f64); 2] = [(Value::Int(HEAVY), 0.6), (Value::Null, 0.12)];
 
+/// Values with their shares.
+type Common<'a> = &'a [(Value, f64)];
+
 /// Says of a scan's column which values are common.
 pub(super) fn tell_common(relation: &mut Arc<Relation>, column: u32, values: &[(Value, f64)]) {
     if let Operator::Scan { columns, .. } = &mut Arc::make_mut(relation).operator {
@@ -34,7 +37,7 @@ fn tables() -> [Table; 2] {
 fn join_of(
     kind: JoinKind,
     [left, right]: [&Table; 2],
-    (keys, common): ((Expression, Expression), (u32, &[(Value, f64)])),
+    (keys, common): ((Expression, Expression), (u32, Common<'_>)),
 ) -> Plan {
     let mut probe = expecting(left.scan(0), MANY_ROWS);
     tell_common(&mut probe, common.0, common.1);
