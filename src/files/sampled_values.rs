@@ -86,8 +86,8 @@ impl SampledValues {
     }
 }
 
-/// The values that many rows of a column have, the most frequent first, NULL among them. Blocks, where they are not known of these files: some
-/// milliseconds.
+/// The values that many rows of a column have, the most frequent first, NULL among them. Blocks, where they are not known of these files: for
+/// some milliseconds, or some tens of them.
 ///
 /// # Errors
 ///
