@@ -1,8 +1,8 @@
-//! Memory of the engine's for files: footers that are read, and column chunks that are written.
+//! Memory of the engine's for files: footers and pages that are read, and column chunks that are written.
 //!
 //! Deliberately absent: who else wants it, and who gives way. Whoever lends it knows.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// Where memory comes from. Any thread may ask.
 pub trait FileMemory: fmt::Debug + Send + Sync {
@@ -30,6 +30,43 @@ impl FileMemory for UnlimitedMemory {
     }
 
     fn give_back(&self, _bytes: u64) {}
+}
+
+/// Memory that somebody has of it, until it is dropped.
+#[derive(Debug)]
+pub(super) struct MemoryShare {
+    memory: Arc<dyn FileMemory>,
+    bytes: u64,
+}
+
+impl MemoryShare {
+    pub(super) fn new(memory: Arc<dyn FileMemory>) -> Self {
+        Self { memory, bytes: 0 }
+    }
+
+    /// Takes so many bytes more, or none if there are too few.
+    pub(super) fn try_grow(&mut self, bytes: u64) -> bool {
+        let is_taken = self.memory.try_take(bytes);
+        self.bytes += if is_taken { bytes } else { 0 };
+        is_taken
+    }
+
+    /// Gives back what is more than so many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: u64) {
+        let excess = self.bytes.saturating_sub(bytes);
+        self.memory.give_back(excess);
+        self.bytes -= excess;
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for MemoryShare {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
 }
 
 #[cfg(test)]

@@ -40,11 +40,11 @@ use crate::{
     describe::DescriptionCache,
     error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
-    file_memory::{FileMemory, UnlimitedMemory},
+    file_memory::{FileMemory, MemoryShare, UnlimitedMemory},
     file_set::{FoundFile, expand},
     file_type::{FileType, file_type},
     footer_check::{check_decoded, check_encoded},
-    footer_memory::{FooterShare, decoded_bytes, footer_refused},
+    footer_memory::{decoded_bytes, footer_refused},
     leafless::{with_leafless, without_leafless},
     page_index::PageIndexes,
     sampled_values::SampledValues,
@@ -92,7 +92,7 @@ pub struct FileFooter {
     exact_bounds: ExactBounds,
     pub(super) page_indexes: PageIndexes,
     /// What it takes.
-    share: FooterShare,
+    share: MemoryShare,
 }
 
 /// A footer as it was read.
@@ -102,7 +102,7 @@ struct ReadFooter {
     for_reader: Arc<ParquetMetaData>,
     exact_bounds: ExactBounds,
     digest: u64,
-    share: FooterShare,
+    share: MemoryShare,
 }
 
 /// A file that a query reads.
@@ -135,7 +135,7 @@ struct KeptFooter {
 #[derive(Debug)]
 pub struct FileCatalog {
     footers: Mutex<KeptFooters>,
-    memory: Arc<dyn FileMemory>,
+    pub(super) memory: Arc<dyn FileMemory>,
     /// What is kept takes no more.
     kept_bytes_max: u64,
     /// How many ranks have files of their own, where tables say that ranks do.
@@ -257,7 +257,7 @@ impl FileCatalog {
     fn read_footer(&self, path: &Path, handle: &File, file_bytes: u64) -> Result<ReadFooter> {
         let place = footer_place(path, handle, file_bytes)?;
         let footer_bytes = place.end - place.start;
-        let mut share = FooterShare::new(self.memory.clone());
+        let mut share = MemoryShare::new(self.memory.clone());
         let mut take = |bytes: u64| {
             while !share.try_grow(bytes) {
                 if !self.give_back(bytes) {

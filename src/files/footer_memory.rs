@@ -5,15 +5,12 @@
 //!
 //! Deliberately absent: which footers are kept (`files.rs`).
 
-use std::{mem::size_of, path::Path, sync::Arc};
+use std::{mem::size_of, path::Path};
 
 use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use pystachio_plan::{Error, ErrorKind};
 
-use crate::{
-    FileMemory,
-    compact_protocol::{CompactWalk, Kind},
-};
+use crate::compact_protocol::{CompactWalk, Kind};
 
 /// Beside its own structure: text, bounds and lists of a column chunk, each an allocation.
 const CHUNK_ALLOCATIONS_BYTES: u64 = 192;
@@ -22,43 +19,6 @@ const COLUMN_BYTES: u64 = 768;
 const SCHEMA_FIELD: i64 = 2;
 const ROW_GROUPS_FIELD: i64 = 4;
 const CHUNKS_FIELD: i64 = 1;
-
-/// Memory of one footer, until it is dropped.
-#[derive(Debug)]
-pub(super) struct FooterShare {
-    memory: Arc<dyn FileMemory>,
-    bytes: u64,
-}
-
-impl FooterShare {
-    pub(super) fn new(memory: Arc<dyn FileMemory>) -> Self {
-        Self { memory, bytes: 0 }
-    }
-
-    /// Takes so many bytes more, or none if there are too few.
-    pub(super) fn try_grow(&mut self, bytes: u64) -> bool {
-        let is_taken = self.memory.try_take(bytes);
-        self.bytes += if is_taken { bytes } else { 0 };
-        is_taken
-    }
-
-    /// Gives back what is more than so many bytes.
-    pub(super) fn shrink_to(&mut self, bytes: u64) {
-        let excess = self.bytes.saturating_sub(bytes);
-        self.memory.give_back(excess);
-        self.bytes -= excess;
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-}
-
-impl Drop for FooterShare {
-    fn drop(&mut self) {
-        self.memory.give_back(self.bytes);
-    }
-}
 
 /// The error of a footer that is refused memory.
 pub(super) fn footer_refused(path: &Path, footer_bytes: u64, needed_bytes: u64) -> Error {

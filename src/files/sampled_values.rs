@@ -8,7 +8,7 @@
 //! In a table that is in order, a row group has few values and each of them often: the row group that has most of a value's rows says nothing of
 //! others, and does not count for it. So nothing is said of a table of one row group, whose rows no two ranks share.
 //!
-//! Invariants: what is looked at is decoded within bounds, whatever it is. What is wrong with a file whoever scans it reports: here it is a row
+//! Invariants: what is looked at is decoded within bounds, whatever it is, and in memory that is taken for it first. What is wrong with a file whoever scans it reports: here it is a row
 //! group that says nothing. The same files give the same values.
 //!
 //! Deliberately absent: what is done with the values (`pystachio_plan`'s `distribute`); conditions of a query.
@@ -21,8 +21,8 @@ use std::{
     collections::HashMap,
     os::unix::fs::FileExt,
     sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -32,8 +32,9 @@ use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::{CommonValue, FileSet, Result, ScanColumn, Value};
 
 use crate::{
-    ChunkStatistics, ColumnVariant, FileCatalog, PageHeader, PageKind, TableFile, chunk_range,
+    ChunkStatistics, ColumnVariant, FileCatalog, FileMemory, PageHeader, PageKind, TableFile, chunk_range,
     describe::opened_identity,
+    file_memory::MemoryShare,
     file_type::file_type,
     scan_size::leaves_of,
     writing::layout::{ColumnRows, FileBytes, ParquetSource, for_physical_type},
@@ -51,6 +52,8 @@ const SHARE_IN_ROW_GROUP_MIN: f64 = SHARE_MIN / 2.0;
 const VALUES_MAX: usize = 16;
 /// Longer texts are not counted: they would travel with every plan.
 const VALUE_BYTES_MAX: usize = 256;
+/// What counting a row takes at most, its value's text not counted.
+const ROW_BYTES: u64 = 128;
 /// A header that takes more is not looked at: writers cut the bounds in it.
 const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Nor is a page.
@@ -106,8 +109,12 @@ pub fn sampled_values(
     if let Some(known) = catalog.sampled.get(&sampled) {
         return Ok(known);
     }
-    let values = frequent_values(count_all(&row_groups(&files), column));
-    catalog.sampled.insert(sampled, &values);
+    let counting = Counting { column, memory: &catalog.memory, is_refused: AtomicBool::new(false) };
+    let values = frequent_values(counting.count_all(&row_groups(&files)));
+    // With more memory more would be known.
+    if !counting.is_refused.into_inner() {
+        catalog.sampled.insert(sampled, &values);
+    }
     Ok(values)
 }
 
@@ -130,62 +137,84 @@ struct Counts {
     values: Vec<(Value, usize)>,
 }
 
-/// The counts of all row groups that can be looked into, in their order.
-fn count_all(row_groups: &[(&TableFile, usize)], column: &ScanColumn) -> Vec<Counts> {
-    let next = AtomicUsize::new(0);
-    let counted = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some((file, row_group)) = row_groups.get(place) else { break };
-            if let Some(counts) = count(file, *row_group, column) {
-                lock_whole(&counted).push((place, counts));
+/// What is counted, and what with.
+struct Counting<'a> {
+    column: &'a ScanColumn,
+    memory: &'a Arc<dyn FileMemory>,
+    /// Whether there was too little memory.
+    is_refused: AtomicBool,
+}
+
+/// What of a column chunk may be counted.
+struct Countable {
+    row_count: usize,
+    /// What that takes.
+    bytes: u64,
+}
+
+impl Counting<'_> {
+    /// The counts of all row groups that can be looked into, in their order.
+    fn count_all(&self, row_groups: &[(&TableFile, usize)]) -> Vec<Counts> {
+        let next = AtomicUsize::new(0);
+        let counted = Mutex::new(Vec::new());
+        let work = || {
+            loop {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some((file, row_group)) = row_groups.get(place) else { break };
+                if let Some(counts) = self.count(file, *row_group) {
+                    lock_whole(&counted).push((place, counts));
+                }
             }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-    thread::scope(|scope| {
-        // This thread works too, and alone where there can be no others.
-        for _ in 1..threads.min(row_groups.len()) {
-            let _ = thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    let mut counted = whole(counted.into_inner());
-    counted.sort_by_key(|(place, _)| *place);
-    counted.into_iter().map(|(_, counts)| counts).collect()
-}
-
-fn count(file: &TableFile, row_group: usize, column: &ScanColumn) -> Option<Counts> {
-    let footer = &file.footer;
-    let leaf = leaves_of(footer, column)?.next()?;
-    let schema = footer.metadata().file_metadata().schema_descr();
-    let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
-    let file_type = file_type(field);
-    file_type.storage?;
-    let of_file = file_type.data_type.as_ref()?;
-    if *of_file != column.data_type && !(of_file.is_integer() && column.data_type.is_integer()) {
-        return None;
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        thread::scope(|scope| {
+            // This thread works too, and alone where there can be no others.
+            for _ in 1..threads.min(row_groups.len()) {
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+        let mut counted = whole(counted.into_inner());
+        counted.sort_by_key(|(place, _)| *place);
+        counted.into_iter().map(|(_, counts)| counts).collect()
     }
-    let handle = file.handle().ok()?;
-    let source = ParquetSource {
-        bytes: FileBytes { handle, file_bytes: footer.identity.file_bytes }.into(),
-        metadata: footer.metadata().clone(),
-        path: footer.path.clone(),
-    };
-    let metadata = footer.metadata().row_group(row_group);
-    let part = footer.statistics_of(metadata, leaf, &file_type)?;
-    let row_count = countable_rows(&source.bytes, &part)?;
-    let physical = metadata.column(leaf).column_type();
-    for_physical_type!(physical, T => count_values::<T>(&source, (row_group, leaf), (&part, row_count)))
-        .map(|counts| if column.trim_blanks { counts.trimmed() } else { counts })
+
+    fn count(&self, file: &TableFile, row_group: usize) -> Option<Counts> {
+        let (footer, column) = (&file.footer, self.column);
+        let leaf = leaves_of(footer, column)?.next()?;
+        let schema = footer.metadata().file_metadata().schema_descr();
+        let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
+        let file_type = file_type(field);
+        file_type.storage?;
+        let of_file = file_type.data_type.as_ref()?;
+        if *of_file != column.data_type && !(of_file.is_integer() && column.data_type.is_integer()) {
+            return None;
+        }
+        let handle = file.handle().ok()?;
+        let source = ParquetSource {
+            bytes: FileBytes { handle, file_bytes: footer.identity.file_bytes }.into(),
+            metadata: footer.metadata().clone(),
+            path: footer.path.clone(),
+        };
+        let metadata = footer.metadata().row_group(row_group);
+        let part = footer.statistics_of(metadata, leaf, &file_type)?;
+        let Countable { row_count, bytes } = countable(&source.bytes, &part)?;
+        let mut share = MemoryShare::new(self.memory.clone());
+        if !share.try_grow(bytes) {
+            self.is_refused.store(true, Ordering::Relaxed);
+            return None;
+        }
+        let physical = metadata.column(leaf).column_type();
+        for_physical_type!(physical, T => count_values::<T>(&source, (row_group, leaf), (&part, row_count)))
+            .map(|counts| if column.trim_blanks { counts.trimmed() } else { counts })
+    }
 }
 
-/// How many rows of a column chunk may be counted: some of its first page with values, if that is a page to decode.
-fn countable_rows(bytes: &FileBytes, part: &ChunkStatistics<'_>) -> Option<usize> {
+/// What may be counted of a column chunk: some rows of its first page with values, if that is a page to decode.
+fn countable(bytes: &FileBytes, part: &ChunkStatistics<'_>) -> Option<Countable> {
     let (mut start, chunk_bytes) = chunk_range(part.chunk)?;
     let end = start.checked_add(chunk_bytes)?.min(bytes.file_bytes);
-    let mut header_bytes = [0; HEADER_BYTES_MAX];
+    let (mut header_bytes, mut page_bytes) = ([0; HEADER_BYTES_MAX], 0);
     // A dictionary may come before.
     for _ in 0..2 {
         let length = end.checked_sub(start)?.min(HEADER_BYTES_MAX as u64) as usize;
@@ -197,9 +226,11 @@ fn countable_rows(bytes: &FileBytes, part: &ChunkStatistics<'_>) -> Option<usize
         if start > end || header.compressed_bytes.max(header.whole_bytes()) > PAGE_BYTES_MAX {
             return None;
         }
-        match header.kind {
-            PageKind::Dictionary { .. } => {}
-            _ => return Some(usize::try_from(header.value_count()?).ok()?.min(ROWS_MAX)),
+        // As it is in the file, decompressed, and decoded.
+        page_bytes += u64::from(header.compressed_bytes) + 2 * u64::from(header.whole_bytes());
+        if !matches!(header.kind, PageKind::Dictionary { .. }) {
+            let row_count = usize::try_from(header.value_count()?).ok()?.min(ROWS_MAX);
+            return Some(Countable { row_count, bytes: page_bytes + row_count as u64 * ROW_BYTES });
         }
     }
     None

@@ -11,6 +11,7 @@ use parquet::{
 use pystachio_plan::{ColumnId, DataType};
 
 use super::*;
+use crate::file_memory::tests::CountedMemory;
 
 const ROW_GROUP_ROWS: usize = 1000;
 const ROW_COUNT: usize = 12 * ROW_GROUP_ROWS;
@@ -156,6 +157,21 @@ fn values_are_kept_until_the_files_are_others() {
     assert_shares(&later, &[(Value::Int(HEAVY + 1), 0.3), (Value::Null, 0.1)]);
     fs::remove_file(&place.path).unwrap();
     assert!(sampled_values(&catalog, &place.files(), &numbers_column).is_err());
+}
+
+#[test]
+fn what_there_is_no_memory_for_is_not_counted_yet() {
+    let (place, column) = (Place::new(numbers(keys())), column(DataType::Int64));
+    let memory = Arc::new(CountedMemory::new(8 << 20));
+    let catalog = FileCatalog::new(memory.clone(), u64::MAX);
+    catalog.open_all(&place.files()).unwrap();
+    let left = memory.left();
+    memory.set_left(1 << 10);
+    assert!(place.values_with(&catalog, &column).is_empty());
+    assert_eq!(memory.left(), 1 << 10);
+    memory.set_left(left);
+    assert_shares(&place.values_with(&catalog, &column), &[(Value::Int(HEAVY), 0.3), (Value::Null, 0.1)]);
+    assert_eq!(memory.left(), left);
 }
 
 #[test]
