@@ -27,16 +27,34 @@ stage_of() {
     PG_CONFIG=$config "$project_root/scripts/build.sh"
 }
 
+# Copies a binary to where nothing is left of the folder that it was built in: optimising over all crates names the symbols that it makes
+# global by a digest of paths (*.llvm.*), which no debugger needs, and the build id is of all bytes. without_folder SOURCE TARGET.
+without_folder() {
+    local source=$1 target=$2 note=$2.note
+    objcopy --wildcard --strip-symbol='*.llvm.*' "$source" "$target"
+    # Sizes of name and id, the kind, the name; the id is of the bytes without it.
+    { printf '\4\0\0\0\24\0\0\0\3\0\0\0GNU\0'; head -c 20 /dev/zero; } > "$note"
+    objcopy --update-section ".note.gnu.build-id=$note" "$target"
+    { head -c 16 "$note"; sha1sum "$target" | cut -c1-40 | sed 's/../\\x&/g' | xargs -0 printf '%b' | head -c 20; } > "$note.new"
+    objcopy --update-section ".note.gnu.build-id=$note.new" "$target"
+    rm "$note" "$note.new"
+}
+
 # Copies a binary without its debug information, and that apart: split_debug SOURCE TARGET DEBUG_FOLDER.
 split_debug() {
-    local source=$1 target=$2 folder=$3 id name
+    local source target=$2 folder=$3 id name
+    LC_ALL=C readelf -n "$1" | grep -q 'Build ID: [0-9a-f]\{40\}$' ||
+        die "$1 has no build id of 20 bytes, by which debuggers find what is stripped: link with --build-id"
+    source=$2.neutral
+    mkdir -p "$(dirname "$target")"
+    without_folder "$1" "$source"
     id=$(LC_ALL=C readelf -n "$source" | sed -n 's/^ *Build ID: //p')
-    [[ -n $id ]] || die "$source has no build id, by which debuggers find what is stripped: link with --build-id"
     name=$folder/.build-id/${id:0:2}/${id:2}.debug
-    mkdir -p "$(dirname "$target")" "$(dirname "$name")"
+    mkdir -p "$(dirname "$name")"
     objcopy --only-keep-debug --compress-debug-sections=zlib "$source" "$name"
     strip --strip-unneeded --remove-section=.comment -o "$target" "$source"
     chmod 0644 "$name"
+    rm "$source"
 }
 
 # Fails where a binary names a folder of the machine that built it; what `release` builds does.
