@@ -224,7 +224,7 @@ def run_hot(bench):
     there, and how many configurations did not start."""
     storage.fill_page_cache(bench.files, bench.threads)
     wrong, queries = 0, bench.queries()
-    for configuration in CONFIGURATIONS:
+    for configuration in bench.options.configurations:
         if not bench.has_time():
             break
         begin = time.monotonic()
@@ -325,6 +325,7 @@ def arguments():
     parser = gpu.step_parser("SQL on one rank and on all GPUs of a host.", STEPS)
     parser.set_defaults(scale="100", runs=4, query_limit=30)
     parser.add_argument("--ranks", type=int, required=True, help="GPUs, or emulated devices")
+    parser.add_argument("--configurations", default=CONFIGURATIONS, nargs="+", choices=CONFIGURATIONS, help="of the step hot")
     parser.add_argument("--timeline-query", type=int, default=3, help="the query whose storage and network are drawn")
     parser.add_argument("--timeline-cold", action="store_true", help="with nothing of the files in the page cache")
     parser.add_argument("--links", default="p2p", help="what the server's environment makes ranks move rows over, for the report")

@@ -15,6 +15,7 @@
 #   RAW=file               what the example shuffle measured of raw transfers, to compare with (scripts/bench-shuffle.sh makes it); by default
 #                          what an earlier run was told
 #   TIMELINE_QUERY=3       whose storage and network are drawn   TIMELINE_COLD=1   with nothing of the files in the page cache
+#   CONFIGURATIONS="one all fastest"   of the step hot, in this order
 #   ENGINE_CHOICE=gpu      pystachio.engine_choice
 #   SETTINGS=…             what measured sessions set: "pystachio.gpu_concurrent_builds = off"
 #   SERVER_OPTIONS=…       further options of the server: memory '40GB'
@@ -34,6 +35,7 @@ reports=${OUT:-$project_root/benches/results}
 logs=${OUT:-$project_root/target/bench-ranks}/logs
 read -ra steps <<< "${STEPS:-generate hot kill timeline warm cold}"
 read -ra kinds <<< "${LINKS:-p2p}"
+read -ra configurations <<< "${CONFIGURATIONS:-one all fastest}"
 limit=${LIMIT_S:-480}
 if [[ $device == emulated ]]; then
     ranks=${RANKS:-2} scale=${SF:-0.01} join_rows=${JOIN_ROWS:-0.002} columns=${COLUMNS:-1,3}
@@ -65,7 +67,7 @@ run_step() {
         return
     fi
     arguments=(--ranks "$ranks" --device "$device" --scale "$scale" --queries "${QUERIES:-}" --runs "${RUNS:-4}" --links "$links"
-        --timeline-query "${TIMELINE_QUERY:-3}" --columns "$columns" --join-rows "$join_rows" --raw "${RAW:-}"
+        --configurations "${configurations[@]}" --timeline-query "${TIMELINE_QUERY:-3}" --columns "$columns" --join-rows "$join_rows" --raw "${RAW:-}"
         --engine-choice "${ENGINE_CHOICE:-gpu}" --settings "${SETTINGS:-}" --server-options "${server_options:+, $server_options}"
         --limit "$left" --query-limit "${QUERY_LIMIT_S:-30}" --build "$build" --built "$built" --out "$reports" --logs "$logs")
     if [[ -n ${generate+set} ]]; then arguments+=(--generate "$generate"); fi
