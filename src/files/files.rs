@@ -37,7 +37,7 @@ use pystachio_plan::{Error, ErrorKind, FileSet, Result};
 
 use crate::{
     decoding_panics::{NOT_DECODABLE, decode_guarded},
-    describe::DescriptionCache,
+    describe::Descriptions,
     error::{corrupt_file, from_io, from_parquet},
     exact_bounds::ExactBounds,
     file_memory::{FileMemory, MemoryShare, UnlimitedMemory},
@@ -141,7 +141,7 @@ pub struct FileCatalog {
     /// How many ranks have files of their own, where tables say that ranks do.
     rank_count: u16,
     /// What footers together say about a table.
-    pub descriptions: DescriptionCache,
+    pub(super) descriptions: Descriptions,
     /// What some rows say of columns.
     pub(super) sampled: SampledValues,
 }
@@ -160,7 +160,7 @@ impl FileCatalog {
             memory,
             kept_bytes_max: FOOTER_BYTES_MAX.min(memory_bytes / FOOTER_MEMORY_PART),
             rank_count: 1,
-            descriptions: DescriptionCache::default(),
+            descriptions: Descriptions::default(),
             sampled: SampledValues::default(),
         }
     }
@@ -351,6 +351,14 @@ impl FileFooter {
             Some(&[start, end]) => start..end,
             _ => 0..0,
         }
+    }
+
+    /// The type of the column that a leaf is of, where one can be read.
+    pub(super) fn type_of_leaf(&self, leaf: usize) -> Option<FileType> {
+        let schema = self.metadata.file_metadata().schema_descr();
+        let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
+        let file_type = file_type(field);
+        file_type.storage.is_some().then_some(file_type)
     }
 
     /// The statistics of a column chunk. `file_type` is the leaf's.

@@ -9,7 +9,8 @@
 //! - `pruning.rs`: row groups ruled out by statistics; `page_index.rs`: pages ruled out by theirs
 //! - `page_header.rs`, `page_list.rs`: where the pages of a column chunk are; `page_check.rs`: what of them must be true before
 //!   somebody else decodes them
-//! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have
+//! - `scan_size.rs`: how much is left to read; `sampled_values.rs`: which values many rows of a column have; both that and descriptions are
+//!   kept (`bounded_map.rs`)
 //! - `describe`, `file_type.rs`: tables for the planner; `column_variant.rs`: what a declared column adds to the file's
 //! - `statistics.rs`: which statistics may be used, by what the file says of them (`exact_bounds.rs`) and who wrote it
 //!   (`writer.rs`)
@@ -22,6 +23,7 @@
 //!
 //! Deliberately absent: engines, devices, DataFusion, PostgreSQL, sockets; values, but for those that are written; remote files.
 
+mod bounded_map;
 mod column_variant;
 mod compact_protocol;
 pub mod decoding_panics;
@@ -53,7 +55,7 @@ mod writer;
 pub mod writing;
 
 pub use column_variant::ColumnVariant;
-pub use describe::{DescriptionCache, describe, identify};
+pub use describe::{describe, identify};
 pub use error::{corrupt_file, from_io, from_parquet};
 pub use file_memory::FileMemory;
 pub use file_type::{FileType, Storage, file_type};

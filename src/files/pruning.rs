@@ -13,7 +13,6 @@ use pystachio_plan::{ColumnId, DataType, Expression, Function, Literal, ScanColu
 
 use crate::{
     FileFooter,
-    file_type::file_type,
     statistics::{ChunkStatistics, ColumnSummary},
 };
 
@@ -73,10 +72,7 @@ pub(super) fn with_statistics<T>(
     leaf: usize,
     make: impl FnOnce(&ChunkStatistics<'_>) -> T,
 ) -> Option<T> {
-    let schema = footer.metadata().file_metadata().schema_descr();
-    let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
-    let file_type = file_type(field);
-    file_type.storage?;
+    let file_type = footer.type_of_leaf(leaf)?;
     if !same_values(file_type.data_type.as_ref()?, &column.data_type) || column.trim_blanks {
         return None;
     }

@@ -32,10 +32,11 @@ use pystachio_engine::locking::{lock_whole, whole};
 use pystachio_plan::{CommonValue, FileSet, Result, ScanColumn, Value};
 
 use crate::{
-    ChunkStatistics, ColumnVariant, FileCatalog, FileMemory, PageHeader, PageKind, TableFile, chunk_range,
+    ChunkStatistics, ColumnVariant, FileCatalog, FileMemory, PageHeader, PageKind, TableFile,
+    bounded_map::BoundedMap,
+    chunk_range,
     describe::opened_identity,
     file_memory::MemoryShare,
-    file_type::file_type,
     scan_size::leaves_of,
     writing::layout::{ColumnRows, FileBytes, ParquetSource, for_physical_type},
 };
@@ -65,29 +66,14 @@ const COLUMNS_MAX: usize = 1024;
 
 /// A column of certain files, as a scan reads it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct SampledColumn {
+pub(super) struct SampledColumn {
     identity: u64,
     name: String,
     variant: ColumnVariant,
 }
 
-/// Values of columns by the identity of their tables.
-#[derive(Debug, Default)]
-pub struct SampledValues(Mutex<HashMap<SampledColumn, Vec<CommonValue>>>);
-
-impl SampledValues {
-    fn get(&self, column: &SampledColumn) -> Option<Vec<CommonValue>> {
-        lock_whole(&self.0).get(column).cloned()
-    }
-
-    fn insert(&self, column: SampledColumn, values: &[CommonValue]) {
-        let mut columns = lock_whole(&self.0);
-        if columns.len() >= COLUMNS_MAX {
-            columns.clear();
-        }
-        columns.insert(column, values.to_vec());
-    }
-}
+/// Values of columns of certain files.
+pub(super) type SampledValues = BoundedMap<SampledColumn, Vec<CommonValue>, COLUMNS_MAX>;
 
 /// The values that many rows of a column have, the most frequent first, NULL among them. Blocks, where they are not known of these files: for
 /// some milliseconds, or some tens of them.
@@ -109,11 +95,11 @@ pub fn sampled_values(
     if let Some(known) = catalog.sampled.get(&sampled) {
         return Ok(known);
     }
-    let counting = Counting { column, memory: &catalog.memory, is_refused: AtomicBool::new(false) };
+    let counting = Counting { column, memory: &catalog.memory, was_hindered: AtomicBool::new(false) };
     let values = frequent_values(counting.count_all(&row_groups(&files)));
-    // With more memory more would be known.
-    if !counting.is_refused.into_inner() {
-        catalog.sampled.insert(sampled, &values);
+    // Another time more would be known.
+    if !counting.was_hindered.into_inner() {
+        catalog.sampled.insert(sampled, values.clone());
     }
     Ok(values)
 }
@@ -141,8 +127,8 @@ struct Counts {
 struct Counting<'a> {
     column: &'a ScanColumn,
     memory: &'a Arc<dyn FileMemory>,
-    /// Whether there was too little memory.
-    is_refused: AtomicBool,
+    /// Whether there was too little memory, or a file could not be opened.
+    was_hindered: AtomicBool,
 }
 
 /// What of a column chunk may be counted.
@@ -182,15 +168,12 @@ impl Counting<'_> {
     fn count(&self, file: &TableFile, row_group: usize) -> Option<Counts> {
         let (footer, column) = (&file.footer, self.column);
         let leaf = leaves_of(footer, column)?.next()?;
-        let schema = footer.metadata().file_metadata().schema_descr();
-        let field = schema.root_schema().get_fields().get(schema.get_column_root_idx(leaf))?;
-        let file_type = file_type(field);
-        file_type.storage?;
+        let file_type = footer.type_of_leaf(leaf)?;
         let of_file = file_type.data_type.as_ref()?;
         if *of_file != column.data_type && !(of_file.is_integer() && column.data_type.is_integer()) {
             return None;
         }
-        let handle = file.handle().ok()?;
+        let Ok(handle) = file.handle() else { return self.hindered() };
         let source = ParquetSource {
             bytes: FileBytes { handle, file_bytes: footer.identity.file_bytes }.into(),
             metadata: footer.metadata().clone(),
@@ -201,12 +184,17 @@ impl Counting<'_> {
         let Countable { row_count, bytes } = countable(&source.bytes, &part)?;
         let mut share = MemoryShare::new(self.memory.clone());
         if !share.try_grow(bytes) {
-            self.is_refused.store(true, Ordering::Relaxed);
-            return None;
+            return self.hindered();
         }
         let physical = metadata.column(leaf).column_type();
         for_physical_type!(physical, T => count_values::<T>(&source, (row_group, leaf), (&part, row_count)))
             .map(|counts| if column.trim_blanks { counts.trimmed() } else { counts })
+    }
+
+    /// No counts, and that not for good.
+    fn hindered(&self) -> Option<Counts> {
+        self.was_hindered.store(true, Ordering::Relaxed);
+        None
     }
 }
 

@@ -7,20 +7,19 @@
 mod tests;
 
 use std::{
-    collections::HashMap,
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::Path,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, OnceLock},
 };
 
 use parquet::{basic::Repetition, file::metadata::ParquetMetaData, schema::types::Type};
-use pystachio_engine::locking::lock_whole;
 use pystachio_plan::{
     ColumnDescription, Error, ErrorKind, FileDescription, FileSet, FilesState, Result, TableDescription,
 };
 
 use super::{
+    bounded_map::BoundedMap,
     file_type::{FileType, file_type},
     files::{FileCatalog, FileFooter, FileIdentity, TableFile},
     statistics::ColumnSummary,
@@ -30,22 +29,7 @@ use super::{
 const DESCRIPTIONS_MAX: usize = 1024;
 
 /// Descriptions by the identity of their tables.
-#[derive(Debug, Default)]
-pub struct DescriptionCache(Mutex<HashMap<u64, TableDescription>>);
-
-impl DescriptionCache {
-    fn get(&self, identity: u64) -> Option<TableDescription> {
-        lock_whole(&self.0).get(&identity).cloned()
-    }
-
-    fn insert(&self, description: TableDescription) {
-        let mut descriptions = lock_whole(&self.0);
-        if descriptions.len() >= DESCRIPTIONS_MAX {
-            descriptions.clear();
-        }
-        descriptions.insert(description.identity, description);
-    }
-}
+pub(super) type Descriptions = BoundedMap<u64, TableDescription, DESCRIPTIONS_MAX>;
 
 /// Describes a table from its files' footers. Blocks.
 ///
@@ -64,11 +48,11 @@ pub fn describe(catalog: &FileCatalog, files: &FileSet) -> Result<TableDescripti
 /// `SchemaMismatch` as of [`describe`].
 pub fn describe_opened(catalog: &FileCatalog, files: &[TableFile]) -> Result<TableDescription> {
     let identity = opened_identity(files);
-    if let Some(known) = catalog.descriptions.get(identity) {
+    if let Some(known) = catalog.descriptions.get(&identity) {
         return Ok(known);
     }
     let description = describe_files(files, identity)?;
-    catalog.descriptions.insert(description.clone());
+    catalog.descriptions.insert(identity, description.clone());
     Ok(description)
 }
 
