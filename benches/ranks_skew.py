@@ -1,12 +1,12 @@
 """Step skew of ranks.py: a join by a column of seven values, whose rows are split over the ranks and not.
 
     lineitem, by l_shipmode ─┐
-                             ├─ LEFT JOIN: no row of lineitem may be dropped, nothing matches, and orders is too large for a broadcast to three other ranks
+                             ├─ LEFT JOIN: no row of lineitem may be dropped, and nothing matches
     orders, by o_comment ────┘
 
-Without the split the ranks that own the values have all rows of lineitem, some of them more than others. Each way is measured over tables that were
-analyzed; the split one also over the same files as tables that were not, of which the engine counts some rows itself: its first run has that. On two
-ranks nothing is split: a broadcast of the smaller side moves no more.
+Without the split the ranks that own the values have all rows of lineitem, some of them more than others, or all rows of orders go to all ranks. Each way is
+measured over tables that were analyzed; the split one also over the same files as tables that were not, of which the engine counts some rows itself: its
+first run has that.
 """
 
 import gpu

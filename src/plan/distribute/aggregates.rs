@@ -15,7 +15,9 @@ use std::slice;
 
 use super::{
     alternatives::{Placed, keep_cheapest},
+    cost::Dealing,
     distribution::Distribution,
+    heavy::KeyedSide,
     placement::{Placement, Wanted},
     reason::ExchangeReason,
 };
@@ -151,8 +153,11 @@ impl Placement<'_> {
         let first = Grouping { groups: grouping.groups.clone(), aggregates: partial, rows };
         let below = self.above(first.operator(input, AggregatePhase::Partial), rows, &[input])?;
         let required = below.relation.columns().into_iter().map(|(id, _)| id).collect();
-        let below =
-            self.exchange(below, Wanted { kind, reason, owners: self.owners(grouping) }, &required)?;
+        let below = self.exchange(
+            below,
+            Wanted { kind, reason, dealing: Dealing::among(self.owners(grouping)) },
+            &required,
+        )?;
         let second = Grouping { groups: grouping.columns(), aggregates: last, rows: grouping.rows };
         self.above(second.operator(&below, AggregatePhase::Final), grouping.rows, &[&below])
     }
@@ -165,7 +170,13 @@ impl Placement<'_> {
         kind: ExchangeKind,
         reason: ExchangeReason,
     ) -> Result<Placed> {
-        let wanted = Wanted { kind, reason, owners: self.owners(grouping) };
+        let mut owners = self.owners(grouping);
+        if let ExchangeKind::Hash { keys } = &kind
+            && let [key] = keys.as_slice()
+        {
+            owners = owners.min(KeyedSide { key, input: &input.relation }.owners(self.costs.rank_count()));
+        }
+        let wanted = Wanted { kind, reason, dealing: Dealing::among(owners) };
         let below = self.exchange(input.clone(), wanted, &grouping.required())?;
         self.above(grouping.operator(&below, AggregatePhase::Whole), grouping.rows, &[&below])
     }

@@ -14,7 +14,9 @@
 //!
 //! Units: bytes and rows are of all ranks together unless a name says `local`; times are seconds.
 //!
-//! Deliberately absent: skew, spilling, overlap of exchanges with computing.
+//! Of a shuffle in which rows with heavy keys are not dealt ([`super::heavy`]) those of one side go nowhere, and those of the other are broadcast.
+//!
+//! Deliberately absent: skew of values that nothing is known of, spilling, overlap of exchanges with computing.
 
 use std::slice;
 
@@ -106,8 +108,24 @@ pub(super) struct Load {
     pub(super) row_bytes: f64,
     /// Ranks that have the rows.
     pub(super) senders: f64,
-    /// Among how many ranks a shuffle deals them, which few keys make fewer.
+    /// How a shuffle deals them.
+    pub(super) dealing: Dealing,
+}
+
+/// How a shuffle deals rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Dealing {
+    /// Among how many ranks, of which each gets as many as the one that gets most: few keys make them fewer.
     pub(super) owners: f64,
+    /// The share of the rows that it does not deal, as their keys are heavy.
+    pub(super) heavy_share: f64,
+}
+
+impl Dealing {
+    /// All rows among so many ranks.
+    pub(super) fn among(owners: f64) -> Self {
+        Self { owners, heavy_share: 0.0 }
+    }
 }
 
 /// What an exchange is expected to move.
@@ -192,30 +210,38 @@ impl ExchangeCosts {
 
     /// What an exchange of so many rows costs, in which every rank sends to all.
     pub(super) fn movement(&self, kind: &ExchangeKind, load: Load) -> Movement {
-        let Load { rows, row_bytes, senders, owners } = load;
+        let Load { rows, row_bytes, senders, dealing: Dealing { owners, heavy_share } } = load;
         let ranks = self.rank_count();
-        let whole = rows * row_bytes;
+        let (whole, heavy) = (rows * row_bytes * (1.0 - heavy_share), rows * row_bytes * heavy_share);
         let moved = whole * (ranks - 1.0) / ranks;
         let (senders, owners) = (senders.clamp(1.0, ranks), owners.clamp(1.0, ranks));
+        let broadcast = |whole: f64| {
+            let bytes = whole * (ranks - 1.0);
+            (bytes, (bytes / ranks).max(bytes / senders))
+        };
+        let busiest = senders.min(owners);
         // What moves, what the busiest rank sends or gets, and what one packs or unpacks.
-        let (bytes, busiest, handled) = match kind {
+        let (bytes, of_link, handled) = match kind {
             ExchangeKind::Own { .. } => return Movement { bytes: 0.0, seconds: rows * self.output_row_s },
             ExchangeKind::Gather | ExchangeKind::Merge { .. } => (moved, moved, whole),
             ExchangeKind::Broadcast => {
-                let bytes = whole * (ranks - 1.0);
-                (bytes, moved.max(bytes / senders), whole)
+                let (bytes, of_busiest) = broadcast(whole);
+                (bytes, of_busiest, whole)
             }
-            ExchangeKind::Hash { .. }
-            | ExchangeKind::HashOrBroadcast { .. }
-            | ExchangeKind::HashOrStay { .. } => {
-                let busiest = senders.min(owners);
+            ExchangeKind::Hash { .. } | ExchangeKind::HashOrStay { .. } => {
                 (moved, moved / busiest, whole / busiest)
             }
+            ExchangeKind::HashOrBroadcast { .. } => {
+                let (bytes, of_busiest) = broadcast(heavy);
+                (moved + bytes, moved / busiest + of_busiest, whole / busiest + heavy)
+            }
         };
+        // Rows with heavy keys are told from the others, and put together.
+        let told_s = rows * heavy_share / senders * self.output_row_s;
         let of_host = ranks / self.host_count();
-        let link = |partners: f64| LinkLoad { bytes: busiest * partners / (ranks - 1.0).max(1.0), partners };
+        let link = |partners: f64| LinkLoad { bytes: of_link * partners / (ranks - 1.0).max(1.0), partners };
         let load = RankLoad { near: link(of_host - 1.0), far: link(ranks - of_host), handled_bytes: handled };
-        Movement { bytes, seconds: self.exchange_seconds(load) }
+        Movement { bytes, seconds: self.exchange_seconds(load) + told_s }
     }
 
     /// How long an exchange takes whose busiest rank has so much to do.

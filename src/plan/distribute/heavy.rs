@@ -7,6 +7,9 @@
 //! NULL, heavy stays, and matches nothing     goes to the rank that owns it
 //! ```
 //!
+//! A join that may be so is one of the ways in which its sides meet, with what it costs: where a shuffle of all rows, with most of them on one rank,
+//! would take longer than a broadcast of the smaller side, this often takes the least.
+//!
 //! Which values are frequent ([`CommonValue`]) the database's statistics tell of columns of tables. Where they don't, whoever has the files may
 //! count rows of them before the query begins ([`unknown_columns`]). Of what filters and joins leave of such a column both are a guess.
 //!
@@ -22,10 +25,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use super::cost::{ExchangeCosts, row_bytes};
+use super::cost::{Dealing, ExchangeCosts, row_bytes};
 use crate::{
-    ColumnId, CommonValue, DataType, Expression, FileSet, Function, JoinKind, Operator, Relation, ScanColumn,
-    Value, exchange_key_type, is_exchange_key,
+    ColumnId, CommonValue, DataType, ExchangeId, ExchangeKind, Expression, FileSet, Function, JoinKind,
+    JoinSide, Operator, Relation, ScanColumn, Value, exchange_key_type, is_exchange_key,
 };
 
 /// A value is heavy if its rows are more than this part of a rank's even share: the busiest rank would have a quarter more than others.
@@ -37,11 +40,59 @@ const HEAVY_VALUES_MAX: usize = 16;
 /// The most digits of a decimal that a value of the plan has.
 const DECIMAL_DIGITS_MAX: u8 = 38;
 
-/// A side of a join that is shuffled by one key.
+/// Rows that are shuffled by one key: a side of a join, or what is grouped by it.
 #[derive(Clone, Copy)]
 pub(super) struct KeyedSide<'a> {
     pub(super) key: &'a Expression,
     pub(super) input: &'a Relation,
+}
+
+/// A shuffle of both sides of a join which deals no rows with heavy keys.
+#[derive(Debug)]
+pub(super) struct HeavySplit {
+    build: JoinSide,
+    /// The heavy values, the most frequent first.
+    values: Vec<Value>,
+    /// The share of the probe side's rows that have them.
+    staying: f64,
+    /// The share of the build side's rows that do, NULL not counted.
+    copied: f64,
+}
+
+impl HeavySplit {
+    /// That of a join by one key; `None` where no key is heavy. The build side's rows are not preserved.
+    pub(super) fn of(
+        costs: &ExchangeCosts,
+        build: JoinSide,
+        sides: (KeyedSide<'_>, KeyedSide<'_>),
+    ) -> Option<Self> {
+        let (build_side, probe_side) = match build {
+            JoinSide::Left => sides,
+            JoinSide::Right => (sides.1, sides.0),
+        };
+        let (on_build, on_probe) = (build_side.common(), probe_side.common());
+        let values = heavy_values(costs, (&on_build, build_side.bytes()), (&on_probe, probe_side.bytes()));
+        let share = |common: &[(Value, f64)], is_counted: &dyn Fn(&Value) -> bool| -> f64 {
+            let heavy = common.iter().filter(|(value, _)| values.contains(value) && is_counted(value));
+            heavy.map(|(_, share)| share).sum::<f64>().min(1.0)
+        };
+        let staying = share(&on_probe, &|_| true);
+        let copied = share(&on_build, &|value| *value != Value::Null);
+        (!values.is_empty()).then_some(Self { build, values, staying, copied })
+    }
+
+    /// What is done to a side that has this key, and how it is dealt among so many ranks. The other side's exchange gets its id later.
+    pub(super) fn exchange(&self, side: JoinSide, key: Expression, ranks: f64) -> (ExchangeKind, Dealing) {
+        let (keys, heavy) = (vec![key], self.values.clone());
+        let (kind, heavy_share) = match side == self.build {
+            true => {
+                let heavy = heavy.into_iter().filter(|value| *value != Value::Null).collect();
+                (ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy }, self.copied)
+            }
+            false => (ExchangeKind::HashOrStay { keys, partner: ExchangeId(0), heavy }, self.staying),
+        };
+        (kind, Dealing { owners: ranks, heavy_share })
+    }
 }
 
 /// The columns of scans that joins compare, and of which it is worth knowing common values.
@@ -83,21 +134,22 @@ pub(super) fn unknown_columns(build: KeyedSide<'_>, probe: KeyedSide<'_>) -> Vec
     sides.filter(is_unknown).map(|column| column.id).collect()
 }
 
-/// The heavy values of a join's key, in the type by which both sides are shuffled; the most frequent first.
-pub(super) fn heavy_values(costs: &ExchangeCosts, build: KeyedSide<'_>, probe: KeyedSide<'_>) -> Vec<Value> {
+/// The heavy values of a join's key, in the type by which both sides are shuffled; the most frequent first. Of each side common values, and bytes.
+fn heavy_values(
+    costs: &ExchangeCosts,
+    (on_build, build_bytes): (&[(Value, f64)], f64),
+    (on_probe, probe_bytes): (&[(Value, f64)], f64),
+) -> Vec<Value> {
     let ranks = costs.rank_count();
-    let (probe_bytes, build_bytes) = (probe.bytes(), build.bytes());
-    let on_build = build.common();
     // What is copied takes no more than what does not move.
     let pays = |(value, share): &(Value, f64)| {
         let of_build = on_build.iter().find(|(known, _)| known == value).map_or(0.0, |(_, share)| *share);
         let copied = if *value == Value::Null { 0.0 } else { of_build * build_bytes * (ranks - 1.0) };
         share * ranks > HEAVY_PART_MIN && share * probe_bytes >= copied.max(HEAVY_BYTES_MIN)
     };
-    let mut heavy = probe.common();
-    heavy.retain(pays);
+    let mut heavy: Vec<_> = on_probe.iter().filter(|common| pays(common)).collect();
     heavy.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-    heavy.into_iter().map(|(value, _)| value).take(HEAVY_VALUES_MAX).collect()
+    heavy.into_iter().map(|(value, _)| value.clone()).take(HEAVY_VALUES_MAX).collect()
 }
 
 impl<'a> KeyedSide<'a> {
@@ -124,7 +176,16 @@ impl<'a> KeyedSide<'a> {
         column.common.iter().filter_map(known).filter(is_share).collect()
     }
 
-    fn bytes(self) -> f64 {
+    /// Among how many ranks a shuffle of all rows deals them: the one that owns the most frequent key may have more than its share.
+    pub(super) fn owners(self, ranks: f64) -> f64 {
+        let most = self.common().into_iter().map(|(_, share)| share).fold(0.0, f64::max);
+        match most * ranks > HEAVY_PART_MIN {
+            true => 1.0 / (most + (1.0 - most) / ranks),
+            false => ranks,
+        }
+    }
+
+    pub(super) fn bytes(self) -> f64 {
         self.input.estimate.rows.max(0.0) * row_bytes(&self.input.columns())
     }
 }

@@ -1,14 +1,15 @@
 //! Exchanges of joins: of all ways in which both sides can meet, the cheapest.
 //!
 //! Each side may stay where it is, be broadcast, go to one rank, or be dealt by join keys: all of them, or those by which
-//! the other side is dealt already. What of these pairs makes a right join, the rules of `distribution.rs` say.
+//! the other side is dealt already; or, both sides, by one key but for rows in which it is heavy. What of these pairs makes a right join, the rules of `distribution.rs` say.
 //!
 //! Deliberately absent: which side is hashed. The engines see how large the sides turn out to be.
 
 use super::{
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::Load,
-    distribution::{Distribution, exchanged, joined, other, partner_keys, shuffle_key},
+    cost::{Dealing, ExchangeCosts, Load},
+    distribution::{Distribution, exchanged, joined, other, partner_keys, preserves, shuffle_key},
+    heavy::{HeavySplit, KeyedSide},
     placement::{Placement, Wanted},
     reason::ExchangeReason,
 };
@@ -24,12 +25,15 @@ enum SideMove {
     Broadcast,
     ToOne,
     Deal(Vec<Expression>),
+    /// By the only key, as the heavy split of both sides says.
+    Split(Expression),
 }
 
 /// A way to compute a side, after its move.
 struct MovedSide<'a> {
     from: &'a Placed,
     exchange: Option<ExchangeKind>,
+    dealing: Dealing,
     distribution: Distribution,
     spread: f64,
     /// What the move moves.
@@ -67,7 +71,10 @@ impl Placement<'_> {
         };
         let (left, right) = (self.place(left, needed)?, self.place(right, needed)?);
         let rows = relation.estimate.rows;
-        let sides = Sides { kind: *kind, keys, left: &left, right: &right, rows, needed };
+        let mut sides = Sides { kind: *kind, keys, left: &left, right: &right, rows, needed, split: None };
+        if self.splits_heavy_keys && !preserves(*kind, *build) {
+            sides.split = sides.heavy_split(self.costs, *build);
+        }
         let moved = |side| {
             let moved = sides.moved(side, self);
             keep_moved(moved)
@@ -79,7 +86,7 @@ impl Placement<'_> {
                 let placed = own.from.clone().unordered();
                 let Some(kind) = own.exchange.clone() else { return Ok(placed) };
                 let reason = sides.reason(&kind, other.exchange.as_ref(), without_broadcast);
-                self.exchange(placed, Wanted { kind, reason, owners: self.costs.rank_count() }, needed)
+                self.exchange(placed, Wanted { kind, reason, dealing: own.dealing }, needed)
             };
             let (left, right) = (side(meeting.left, meeting.right)?, side(meeting.right, meeting.left)?);
             let operator = Operator::Join {
@@ -117,9 +124,19 @@ struct Sides<'a> {
     right: &'a [Placed],
     rows: f64,
     needed: &'a Required,
+    split: Option<HeavySplit>,
 }
 
 impl<'a> Sides<'a> {
+    /// The split of heavy keys, if there is one key, by which both sides may be dealt.
+    fn heavy_split(&self, costs: &ExchangeCosts, build: JoinSide) -> Option<HeavySplit> {
+        let [key] = self.keys else { return None };
+        let (left, right) = (shuffle_key(key, JoinSide::Left)?, shuffle_key(key, JoinSide::Right)?);
+        let left = KeyedSide { key: &left, input: &self.left.first()?.relation };
+        let right = KeyedSide { key: &right, input: &self.right.first()?.relation };
+        HeavySplit::of(costs, build, (left, right))
+    }
+
     /// The cheapest ways in which the sides meet, and what the cheapest of all without a broadcast would move.
     fn meetings<'m>(
         &self,
@@ -151,6 +168,11 @@ impl<'a> Sides<'a> {
         let all = self.keys.iter().filter_map(|key| shuffle_key(key, side)).collect();
         let others = self.side(other(side)).iter();
         let partners = others.filter_map(|way| partner_keys(self.keys, other(side), &way.distribution));
+        if self.split.is_some()
+            && let [key] = self.keys
+        {
+            moves.extend(shuffle_key(key, side).map(SideMove::Split));
+        }
         for keys in [all].into_iter().chain(partners).filter(|keys: &Vec<_>| !keys.is_empty()) {
             let step = SideMove::Deal(keys);
             if !moves.contains(&step) {
@@ -164,11 +186,18 @@ impl<'a> Sides<'a> {
     fn moved(&self, side: JoinSide, placement: &Placement<'_>) -> Vec<MovedSide<'a>> {
         let moves = self.moves(side);
         let pairs = self.side(side).iter().flat_map(|way| moves.iter().map(move |step| (way, step)));
-        pairs.filter_map(|(way, step)| self.after(step, way, placement)).collect()
+        pairs.filter_map(|(way, step)| self.after((side, step), way, placement)).collect()
     }
 
     /// A side after its move; `None` if the move is none, or senseless.
-    fn after(&self, step: &SideMove, from: &'a Placed, placement: &Placement<'_>) -> Option<MovedSide<'a>> {
+    fn after(
+        &self,
+        (side, step): (JoinSide, &SideMove),
+        from: &'a Placed,
+        placement: &Placement<'_>,
+    ) -> Option<MovedSide<'a>> {
+        let ranks = placement.costs.rank_count();
+        let mut dealing = Dealing::among(ranks);
         let exchange = match (step, &from.distribution) {
             (SideMove::Stay, _) => None,
             (SideMove::Broadcast, Distribution::Replicated) => return None,
@@ -179,21 +208,39 @@ impl<'a> Sides<'a> {
             (SideMove::Deal(keys), Distribution::Replicated) => {
                 Some(ExchangeKind::Own { keys: keys.clone() })
             }
-            (SideMove::Deal(keys), _) => Some(ExchangeKind::Hash { keys: keys.clone() }),
+            (SideMove::Deal(keys), _) => {
+                if let [key] = keys.as_slice() {
+                    dealing.owners = KeyedSide { key, input: &from.relation }.owners(ranks);
+                }
+                Some(ExchangeKind::Hash { keys: keys.clone() })
+            }
+            (SideMove::Split(_), Distribution::Replicated) => return None,
+            (SideMove::Split(key), _) => {
+                let (kind, split) = self.split.as_ref()?.exchange(side, key.clone(), ranks);
+                dealing = split;
+                Some(kind)
+            }
         };
         let Some(kind) = &exchange else {
             let distribution = from.distribution.clone();
             let (spread, price) = (from.spread, from.price);
-            return Some(MovedSide { from, exchange, distribution, spread, moved_bytes: 0.0, price });
+            return Some(MovedSide {
+                from,
+                exchange,
+                dealing,
+                distribution,
+                spread,
+                moved_bytes: 0.0,
+                price,
+            });
         };
-        let ranks = placement.costs.rank_count();
         let row_bytes = from.row_bytes(self.needed);
-        let load = Load { rows: from.rows(), row_bytes, senders: from.spread, owners: ranks };
+        let load = Load { rows: from.rows(), row_bytes, senders: from.spread, dealing };
         let movement = placement.movement(kind, load);
         let distribution = exchanged(kind, ExchangeId(0), &from.distribution).ok()?;
-        let spread = spread_of(&distribution, ranks);
+        let spread = spread_of(&distribution, dealing.owners);
         let price = from.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
-        Some(MovedSide { from, exchange, distribution, spread, moved_bytes: movement.bytes, price })
+        Some(MovedSide { from, exchange, dealing, distribution, spread, moved_bytes: movement.bytes, price })
     }
 
     fn meeting<'m>(

@@ -91,7 +91,7 @@ impl ExchangeCosts {
         let (ranks, hosts) = (self.rank_count(), self.host_count());
         let of_host = ranks / hosts;
         let whole = load.rows * load.row_bytes;
-        let (senders, owners) = (load.senders.clamp(1.0, ranks), load.owners.clamp(1.0, ranks));
+        let (senders, owners) = (load.senders.clamp(1.0, ranks), load.dealing.owners.clamp(1.0, ranks));
         // Rows stay at the places within hosts at which they are until they have come to their hosts.
         let places = senders.min(of_host);
         let (out, about) = (whole * (hosts - 1.0) / hosts, whole * (of_host - 1.0) / of_host);

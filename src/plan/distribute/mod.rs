@@ -139,7 +139,7 @@ impl Distributed {
 ///
 /// `Internal` for a plan that contradicts itself, or that is distributed already.
 pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distributed> {
-    let DistributeRequest { costs, scans, policy, choices, two_level } = request;
+    let DistributeRequest { costs, scans, policy, choices, .. } = request;
     let one_rank_s = costs.one_rank_seconds(&plan.root, scans);
     let on_one = |reason, all_ranks_s| Distributed {
         plan: plan.clone(),
@@ -156,7 +156,7 @@ pub fn distribute(plan: &Plan, request: DistributeRequest<'_>) -> Result<Distrib
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));
     }
     let pruned = prune_columns(plan);
-    let (root, exchanges, seconds) = Placement::of(&pruned, (costs, two_level), scans)?;
+    let (root, exchanges, seconds) = Placement::of(&pruned, request)?;
     let (root, unknown_keys) = run_time::with_choices(root, costs, choices);
     if root.depth() > RELATION_DEPTH_MAX {
         return Ok(on_one(OneRankReason::TooDeep, f64::INFINITY));

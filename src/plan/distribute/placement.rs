@@ -8,9 +8,9 @@
 use std::{slice, sync::Arc, vec};
 
 use super::{
-    ExchangeFacts,
+    DistributeRequest, ExchangeFacts,
     alternatives::{Placed, Price, keep_cheapest, spread_of},
-    cost::{ExchangeCosts, Load, Movement, ScanFigures},
+    cost::{Dealing, ExchangeCosts, Load, Movement, ScanFigures},
     distribution::{Distribution, renamed},
     levels::Step,
     ranges::{RangedScan, ranged_scans},
@@ -27,6 +27,8 @@ pub(super) struct Placement<'a> {
     pub(super) costs: &'a ExchangeCosts,
     /// When exchanges have two levels.
     two_level: TwoLevelExchange,
+    /// Whether rows with heavy keys need not be dealt.
+    pub(super) splits_heavy_keys: bool,
     scans: slice::Iter<'a, ScanFigures>,
     /// Of each scan that is still to come, how it may be dealt by ranges.
     ranged: vec::IntoIter<Vec<RangedScan>>,
@@ -37,8 +39,8 @@ pub(super) struct Placement<'a> {
 pub(super) struct Wanted {
     pub(super) kind: ExchangeKind,
     pub(super) reason: ExchangeReason,
-    /// Among how many ranks a shuffle deals the rows.
-    pub(super) owners: f64,
+    /// How a shuffle deals the rows.
+    pub(super) dealing: Dealing,
 }
 
 impl Placement<'_> {
@@ -49,12 +51,14 @@ impl Placement<'_> {
     /// `Internal` for a plan that contradicts itself, or that is distributed already.
     pub(super) fn of(
         plan: &Plan,
-        (costs, two_level): (&ExchangeCosts, TwoLevelExchange),
-        scans: &[ScanFigures],
+        request: DistributeRequest<'_>,
     ) -> Result<(Arc<Relation>, Vec<ExchangeFacts>, f64)> {
+        let DistributeRequest { costs, scans, two_level, choices, .. } = request;
         let next_column = greatest_column(&plan.root).saturating_add(1);
         let ranged = ranged_scans(&plan.root, costs, scans).into_iter();
-        let mut placement = Placement { costs, two_level, scans: scans.iter(), ranged, next_column };
+        let splits_heavy_keys = choices.heavy_keys;
+        let scans = scans.iter();
+        let mut placement = Placement { costs, two_level, splits_heavy_keys, scans, ranged, next_column };
         let required = plan.outputs.iter().copied().collect();
         let ways = placement.place(&plan.root, &required)?.into_iter();
         let ways = ways.map(|way| placement.collected(way, &required, ExchangeReason::Result));
@@ -277,28 +281,32 @@ impl Placement<'_> {
             (ExchangeKind::Merge { .. }, ExchangeReason::Result) => ExchangeReason::Order,
             (_, reason) => reason,
         };
-        self.exchange(below, Wanted { kind, reason, owners: 1.0 }, required)
+        self.exchange(below, Wanted { kind, reason, dealing: Dealing::among(1.0) }, required)
     }
 
     /// Of rows that every rank has, those of rank 0.
     fn owned_by_first(&self, below: Placed, required: &Required) -> Result<Placed> {
         let kind = ExchangeKind::Own { keys: Vec::new() };
-        self.exchange(below, Wanted { kind, reason: ExchangeReason::CountedOnce, owners: 1.0 }, required)
+        self.exchange(
+            below,
+            Wanted { kind, reason: ExchangeReason::CountedOnce, dealing: Dealing::among(1.0) },
+            required,
+        )
     }
 
     /// A relation above an exchange, in which only these columns are read.
     pub(super) fn exchange(&self, below: Placed, wanted: Wanted, required: &Required) -> Result<Placed> {
-        let Wanted { kind, reason, owners } = wanted;
+        let Wanted { kind, reason, dealing } = wanted;
         let mut needed = required.clone();
         kind.expressions().for_each(|key| require_columns(key, &mut needed));
         let below = if kind.moves_rows() { self.narrowed(below, &needed)? } else { below };
         let rows = below.rows();
-        let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, owners };
+        let load = Load { rows, row_bytes: below.row_bytes(&needed), senders: below.spread, dealing };
         let steps = self.costs.steps(&kind, load, self.two_level);
         steps.into_iter().try_fold(below, |below, Step { reach, movement }| {
             let (input, id, kind) = (below.relation.clone(), ExchangeId(0), kind.clone());
             let mut above = self.above(Operator::Exchange { input, id, kind, reach }, rows, &[&below])?;
-            above.spread = spread_of(&above.distribution, owners);
+            above.spread = spread_of(&above.distribution, dealing.owners);
             above.price = above.price.and(Price { seconds: movement.seconds, bytes: movement.bytes });
             above.exchanges.push(ExchangeFacts { id, rows, bytes: movement.bytes, reason });
             Ok(above)
@@ -362,11 +370,29 @@ impl Placement<'_> {
 /// The tree with its exchanges' ids, inputs' before those above, the left's before the right's.
 fn numbered(relation: &Relation, next: &mut u32) -> Arc<Relation> {
     let mut relation = relation.map_inputs(&mut |input| numbered(input, next));
-    if let Operator::Exchange { id, .. } = &mut Arc::make_mut(&mut relation).operator {
-        *id = ExchangeId(*next);
-        *next = next.saturating_add(1);
+    match &mut Arc::make_mut(&mut relation).operator {
+        Operator::Exchange { id, .. } => {
+            *id = ExchangeId(*next);
+            *next = next.saturating_add(1);
+        }
+        Operator::Join { left, right, .. } => {
+            name_partner(left, right);
+            name_partner(right, left);
+        }
+        _ => {}
     }
     relation
+}
+
+/// Gives a side of a join whose rows stay where the other's go to all ranks the id of that exchange.
+fn name_partner(side: &mut Arc<Relation>, other: &Relation) {
+    if let Operator::Exchange { kind: ExchangeKind::HashOrStay { .. }, .. } = side.operator
+        && let Operator::Exchange { id, .. } = other.operator
+        && let Operator::Exchange { kind: ExchangeKind::HashOrStay { partner, .. }, .. } =
+            &mut Arc::make_mut(side).operator
+    {
+        *partner = id;
+    }
 }
 
 fn greatest_column(relation: &Relation) -> u32 {

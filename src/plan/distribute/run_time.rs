@@ -1,5 +1,4 @@
-//! Joins of which it turns out when the query runs whether both sides are shuffled or the smaller one is broadcast. Of those that
-//! are shuffled, heavy keys are not ([`super::heavy`]).
+//! Joins of which it turns out when the query runs whether both sides are shuffled or the smaller one is broadcast.
 //!
 //! ```text
 //! build: fragment ── held until its bytes are known ─┬─ few on all ranks together ──► broadcast, and the probe side stays
@@ -22,13 +21,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     RunTimeChoices,
-    cost::{ExchangeCosts, Load, row_bytes},
-    distribution::{Distribution, preserves},
-    heavy::{KeyedSide, heavy_values, unknown_columns},
+    cost::{Dealing, ExchangeCosts, Load, row_bytes},
+    distribution::{Distribution, preserves, shuffle_key},
+    heavy::{KeyedSide, unknown_columns},
 };
-use crate::{
-    ColumnId, ExchangeId, ExchangeKind, ExchangeReach, Expression, JoinSide, Operator, Relation, Value,
-};
+use crate::{ColumnId, ExchangeId, ExchangeKind, ExchangeReach, JoinSide, Operator, Relation};
 
 /// More bytes than this, of all ranks, are not held back: while they are, nothing moves.
 const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
@@ -36,13 +33,14 @@ const HELD_BYTES_MAX: f64 = (256u64 << 20) as f64;
 const HELD_BYTES_MIN: f64 = (64u64 << 10) as f64;
 /// Rows at which costs, which grow with them, are measured.
 const MANY_ROWS: f64 = 1e9;
+/// A broadcast that moves less is not worth knowing of a better way: to count rows of a key takes longer.
+const REPLACED_BYTES_MIN: f64 = (256u64 << 20) as f64;
 
 /// A join both of whose sides are shuffled.
 struct Candidate {
     build: ExchangeId,
     probe: ExchangeId,
     bytes_max: u64,
-    heavy: Vec<Value>,
 }
 
 /// What is found in a tree.
@@ -53,32 +51,34 @@ struct Found {
     unknown: BTreeSet<ColumnId>,
 }
 
-/// A side that is shuffled.
+/// An exchange that is a side of a join.
 #[derive(Clone, Copy)]
-struct ShuffledSide<'a> {
+struct ExchangedSide<'a> {
     id: ExchangeId,
-    keys: &'a [Expression],
+    kind: &'a ExchangeKind,
+    reach: ExchangeReach,
     input: &'a Relation,
 }
 
-impl<'a> ShuffledSide<'a> {
+impl<'a> ExchangedSide<'a> {
     fn of(relation: &'a Relation) -> Option<Self> {
         match &relation.operator {
-            Operator::Exchange {
-                input,
-                id,
-                kind: ExchangeKind::Hash { keys },
-                reach: ExchangeReach::All,
-            } => Some(Self { id: *id, keys, input }),
+            Operator::Exchange { input, id, kind, reach } => {
+                Some(Self { id: *id, kind, reach: *reach, input })
+            }
             _ => None,
         }
     }
 
-    fn by_one_key(self) -> Option<KeyedSide<'a>> {
-        match self.keys {
-            [key] => Some(KeyedSide { key, input: self.input }),
-            _ => None,
-        }
+    /// Whether it deals rows in one step, some or all of them.
+    fn is_shuffle(self) -> bool {
+        let deals = matches!(
+            self.kind,
+            ExchangeKind::Hash { .. }
+                | ExchangeKind::HashOrBroadcast { .. }
+                | ExchangeKind::HashOrStay { .. }
+        );
+        deals && self.reach == ExchangeReach::All
     }
 }
 
@@ -103,30 +103,55 @@ fn find_candidates(
     found: &mut Found,
 ) {
     if let Operator::Join { kind, left, right, build, .. } = &relation.operator
-        && let (Some(left), Some(right)) = (ShuffledSide::of(left), ShuffledSide::of(right))
         && !preserves(*kind, *build)
     {
         let (build, probe) = match build {
             JoinSide::Left => (left, right),
             JoinSide::Right => (right, left),
         };
-        let bytes_max = match choices.broadcast {
-            true => broadcast_bytes_max(costs, build.input, probe.input).min(HELD_BYTES_MAX),
-            false => 0.0,
-        };
-        let heavy = match (build.by_one_key(), probe.by_one_key()) {
-            (Some(build), Some(probe)) if choices.heavy_keys => {
-                found.unknown.extend(unknown_columns(build, probe));
-                heavy_values(costs, build, probe)
+        if let (Some(build), Some(probe)) = (ExchangedSide::of(build), ExchangedSide::of(probe))
+            && build.is_shuffle()
+            && probe.is_shuffle()
+        {
+            let bytes_max = match choices.broadcast {
+                true => broadcast_bytes_max(costs, build.input, probe.input).min(HELD_BYTES_MAX),
+                false => 0.0,
+            };
+            if bytes_max >= HELD_BYTES_MIN {
+                found.candidates.push(Candidate {
+                    build: build.id,
+                    probe: probe.id,
+                    bytes_max: bytes_max as u64,
+                });
             }
-            _ => Vec::new(),
-        };
-        if bytes_max >= HELD_BYTES_MIN || !heavy.is_empty() {
-            let bytes_max = bytes_max as u64;
-            found.candidates.push(Candidate { build: build.id, probe: probe.id, bytes_max, heavy });
         }
     }
+    if choices.heavy_keys {
+        found.unknown.extend(unknown_keys(costs, relation));
+    }
     relation.inputs().into_iter().for_each(|input| find_candidates(input, (costs, choices), found));
+}
+
+/// The columns by which the sides of a join meet, where rows with heavy keys might be dealt better if they were known.
+fn unknown_keys(costs: &ExchangeCosts, relation: &Relation) -> Vec<ColumnId> {
+    let Operator::Join { kind, left, right, keys, build, .. } = &relation.operator else { return Vec::new() };
+    let ([key], false) = (keys.as_slice(), preserves(*kind, *build)) else { return Vec::new() };
+    let keyed = [JoinSide::Left, JoinSide::Right].map(|side| shuffle_key(key, side));
+    let [Some(left_key), Some(right_key)] = &keyed else { return Vec::new() };
+    let (left, right) =
+        (KeyedSide { key: left_key, input: left }, KeyedSide { key: right_key, input: right });
+    let (build, probe) = match build {
+        JoinSide::Left => (left, right),
+        JoinSide::Right => (right, left),
+    };
+    let are_moved = match (ExchangedSide::of(build.input), ExchangedSide::of(probe.input)) {
+        (Some(build), Some(probe)) => build.is_shuffle() && probe.is_shuffle(),
+        (Some(ExchangedSide { kind: ExchangeKind::Broadcast, .. }), None) => {
+            build.bytes() * (costs.rank_count() - 1.0) >= REPLACED_BYTES_MIN
+        }
+        _ => false,
+    };
+    if are_moved { unknown_columns(build, probe) } else { Vec::new() }
 }
 
 /// The bytes of a build side up to which to broadcast it takes no longer than to shuffle both.
@@ -136,7 +161,7 @@ fn broadcast_bytes_max(costs: &ExchangeCosts, build: &Relation, probe: &Relation
         rows,
         row_bytes: row_bytes(&relation.columns()),
         senders: ranks,
-        owners: ranks,
+        dealing: Dealing::among(ranks),
     };
     let shuffle = ExchangeKind::Hash { keys: Vec::new() };
     let probe_seconds = costs.movement(&shuffle, load(probe, probe.estimate.rows.max(0.0))).seconds;
@@ -154,19 +179,20 @@ fn broadcast_bytes_max(costs: &ExchangeCosts, build: &Relation, probe: &Relation
 
 fn with_choice(relation: &Relation, candidate: &Candidate) -> Arc<Relation> {
     let mut relation = relation.map_inputs(&mut |input| with_choice(input, candidate));
-    let Candidate { build, probe, bytes_max, ref heavy } = *candidate;
-    if let Operator::Exchange { id, kind, .. } = &mut Arc::make_mut(&mut relation).operator
-        && let ExchangeKind::Hash { keys } = kind
-    {
-        let keys = std::mem::take(keys);
-        *kind = match *id {
-            id if id == build => {
-                let heavy = heavy.iter().filter(|value| **value != Value::Null).cloned().collect();
-                ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy }
+    let Candidate { build, probe, bytes_max } = *candidate;
+    if let Operator::Exchange { id, kind, .. } = &mut Arc::make_mut(&mut relation).operator {
+        match kind {
+            ExchangeKind::HashOrBroadcast { bytes_max: known, .. } if *id == build => *known = bytes_max,
+            ExchangeKind::Hash { keys } if *id == build => {
+                let keys = std::mem::take(keys);
+                *kind = ExchangeKind::HashOrBroadcast { keys, bytes_max, heavy: Vec::new() };
             }
-            id if id == probe => ExchangeKind::HashOrStay { keys, partner: build, heavy: heavy.clone() },
-            _ => ExchangeKind::Hash { keys },
-        };
+            ExchangeKind::Hash { keys } if *id == probe => {
+                let keys = std::mem::take(keys);
+                *kind = ExchangeKind::HashOrStay { keys, partner: build, heavy: Vec::new() };
+            }
+            _ => {}
+        }
     }
     relation
 }

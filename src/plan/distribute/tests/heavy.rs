@@ -115,9 +115,64 @@ fn a_key_is_heavy_if_its_rank_would_have_clearly_more_than_others() {
 #[test]
 fn what_is_copied_is_no_more_than_what_stays() {
     let side = probe(&[(Value::Int(7), 0.5)]);
-    let of = |share| split(&side, &common(&build(), &[(Value::Int(7), share), (Value::Int(8), 0.3)]));
+    let of = |share| {
+        let build = common(&build(), &[(Value::Int(7), share), (Value::Int(8), 0.3)]);
+        let joined = join_on(JoinKind::Inner, [&side, &build], &[(1, 11)], 6e8);
+        lines(&joined, ALL).matches(SPLIT).count()
+    };
     // 5e8 × share × 3 copies against 6e8 × 0.5 rows.
     assert_eq!((of(0.19), of(0.21)), (2, 0));
+}
+
+/// Seven values of as many rows each, as of a column of a few words.
+fn words() -> Vec<(Value, f64)> {
+    (0..7).map(|word| (Value::Int(SECRET + word), 1.0 / 7.0)).collect()
+}
+
+#[test]
+fn a_smaller_side_goes_to_all_ranks_only_where_a_split_would_not_move_less() {
+    let small = scan("u", 11, 1e8);
+    let joined = |values: &[(Value, f64)]| join_on(JoinKind::Left, [&probe(values), &small], &[(1, 11)], 6e8);
+    let is_split = |values: &[(Value, f64)], choices| {
+        let lines = lines(&joined(values), choices);
+        let is_broadcast = lines.contains("Broadcast 0: the smaller side");
+        assert_ne!(is_broadcast, lines.contains(SPLIT), "{lines}");
+        !is_broadcast
+    };
+    assert!(is_split(&words(), ALL));
+    assert!(!is_split(&words(), RunTimeChoices { heavy_keys: false, ..ALL }));
+    assert!(!is_split(&[], ALL));
+    // So it is worth knowing which values are frequent, but of a side that is soon sent.
+    let unknown = |small: &Arc<Relation>| {
+        let joined = join_on(JoinKind::Left, [&probe(&[]), small], &[(1, 11)], 6e8);
+        on_four_ranks(&counted(&joined), ALL).unknown_keys
+    };
+    assert_eq!(unknown(&small), [ColumnId(1), ColumnId(11)].into());
+    assert!(unknown(&scan("u", 11, 1e5)).is_empty());
+    // Ranks tell how much they are expected to move.
+    let moved = |values: &[(Value, f64)]| on_four_ranks(&counted(&joined(values)), ALL).exchanged_bytes();
+    assert!(moved(&words()) < moved(&[]) / 2.0, "{} and {}", moved(&words()), moved(&[]));
+}
+
+#[test]
+fn what_most_rows_have_makes_a_shuffle_of_all_of_them_slower() {
+    let without = RunTimeChoices { heavy_keys: false, ..ALL };
+    let is_shuffled = |share| {
+        let sides = [&probe(&[(Value::Int(SECRET), share)]), &build()];
+        lines(&join_on(JoinKind::Inner, sides, &[(1, 11)], 6e8), without).contains("Shuffle 0")
+    };
+    assert!(is_shuffled(0.05) && !is_shuffled(0.9));
+    // Groups meet after partial results, of which a value has few.
+    let grouped = |share| {
+        let input = probe(&[(Value::Int(SECRET), share)]);
+        let groups = vec![named(30, column(1))];
+        let aggregates = vec![super::call(31, Aggregate::Count, None, DataType::Int64)];
+        let phase = AggregatePhase::Whole;
+        distributed(&Relation::new(Operator::Aggregate { input, groups, aggregates, phase }, 5e8), ALL)
+    };
+    let (even, skewed) = (grouped(0.05), grouped(0.9));
+    assert!(even.contains("about as many groups as rows"), "{even}");
+    assert!(skewed.contains("partial results of a group meet"), "{skewed}");
 }
 
 #[test]
@@ -192,16 +247,17 @@ fn where_it_would_be_wrong_or_is_not_wanted_no_key_is_heavy() {
         let lines = lines(&joined, ALL);
         assert!(!lines.contains(SPLIT), "{lines}");
     }
-    // What is grouped by the key needs its rows on one rank.
+    // What is grouped by the key meets anew.
     let groups = vec![named(30, column(1))];
     let aggregates = vec![super::call(31, Aggregate::Count, None, DataType::Int64)];
     let phase = AggregatePhase::Whole;
     let grouped = Operator::Aggregate { input: inner.clone(), groups, aggregates, phase };
     let grouped = distributed(&Relation::new(grouped, 1e8), ALL);
-    assert!(!grouped.contains(SPLIT), "{grouped}");
+    let meets = grouped.find("Shuffle 2 by c0: partial results of a group meet");
+    assert!(meets < grouped.find(SPLIT) && meets.is_some(), "{grouped}");
     // Either choice can be done without.
     let without = lines(&inner, RunTimeChoices { heavy_keys: false, ..ALL });
-    assert!(!without.contains(SPLIT) && without.contains("or broadcast up to"), "{without}");
+    assert!(!without.contains(SPLIT), "{without}");
     let alone = lines(&inner, RunTimeChoices { broadcast: false, ..ALL });
     assert!(alone.contains("or broadcast up to 0 bytes; heavy keys split: 1"), "{alone}");
 }
