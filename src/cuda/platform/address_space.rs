@@ -133,16 +133,29 @@ impl AddressSpace {
         released.map(|()| descriptor)
     }
 
-    /// Maps memory that another process shares, perhaps of another GPU, to fresh addresses. They are given back by `decommit` and `unreserve`.
-    pub(super) fn map_shared(&self, shared: &OwnedFd, bytes: u64) -> Result<u64, DriverError> {
+    /// Maps memory that another process shares, perhaps of another GPU, to fresh addresses. They are given back by `decommit` and `unreserve`. An
+    /// error says what was not possible, which drivers differ in.
+    pub(super) fn map_shared(
+        &self,
+        shared: &OwnedFd,
+        bytes: u64,
+    ) -> Result<u64, (&'static str, DriverError)> {
+        let not_taken = |error| ("take over memory of another process", error);
         let mut handle = 0;
         let descriptor = shared.as_raw_fd() as usize as *mut c_void;
         // SAFETY: the pointer is to a live value; the descriptor is open.
-        unsafe { cuMemImportFromShareableHandle(&raw mut handle, descriptor, SHARED_AS) }.result()?;
-        let mapped = self.reserve(bytes).and_then(|address| {
+        unsafe { cuMemImportFromShareableHandle(&raw mut handle, descriptor, SHARED_AS) }
+            .result()
+            .map_err(not_taken)?;
+        let reserved = self.reserve(bytes).map_err(|error| ("reserve addresses for other GPUs", error));
+        let mapped = reserved.and_then(|address| {
             // SAFETY: the addresses are reserved and have no memory.
             let mapped = unsafe { cuMemMap(address, bytes as usize, 0, handle, 0) }.result();
-            let allowed = mapped.and_then(|()| self.allow(address, bytes, Ok(())));
+            let mapped = mapped.map_err(|error| ("map memory of another GPU", error));
+            let allowed = mapped.and_then(|()| {
+                let allowed = self.allow(address, bytes, Ok(()));
+                allowed.map_err(|error| ("be allowed to use memory of another GPU", error))
+            });
             match allowed {
                 Ok(()) => Ok(address),
                 Err(error) => {
@@ -153,7 +166,7 @@ impl AddressSpace {
         });
         // SAFETY: the handle was made above, and is not used again.
         let released = unsafe { cuMemRelease(handle) }.result();
-        mapped.and_then(|address| released.map(|()| address))
+        mapped.and_then(|address| released.map(|()| address).map_err(not_taken))
     }
 
     /// Unmaps what one call of `commit` has mapped, and nothing uses.

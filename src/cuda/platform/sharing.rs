@@ -66,6 +66,7 @@ impl CudaPlatform {
 fn unreachable(action: &str, error: result::DriverError) -> Error {
     let error = from_driver(action, error);
     Error::new(ErrorKind::Unavailable, format!("GPUs do not read each other's memory: {}", error.message))
+        .with_hint("NCCL moves rows between these GPUs instead.")
 }
 
 impl RegionSharing for SharedRegions {
@@ -80,7 +81,7 @@ impl RegionSharing for SharedRegions {
         let _call = platform.enter()?;
         let bytes = platform.mapped_bytes(bytes);
         let mapped = platform.addresses.map_shared(&shared, bytes);
-        let address = mapped.map_err(|error| unreachable("map memory of another GPU", error))?;
+        let address = mapped.map_err(|(action, error)| unreachable(action, error))?;
         Ok(Box::new(PeerRegion { platform: platform.clone(), address, bytes }))
     }
 }
