@@ -81,17 +81,24 @@ impl HeavySplit {
         (!values.is_empty()).then_some(Self { build, values, staying, copied })
     }
 
-    /// What is done to a side that has this key, and how it is dealt among so many ranks. The other side's exchange gets its id later.
-    pub(super) fn exchange(&self, side: JoinSide, key: Expression, ranks: f64) -> (ExchangeKind, Dealing) {
+    /// What is done to a side that has this key, whose rows are on `senders` of so many ranks, and how it is dealt. The other side's exchange gets
+    /// its id later.
+    pub(super) fn exchange(
+        &self,
+        side: JoinSide,
+        key: Expression,
+        (senders, ranks): (f64, f64),
+    ) -> (ExchangeKind, Dealing) {
         let (keys, heavy) = (vec![key], self.values.clone());
-        let (kind, heavy_share) = match side == self.build {
-            true => {
-                let heavy = heavy.into_iter().filter(|value| *value != Value::Null).collect();
-                (ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy }, self.copied)
-            }
-            false => (ExchangeKind::HashOrStay { keys, partner: ExchangeId(0), heavy }, self.staying),
-        };
-        (kind, Dealing { owners: ranks, heavy_share })
+        if side == self.build {
+            let heavy = heavy.into_iter().filter(|value| *value != Value::Null).collect();
+            let kind = ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy };
+            return (kind, Dealing { owners: ranks, heavy_share: self.copied });
+        }
+        // What stays is where it was, on one rank perhaps.
+        let owners = 1.0 / ((1.0 - self.staying) / ranks + self.staying / senders);
+        let kind = ExchangeKind::HashOrStay { keys, partner: ExchangeId(0), heavy };
+        (kind, Dealing { owners, heavy_share: self.staying })
     }
 }
 
@@ -239,6 +246,21 @@ fn widened(value: &Value, from: &DataType, to: &DataType) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_stay_are_on_the_ranks_that_had_them() {
+        let values = vec![Value::Null, Value::Int(7)];
+        let split = HeavySplit { build: JoinSide::Right, values, staying: 0.8, copied: 0.1 };
+        let key = || Expression::column(ColumnId(1), DataType::Int64);
+        let probe = |senders| split.exchange(JoinSide::Left, key(), (senders, 4.0)).1;
+        assert_eq!(probe(4.0), Dealing { owners: 4.0, heavy_share: 0.8 });
+        let Dealing { owners, .. } = probe(1.0);
+        assert!((owners - 1.0 / 0.85).abs() < 1e-9, "{owners}");
+        let (kind, dealing) = split.exchange(JoinSide::Right, key(), (1.0, 4.0));
+        assert_eq!(dealing, Dealing { owners: 4.0, heavy_share: 0.1 });
+        let (keys, heavy) = (vec![key()], vec![Value::Int(7)]);
+        assert_eq!(kind, ExchangeKind::HashOrBroadcast { keys, bytes_max: 0, heavy });
+    }
 
     #[test]
     fn values_are_widened_exactly_or_not_at_all() {

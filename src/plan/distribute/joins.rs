@@ -216,7 +216,7 @@ impl<'a> Sides<'a> {
             }
             (SideMove::Split(_), Distribution::Replicated) => return None,
             (SideMove::Split(key), _) => {
-                let (kind, split) = self.split.as_ref()?.exchange(side, key.clone(), ranks);
+                let (kind, split) = self.split.as_ref()?.exchange(side, key.clone(), (from.spread, ranks));
                 dealing = split;
                 Some(kind)
             }
