@@ -481,7 +481,7 @@ impl DeviceMemory {
 impl Shared {
     /// Memory of a reservation of its own: slow.
     fn allocate_own(&self, bytes: u64, stream: Stream) -> Result<(u64, Origin)> {
-        let reserved_bytes = self.pool.block_bytes(bytes).next_multiple_of(self.platform.commit_bytes());
+        let reserved_bytes = self.pool.own_bytes(bytes);
         let address = self.platform.reserve(reserved_bytes)?;
         let committed = self.platform.commit(address, reserved_bytes);
         let lent = committed.and_then(|()| {

@@ -146,6 +146,12 @@ impl MemoryPool {
         Self { platform, bytes_max, piece_bytes, guard_bytes, state: Mutex::default() }
     }
 
+    /// What a buffer takes that has a reservation of its own: no more than it must, so that who maps it in another process knows how much it is.
+    pub(super) fn own_bytes(&self, bytes: u64) -> u64 {
+        let bytes = bytes.max(1).saturating_add(self.guard_bytes);
+        bytes.next_multiple_of(self.platform.commit_bytes())
+    }
+
     /// What a buffer takes of the pool.
     pub(super) fn block_bytes(&self, bytes: u64) -> u64 {
         let bytes = bytes.max(1).saturating_add(self.guard_bytes);

@@ -20,6 +20,17 @@ fn next(random: &mut u64) -> u64 {
 }
 
 #[test]
+fn a_buffer_apart_from_the_pool_takes_whole_pieces_and_no_more() {
+    let (platform, pool) = pool(1 << 30);
+    let (commit, guard) = (platform.commit_bytes(), platform.guard_bytes());
+    assert_eq!([0, 1, commit - guard].map(|bytes| pool.own_bytes(bytes)), [commit; 3]);
+    // Of the pool it would be a part of its size more.
+    let large = 300 * commit + 1;
+    assert_eq!(pool.own_bytes(large), (large + guard).next_multiple_of(commit));
+    assert!(pool.block_bytes(large) > pool.own_bytes(large));
+}
+
+#[test]
 fn short_lives_and_long_ones_grow_from_two_ends() {
     let (_platform, pool) = pool(16 * PIECE);
     let short: Vec<u64> = (0..3).map(|_| pool.allocate(1000, Stream(0), Lifetime::Short).unwrap()).collect();
