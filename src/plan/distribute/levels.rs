@@ -68,12 +68,16 @@ pub(super) fn exchanged(
 }
 
 impl ExchangeCosts {
+    /// Whether there are several hosts, of several ranks each.
+    pub(super) fn has_levels(&self) -> bool {
+        let hosts = self.host_count();
+        hosts > 1.0 && hosts < self.rank_count()
+    }
+
     /// The exchanges that make one: itself, or two.
     pub(super) fn steps(&self, kind: &ExchangeKind, load: Load, two_level: TwoLevelExchange) -> Vec<Step> {
         let direct = Step { reach: ExchangeReach::All, movement: self.movement(kind, load) };
-        let hosts = self.host_count();
-        let can_be_two = hosts > 1.0 && hosts < self.rank_count() && may_have_two(kind);
-        if two_level == TwoLevelExchange::Off || !can_be_two {
+        if two_level == TwoLevelExchange::Off || !self.has_levels() || !may_have_two(kind) {
             return vec![direct];
         }
         let [between, within] = self.two_levels(kind, load);

@@ -56,7 +56,9 @@ impl Placement<'_> {
         let DistributeRequest { costs, scans, two_level, choices, .. } = request;
         let next_column = greatest_column(&plan.root).saturating_add(1);
         let ranged = ranged_scans(&plan.root, costs, scans).into_iter();
-        let splits_heavy_keys = choices.heavy_keys;
+        // A split has one level, where two are asked for.
+        let has_two = two_level == TwoLevelExchange::On && costs.has_levels();
+        let splits_heavy_keys = choices.heavy_keys && !has_two;
         let scans = scans.iter();
         let mut placement = Placement { costs, two_level, splits_heavy_keys, scans, ranged, next_column };
         let required = plan.outputs.iter().copied().collect();

@@ -59,10 +59,19 @@ fn distributed(root: &Arc<Relation>, choices: RunTimeChoices) -> String {
 }
 
 fn on_four_ranks(root: &Arc<Relation>, choices: RunTimeChoices) -> Distributed {
-    let costs = ExchangeCosts { ranks: 4, ..ExchangeCosts::default() };
+    on_hosts(1, root, choices, TwoLevelExchange::Auto)
+}
+
+/// Four ranks on so many hosts.
+fn on_hosts(
+    hosts: u32,
+    root: &Arc<Relation>,
+    choices: RunTimeChoices,
+    two_level: TwoLevelExchange,
+) -> Distributed {
+    let costs = ExchangeCosts { ranks: 4, hosts, ..ExchangeCosts::default() };
     let plan = Plan { root: root.clone(), outputs: root.columns().into_iter().map(|(id, _)| id).collect() };
     let scans = vec![LARGE; root.scans().len()];
-    let two_level = TwoLevelExchange::Auto;
     let request =
         DistributeRequest { costs: &costs, scans: &scans, policy: RankPolicy::All, choices, two_level };
     distribute(&plan, request).unwrap()
@@ -152,6 +161,19 @@ fn a_smaller_side_goes_to_all_ranks_only_where_a_split_would_not_move_less() {
     // Ranks tell how much they are expected to move.
     let moved = |values: &[(Value, f64)]| on_four_ranks(&counted(&joined(values)), ALL).exchanged_bytes();
     assert!(moved(&words()) < moved(&[]) / 2.0, "{} and {}", moved(&words()), moved(&[]));
+}
+
+#[test]
+fn where_shuffles_have_two_levels_by_order_nothing_is_split() {
+    let joined = counted(&join_on(JoinKind::Inner, [&probe(&words()), &build()], &[(1, 11)], 6e8));
+    let lines = |hosts, two_level| plans::text(&on_hosts(hosts, &joined, ALL, two_level));
+    let two = lines(2, TwoLevelExchange::On);
+    assert!(!two.contains(SPLIT) && two.contains("within hosts"), "{two}");
+    for (hosts, two_level) in
+        [(2, TwoLevelExchange::Off), (1, TwoLevelExchange::On), (4, TwoLevelExchange::On)]
+    {
+        assert!(lines(hosts, two_level).contains(SPLIT), "{hosts} hosts, {two_level:?}");
+    }
 }
 
 #[test]
